@@ -1,0 +1,1 @@
+"""The optimizer: problems, evaluation, diagnosis and the proposal loop."""

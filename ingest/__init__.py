@@ -1,0 +1,1 @@
+"""Sources, chunkers, tagging and the pipeline that feeds the index."""

@@ -1,0 +1,1 @@
+"""Corpus entries: their models, their front matter, and loading a corpus folder."""

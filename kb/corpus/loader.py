@@ -1,0 +1,201 @@
+"""Load a corpus folder: every technique and kernel entry, with references between them checked."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from kb.corpus.entries import TECHNIQUE_SECTIONS, Kernel, Technique
+from kb.corpus.frontmatter import FrontMatter, split_front_matter, validate_front_matter
+from kb.errors import EntryError
+from kb.vocabulary import taxonomy
+
+MANIFEST = "corpus.yaml"
+_KERNEL_SUFFIXES = {".py", ".cu"}
+
+
+class CorpusManifest(BaseModel):
+    """`corpus.yaml`: how results from this corpus are cited."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    version: str
+    licence: str
+    url: str | None = None
+    quality: float = 1.0
+    """Source quality weight in ranking, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class TechniqueFile:
+    """A technique entry and the file it stands in."""
+
+    entry: Technique
+    path: str
+    body: str
+    body_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFile:
+    """A kernel entry and the file it stands in; `launcher` is the `.py` beside a `.cu`."""
+
+    entry: Kernel
+    path: str
+    text: str
+    launcher: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A validated corpus folder."""
+
+    root: Path
+    manifest: CorpusManifest
+    techniques: tuple[TechniqueFile, ...]
+    kernels: tuple[KernelFile, ...]
+
+
+def is_corpus(root: Path) -> bool:
+    """Whether `root` is a corpus folder: it holds a `corpus.yaml`."""
+    return (root / MANIFEST).is_file()
+
+
+def load_corpus(root: Path) -> Corpus:
+    """Read and validate every entry under `techniques/` and `kernels/`.
+
+    Raises
+    ------
+    EntryError
+        A malformed entry, a duplicate slug, or a reference to an entry that does not exist;
+        names file and line.
+    """
+    manifest = _load_manifest(root)
+    techniques = tuple(_technique(root, path) for path in _files(root / "techniques", {".md"}))
+    kernels = tuple(_kernels(root))
+    _check_unique([(each.entry.slug, each.path) for each in techniques])
+    _check_unique([(each.entry.slug, each.path) for each in kernels])
+    _check_references(techniques, kernels)
+    return Corpus(root, manifest, techniques, kernels)
+
+
+def _load_manifest(root: Path) -> CorpusManifest:
+    try:
+        text = (root / MANIFEST).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise EntryError(f"{root} is no corpus: it has no {MANIFEST}") from error
+    front = FrontMatter(yaml=text, first_line=1, body="", body_line=1)
+    return validate_front_matter(front, CorpusManifest, MANIFEST)
+
+
+def _files(folder: Path, suffixes: set[str]) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(
+            path
+            for path in folder.rglob("*")
+            if path.suffix in suffixes and path.is_file() and "__pycache__" not in path.parts
+        )
+
+
+def _read(root: Path, path: Path) -> tuple[str, str]:
+    name = path.relative_to(root).as_posix()
+    try:
+        return name, path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise EntryError(f"{name}: not valid UTF-8 at byte {error.start}") from error
+
+
+def _technique(root: Path, path: Path) -> TechniqueFile:
+    name, text = _read(root, path)
+    front = split_front_matter(text, name)
+    if front is None:
+        raise EntryError(f"{name}:1: a technique entry starts with front matter between --- lines")
+    entry = validate_front_matter(front, Technique, name)
+    if entry.slug != path.stem:
+        raise EntryError(
+            f"{name}:{front.first_line}: slug '{entry.slug}' differs from the file name"
+        )
+    if path.parent.name not in entry.bottlenecks:
+        raise EntryError(
+            f"{name}:{front.first_line}: stands in folder '{path.parent.name}', "
+            f"but its bottlenecks are {', '.join(entry.bottlenecks)}"
+        )
+    _check_sections(name, front)
+    return TechniqueFile(entry, name, front.body, front.body_line)
+
+
+def _check_sections(name: str, front: FrontMatter) -> None:
+    found: list[tuple[str, int]] = []
+    fenced = False
+    for offset, line in enumerate(front.body.splitlines()):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif line.startswith("## ") and not fenced:
+            found.append((line[3:].strip(), front.body_line + offset))
+    titles = tuple(title for title, _ in found)
+    for (title, at), expected in zip(found, TECHNIQUE_SECTIONS, strict=False):
+        if title != expected:
+            raise EntryError(f"{name}:{at}: section '{title}' stands where '{expected}' belongs")
+    if len(titles) != len(TECHNIQUE_SECTIONS):
+        missing = [title for title in TECHNIQUE_SECTIONS if title not in titles]
+        problem = f"missing section '{missing[0]}'" if missing else f"extra section '{titles[-1]}'"
+        raise EntryError(f"{name}:{front.body_line}: {problem}")
+
+
+def _kernels(root: Path) -> Iterator[KernelFile]:
+    for path in _files(root / "kernels", _KERNEL_SUFFIXES):
+        launcher = path.with_suffix(".py") if path.suffix == ".cu" else None
+        if path.suffix == ".py" and path.with_suffix(".cu").exists():
+            continue  # the launch code of a .cu file
+        name, text = _read(root, path)
+        front = split_front_matter(text, name)
+        if front is None:
+            raise EntryError(f"{name}:1: a kernel's leading comment holds front matter between ---")
+        entry = validate_front_matter(front, Kernel, name)
+        if launcher is not None and not launcher.is_file():
+            raise EntryError(f"{name}: has no {launcher.name} beside it with its launch code")
+        if (entry.language == "cuda") != (path.suffix == ".cu"):
+            raise EntryError(
+                f"{name}:{front.first_line}: language '{entry.language}' in a {path.suffix} file"
+            )
+        relative = launcher.relative_to(root).as_posix() if launcher else None
+        yield KernelFile(entry, name, text, relative)
+
+
+def _check_unique(slugs: list[tuple[str, str]]) -> None:
+    seen: dict[str, str] = {}
+    for slug, path in slugs:
+        if slug in seen:
+            raise EntryError(f"{path}: slug '{slug}' is already taken by {seen[slug]}")
+        seen[slug] = path
+
+
+def _check_references(
+    techniques: tuple[TechniqueFile, ...], kernels: tuple[KernelFile, ...]
+) -> None:
+    known_kernels = {each.entry.slug: each.entry for each in kernels}
+    known_techniques = {each.entry.slug for each in techniques}
+    known_techniques.update(slug for slugs in taxonomy().values() for slug in slugs)
+    for technique in techniques:
+        for slug in technique.entry.examples:
+            if slug not in known_kernels:
+                raise EntryError(
+                    f"{technique.path}: examples names no kernel of this corpus: '{slug}'"
+                )
+            # The kernel's own list makes the link; `examples` only puts the best first.
+            if technique.entry.slug not in known_kernels[slug].techniques:
+                raise EntryError(
+                    f"{technique.path}: example '{slug}' does not list technique "
+                    f"'{technique.entry.slug}'"
+                )
+    for kernel in kernels:
+        base = kernel.entry.derived_from
+        if base is not None and base not in known_kernels:
+            raise EntryError(
+                f"{kernel.path}: derived_from names no kernel of this corpus: '{base}'"
+            )
+        for slug in kernel.entry.techniques:
+            if slug not in known_techniques:
+                raise EntryError(f"{kernel.path}: unknown technique '{slug}'")

@@ -1,0 +1,1 @@
+"""HTTP and MCP retrieval over one index folder."""
