@@ -1,0 +1,236 @@
+"""CUDA and C++ by function, with tree-sitter on blanked source (see `cpp_mask`)."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import tree_sitter_cpp
+from tree_sitter import Language, Node, Parser
+
+from ingest.chunkers.cpp_mask import Masked, mask
+from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, SIGNATURE_CHARS
+from ingest.chunkers.piece import Piece
+from ingest.chunkers.spans import Span, around_members, assemble, filler_span, one_line
+
+_CLASSES = {"class_specifier", "struct_specifier", "union_specifier"}
+_WRAPPERS = {
+    "translation_unit",
+    "declaration_list",
+    "linkage_specification",
+    "namespace_definition",
+    "ERROR",
+    "template_declaration",
+    "declaration",
+    "field_declaration_list",
+    "field_declaration",
+    "type_definition",
+    "export_declaration",
+}
+_NAMES = {
+    "identifier",
+    "field_identifier",
+    "qualified_identifier",
+    "destructor_name",
+    "operator_name",
+    "template_function",
+    "operator_cast",
+    "type_identifier",
+    "template_method",
+}
+_CUDA_FILE = re.compile(r"__global__|__device__|__shared__|<<<|\b\w*_(?:HOST_)?DEVICE\b")
+_KERNEL = re.compile(rb"\b__global__\b|\b[A-Z_]*(?:_GLOBAL|KERNEL_ATTRIBUTES)\b")
+_LAUNCH = re.compile(rb"\b([A-Za-z_][\w:]*)\s*(?:<[^;{}()]*>)?\s*<<<")
+_COMMENT_MARKS = re.compile(r"^\s*(?:/\*+!?<?|\*+/|\*|//+!?<?)?\s?|\s*\*+/\s*$", re.MULTILINE)
+_DOXYGEN = re.compile(r"[@\\](?:brief|details|short)\s+")
+_TEMPLATE_ARGUMENTS = re.compile(r"<.*>", re.DOTALL)
+
+
+@cache
+def _parser() -> Parser:
+    return Parser(Language(tree_sitter_cpp.language()))
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function with a body: exact byte range, from `template` or its attributes to its `}`."""
+
+    start: int
+    end: int
+    body: int
+    """Offset of the body's opening brace."""
+    symbol: str
+    is_kernel: bool
+
+
+def chunk_cuda(text: str) -> list[Piece]:
+    """Chunk a `.cu`, `.cuh` or `.hip` file; see `chunk_cpp`."""
+    return _chunk(text, "cuda")
+
+
+def chunk_cpp(text: str) -> list[Piece]:
+    """Chunk C++ by function; the language is `cuda` where the file uses CUDA's own words.
+
+    A function's piece holds its template header, its attributes and the comment lines directly
+    above. Classes up to `CLASS_CHARS` stay whole, larger ones become their methods. All other lines
+    become windows under the enclosing class's name, if there is one.
+    """
+    return _chunk(text, "cuda" if _CUDA_FILE.search(text) else "cpp")
+
+
+def definitions(source: bytes) -> list[Definition]:
+    """Return every function definition found in `source`, methods included, in file order."""
+    lines = source.decode("utf-8", "replace").split("\n")
+    found = _File(source, lines, "cuda").definitions
+    return sorted(found, key=lambda definition: definition.start)
+
+
+def _chunk(text: str, language: str) -> list[Piece]:
+    lines = text.split("\n")
+    file = _File(text.encode("utf-8", "surrogatepass"), lines, language)
+    return assemble(lines, file.spans, filler_span(language))
+
+
+class _File:
+    """One parsed file: its definitions, and the spans they make."""
+
+    def __init__(self, source: bytes, lines: list[str], language: str) -> None:
+        self.source = source
+        self.lines = lines
+        self.language = language
+        self.masked: Masked = mask(source)
+        self.starts = [0, *(match.end() for match in re.finditer(b"\n", source))]
+        self.comment_ends = [end for _, end in self.masked.comments]
+        self.definitions: list[Definition] = []
+        root = _parser().parse(self.masked.code).root_node
+        self.spans = list(self._walk(root, ""))
+
+    def _walk(self, node: Node, scope: str) -> Iterator[Span]:
+        for child in node.named_children:
+            yield from self._visit(child, child, scope)
+
+    def _visit(self, node: Node, outer: Node, scope: str) -> Iterator[Span]:
+        """Yield the spans of `node`, whose declaration starts with `outer` (a template header)."""
+        kind = node.type
+        if kind == "function_definition":
+            body = node.child_by_field_name("body")
+            if body is not None and body.type == "compound_statement":
+                yield self._function(node, outer, body, scope)
+            elif body is None:
+                yield from self._walk(node, scope)
+        elif kind in _CLASSES:
+            yield from self._class(node, outer, scope)
+        elif kind == "namespace_definition":
+            name = self._text(node.child_by_field_name("name"))
+            yield from self._walk(node, f"{scope}{name}::" if name else scope)
+        elif kind in _WRAPPERS:
+            keep = kind in {
+                "template_declaration",
+                "linkage_specification",
+                "declaration",
+                "field_declaration",
+                "type_definition",
+            }
+            for child in node.named_children:
+                keep_outer = keep and child.type != "declaration_list"
+                yield from self._visit(child, outer if keep_outer else child, scope)
+
+    def _function(self, node: Node, outer: Node, body: Node, scope: str) -> Span:
+        start = self.masked.declaration_start(outer.start_byte)
+        symbol = scope + self._declarator_name(node)
+        kernel = bool(_KERNEL.search(self._code(start, body.start_byte)))
+        self.definitions.append(Definition(start, outer.end_byte, body.start_byte, symbol, kernel))
+        span = self._span(start, outer.end_byte, symbol)
+        span.is_kernel = kernel
+        span.signature = self._signature(start, body.start_byte)
+        span.calls = self._launches(body)
+        if outer.end_byte - start > MAX_CHARS:
+            span.breaks = self._statement_rows(body)
+        return span
+
+    def _class(self, node: Node, outer: Node, scope: str) -> Iterator[Span]:
+        body = node.child_by_field_name("body")
+        name = self._text(node.child_by_field_name("name"))
+        if body is None:
+            return
+        start = self.masked.declaration_start(outer.start_byte)
+        whole = self._span(start, outer.end_byte, scope + name if name else None)
+        whole.signature = self._signature(start, body.start_byte)
+        members = list(self._walk(body, f"{scope}{name}::" if name else scope))
+        if outer.end_byte - start <= CLASS_CHARS:
+            yield whole
+            return
+        yield from around_members(self.lines, whole, members)
+
+    def _span(self, start: int, end: int, symbol: str | None) -> Span:
+        row = self._row(start)
+        first, doc = self._leading_comment(row)
+        return Span(first, self._row(end - 1) + 1, self.language, symbol=symbol, doc=doc)
+
+    def _leading_comment(self, row: int) -> tuple[int, str | None]:
+        """Return the first row of the comments directly above `row`, and their first paragraph."""
+        first = row
+        at = bisect_right(self.comment_ends, self.starts[row]) - 1
+        while at >= 0:
+            start, end = self.masked.comments[at]
+            top = self._row(start)
+            if self._row(end) != first - 1 or self.source[self.starts[top] : start].strip():
+                break
+            first = top
+            at -= 1
+        if first == row:
+            return row, None
+        text = self.source[self.starts[first] : self.starts[row]].decode("utf-8", "replace")
+        plain = _DOXYGEN.sub("", _COMMENT_MARKS.sub("", text)).strip()
+        return first, one_line(re.split(r"\n\s*\n|\n\s*[@\\]\w", plain)[0])
+
+    def _row(self, offset: int) -> int:
+        return bisect_right(self.starts, offset) - 1
+
+    def _text(self, node: Node | None) -> str:
+        if node is None:
+            return ""
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace").strip()
+
+    def _declarator_name(self, node: Node) -> str:
+        current = node.child_by_field_name("declarator")
+        while current is not None and current.type not in _NAMES:
+            current = current.child_by_field_name("declarator") or next(
+                (
+                    child
+                    for child in current.named_children
+                    if "declarator" in child.type or child.type in _NAMES
+                ),
+                None,
+            )
+        name = one_line(self._text(current)) or ""
+        return name if name.startswith("operator") else _TEMPLATE_ARGUMENTS.sub("", name)
+
+    def _code(self, start: int, end: int) -> bytes:
+        """Return the source from `start` to `end` without comments and directives."""
+        out = bytearray(self.source[start:end])
+        at = bisect_left(self.masked.comments, (start, start))
+        for first, last in self.masked.comments[at:]:
+            if first >= end:
+                break
+            out[first - start : last - start] = b" " * (min(last, end) - first)
+        return bytes(out)
+
+    def _signature(self, start: int, end: int) -> str | None:
+        code = re.sub(rb"(?m)^\s*#.*$", b"", self._code(start, end))
+        return one_line(code.decode("utf-8", "replace"), SIGNATURE_CHARS)
+
+    def _launches(self, body: Node) -> tuple[str, ...]:
+        text = self.source[body.start_byte : body.end_byte]
+        if b"<<<" not in text:
+            return ()
+        return tuple(dict.fromkeys(m[1].decode() for m in _LAUNCH.finditer(text)))
+
+    def _statement_rows(self, body: Node) -> dict[int, int]:
+        """Return row -> nesting depth at which a statement starts in `body`."""
+        from ingest.chunkers.cpp_statements import statement_rows  # noqa: PLC0415
+
+        return statement_rows(
+            self.source, body.start_byte, body.end_byte, self._row(body.start_byte)
+        )

@@ -1,0 +1,254 @@
+"""Blank what the C++ grammar trips over, at equal length, so that byte offsets stay true.
+
+One lexical pass finds comments, literals, preprocessor directives and the bodies of functions, and
+blanks them; attribute macros in front of declarations go next. What is left for the grammar are the
+declarations: `namespace`, `class`, `template`, and functions with empty bodies. This is what makes
+extents robust: `asm volatile`, `<<<grid, block>>>`, lambdas, macros that stand for statements and
+`#if` in the middle of an expression are all inside bodies and can no longer derail the parse.
+"""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+# Balanced parentheses to four levels, as attributes like __launch_bounds__(A<B>(x), (y)) need.
+_PAREN = rb"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
+
+_TOKEN = re.compile(
+    rb"""
+      (?P<comment> //[^\n]*(?<!\\) | //(?:[^\n]*\\\n)+[^\n]* | /\*.*?(?:\*/|\Z) )
+    | (?P<literal> R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z) | "(?:\\.|[^"\\\n])*"?
+                 | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'? )
+    | (?P<hash> \# )
+    | (?P<brace> [{};] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# A directive runs to the first line end without a backslash before it.
+_DIRECTIVE = re.compile(rb"(?:/\*.*?\*/|\\\r?\n|[^\n])*", re.DOTALL)
+_DIRECTIVE_NAME = re.compile(rb"\#\s*(\w*)\s*(\S*)")
+_NOT_NEWLINE = re.compile(rb"[^\n]")
+
+# What opens a scope whose content stays visible to the grammar.
+_TEMPLATE = re.compile(rb"\s*template\s*<")
+_SCOPE = re.compile(rb"\s*(?:export\s+)?(?:inline\s+)?namespace\b|\s*extern\s*(?:\"\s*\")?\s*$")
+_CLASS = re.compile(
+    rb"\s*(?:(?:typedef|static|inline|constexpr|const|extern|friend|volatile)\s+)*"
+    rb"(?:class|struct|union)\b"
+)
+_CALL_LIKE = re.compile(
+    rb"(?:alignas|__align__|__attribute__|__declspec|[A-Z][A-Z0-9_]+)\s*" + _PAREN
+)
+
+# Attributes of a declaration. Grouped by what may follow: an argument list or nothing.
+_ATTRIBUTE = re.compile(
+    rb"""
+      \b__(?:launch_bounds|cluster_dims|block_size|maxnreg|align|attribute|declspec)(?:__)?\s*"""
+    + _PAREN
+    + rb"""
+    | \b(?:alignas)\s*"""
+    + _PAREN
+    + rb"""
+    | \b__(?:global|device|host|forceinline|noinline|inline_hint|shared|constant|managed
+            |grid_constant|nv_pure|restrict|tile|tile_global|tile_builtin)__\b
+    | \b__(?:inline|inline__|forceinline|restrict|extension__|cdecl|stdcall|hidden)\b
+    | \b(?=[A-Z_]*[A-Z])(?:[A-Z][A-Z0-9]*_|_)[A-Z0-9_]*
+        (?:INLINE|DEVICE|HOST|GLOBAL|KERNEL|EXPORT|IMPORT|API|NODISCARD|HIDDEN|VISIBILITY|ATTRIBUTE
+          |ATTRIBUTES|NOEXCEPT|CONSTEXPR|DEPRECATED|UNUSED|PRAGMA|UNROLL|RESTRICT|GRID_CONSTANT
+          |LIKELY|TARGET|FUNC|DECL|CONST|SUPPRESS)
+        (?:_[A-Z0-9_]*)?\b(?:\s*"""
+    + _PAREN
+    + rb""")?(?=[\s*&]*(?:[\w:~\[]|$))
+    | \b[A-Z][A-Z0-9_]{3,}(?=\s+(?:static|inline|constexpr|consteval|extern|template|typename|auto
+                                  |void|bool|int|float|double|explicit|virtual|friend|operator)\b)
+    """,
+    re.VERBOSE,
+)
+# A macro alone on its line opens or closes a scope, or decorates the line below.
+_LONE_MACRO = re.compile(
+    rb"^[ \t]*([A-Z_][A-Z0-9_]{4,})(?:\s*\([^()\n]*\))?[ \t]*;?$", re.MULTILINE
+)
+_SCOPE_MACRO = re.compile(rb"NAMESPACE|BEGIN|END|PUSH|POP|OPEN|CLOSE|DIAG|PROLOGUE|EPILOGUE|PRAGMA")
+
+
+@dataclass(slots=True)
+class Masked:
+    """The blanked source and where what was blanked lies (byte offsets into the source)."""
+
+    code: bytes
+    """As long as the source, line feeds in place."""
+    comments: list[tuple[int, int]] = field(default_factory=list)
+    attributes: list[tuple[int, int]] = field(default_factory=list)
+    """Attribute macros that belong to the declaration they precede, ascending."""
+
+    def declaration_start(self, start: int) -> int:
+        """Return where a declaration that the grammar starts at `start` starts in the source."""
+        at = bisect_right(self.attributes, (start, start)) - 1
+        while at >= 0:
+            first, end = self.attributes[at]
+            if self.code[end:start].strip():
+                break
+            start = first
+            at -= 1
+        return start
+
+
+def mask(source: bytes) -> Masked:
+    """Blank `source` for the grammar; see the module's docstring."""
+    masked = _Pass(source).run()
+    code = bytearray(masked.code)
+    taken: list[tuple[int, int]] = []
+    for match in _LONE_MACRO.finditer(masked.code):
+        if not _SCOPE_MACRO.search(match[1]) and not match[0].rstrip().endswith(b";"):
+            taken.append(match.span(1))
+        _blank(code, *match.span())
+    for match in _ATTRIBUTE.finditer(bytes(code)):
+        taken.append(match.span())
+        _blank(code, *match.span())
+    masked.attributes = sorted(taken)
+    masked.code = bytes(code)
+    return masked
+
+
+def _blank(code: bytearray, start: int, end: int) -> None:
+    code[start:end] = _NOT_NEWLINE.sub(b" ", code[start:end])
+
+
+@dataclass(slots=True)
+class _Branch:
+    """An open `#if`: the scopes when it began, and what its first branch did to them."""
+
+    scopes: list[int]
+    depth: int
+    start: int
+    header: int
+    dead: bool = False
+    first: bool = True
+
+
+class _Pass:
+    """The lexical pass: scopes (visible) and bodies (blanked), branch by branch."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+        self.code = bytearray(source)
+        self.masked = Masked(b"")
+        self.scopes: list[int] = []
+        self.depth = 0  # braces open inside the current body; 0 means outside any body
+        self.body = 0  # where the current body's content starts
+        self.header = 0  # where the current declaration starts
+        self.branches: list[_Branch] = []
+        self.dead_from: int | None = None
+
+    def run(self) -> Masked:
+        at, source = 0, self.source
+        search = _TOKEN.search
+        while token := search(source, at):
+            start, at = token.span()
+            kind = token.lastgroup
+            if kind == "brace":
+                if self.dead_from is None:
+                    self._brace(source[start], start)
+            elif kind == "hash":
+                if source[source.rfind(b"\n", 0, start) + 1 : start].strip():
+                    continue
+                directive = _DIRECTIVE.match(source, start)
+                assert directive is not None
+                at = directive.end()
+                self._directive(start, at)
+                _blank(self.code, start, at)
+            elif kind == "comment":
+                self.masked.comments.append((start, at))
+                _blank(self.code, start, at)
+            else:  # keep the quotes: extern "C" and default arguments need a literal there
+                _blank(self.code, start + 1, max(start + 1, at - 1))
+                if source[start] == 82:  # raw string: R"( ... )" becomes a plain one
+                    self.code[start : start + 2] = b' "'
+        if self.depth:
+            _blank(self.code, self.body, len(source))
+        if self.dead_from is not None:
+            _blank(self.code, self.dead_from, len(source))
+        self.masked.code = bytes(self.code)
+        return self.masked
+
+    def _brace(self, char: int, at: int) -> None:
+        if char == 123:  # {
+            if self.depth:
+                self.depth += 1
+            elif _opens_scope(bytes(self.code[self.header : at])):
+                self.scopes.append(at)
+                self.header = at + 1
+            else:
+                self.depth, self.body = 1, at + 1
+        elif char == 125:  # }
+            if self.depth > 1:
+                self.depth -= 1
+            elif self.depth:
+                self.depth = 0
+                _blank(self.code, self.body, at)
+                self.header = at + 1
+            else:
+                if self.scopes:
+                    self.scopes.pop()
+                self.header = at + 1
+        elif not self.depth:
+            self.header = at + 1
+
+    def _directive(self, start: int, end: int) -> None:
+        match = _DIRECTIVE_NAME.match(self.source, start, end)
+        name = match[1] if match else b""
+        if name in {b"if", b"ifdef", b"ifndef"}:
+            self.branches.append(_Branch([*self.scopes], self.depth, end, self.header))
+        elif name in {b"else", b"elif", b"elifdef", b"elifndef"} and self.branches:
+            branch = self.branches[-1]
+            if branch.first:
+                branch.first = False
+                # A first branch that changes nesting, or that ends inside a declaration, is one of
+                # several beginnings or ends of the same thing: only one may be seen.
+                between = bytes(self.code[branch.start : start]).strip()
+                inside = not self.depth and bool(between) and between[-1:] not in b";}{"
+                if self.depth != branch.depth or self.scopes != branch.scopes or inside:
+                    branch.dead = self.dead_from is None
+            if branch.dead and self.dead_from is None:
+                self.dead_from = end
+        elif name == b"endif" and self.branches:
+            branch = self.branches.pop()
+            if branch.dead and self.dead_from is not None:
+                if not self.depth:
+                    _blank(self.code, self.dead_from, start)
+                self.dead_from = None
+
+
+def _opens_scope(header: bytes) -> bool:
+    """Whether the brace after `header` opens a namespace or a class, not a body."""
+    if _SCOPE.match(header):
+        return True
+    while match := _TEMPLATE.match(header):
+        header = header[_close_angle(header, match.end()) :]
+        if header.lstrip().startswith(b"requires") or not header.strip():
+            break
+    header = _CALL_LIKE.sub(b" ", _ATTRIBUTE.sub(b" ", header))
+    match = _CLASS.match(header)
+    if not match:
+        return False
+    # `struct S f(int) {` is a function; `struct S : Base<decltype(f())> {` is not.
+    name = header[match.end() :].replace(b"::", b"  ").split(b":")[0]
+    return b"(" not in name and b"=" not in name
+
+
+def _close_angle(header: bytes, at: int) -> int:
+    """Return the offset after the `>` that closes a template header whose `<` ends at `at`."""
+    angle, paren = 1, 0
+    for at_ in range(at, len(header)):
+        char = header[at_]
+        if char in b"([":
+            paren += 1
+        elif char in b")]":
+            paren -= 1
+        elif not paren and char == 60:
+            angle += 1
+        elif not paren and char == 62 and header[at_ - 1] != 45:  # not the > of ->
+            angle -= 1
+            if not angle:
+                return at_ + 1
+    return len(header)
