@@ -1,0 +1,116 @@
+"""The default embedder: the shipped ONNX model on onnxruntime; imports no torch."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+from kb.embedders.base import OnDone, Vectors
+from kb.embedders.cpus import usable_cpus
+from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, REMEDY, read_shipped_file, shipped_model
+from kb.embedders.tokens import read_tokenizer, well_formed
+from kb.errors import EmbedderError
+
+ONNXRUNTIME_ERRORS_ONLY = 3  # its log levels: 0 verbose, 1 info, 2 warning, 3 error
+
+
+class OnnxEmbedder:
+    """The shipped model, one unpadded text to a run.
+
+    A run reads one text and nothing else, so a vector cannot depend on the texts around it.
+    Each run uses one thread, and as many runs go on at once as there are processors: texts
+    are many and short, and threads inside a run would wait for each other at every layer.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the model's files are.
+    workers : int, optional
+        Texts embedded at once; by default the processors this process may use.
+    """
+
+    def __init__(self, folder: Path = MODEL_FOLDER, workers: int | None = None) -> None:
+        self._folder = folder
+        self._model = shipped_model(folder)
+        self._workers = workers or usable_cpus()
+        self._lock = Lock()
+        self._loaded: tuple[onnxruntime.InferenceSession, Tokenizer] | None = None
+
+    @property
+    def name(self) -> str:
+        """Model name and the first 8 hex digits of the model file's sha256."""
+        return self._model.identity
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return self._model.dimensions
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens read of a text, special tokens included."""
+        return self._model.max_tokens
+
+    def embed_documents(self, texts: Sequence[str], on_done: OnDone | None = None) -> Vectors:
+        """Embed texts to be searched; see `Embedder.embed_documents`."""
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        with self._mapped(texts) as results:
+            for row, vector in enumerate(results):
+                vectors[row] = vector
+                if on_done is not None:
+                    on_done(1)
+        return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        """Embed a query; see `Embedder.embed_query`. Queries and documents are embedded alike."""
+        return self._embed(text)
+
+    @contextmanager
+    def _mapped(self, texts: Sequence[str]) -> Iterator[Iterator[Vectors]]:
+        """Vectors of `texts` in order, by the workers; what is pending ends with the block."""
+        workers = min(self._workers, len(texts))
+        if workers <= 1:
+            yield map(self._embed, texts)
+            return
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="kb-embed")
+        try:
+            yield pool.map(self._embed, texts)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _embed(self, text: str) -> Vectors:
+        session, tokenizer = self._load()
+        ids = np.array([tokenizer.encode(well_formed(text)).ids], dtype=np.int64)
+        outputs: list[Any] = session.run(["embedding"], {"input_ids": ids})
+        vector: Vectors = outputs[0][0]
+        return vector
+
+    def _load(self) -> tuple[onnxruntime.InferenceSession, Tokenizer]:
+        with self._lock:
+            if self._loaded is None:
+                tokenizer = read_tokenizer(self._folder)
+                tokenizer.enable_truncation(self.max_tokens)
+                self._loaded = (self._session(), tokenizer)
+            return self._loaded
+
+    def _session(self) -> onnxruntime.InferenceSession:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = ONNXRUNTIME_ERRORS_ONLY
+        content = read_shipped_file(MODEL_FILE, self._folder)
+        try:
+            return onnxruntime.InferenceSession(
+                content, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime's exceptions share no base but Exception
+            raise EmbedderError(
+                f"onnxruntime {onnxruntime.__version__} cannot load the shipped embedding model; "
+                f"{REMEDY}"
+            ) from error
