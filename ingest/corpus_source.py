@@ -1,0 +1,194 @@
+"""A corpus folder as a source: its entries become technique and kernel chunks."""
+
+import hashlib
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+from ingest.chunkers import Piece, chunk_file
+from ingest.folding import fold_key
+from kb.corpus.entries import Gate, Technique
+from kb.corpus.frontmatter import split_front_matter
+from kb.corpus.loader import MANIFEST, Corpus, KernelFile, TechniqueFile, load_corpus
+from kb.index.state import IndexState, KernelRecord, TechniqueRecord
+from kb.records import Chunk, Source, chunk_id
+from kb.vocabulary import find_metric, taxonomy
+
+CARD = "card"
+
+
+def corpus_state(root: Path) -> IndexState:
+    """Read a corpus folder into the part of an index that it makes up.
+
+    Raises
+    ------
+    EntryError
+        If an entry is malformed; names file and line.
+    """
+    corpus = load_corpus(root)
+    name = corpus.manifest.name
+    techniques = tuple(
+        TechniqueRecord(each.entry, name, each.path, each.body, each.body_line)
+        for each in corpus.techniques
+    )
+    kernels: list[KernelRecord] = []
+    chunks: list[Chunk] = []
+    for technique in corpus.techniques:
+        chunks += _technique_chunks(corpus, technique)
+    for kernel in corpus.kernels:
+        code, doc, doc_line = _split_kernel(kernel)
+        kernels.append(KernelRecord(kernel.entry, name, kernel.path, code.strip("\n")))
+        chunks += _kernel_chunks(corpus, kernel, code, doc, doc_line)
+    return IndexState((_source(corpus),), techniques, tuple(kernels), tuple(chunks))
+
+
+def _source(corpus: Corpus) -> Source:
+    root, manifest = corpus.root, corpus.manifest
+    paths = [MANIFEST]
+    paths += [each.path for each in corpus.techniques]
+    for kernel in corpus.kernels:
+        paths += [kernel.path, *([kernel.launcher] if kernel.launcher else [])]
+    digests = ((path, hashlib.sha256((root / path).read_bytes()).hexdigest()) for path in paths)
+    return Source(
+        name=manifest.name,
+        location=str(root.resolve()),
+        version=manifest.version,
+        licence=manifest.licence,
+        url=manifest.url,
+        quality=manifest.quality,
+        files=tuple(sorted(digests)),
+    )
+
+
+def _gates(title: str, gates: tuple[Gate, ...]) -> list[str]:
+    lines = [title] if gates else []
+    for gate in gates:
+        metric = find_metric(gate.metric)
+        assert metric is not None  # the model refuses an unknown metric
+        unit = "" if metric.unit in {"inst", "registers"} else f" {metric.unit}"
+        lines.append(
+            f"- {metric.label} ({gate.metric}) {gate.op} {gate.value:g}{unit}: {gate.because}"
+        )
+    return lines
+
+
+def technique_card(entry: Technique) -> str:
+    """The entry's front matter as text for a reader; measurements are left out."""
+    lines = [entry.title]
+    if entry.aliases:
+        lines.append("Also called: " + ", ".join(entry.aliases))
+    lines.append("Relieves: " + ", ".join(entry.bottlenecks))
+    lines.append("Runs on: " + ", ".join(f"{name} and later" for name in entry.architectures))
+    lines.append("Effect: " + entry.effect)
+    lines += _gates("Use when:", entry.when)
+    lines += _gates("Avoid when:", entry.avoid_when)
+    lines += ["Risks:", *(f"- {risk}" for risk in entry.risks)]
+    return "\n".join(lines)
+
+
+def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
+    entry, source = file.entry, corpus.manifest.name
+    text = (corpus.root / file.path).read_text(encoding="utf-8")
+    parts: list[tuple[str, str, int, int]] = [
+        (technique_card(entry), CARD, 1, file.body_line - 1),
+        *(
+            (piece.text, piece.heading or entry.title, piece.start_line, piece.end_line)
+            for piece in chunk_file(PurePosixPath(file.path), text)
+        ),
+    ]
+    seen: Counter[str] = Counter()
+    chunks: list[Chunk] = []
+    for content, section, start, end in parts:
+        chunks.append(
+            Chunk(
+                id=chunk_id(source, file.path, section, content, seen[content]),
+                kind="technique",
+                source=source,
+                title=entry.title,
+                path=file.path,
+                start_line=start,
+                end_line=end,
+                language="markdown",
+                text=content,
+                entry=entry.slug,
+                section=section,
+                techniques=(entry.slug,),
+                bottlenecks=entry.bottlenecks,
+                architectures=entry.architectures,
+            )
+        )
+        seen[content] += 1
+    return chunks
+
+
+def _split_kernel(file: KernelFile) -> tuple[str, str, int]:
+    """The code with its leading comment blanked line by line, the comment's prose, and its end."""
+    front = split_front_matter(file.text, file.path)
+    assert front is not None  # the loader refuses a kernel without
+    closing = '"""' if file.path.endswith(".py") else "*/"
+    lines = front.body.splitlines()
+    end = next((i for i, line in enumerate(lines) if closing in line), len(lines) - 1)
+    doc = "\n".join([*lines[:end], lines[end].split(closing)[0]]).strip()
+    doc_line = front.body_line + end
+    rest = file.text.splitlines()[doc_line:]
+    return "\n".join([""] * doc_line + rest), doc, doc_line
+
+
+def _kernel_card(file: KernelFile, doc: str) -> str:
+    entry = file.entry
+    lines = [entry.title, f"Operator: {entry.op}. Language: {entry.language}."]
+    if entry.techniques:
+        lines.append("Techniques: " + ", ".join(entry.techniques))
+    if entry.derived_from:
+        lines.append(f"Improves on: {entry.derived_from}")
+    lines.append("Dtypes: " + ", ".join(entry.dtypes))
+    lines.append(doc)
+    return "\n".join(lines)
+
+
+def _kernel_chunks(
+    corpus: Corpus, file: KernelFile, code: str, doc: str, doc_line: int
+) -> list[Chunk]:
+    entry, source = file.entry, corpus.manifest.name
+    homes = {slug: name for name, slugs in taxonomy().items() for slug in slugs}
+    known = {each.entry.slug: each.entry.bottlenecks for each in corpus.techniques}
+    relieved = {
+        name
+        for slug in entry.techniques
+        for name in (*known.get(slug, ()), *((homes[slug],) if slug in homes else ()))
+    }
+    bottlenecks = tuple(name for name in taxonomy() if name in relieved)
+    card = Piece(_kernel_card(file, doc), 1, doc_line, entry.language)
+    pieces: list[tuple[str, Piece, str | None]] = [(file.path, card, CARD)]
+    pieces += [(file.path, piece, None) for piece in chunk_file(PurePosixPath(file.path), code)]
+    if file.launcher:
+        launcher = (corpus.root / file.launcher).read_text(encoding="utf-8")
+        found = chunk_file(PurePosixPath(file.launcher), launcher)
+        pieces += [(file.launcher, piece, None) for piece in found]
+    seen: Counter[tuple[str, str]] = Counter()
+    chunks: list[Chunk] = []
+    for path, piece, section in pieces:
+        chunks.append(
+            Chunk(
+                id=chunk_id(source, path, piece.symbol, piece.text, seen[path, piece.text]),
+                kind="kernel",
+                source=source,
+                title=entry.title,
+                path=path,
+                start_line=piece.start_line,
+                end_line=piece.end_line,
+                language=piece.language if path != file.path else entry.language,
+                text=piece.text,
+                symbol=piece.symbol,
+                signature=piece.signature,
+                entry=entry.slug,
+                section=section,
+                op=entry.op,
+                techniques=entry.techniques,
+                bottlenecks=bottlenecks,
+                architectures=entry.architectures,
+                dtypes=entry.dtypes,
+                fold="" if section == CARD else fold_key(piece.text),
+            )
+        )
+        seen[path, piece.text] += 1
+    return chunks

@@ -1,0 +1,21 @@
+"""The fold key of a code chunk: equal for copies that differ only in comments and spacing."""
+
+import hashlib
+import re
+
+_COMMENT = re.compile(
+    r"""(?P<string>\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+    r"""|//[^\n]*|/\*.*?\*/|\#(?![ \t]*(?:include|define|if|ifdef|ifndef|elif|else|endif|pragma|undef))[^\n]*""",
+    re.DOTALL,
+)
+_SPACE = re.compile(r"\s+")
+# Shorter pieces are too common to say that two places hold the same thing.
+_SHORTEST = 40
+
+
+def fold_key(code: str) -> str:
+    """Digest of the code without comments and white space; empty for code too short to compare."""
+    bare = _SPACE.sub("", _COMMENT.sub(lambda match: match.group("string") or "", code))
+    if len(bare) < _SHORTEST:
+        return ""
+    return hashlib.blake2b(bare.encode(), digest_size=8).hexdigest()

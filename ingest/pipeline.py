@@ -1,0 +1,242 @@
+"""The ingest pipeline: sources in, one published generation out."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from ingest.corpus_source import corpus_state
+from ingest.directory import directory_state
+from ingest.report import IngestReport, SourceReport
+from ingest.tagging import Tagger
+from kb.corpus.loader import is_corpus
+from kb.embedders import Embedder
+from kb.errors import IndexMismatchError, NotFoundError, SourceError
+from kb.index.manifest import Manifest
+from kb.index.reader import open_generation
+from kb.index.state import IndexState
+from kb.index.writer import IndexWriter
+from kb.records import Chunk, Source
+
+
+class Progress(Protocol):
+    """Told of an ingest's progress."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """A new stage begins, of `total` steps where known."""
+
+    def advance(self, steps: int) -> None:
+        """Steps of the current stage are done."""
+
+
+class _Silent:
+    def stage(self, name: str, total: int | None = None) -> None:
+        pass
+
+    def advance(self, steps: int) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One source to ingest."""
+
+    path: Path
+    name: str | None = None
+    """Overrides the source's name, which else is the folder's or file's name."""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+def ingest(
+    requests: Sequence[Request],
+    index: Path,
+    embedder: Embedder,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> IngestReport:
+    """Read the sources, embed what is new, and publish one generation with all of them.
+
+    Nothing is published when nothing changed.
+
+    Raises
+    ------
+    SourceError, EntryError
+        A source is missing, empty, or malformed; nothing is published.
+    IndexBusyError
+        Another process is writing.
+    IndexMismatchError
+        The index was made by another embedder or schema version.
+    """
+    progress = progress or _Silent()
+    with IndexWriter(index) as writer:
+        former = _former_state(writer, embedder)
+        report = IngestReport([], dry_run=dry_run)
+        state = former
+        for request in requests:
+            state = _apply(request, state, report, progress)
+        return _publish(writer, state, embedder, report, progress)
+
+
+def remove(
+    name: str, index: Path, embedder: Embedder, progress: Progress | None = None
+) -> IngestReport:
+    """Publish a generation without that source.
+
+    Raises
+    ------
+    NotFoundError
+        If the index has no such source.
+    """
+    with IndexWriter(index) as writer:
+        former = _former_state(writer, embedder)
+        names = [source.name for source in former.sources]
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise NotFoundError(f"the index has no source '{name}': it has {known}")
+        state = _retag(former.without(name))
+        return _publish(writer, state, embedder, IngestReport([]), progress or _Silent())
+
+
+def _former_state(writer: IndexWriter, embedder: Embedder) -> IndexState:
+    manifest = writer.current_manifest()
+    if manifest is None:
+        return IndexState()
+    require_embedder(manifest, embedder, writer.layout.root)
+    generation = open_generation(writer.layout.root)
+    try:
+        return generation.state()
+    finally:
+        generation.close()
+
+
+def require_embedder(manifest: Manifest, embedder: Embedder, index: Path) -> None:
+    """Refuse to mix vectors of two embedders in one index.
+
+    Raises
+    ------
+    IndexMismatchError
+        If the index was made by another embedder.
+    """
+    if manifest.embedder != embedder.name:
+        raise IndexMismatchError(
+            f"the index at {index} was made with embedder {manifest.embedder}, not "
+            f"{embedder.name}: run `kb rebuild` to re-embed it, or use another --index"
+        )
+
+
+def _apply(
+    request: Request, state: IndexState, report: IngestReport, progress: Progress
+) -> IndexState:
+    root = request.path
+    progress.stage(f"reading {root}")
+    source_report = SourceReport(name="", location=str(root))
+    if is_corpus(root):
+        part = corpus_state(root)
+        if request.name:
+            raise SourceError(f"{root} is a corpus: its corpus.yaml names it, --name cannot")
+        name = part.sources[0].name
+        _refuse_taken_slugs(part, state.without(name))
+        former = dict(next((s.files for s in state.sources if s.name == name), ()))
+        files = dict(part.sources[0].files)
+        source_report.files = len(files)
+        source_report.unchanged_files = sum(former.get(p) == d for p, d in files.items())
+        source_report.removed_files = len(former.keys() - files.keys())
+        state = _retag(state.without(name).merged(part))
+    else:
+        name = request.name or root.resolve().name
+        _refuse_taken_name(name, root, state)
+        part = directory_state(
+            root,
+            name,
+            Tagger(state.techniques),
+            state,
+            source_report,
+            include=request.include,
+            exclude=request.exclude,
+        )
+        state = state.without(name).merged(part)
+    source_report.name = name
+    source_report.chunks = len(part.chunks)
+    source_report.folded = _folded(part.chunks)
+    report.sources.append(source_report)
+    return state
+
+
+def _folded(chunks: Sequence[Chunk]) -> int:
+    counts = Counter(chunk.fold for chunk in chunks if chunk.fold)
+    return sum(count - 1 for count in counts.values())
+
+
+def _refuse_taken_name(name: str, root: Path, state: IndexState) -> None:
+    taken = next((each for each in state.sources if each.name == name), None)
+    if taken is not None and taken.location != str(root.resolve()):
+        raise SourceError(
+            f"the index already has a source '{name}' from {taken.location}: "
+            f"give this one another --name, or first `kb remove {name}`"
+        )
+
+
+def _refuse_taken_slugs(part: IndexState, others: IndexState) -> None:
+    for kind, mine, theirs in (
+        ("technique", part.techniques, others.techniques),
+        ("kernel", part.kernels, others.kernels),
+    ):
+        taken = {each.entry.slug: each.source for each in theirs}
+        for record in mine:
+            if record.entry.slug in taken:
+                raise SourceError(
+                    f"{record.path}: {kind} '{record.entry.slug}' is already in the index from "
+                    f"source '{taken[record.entry.slug]}': rename it or remove that source"
+                )
+
+
+def _retag(state: IndexState) -> IndexState:
+    """Code chunks tagged by the techniques that the state now has."""
+    tagger = Tagger(state.techniques)
+    sources: list[Source] = []
+    stale: set[str] = set()
+    for source in state.sources:
+        version, _, tags = source.chunking.partition("-")
+        if tags and tags != tagger.version:
+            stale.add(source.name)
+            source = replace(source, chunking=f"{version}-{tagger.version}")  # noqa: PLW2901
+        sources.append(source)
+    if not stale:
+        return state
+    chunks: list[Chunk] = []
+    for chunk in state.chunks:
+        if chunk.source in stale and chunk.kind == "code":
+            techniques = tagger.techniques(chunk.text, chunk.language)
+            bottlenecks = tagger.bottlenecks(techniques)
+            chunks.append(replace(chunk, techniques=techniques, bottlenecks=bottlenecks))
+        else:
+            chunks.append(chunk)
+    return replace(state, sources=tuple(sources), chunks=tuple(chunks))
+
+
+def _publish(
+    writer: IndexWriter,
+    state: IndexState,
+    embedder: Embedder,
+    report: IngestReport,
+    progress: Progress,
+) -> IngestReport:
+    report.chunks = len(state.chunks)
+    manifest = writer.current_manifest()
+    if manifest is not None and manifest.content == state.content(embedder.name):
+        report.reused = len(state.chunks)
+        report.generation = manifest.generation
+        return report
+    if report.dry_run:
+        report.generation = manifest.generation if manifest else None
+        return report
+    progress.stage("embedding", len({chunk.embedding_text() for chunk in state.chunks}))
+    vectors, report.embedded = writer.embed(state.chunks, embedder, progress.advance)
+    report.reused = max(len(state.chunks) - report.embedded, 0)
+    progress.stage("publishing")
+    report.generation = writer.publish(state, vectors, embedder.name).generation
+    report.published = True
+    return report

@@ -1,0 +1,1 @@
+"""The index on disk: immutable generations behind one pointer file."""

@@ -1,0 +1,90 @@
+"""The embedding cache: one vector per (embedder, text), computed once and kept for ever."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.errors import IndexUnavailableError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS embedding (
+    embedder TEXT NOT NULL,
+    text_hash TEXT NOT NULL,
+    vector BLOB NOT NULL,
+    PRIMARY KEY (embedder, text_hash)
+) WITHOUT ROWID
+"""
+# SQLite's default limit on bound parameters is far above; this keeps statements small.
+_BATCH = 500
+
+
+class EmbeddingCache:
+    """Vectors by embedder name and text hash, in one SQLite file in WAL mode.
+
+    A put is durable once it returns, so an ingest that is killed resumes where it stopped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the cache.
+
+        Raises
+        ------
+        IndexUnavailableError
+            If the file is no database; it may be deleted, since it only saves work.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._connection = sqlite3.connect(path, timeout=30)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.execute(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise IndexUnavailableError(
+                f"the embedding cache {path} cannot be used ({error}): delete it and run again"
+            ) from error
+
+    def get(self, embedder: str, hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """The vectors that are known, by text hash."""
+        found: dict[str, NDArray[np.float32]] = {}
+        for start in range(0, len(hashes), _BATCH):
+            batch = hashes[start : start + _BATCH]
+            marks = ",".join("?" * len(batch))
+            rows = self._connection.execute(
+                "SELECT text_hash, vector FROM embedding "
+                f"WHERE embedder = ? AND text_hash IN ({marks})",
+                (embedder, *batch),
+            )
+            found.update((key, np.frombuffer(blob, dtype=np.float32)) for key, blob in rows)
+        return found
+
+    def put(self, embedder: str, vectors: Iterable[tuple[str, NDArray[np.float32]]]) -> None:
+        """Store vectors by text hash."""
+        rows = [(embedder, key, vector.astype(np.float32).tobytes()) for key, vector in vectors]
+        with self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+
+def precomputed_name(embedder: str) -> str:
+    """File name of an embedder's precomputed vectors."""
+    return "".join(c if c.isalnum() or c in "-._" else "-" for c in embedder) + ".npz"
+
+
+def load_precomputed(embedder: str) -> dict[str, NDArray[np.float32]]:
+    """The vectors shipped with the package for this embedder, by text hash; empty if none.
+
+    The file holds `hashes` (n, 32) uint8, the sha256 of each text, and `vectors` (n, d) float32.
+    """
+    resource = files("kb") / "data" / "embeddings" / precomputed_name(embedder)
+    if not resource.is_file():
+        return {}
+    with resource.open("rb") as stream, np.load(stream) as data:
+        hashes, vectors = data["hashes"], data["vectors"]
+    return {bytes(key).hex(): vector for key, vector in zip(hashes, vectors, strict=True)}

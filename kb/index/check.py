@@ -1,0 +1,99 @@
+"""Check one generation's files against each other. Run as a child process before publishing.
+
+A damaged Chroma folder can crash the process that opens it, so the check runs in one of its own:
+`python -m kb.index.check FOLDER`.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from kb.errors import KbError
+from kb.index.chroma import open_collection
+from kb.index.columns import open_columns
+from kb.index.layout import CHROMA, CHUNKS, COLUMNS, LEXICAL, VECTORS
+from kb.index.lexical import LexicalIndex
+from kb.index.manifest import read_manifest
+from kb.index.store import ChunkStore
+from kb.index.vectors import VectorMatrix
+
+_SAMPLES = 5
+_TIMEOUT_SECONDS = 600
+
+
+def problems_of(folder: Path) -> list[str]:
+    """What is wrong with a generation, one line each; empty when it is sound."""
+    manifest = read_manifest(folder)
+    found: list[str] = []
+
+    def expect(holds: bool, problem: str) -> None:
+        if not holds:
+            found.append(problem)
+
+    chunks = list(ChunkStore(folder / CHUNKS).all())
+    expect(len(chunks) == manifest.chunks, f"{CHUNKS} holds {len(chunks)} of {manifest.chunks}")
+    vectors = VectorMatrix(folder / VECTORS).rows
+    shape = (manifest.chunks, manifest.dimensions)
+    expect(vectors.shape == shape, f"{VECTORS} has shape {vectors.shape}, not {shape}")
+    if len(vectors):
+        norms = np.linalg.norm(vectors, axis=1)
+        expect(bool(np.all(np.abs(norms - 1) < 1e-3)), f"{VECTORS} has rows not of unit length")
+    expect(open_columns(folder / COLUMNS).count == manifest.chunks, f"{COLUMNS} is incomplete")
+    lexical = LexicalIndex(folder / LEXICAL, manifest.chunks)
+    if chunks:
+        words = lexical.query_tokens(chunks[-1].title)
+        expect(len(lexical.scores(words)) == manifest.chunks, f"{LEXICAL} is incomplete")
+    if found:
+        return found
+    # On a copy: opening a Chroma folder writes to it.
+    with tempfile.TemporaryDirectory(prefix="kernel-kb-") as scratch:
+        copy = Path(scratch) / CHROMA
+        shutil.copytree(folder / CHROMA, copy)
+        with open_collection(copy) as collection:
+            expect(collection.count() == manifest.chunks, f"{CHROMA} holds {collection.count()}")
+            for row in np.linspace(0, len(chunks) - 1, min(_SAMPLES, len(chunks)), dtype=int):
+                stored = collection.get(ids=[chunks[row].id], include=["documents", "embeddings"])
+                same = (
+                    stored["documents"] == [chunks[row].text]
+                    and float(np.dot(stored["embeddings"][0], vectors[row])) > 0.999
+                )
+                expect(same, f"{CHROMA} differs from {CHUNKS} at {chunks[row].id}")
+            if chunks:
+                hits = collection.query(query_embeddings=vectors[:1], n_results=1, include=[])
+                expect(len(hits["ids"][0]) == 1, f"{CHROMA} answers no query")
+    return found
+
+
+def check_in_child(folder: Path) -> list[str]:
+    """`problems_of` in a child process; a crash there is a problem, not our end."""
+    command = [sys.executable, "-m", "kb.index.check", str(folder)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return [f"the check did not end within {_TIMEOUT_SECONDS} s"]
+    if done.returncode == 0:
+        return []
+    if done.returncode == 1 and done.stdout.strip():
+        return done.stdout.strip().splitlines()
+    last = done.stderr.strip().splitlines()[-1:] or ["no output"]
+    return [f"the check ended with status {done.returncode}: {last[0]}"]
+
+
+def main(arguments: list[str]) -> int:
+    """Print problems; exit 1 if there are any."""
+    try:
+        problems = problems_of(Path(arguments[0]))
+    except (KbError, OSError, ValueError) as error:
+        problems = [str(error)]
+    print("\n".join(problems))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

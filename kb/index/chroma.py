@@ -1,0 +1,156 @@
+"""The Chroma collection of a generation: vectors, texts and metadata, and approximate search."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.records import Chunk
+
+COLLECTION = "chunks"
+# Above this share of changed chunks a fresh graph is quicker than edits to a copy.
+REBUILD_SHARE = 0.3
+_BATCH = 1000
+# Candidates are rescored exactly; a wide search keeps the graph's recall near 1.
+_SEARCH_WIDTH = 200
+
+
+def _client(folder: Path) -> Any:
+    import chromadb  # noqa: PLC0415 - takes a second to import
+    from chromadb.config import Settings  # noqa: PLC0415
+
+    settings = Settings(anonymized_telemetry=False)
+    return chromadb.PersistentClient(str(folder), settings=settings)
+
+
+@contextmanager
+def open_collection(folder: Path, *, create: bool = False) -> Iterator[Any]:
+    """Open the collection in a folder that nobody else reads, and close it again.
+
+    Opening takes a write lock inside Chroma's database, so a published generation is never
+    opened in place: see `ChromaSearch`.
+    """
+    client = _client(folder)
+    try:
+        if create:
+            configuration = {"hnsw": {"space": "cosine", "ef_search": _SEARCH_WIDTH}}
+            yield client.create_collection(
+                COLLECTION, configuration=configuration, embedding_function=None
+            )
+        else:
+            yield client.get_collection(COLLECTION, embedding_function=None)
+    finally:
+        client.close()
+
+
+def _metadata(chunk: Chunk) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "kind": chunk.kind,
+        "source": chunk.source,
+        "title": chunk.title,
+        "path": chunk.path,
+        "start_line": chunk.start_line,
+        "end_line": chunk.end_line,
+        "language": chunk.language,
+        "digest": chunk.digest(),
+    }
+    optional: dict[str, Any] = {
+        "symbol": chunk.symbol,
+        "entry": chunk.entry,
+        "section": chunk.section,
+        "op": chunk.op,
+        # Chroma refuses an empty list
+        "techniques": list(chunk.techniques),
+        "bottlenecks": list(chunk.bottlenecks),
+        "architectures": list(chunk.architectures),
+        "dtypes": list(chunk.dtypes),
+    }
+    return values | {key: value for key, value in optional.items() if value}
+
+
+def _upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
+    for start in range(0, len(chunks), _BATCH):
+        batch = chunks[start : start + _BATCH]
+        collection.upsert(
+            ids=[chunk.id for chunk in batch],
+            embeddings=vectors[start : start + _BATCH],
+            documents=[chunk.text for chunk in batch],
+            metadatas=[_metadata(chunk) for chunk in batch],
+        )
+
+
+def write_collection(
+    folder: Path,
+    chunks: Sequence[Chunk],
+    vectors: NDArray[np.float32],
+    former: Path | None = None,
+) -> None:
+    """Write the collection for `chunks` and their `vectors` (n, d) into a new folder.
+
+    With `former`, the closed folder of an older generation, a copy of it is brought up to date
+    where few chunks changed; otherwise the collection is built afresh.
+    """
+    if former is not None and _update_copy(folder, chunks, vectors, former):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    with open_collection(folder, create=True) as collection:
+        _upsert(collection, chunks, vectors)
+
+
+def _update_copy(
+    folder: Path, chunks: Sequence[Chunk], vectors: NDArray[np.float32], former: Path
+) -> bool:
+    shutil.copytree(former, folder)
+    with open_collection(folder) as collection:
+        stored = collection.get(include=["metadatas"])
+        digests = {
+            key: metadata["digest"]
+            for key, metadata in zip(stored["ids"], stored["metadatas"], strict=True)
+        }
+        wanted = {chunk.id for chunk in chunks}
+        gone = [key for key in digests if key not in wanted]
+        rows = [row for row, chunk in enumerate(chunks) if digests.get(chunk.id) != chunk.digest()]
+        if len(gone) + len(rows) > REBUILD_SHARE * max(len(chunks), 1):
+            return False
+        for start in range(0, len(gone), _BATCH):
+            collection.delete(ids=gone[start : start + _BATCH])
+        if rows:
+            _upsert(collection, [chunks[row] for row in rows], vectors[rows])
+    return True
+
+
+class ChromaSearch:
+    """Approximate nearest neighbours from a published collection, through a private view.
+
+    The view is a temporary folder with a copy of Chroma's database and links to the graph files,
+    since merely opening a folder writes to its database.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._view = tempfile.TemporaryDirectory(prefix="kernel-kb-")
+        view = Path(self._view.name)
+        for path in folder.iterdir():
+            if path.is_dir():
+                (view / path.name).mkdir()
+                for part in path.iterdir():
+                    (view / path.name / part.name).symlink_to(part.resolve())
+            else:
+                shutil.copyfile(path, view / path.name)
+        self._client = _client(view)
+        self._collection = self._client.get_collection(COLLECTION, embedding_function=None)
+
+    def nearest(self, query: NDArray[np.float32], k: int) -> list[str]:
+        """Ids of about the k nearest chunks to a unit-length query (d,)."""
+        found = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
+        ids: list[str] = found["ids"][0]
+        return ids
+
+    def close(self) -> None:
+        """Close the client and delete the view."""
+        self._client.close()
+        self._view.cleanup()

@@ -1,0 +1,86 @@
+"""Chunk metadata as columns, so that a filter is a few array operations at any size."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.records import Chunk
+
+Values = tuple[str, ...]
+_FIELDS: dict[str, Callable[[Chunk], Values]] = {
+    "kinds": lambda chunk: (chunk.kind,),
+    "languages": lambda chunk: (chunk.language,),
+    "sources": lambda chunk: (chunk.source,),
+    "techniques": lambda chunk: chunk.techniques,
+    "bottlenecks": lambda chunk: chunk.bottlenecks,
+    "architectures": lambda chunk: chunk.architectures,
+    "dtypes": lambda chunk: chunk.dtypes,
+    "ops": lambda chunk: (chunk.op,) if chunk.op else (),
+    "entries": lambda chunk: (f"{chunk.kind}:{chunk.entry}",) if chunk.entry else (),
+    "symbols": lambda chunk: (chunk.symbol,) if chunk.symbol else (),
+    "folds": lambda chunk: (chunk.fold,) if chunk.fold else (),
+}
+
+
+class Column:
+    """One field: the distinct combinations of its values, and a code per chunk.
+
+    A predicate is evaluated once per distinct combination, then spread over the chunks.
+    """
+
+    def __init__(self, values: Sequence[Values], codes: NDArray[np.uint32]) -> None:
+        self.values = values
+        self.codes = codes
+
+    def of(self, row: int) -> Values:
+        """The values of one chunk."""
+        return self.values[int(self.codes[row])]
+
+    def mask(self, accepts: Callable[[Values], bool]) -> NDArray[np.bool_]:
+        """Which chunks' values are accepted, (n,)."""
+        accepted = np.fromiter((accepts(value) for value in self.values), bool, len(self.values))
+        return accepted[self.codes]
+
+
+class Columns:
+    """All filterable fields of a generation."""
+
+    def __init__(self, columns: dict[str, Column], count: int) -> None:
+        self._columns = columns
+        self.count = count
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+
+def write_columns(folder: Path, chunks: Sequence[Chunk]) -> None:
+    """Write one `.npy` of codes per field, and the values in `values.json`."""
+    folder.mkdir()
+    tables: dict[str, list[Values]] = {}
+    for name, values_of in _FIELDS.items():
+        seen: dict[Values, int] = {}
+        codes = np.fromiter(
+            (seen.setdefault(values_of(chunk), len(seen)) for chunk in chunks),
+            np.uint32,
+            len(chunks),
+        )
+        np.save(folder / f"{name}.npy", codes)
+        tables[name] = list(seen)
+    text = json.dumps({"count": len(chunks), "values": tables}, ensure_ascii=False)
+    (folder / "values.json").write_text(text, encoding="utf-8")
+
+
+def open_columns(folder: Path) -> Columns:
+    """Open the columns of a generation, codes memory-mapped."""
+    data = json.loads((folder / "values.json").read_text(encoding="utf-8"))
+    columns = {
+        name: Column(
+            [tuple(value) for value in data["values"][name]],
+            np.load(folder / f"{name}.npy", mmap_mode="r"),
+        )
+        for name in _FIELDS
+    }
+    return Columns(columns, int(data["count"]))

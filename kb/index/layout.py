@@ -1,0 +1,99 @@
+"""Where an index and its generations stand on disk, and which generation is current."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from kb.errors import IndexUnavailableError
+
+SCHEMA_VERSION = 1
+"""Raised whenever a generation written by an older version can no longer be read."""
+
+POINTER = "CURRENT"
+MANIFEST = "manifest.json"
+SOURCES = "sources.json"
+ENTRIES = "entries.json"
+CHUNKS = "chunks.sqlite"
+CHROMA = "chroma"
+LEXICAL = "lexical"
+VECTORS = "vectors.npy"
+COLUMNS = "columns"
+
+
+def default_index_dir() -> Path:
+    """`$KB_INDEX`, else `index` under the platform's user-data folder."""
+    configured = os.environ.get("KB_INDEX")
+    if configured:
+        return Path(configured).expanduser()
+    return Path(platformdirs.user_data_dir("kernel-kb", appauthor=False)) / "index"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLayout:
+    """The fixed places inside an index folder."""
+
+    root: Path
+
+    @property
+    def pointer(self) -> Path:
+        """The file that names the current generation."""
+        return self.root / POINTER
+
+    @property
+    def generations(self) -> Path:
+        """The folder of published generations."""
+        return self.root / "generations"
+
+    @property
+    def staging(self) -> Path:
+        """Where a writer builds; nothing here is ever read."""
+        return self.root / "staging"
+
+    @property
+    def cache(self) -> Path:
+        """The embedding cache."""
+        return self.root / "embeddings.sqlite"
+
+    @property
+    def lock(self) -> Path:
+        """The writer's lock file."""
+        return self.root / "writer.lock"
+
+    def current(self) -> str | None:
+        """Name of the current generation, or None before the first one.
+
+        Raises
+        ------
+        IndexUnavailableError
+            If the pointer file is not readable or holds no generation name.
+        """
+        try:
+            name = self.pointer.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise IndexUnavailableError(
+                f"cannot read {self.pointer}: {error}; run `kb doctor`"
+            ) from error
+        if not name.startswith("g") or "/" in name or os.sep in name:
+            raise IndexUnavailableError(
+                f"{self.pointer} does not name a generation; run `kb rebuild`"
+            )
+        return name
+
+    def generation(self, name: str) -> Path:
+        """The folder of one generation."""
+        return self.generations / name
+
+    def names(self) -> list[str]:
+        """Generations on disk, oldest first."""
+        if not self.generations.is_dir():
+            return []
+        return sorted(path.name for path in self.generations.iterdir() if path.name.startswith("g"))
+
+
+def generation_number(name: str) -> int:
+    """The running number in a generation's name, `g000012-1a2b3c4d` → 12."""
+    return int(name[1:].split("-", maxsplit=1)[0])

@@ -1,0 +1,163 @@
+"""Read the current generation: open it once, hold its lease, notice when a new one is published."""
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from kb.errors import IndexUnavailableError, KbError
+from kb.index.columns import Columns, open_columns
+from kb.index.layout import (
+    CHROMA,
+    CHUNKS,
+    COLUMNS,
+    ENTRIES,
+    LEXICAL,
+    SOURCES,
+    VECTORS,
+    IndexLayout,
+)
+from kb.index.leases import Lease
+from kb.index.lexical import LexicalIndex
+from kb.index.manifest import Manifest, read_manifest
+from kb.index.state import (
+    IndexState,
+    KernelRecord,
+    TechniqueRecord,
+    parse_entries,
+    parse_sources,
+)
+from kb.index.store import ChunkStore
+from kb.index.vectors import VectorMatrix
+from kb.records import Source
+
+# A reader loses the race against a collector only if publications come faster than opens.
+_ATTEMPTS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Generation:
+    """One open generation. It stays readable until closed, whatever is published meanwhile."""
+
+    folder: Path
+    manifest: Manifest
+    sources: dict[str, Source]
+    techniques: dict[str, TechniqueRecord]
+    kernels: dict[str, KernelRecord]
+    store: ChunkStore
+    columns: Columns
+    lexical: LexicalIndex
+    vectors: VectorMatrix
+    lease: Lease
+
+    @property
+    def chroma_folder(self) -> Path:
+        """Chroma's files, to be searched through `kb.index.chroma.ChromaSearch` only."""
+        return self.folder / CHROMA
+
+    @cached_property
+    def examples(self) -> dict[str, list[str]]:
+        """Technique slug → kernel slugs that show it, the entry's own order first."""
+        return {
+            slug: list(
+                dict.fromkeys(
+                    [
+                        *record.entry.examples,
+                        *(k for k, each in self.kernels.items() if slug in each.entry.techniques),
+                    ]
+                )
+            )
+            for slug, record in self.techniques.items()
+        }
+
+    def state(self) -> IndexState:
+        """All of it in memory, for a writer that adds to it."""
+        return IndexState(
+            tuple(self.sources.values()),
+            tuple(self.techniques.values()),
+            tuple(self.kernels.values()),
+            tuple(self.store.all()),
+        )
+
+    def close(self) -> None:
+        """Give the lease back, so that the generation can be collected."""
+        self.lease.release()
+
+
+def open_generation(root: Path) -> Generation:
+    """Open the current generation of an index.
+
+    Raises
+    ------
+    IndexUnavailableError
+        If there is no index yet, or it is damaged.
+    IndexMismatchError
+        If another schema version wrote it.
+    """
+    layout = IndexLayout(root)
+    for _ in range(_ATTEMPTS):
+        name = layout.current()
+        if name is None:
+            raise IndexUnavailableError(f"no index at {root}: run `kb ingest ./corpus` first")
+        try:
+            lease = Lease(layout.generation(name))
+        except FileNotFoundError:
+            continue  # collected between the two reads: the pointer names a newer one
+        except OSError as error:
+            raise IndexUnavailableError(f"cannot read {root}: {error.strerror}") from error
+        return _open(layout.generation(name), lease)
+    raise IndexUnavailableError(
+        f"the index at {root} points to a generation that does not exist: run `kb rebuild`"
+    )
+
+
+def _open(folder: Path, lease: Lease) -> Generation:
+    try:
+        manifest = read_manifest(folder)
+        techniques, kernels = parse_entries((folder / ENTRIES).read_text(encoding="utf-8"))
+        sources = parse_sources((folder / SOURCES).read_text(encoding="utf-8"))
+        return Generation(
+            folder=folder,
+            manifest=manifest,
+            sources={each.name: each for each in sources},
+            techniques={each.entry.slug: each for each in techniques},
+            kernels={each.entry.slug: each for each in kernels},
+            store=ChunkStore(folder / CHUNKS),
+            columns=open_columns(folder / COLUMNS),
+            lexical=LexicalIndex(folder / LEXICAL, manifest.chunks),
+            vectors=VectorMatrix(folder / VECTORS),
+            lease=lease,
+        )
+    except KbError:
+        lease.release()
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        lease.release()
+        raise IndexUnavailableError(
+            f"the index at {folder.parent.parent} is damaged ({error}): run `kb rebuild`"
+        ) from error
+
+
+class IndexHandle:
+    """The current generation for a long-lived reader, switched when a new one is published.
+
+    A request takes `get()` once and works on that generation to its end; the last user of an old
+    generation lets it go.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._layout = IndexLayout(root)
+        self._lock = threading.Lock()
+        self._generation: Generation | None = None
+
+    def get(self) -> Generation:
+        """The generation that is current now."""
+        name = self._layout.current()
+        generation = self._generation
+        if generation is not None and generation.manifest.generation == name:
+            return generation
+        with self._lock:
+            generation = self._generation
+            if generation is None or generation.manifest.generation != self._layout.current():
+                generation = self._generation = open_generation(self._layout.root)
+            return generation

@@ -1,0 +1,109 @@
+"""What an index holds, in memory: sources, entries and chunks, before or after it is on disk."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from kb.corpus.entries import Kernel, Technique
+from kb.records import Chunk, Source
+
+
+@dataclass(frozen=True, slots=True)
+class TechniqueRecord:
+    """A technique entry, the source it came with, and its file."""
+
+    entry: Technique
+    source: str
+    path: str
+    body: str
+    body_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """A kernel entry, the source it came with, and its file without front matter."""
+
+    entry: Kernel
+    source: str
+    path: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """Everything that one generation says."""
+
+    sources: tuple[Source, ...] = ()
+    techniques: tuple[TechniqueRecord, ...] = ()
+    kernels: tuple[KernelRecord, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+
+    def without(self, source: str) -> "IndexState":
+        """The state with nothing from that source."""
+        return IndexState(
+            tuple(each for each in self.sources if each.name != source),
+            tuple(each for each in self.techniques if each.source != source),
+            tuple(each for each in self.kernels if each.source != source),
+            tuple(each for each in self.chunks if each.source != source),
+        )
+
+    def merged(self, other: "IndexState") -> "IndexState":
+        """Both states together, in the one order that equal content always has."""
+        return IndexState(
+            tuple(sorted(self.sources + other.sources, key=lambda each: each.name)),
+            tuple(sorted(self.techniques + other.techniques, key=lambda each: each.entry.slug)),
+            tuple(sorted(self.kernels + other.kernels, key=lambda each: each.entry.slug)),
+            tuple(
+                sorted(
+                    self.chunks + other.chunks,
+                    key=lambda each: (each.source, each.path, each.start_line, each.id),
+                )
+            ),
+        )
+
+    def entries_json(self) -> str:
+        """The entries as one JSON document."""
+        data = {
+            "techniques": [_dump(each) for each in self.techniques],
+            "kernels": [_dump(each) for each in self.kernels],
+        }
+        return json.dumps(data, ensure_ascii=False)
+
+    def sources_json(self) -> str:
+        """The sources as one JSON document."""
+        return json.dumps([source.to_json() for source in self.sources], ensure_ascii=False)
+
+    def content(self, embedder: str) -> str:
+        """Digest of all that a generation made from this state holds."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (embedder, self.sources_json(), self.entries_json()):
+            digest.update(part.encode() + b"\0")
+        for chunk in self.chunks:
+            digest.update(chunk.digest().encode())
+        return digest.hexdigest()
+
+
+def _dump(record: TechniqueRecord | KernelRecord) -> dict[str, Any]:
+    values: dict[str, Any] = {name: getattr(record, name) for name in record.__slots__}
+    values["entry"] = record.entry.model_dump(mode="json")
+    return values
+
+
+def parse_entries(text: str) -> tuple[tuple[TechniqueRecord, ...], tuple[KernelRecord, ...]]:
+    """The inverse of `IndexState.entries_json`."""
+    data = json.loads(text)
+    techniques = tuple(
+        TechniqueRecord(**{**each, "entry": Technique.model_validate(each["entry"])})
+        for each in data["techniques"]
+    )
+    kernels = tuple(
+        KernelRecord(**{**each, "entry": Kernel.model_validate(each["entry"])})
+        for each in data["kernels"]
+    )
+    return techniques, kernels
+
+
+def parse_sources(text: str) -> tuple[Source, ...]:
+    """The inverse of `IndexState.sources_json`."""
+    return tuple(Source.from_json(each) for each in json.loads(text))

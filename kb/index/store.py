@@ -1,0 +1,87 @@
+"""Chunk records of a generation, in an SQLite file that is only read once published."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kb.errors import IndexUnavailableError
+from kb.records import Chunk
+
+_TUPLES = ("techniques", "bottlenecks", "architectures", "dtypes")
+
+
+def write_chunks(path: Path, chunks: Iterable[Chunk]) -> None:
+    """Write chunks in order; a chunk's row is its position in every other file."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute(
+            "CREATE TABLE chunk (row INTEGER PRIMARY KEY, id TEXT UNIQUE, data TEXT)"
+        )
+        connection.executemany(
+            "INSERT INTO chunk VALUES (?, ?, ?)",
+            (
+                (row, c.id, json.dumps(asdict(c), ensure_ascii=False))
+                for row, c in enumerate(chunks)
+            ),
+        )
+    connection.close()
+
+
+def _decode(data: str) -> Chunk:
+    values: dict[str, Any] = json.loads(data)
+    for name in _TUPLES:
+        values[name] = tuple(values[name])
+    return Chunk(**values)
+
+
+class ChunkStore:
+    """Reads chunk records by row or id; safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            # immutable: no lock, no journal, nothing is written, also on a read-only disk
+            uri = f"{self._path.resolve().as_uri()}?mode=ro&immutable=1"
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            self._local.connection = connection
+        return connection
+
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._connection().execute(sql, values)
+        except sqlite3.DatabaseError as error:
+            raise IndexUnavailableError(
+                f"{self._path} is damaged ({error}); run `kb rebuild`"
+            ) from error
+
+    def rows(self, rows: Sequence[int]) -> list[Chunk]:
+        """The chunks at these rows, in this order."""
+        marks = ",".join("?" * len(rows))
+        sql = f"SELECT row, data FROM chunk WHERE row IN ({marks})"  # noqa: S608 - only marks
+        found = {row: data for row, data in self._query(sql, [int(row) for row in rows])}
+        return [_decode(found[int(row)]) for row in rows]
+
+    def find(self, chunk_id: str) -> Chunk | None:
+        """The chunk with this id, or None."""
+        for (data,) in self._query("SELECT data FROM chunk WHERE id = ?", (chunk_id,)):
+            return _decode(data)
+        return None
+
+    def row_of(self, chunk_id: str) -> int | None:
+        """The row of the chunk with this id, or None."""
+        for (row,) in self._query("SELECT row FROM chunk WHERE id = ?", (chunk_id,)):
+            return int(row)
+        return None
+
+    def all(self) -> Iterator[Chunk]:
+        """Every chunk in order."""
+        for (data,) in self._query("SELECT data FROM chunk ORDER BY row"):
+            yield _decode(data)

@@ -1,0 +1,61 @@
+"""Lexical tokens: identifiers whole and split on case and underscores, words stemmed."""
+
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:(?:\.|::)[A-Za-z_][A-Za-z0-9_]*)*|\d+(?:\.\d+)?")
+_PART = re.compile(r"[A-Z]+\d*(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+_SEPARATOR = re.compile(r"\.|::")
+# Shorter words have no ending worth removing, and stems of them collide.
+_SHORTEST_STEMMED = 4
+
+
+@cache
+def _stemmer() -> Any:
+    from Stemmer import Stemmer  # noqa: PLC0415 - a compiled module, loaded on first use
+
+    return Stemmer("english")
+
+
+@lru_cache(maxsize=1 << 16)
+def _stem(word: str) -> str:
+    if len(word) < _SHORTEST_STEMMED or not word.isascii() or not word.isalpha():
+        return word
+    return str(_stemmer().stemWord(word))
+
+
+@lru_cache(maxsize=1 << 16)
+def _expand(word: str) -> tuple[str, ...]:
+    """The tokens of one word: every part, each identifier whole, and the dotted name whole."""
+    names = _SEPARATOR.split(word)
+    tokens: list[str] = []
+    for name in names:
+        parts = _PART.findall(name)
+        if len(parts) > 1:
+            tokens.append(name.lower())
+        tokens.extend(_stem(part.lower()) for part in parts)
+    if len(names) > 1:
+        tokens.append(word.lower())
+    return tuple(tokens)
+
+
+def tokenize(text: str) -> list[str]:
+    """Tokens of a text for the lexical index, in order, with repetitions.
+
+    `tl.make_tensor_descriptor` gives `tl`, `make_tensor_descriptor`, its three parts stemmed, and
+    the dotted name itself.
+    """
+    tokens: list[str] = []
+    for match in _WORD.finditer(text):
+        tokens.extend(_expand(match.group()))
+    return tokens
+
+
+def identifiers(text: str) -> Iterator[str]:
+    """Words of a query that look like identifiers: dotted, with underscores or mixed case."""
+    for match in _WORD.finditer(text):
+        word = match.group()
+        if "_" in word or "." in word or "::" in word or re.search(r"[a-z][A-Z]", word):
+            yield word

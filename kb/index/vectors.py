@@ -1,0 +1,43 @@
+"""The vectors of a generation as one memory-mapped matrix, searched exactly."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def write_vectors(path: Path, vectors: NDArray[np.float32]) -> None:
+    """Write the matrix, (n, d) float32 with rows of unit length."""
+    np.save(path, np.ascontiguousarray(vectors, dtype=np.float32))
+
+
+class VectorMatrix:
+    """Cosine similarity of a query to every chunk by one matrix-vector product."""
+
+    def __init__(self, path: Path) -> None:
+        self.rows: NDArray[np.float32] = np.load(path, mmap_mode="r")
+
+    def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Cosine to every chunk, (n,), for a unit-length query (d,)."""
+        similarities: NDArray[np.float32] = self.rows @ query
+        return similarities
+
+
+def top(
+    scores: NDArray[np.float32], k: int, mask: NDArray[np.bool_] | None = None
+) -> NDArray[np.intp]:
+    """Rows of the k highest scores, best first; ties go to the lower row.
+
+    Rows outside `mask` are left out, so fewer than k may come back.
+    """
+    if mask is not None:
+        rows = np.flatnonzero(mask)
+        return np.asarray(rows[top(scores[rows], k)], dtype=np.intp)
+    k = min(k, len(scores))
+    if k == 0:
+        return np.empty(0, dtype=np.intp)
+    # All rows that reach the k-th score, so that a tie at the edge is cut the same way every time.
+    edge = np.partition(scores, len(scores) - k)[len(scores) - k]
+    rows = np.flatnonzero(scores >= edge)
+    order = np.argsort(-scores[rows], kind="stable")
+    return np.asarray(rows[order[:k]], dtype=np.intp)

@@ -1,0 +1,232 @@
+"""The one writer of an index: builds a generation aside, checks it, and switches the pointer."""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from kb.embedders import Embedder
+from kb.errors import IndexBusyError, IndexUnavailableError, KbError
+from kb.index.build import build_generation
+from kb.index.cache import EmbeddingCache, load_precomputed
+from kb.index.check import check_in_child
+from kb.index.layout import IndexLayout, generation_number
+from kb.index.leases import collect
+from kb.index.manifest import Manifest, read_manifest
+from kb.index.state import IndexState
+from kb.records import Chunk, text_hash
+
+# Vectors computed between two commits to the cache: what a kill can cost.
+_EMBED_BATCH = 64
+
+
+class IndexWriter:
+    """Holds an index's writer lock; use as a context manager."""
+
+    def __init__(self, root: Path) -> None:
+        self.layout = IndexLayout(root)
+        self._lock = FileLock(self.layout.lock)
+
+    def __enter__(self) -> Self:
+        with explained(self.layout.root):
+            self.layout.root.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout as error:
+                raise IndexBusyError(
+                    f"another process is writing to the index at {self.layout.root}: "
+                    "wait for it to end, or use another --index"
+                ) from error
+            shutil.rmtree(self.layout.staging, ignore_errors=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.layout.staging, ignore_errors=True)
+        self._lock.release()
+
+    def embed(
+        self,
+        chunks: Sequence[Chunk],
+        embedder: Embedder,
+        on_done: Callable[[int], None] = lambda _count: None,
+    ) -> tuple[NDArray[np.float32], int]:
+        """Vectors for chunks, from the cache where known. Returns (n, d) and how many were computed.
+
+        Equal texts are embedded once. What was computed is in the cache before this returns, and
+        after every small batch.
+        """
+        with (
+            explained(self.layout.root),
+            contextlib.closing(EmbeddingCache(self.layout.cache)) as cache,
+        ):
+            texts = {text_hash(text): text for text in (c.embedding_text() for c in chunks)}
+            known = cache.get(embedder.name, list(texts))
+            shipped = load_precomputed(embedder.name) if len(known) < len(texts) else {}
+            known |= {key: shipped[key] for key in texts if key not in known and key in shipped}
+            missing = [key for key in texts if key not in known]
+            on_done(len(texts) - len(missing))
+            for start in range(0, len(missing), _EMBED_BATCH):
+                keys = missing[start : start + _EMBED_BATCH]
+                vectors = embedder.embed_documents([texts[key] for key in keys])
+                cache.put(embedder.name, zip(keys, vectors, strict=True))
+                known.update(zip(keys, vectors, strict=True))
+                on_done(len(keys))
+        if not chunks:
+            return np.zeros((0, embedder.dimensions), np.float32), 0
+        rows = [known[text_hash(chunk.embedding_text())] for chunk in chunks]
+        return np.stack(rows).astype(np.float32), len(missing)
+
+    def current_manifest(self) -> Manifest | None:
+        """Manifest of the current generation, or None if there is none that can be read."""
+        name = self.layout.current()
+        if name is None:
+            return None
+        try:
+            return read_manifest(self.layout.generation(name))
+        except FileNotFoundError:
+            return None
+
+    def publish(
+        self, state: IndexState, vectors: NDArray[np.float32], embedder: str, *, fresh: bool = False
+    ) -> Manifest:
+        """Build a generation, check it in a child process, and make it the current one.
+
+        Parameters
+        ----------
+        fresh
+            Build Chroma's files anew instead of from a copy of the current ones.
+
+        Raises
+        ------
+        IndexUnavailableError
+            If the check finds a problem; the current generation stays.
+        KbError
+            If the disk is full or read-only; the current generation stays.
+        """
+        with explained(self.layout.root):
+            manifest = self._build(state, vectors, embedder, fresh=fresh)
+            self._switch(manifest.generation)
+            self.collect()
+        return manifest
+
+    def _build(
+        self, state: IndexState, vectors: NDArray[np.float32], embedder: str, *, fresh: bool
+    ) -> Manifest:
+        former = None
+        if not fresh:
+            current = self.current_manifest()
+            if current is not None and current.embedder == embedder:
+                former = self.layout.generation(current.generation)
+        content = state.content(embedder)
+        staged = self.layout.staging / f"g{self._next_number():06d}-{content[:8]}"
+        manifest = build_generation(staged, state, vectors, embedder, former)
+        problems = check_in_child(staged)
+        if problems:
+            raise IndexUnavailableError(f"the new index failed its check: {'; '.join(problems)}")
+        return manifest
+
+    def adopt(self, staged: Path) -> None:
+        """Publish a generation folder made elsewhere and already checked, under its own name."""
+        with explained(self.layout.root):
+            self._switch(staged.name)
+            self.collect()
+
+    def next_name(self, content: str) -> str:
+        """A generation name for that content, above all used so far."""
+        return f"g{self._next_number():06d}-{content[:8]}"
+
+    def _next_number(self) -> int:
+        names = self.layout.names()
+        with contextlib.suppress(IndexUnavailableError):
+            names += [name] if (name := self.layout.current()) else []
+        return max((generation_number(name) for name in names), default=0) + 1
+
+    def _switch(self, name: str) -> None:
+        staged = self.layout.staging / name
+        _sync_tree(staged)
+        self.layout.generations.mkdir(exist_ok=True)
+        staged.rename(self.layout.generation(name))
+        _sync(self.layout.generations)
+        pointer = self.layout.pointer
+        new = pointer.with_suffix(".new")
+        with new.open("w", encoding="utf-8") as stream:
+            stream.write(name + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(pointer)
+        _sync(self.layout.root)
+
+    def collect(self) -> None:
+        """Delete generations that are not current and that no reader holds."""
+        current = self.layout.current()
+        for name in self.layout.names():
+            if name != current:
+                collect(self.layout.generation(name), self.layout.staging / "trash")
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        _sync(path)
+    _sync(folder)
+
+
+_EXPLANATIONS = {
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file would exceed the size limit",
+    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "permission was denied",
+    errno.EPERM: "permission was denied",
+}
+
+
+@contextmanager
+def explained(root: Path) -> Iterator[None]:
+    """Turn a failure to write into one line that says what to do; the index stays as it was."""
+    try:
+        yield
+    except KbError:
+        raise
+    except Exception as error:
+        reason = _reason(error)
+        if reason is None:
+            raise
+        raise IndexUnavailableError(
+            f"cannot write the index at {root}: {reason}; what was published before is intact. "
+            "Free space or permissions, or use another --index"
+        ) from error
+
+
+def _reason(error: Exception) -> str | None:
+    if isinstance(error, OSError):
+        return _EXPLANATIONS.get(error.errno or 0, error.strerror or str(error))
+    # SQLite and Chroma report a failed write in words only.
+    text = str(error).lower()
+    for words, reason in (
+        ("disk is full", "no space is left on the disk"),
+        ("no space left", "no space is left on the disk"),
+        ("disk i/o error", "the disk refused a write"),
+        ("file too large", "a file would exceed the size limit"),
+        ("readonly database", "permission was denied"),
+        ("read-only", "permission was denied"),
+        ("unable to open database", "its database cannot be opened"),
+    ):
+        if words in text:
+            return reason
+    return None
