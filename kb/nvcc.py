@@ -1,0 +1,265 @@
+"""Compile CUDA sources with nvcc into a content-addressed cache, load them, read their SASS."""
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from kb.architectures import parse_architecture
+from kb.errors import KbError
+
+_BASE_FLAGS = ("-O3", "-std=c++17")
+_LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
+_ERROR_LINE = re.compile(r"(?i)\b(?:fatal|error)\b")
+_PTXAS_FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
+_PTXAS_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_PTXAS_REGISTERS = re.compile(r"Used (\d+) registers")
+_PTXAS_SHARED = re.compile(r"(\d+) bytes smem")
+# The largest kernels here take 20 s on one slow core; past this nvcc is stuck.
+_COMPILE_TIMEOUT_S = 300
+
+
+class NvccError(KbError):
+    """nvcc or a disassembler is missing, or a CUDA source does not compile."""
+
+    status = 422
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUsage:
+    """What ptxas gave one `__global__` function."""
+
+    function: str
+    """Mangled name."""
+    registers: int
+    """Registers per thread."""
+    spill_bytes: int
+    """Bytes spilled to local memory: stores plus loads in the code, per thread."""
+    shared_bytes: int
+    """Static shared memory per block, in bytes."""
+
+
+def find_nvcc() -> Path:
+    """The nvcc on PATH, else under `$CUDA_HOME` or `$CUDA_PATH`, else under /usr/local/cuda.
+
+    Raises
+    ------
+    NvccError
+        If there is none.
+    """
+    if found := _find_tool("nvcc"):
+        return found
+    raise NvccError(
+        "nvcc was not found: install the CUDA toolkit and put nvcc on PATH, or set CUDA_HOME"
+    )
+
+
+def _find_tool(name: str) -> Path | None:
+    if found := shutil.which(name):
+        return Path(found)
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    folders = [Path(home) / "bin" for home in homes if home]
+    # Triton's wheel carries NVIDIA's disassemblers; find_spec does not import it.
+    spec = importlib.util.find_spec("triton")
+    if spec is not None and spec.origin:
+        folders.append(Path(spec.origin).parent / "backends" / "nvidia" / "bin")
+    candidates = (folder / name for folder in folders)
+    return next((path for path in candidates if os.access(path, os.X_OK)), None)
+
+
+@functools.cache
+def _version(nvcc: Path) -> str:
+    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NvccError(f"{nvcc} --version failed: {_first_error(done.stderr)}")
+    return done.stdout
+
+
+def toolkit_version() -> str:
+    """The CUDA toolkit's version, such as `13.0`."""
+    match = re.search(r"release (\d+\.\d+)", _version(find_nvcc()))
+    return match[1] if match else "unknown"
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: `nvcc` under the platform's cache folder."""
+    return Path(platformdirs.user_cache_dir("kernel-kb", appauthor=False)) / "nvcc"
+
+
+def compile_shared(source: Path, architecture: str, flags: Sequence[str] = ()) -> Path:
+    """Compile `source` into a shared library for one architecture; a cached one is reused.
+
+    Parameters
+    ----------
+    source
+        A `.cu` file.
+    architecture
+        Target such as `sm_90a`.
+    flags
+        Further nvcc flags.
+
+    Returns
+    -------
+    Path
+        The `.so` in the cache folder, named by the hash of source, flags and nvcc version.
+
+    Raises
+    ------
+    NvccError
+        If nvcc is missing or the source does not compile.
+    """
+    return _compile(source, architecture, ("-shared", "-Xcompiler", "-fPIC", *flags), ".so")
+
+
+def compile_cubin(source: Path, architecture: str, flags: Sequence[str] = ()) -> Path:
+    """Compile `source` into a cubin; parameters, cache and errors as in `compile_shared`.
+
+    ptxas's resource report is kept beside it, for `resource_usage`.
+    """
+    return _compile(source, architecture, ("-cubin", "-Xptxas", "-v", *flags), ".cubin")
+
+
+def _compile(source: Path, architecture: str, flags: Sequence[str], suffix: str) -> Path:
+    nvcc = find_nvcc()
+    target = str(parse_architecture(architecture)).removeprefix("sm_")
+    command = [*_BASE_FLAGS, f"-gencode=arch=compute_{target},code=sm_{target}", *flags]
+    digest = hashlib.sha256()
+    for part in (_version(nvcc), *command):
+        digest.update(part.encode() + b"\0")
+    _hash_source(source, digest, set())
+    folder = cache_folder()
+    name = f"{source.stem}-{architecture}-{digest.hexdigest()[:24]}"
+    result = folder / f"{name}{suffix}"
+    if result.is_file():
+        return result
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as scratch:
+            built = Path(scratch) / f"{name}{suffix}"
+            log = Path(scratch) / f"{name}.log"
+            log.write_text(_run([nvcc, *command, "-o", built, source], source), encoding="utf-8")
+            # The log first: whoever finds the result finds its log too.
+            log.replace(folder / log.name)
+            built.replace(result)
+    except OSError as error:
+        raise NvccError(f"cannot write compiled kernels to {folder}: {error.strerror}") from error
+    return result
+
+
+def _hash_source(source: Path, digest: "hashlib._Hash", seen: set[Path]) -> None:
+    """Add a source and the files that it includes by a quoted path."""
+    path = source.resolve()
+    if path in seen:
+        return
+    seen.add(path)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise NvccError(f"cannot read {source}: {error.strerror}") from error
+    digest.update(text + b"\0")
+    for name in _LOCAL_INCLUDE.findall(text.decode("utf-8", errors="replace")):
+        if (path.parent / name).is_file():
+            _hash_source(path.parent / name, digest, seen)
+
+
+def _run(command: Sequence[str | Path], source: Path) -> str:
+    """Run nvcc; its messages, or NvccError with the first line that tells of an error."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_COMPILE_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NvccError(
+            f"{source.name}: nvcc did not finish within {_COMPILE_TIMEOUT_S} s"
+        ) from error
+    if done.returncode != 0:
+        raise NvccError(f"{source.name} does not compile: {_first_error(done.stderr)}")
+    return done.stdout + done.stderr
+
+
+def _first_error(messages: str) -> str:
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
+    return next((line for line in lines if _ERROR_LINE.search(line)), lines[0] if lines else "")
+
+
+def device_architecture(device: int | None = None) -> str:
+    """The architecture of a CUDA device with its full feature set, such as `sm_90a`.
+
+    Raises
+    ------
+    NvccError
+        If PyTorch is missing or sees no CUDA device.
+    """
+    try:
+        import torch  # noqa: PLC0415 (only launching needs it; compiling does not)
+    except ImportError as error:
+        raise NvccError(
+            "PyTorch is not installed: pip install 'kernel-kb[gpu]' to launch CUDA kernels"
+        ) from error
+    if not torch.cuda.is_available():
+        raise NvccError("PyTorch sees no CUDA device: CUDA kernels are launched on a GPU only")
+    major, minor = torch.cuda.get_device_capability(device)
+    # Architecture-specific features exist from compute capability 9.0 on.
+    return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+
+
+def load(path: Path, arch: str | None = None) -> ctypes.CDLL:
+    """Compile `path` for `arch` (the current CUDA device's by default) and load the library."""
+    library = compile_shared(path, arch or device_architecture())
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise NvccError(f"{library.name} cannot be loaded: {error}") from error
+
+
+@functools.cache
+def disassemble(cubin: Path) -> str:
+    """The SASS of a cubin, from cuobjdump or nvdisasm.
+
+    Raises
+    ------
+    NvccError
+        If there is neither, or it fails.
+    """
+    if tool := _find_tool("cuobjdump"):
+        command: list[str | Path] = [tool, "--dump-sass", cubin]
+    elif tool := _find_tool("nvdisasm"):
+        command = [tool, cubin]
+    else:
+        raise NvccError(
+            "neither cuobjdump nor nvdisasm was found: install the CUDA toolkit's binary "
+            "utilities, or triton, which carries them"
+        )
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NvccError(f"{tool.name} failed on {cubin.name}: {_first_error(done.stderr)}")
+    return done.stdout
+
+
+def resource_usage(cubin: Path) -> tuple[ResourceUsage, ...]:
+    """Registers, spills and shared memory of each kernel in a cubin of `compile_cubin`."""
+    log = cubin.with_suffix(".log").read_text(encoding="utf-8")
+    parts = _PTXAS_FUNCTION.split(log)[1:]
+    return tuple(_usage(name, report) for name, report in zip(parts[::2], parts[1::2], strict=True))
+
+
+def _usage(function: str, report: str) -> ResourceUsage:
+    registers = _PTXAS_REGISTERS.search(report)
+    spills = _PTXAS_SPILLS.search(report)
+    shared = _PTXAS_SHARED.search(report)
+    return ResourceUsage(
+        function=function,
+        registers=int(registers[1]) if registers else 0,
+        spill_bytes=int(spills[1]) + int(spills[2]) if spills else 0,
+        shared_bytes=int(shared[1]) if shared else 0,
+    )

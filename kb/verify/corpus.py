@@ -1,0 +1,111 @@
+"""Verify a corpus folder: its entries, its Triton kernels in the interpreter, its CUDA kernels.
+
+A kernel file is a program: verifying a corpus runs it, with the rights of whoever verifies. Read a
+stranger's corpus before verifying it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kb.corpus.loader import Corpus, KernelFile, load_corpus
+from kb.errors import EntryError, KbError, NotFoundError
+from kb.verify.cuda import check_architecture
+from kb.verify.result import CheckResult
+from kb.verify.worker import Job, run_jobs
+
+# Check sizes are small (32 programs, 4 loop steps at most): the slowest take about 10 s.
+CASE_TIMEOUT_S = 60.0
+
+
+def verify_corpus(
+    root: Path,
+    *,
+    only: Sequence[str] = (),
+    on_result: Callable[[CheckResult], None] = lambda _: None,
+    case_timeout_s: float = CASE_TIMEOUT_S,
+) -> list[CheckResult]:
+    """Run every check of a corpus folder. This runs the kernels' code: it is no sandbox.
+
+    Parameters
+    ----------
+    root
+        The corpus folder.
+    only
+        Kernel slugs to check; all when empty. Entries are validated in any case.
+    on_result
+        Called with each result as it comes.
+    case_timeout_s
+        Seconds that one kernel may take on one size and dtype.
+
+    Returns
+    -------
+    list[CheckResult]
+        In the order in which they came. What is missing on this machine (torch, triton, nvcc) is
+        a failed check that says what to install; what needs a GPU is `not_run`.
+
+    Raises
+    ------
+    NotFoundError
+        If `only` names no kernel of the corpus.
+    """
+    results: list[CheckResult] = []
+
+    def report(result: CheckResult) -> None:
+        results.append(result)
+        on_result(result)
+
+    start = time.perf_counter()
+    try:
+        corpus = load_corpus(root)
+    except EntryError as error:
+        report(CheckResult(root.name, "entries", False, str(error), time.perf_counter() - start))
+        return results
+    found = f"{len(corpus.techniques)} techniques, {len(corpus.kernels)} kernels"
+    report(CheckResult(root.name, "entries", True, found, time.perf_counter() - start))
+
+    kernels = _selected(corpus, only)
+    run_jobs([_job(root, kernel) for kernel in kernels], report, case_timeout_s)
+    for kernel in kernels:
+        if kernel.entry.language == "cuda":
+            _check_cuda(root, kernel, report)
+    return results
+
+
+def _selected(corpus: Corpus, only: Sequence[str]) -> list[KernelFile]:
+    known = {kernel.entry.slug for kernel in corpus.kernels}
+    for slug in only:
+        if slug not in known:
+            raise NotFoundError(f"'{slug}' is no kernel of this corpus: it has {_list(known)}")
+    return [kernel for kernel in corpus.kernels if not only or kernel.entry.slug in only]
+
+
+def _list(slugs: set[str]) -> str:
+    return ", ".join(sorted(slugs)) or "none"
+
+
+def _job(root: Path, kernel: KernelFile) -> Job:
+    entry = kernel.entry
+    return Job(
+        slug=entry.slug,
+        path=str((root / (kernel.launcher or kernel.path)).resolve()),
+        language=entry.language,
+        sizes=entry.sizes.check,
+        dtypes=entry.dtypes,
+        check_params=dict(entry.check_params),
+        interpretable=entry.interpretable,
+    )
+
+
+def _check_cuda(root: Path, kernel: KernelFile, report: Callable[[CheckResult], None]) -> None:
+    entry = kernel.entry
+    # A pattern for an architecture that is not listed is checked too, never left out.
+    for architecture in dict.fromkeys((*entry.architectures, *entry.expect_sass)):
+        start = time.perf_counter()
+        patterns = entry.expect_sass.get(architecture, ())
+        try:
+            detail, passed = check_architecture(root / kernel.path, architecture, patterns), True
+        except KbError as error:
+            detail, passed = str(error), False
+        seconds = time.perf_counter() - start
+        report(CheckResult(entry.slug, f"compile {architecture}", passed, detail, seconds))

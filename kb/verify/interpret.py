@@ -1,0 +1,205 @@
+"""The checking process: runs kernels against their references, one JSON event per line.
+
+Started by `kb.verify.worker` as `python -m kb.verify.interpret` with TRITON_INTERPRET=1, a list of
+jobs as JSON on stdin. It runs the kernels' code in this process: it is no sandbox.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from kb.verify.kernel_module import ExportError, KernelModule, check_exports, load_kernel_module
+
+# Names of the corpus format that PyTorch spells differently; formats that it lacks (nvfp4, mxfp8)
+# reach make_inputs as their name.
+_TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn", "tf32": "float32"}
+
+
+class _NotRunError(Exception):
+    """A check that this machine cannot run."""
+
+
+class _FailedError(Exception):
+    """A check that found a fault."""
+
+
+class _Channel:
+    """Writes events to the parent; everything the kernels print goes to stderr."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def send(self, **event: Any) -> None:
+        print(json.dumps(event), file=self._stream, flush=True)
+
+    def check(self, slug: str, name: str, run: Callable[[], str]) -> bool:
+        """Run one check and send its outcome; whether later checks make sense."""
+        self.send(event="begin", slug=slug, check=name, case="")
+        start = time.perf_counter()
+        passed = not_run = False
+        try:
+            detail, passed = run(), True
+        except _NotRunError as reason:
+            detail, not_run = str(reason), True
+        except (_FailedError, ExportError) as error:
+            detail = str(error)
+        except Exception as error:
+            detail = _describe(error)
+        seconds = time.perf_counter() - start
+        self.send(
+            event="end", slug=slug, check=name, passed=passed, not_run=not_run,
+            detail=detail, seconds=seconds,
+        )  # fmt: skip
+        return passed
+
+
+def _describe(error: Exception) -> str:
+    """An unexpected exception as one line: type, message, and the kernel file's line."""
+    root = error
+    while root.__cause__ is not None and isinstance(root.__cause__, Exception):
+        root = root.__cause__  # the interpreter wraps what a kernel raised
+    message = " ".join(str(root).split()) or "no message"
+    frames = [*traceback.extract_tb(error.__traceback__), *traceback.extract_tb(root.__traceback__)]
+    kernel_frames = [f for f in frames if f"{os.sep}kernels{os.sep}" in f.filename]
+    where = ""
+    if kernel_frames:
+        where = f" ({Path(kernel_frames[-1].filename).name}:{kernel_frames[-1].lineno})"
+    return f"{type(root).__name__}: {message}{where}"
+
+
+def main() -> None:
+    """Read the jobs and check each kernel in turn."""
+    channel = _Channel(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    jobs = json.load(sys.stdin)
+    for package in ("torch", "triton"):  # slow; from here on a case's time limit is fair
+        with contextlib.suppress(ImportError):
+            importlib.import_module(package)
+    channel.send(event="ready")
+    for job in jobs:
+        _check_kernel(channel, job)
+    channel.send(event="done")
+
+
+def _check_kernel(channel: _Channel, job: dict[str, Any]) -> None:
+    loaded: list[KernelModule] = []
+
+    def exports() -> str:
+        for package in ("torch", "triton") if job["language"] == "triton" else ("torch",):
+            if importlib.util.find_spec(package) is None:
+                raise _FailedError(f"{package} is not installed: pip install 'kernel-kb[gpu]'")
+        module = load_kernel_module(Path(job["path"]))
+        check_exports(module, job["check_params"])
+        loaded.append(module)
+        return f"{len(module.tunables)} tunables"
+
+    if not channel.check(job["slug"], "exports", exports):
+        return
+    channel.check(job["slug"], "result", lambda: _check_result(channel, job, loaded[0]))
+    channel.check(job["slug"], "power", lambda: _check_power(channel, job, loaded[0]))
+
+
+def _device(job: dict[str, Any]) -> str:
+    """Where the kernel can run: the interpreter needs no GPU, CUDA code does."""
+    if job["language"] == "triton" and job["interpretable"]:
+        return "cpu"
+    import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
+
+    if job["language"] == "cuda" and torch.cuda.is_available():
+        return "cuda"
+    raise _NotRunError(
+        "needs a GPU: not run"
+        if job["language"] == "cuda"
+        else "the CPU interpreter cannot run it, and under the interpreter no GPU is used: not run"
+    )
+
+
+def _cases(
+    channel: _Channel, job: dict[str, Any], check: str
+) -> Iterator[tuple[str, list[int], Any, int]]:
+    """Every check size and dtype: label, size, torch dtype, seed."""
+    import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
+
+    for size in job["sizes"]:
+        for dtype in job["dtypes"]:
+            label = f"{'x'.join(map(str, size))} {dtype}"
+            channel.send(event="begin", slug=job["slug"], check=check, case=label)
+            name = _TORCH_NAMES.get(dtype, dtype)
+            # Every case draws its own inputs, the same on every run.
+            seed = zlib.crc32(f"{job['slug']} {label}".encode())
+            yield label, list(size), getattr(torch, name, name), seed
+
+
+def _check_result(channel: _Channel, job: dict[str, Any], module: KernelModule) -> str:
+    device = _device(job)
+    import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
+
+    from kb.verify.compare import compare  # noqa: PLC0415 (imports torch)
+
+    # Fills fresh memory with NaN (integers: the largest value), so that an element which the
+    # kernel never writes cannot hold the right value left over from an earlier run.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    cases, worst, worst_label = 0, 0.0, ""
+    for label, size, dtype, seed in _cases(channel, job, "result"):
+        inputs = module.make_inputs(size, dtype, device, seed)
+        # The kernel goes first and both get copies: neither sees what the other left.
+        given = _clone(inputs)
+        actual = module.kernel_function(*given, **job["check_params"])
+        changed = _first_changed(inputs, given)
+        if changed is not None:
+            raise _FailedError(f"{label}: the kernel modified its input {changed}")
+        found = compare(actual, module.reference(*_clone(inputs)))
+        if found.problem is not None:
+            raise _FailedError(f"{label}: {found.problem}")
+        cases += 1
+        if found.norm_error >= worst:
+            worst, worst_label = found.norm_error, label
+    return f"{cases} cases agree, largest relative error {worst:.1e} ({worst_label})"
+
+
+def _check_power(channel: _Channel, job: dict[str, Any], module: KernelModule) -> str:
+    """The inputs must be such that wrong outputs are refused; runs the reference alone."""
+    from kb.verify.compare import lacks_power  # noqa: PLC0415 (imports torch)
+
+    cases = 0
+    for label, size, dtype, seed in _cases(channel, job, "power"):
+        expected = module.reference(*module.make_inputs(size, dtype, "cpu", seed))
+        reason = lacks_power(expected)
+        if reason is not None:
+            raise _FailedError(f"{label}: {reason}")
+        cases += 1
+    return f"zeros and a shifted output are refused in {cases} cases"
+
+
+def _clone(values: list[Any]) -> list[Any]:
+    return [value.clone() if hasattr(value, "clone") else value for value in values]
+
+
+def _first_changed(before: list[Any], after: list[Any]) -> int | None:
+    import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
+
+    for index, (left, right) in enumerate(zip(before, after, strict=True)):
+        if isinstance(left, torch.Tensor) and not torch.equal(_bytes(left), _bytes(right)):
+            return index
+    return None
+
+
+def _bytes(tensor: Any) -> Any:
+    """The raw bytes, so that NaN equals itself."""
+    import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
+
+    return tensor.detach().contiguous().flatten().view(torch.uint8)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Run the checking process and survive it: a crash or a hang costs one kernel, not the run."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from kb.verify.result import CheckResult
+
+# Importing torch and triton on a busy 2-core machine was seen to take 20 s.
+_START_TIMEOUT_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kernel for the checking process; field for field what it reads as JSON."""
+
+    slug: str
+    path: str
+    language: str
+    sizes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    check_params: dict[str, Any]
+    interpretable: bool
+
+
+@dataclass(slots=True)
+class _Current:
+    """What the checking process is at."""
+
+    slug: str = ""
+    check: str = ""
+    case: str = ""
+    since: float = 0.0
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    on_result: Callable[[CheckResult], None],
+    case_timeout_s: float,
+    module: str = "kb.verify.interpret",
+) -> None:
+    """Check every kernel in one child process, and in a fresh one after a crash or a hang."""
+    remaining = list(jobs)
+    while remaining:
+        current = _Current()
+        problem = _run_child(remaining, on_result, case_timeout_s, current, module)
+        if problem is None:
+            return
+        if not current.slug:
+            for job in remaining:
+                on_result(CheckResult(job.slug, "start", False, problem, 0.0))
+            return
+        seconds = time.perf_counter() - current.since
+        where = f"{current.case}: " if current.case else ""
+        on_result(CheckResult(current.slug, current.check, False, where + problem, seconds))
+        at = next(i for i, job in enumerate(remaining) if job.slug == current.slug)
+        remaining = remaining[at + 1 :]
+
+
+def _run_child(
+    jobs: Sequence[Job],
+    on_result: Callable[[CheckResult], None],
+    case_timeout_s: float,
+    current: _Current,
+    module: str,
+) -> str | None:
+    """Run the child to its end; what went wrong with the process itself, or None."""
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=_environment(module),
+            start_new_session=True,  # so that what it starts can be ended with it
+        )
+        assert child.stdin is not None and child.stdout is not None
+        try:
+            payload = json.dumps(
+                [{name: getattr(job, name) for name in Job.__slots__} for job in jobs]
+            )
+            threading.Thread(
+                target=_feed, args=(child.stdin, payload.encode()), daemon=True
+            ).start()
+            problem = _follow(child.stdout, on_result, case_timeout_s, current)
+        finally:
+            _end(child)
+        if problem != "":
+            return problem
+        return f"the checking process died ({_cause(child.returncode)}){_last_line(errors)}"
+
+
+def _environment(module: str) -> dict[str, str]:
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    environment.pop("TRITON_INTERPRET", None)
+    if module == "kb.verify.interpret":
+        environment["TRITON_INTERPRET"] = "1"
+    return environment
+
+
+def _feed(stream: IO[bytes], payload: bytes) -> None:
+    try:
+        stream.write(payload)
+        stream.close()
+    except BrokenPipeError:
+        pass  # the child died; its exit status tells
+
+
+def _follow(
+    stream: IO[bytes],
+    on_result: Callable[[CheckResult], None],
+    case_timeout_s: float,
+    current: _Current,
+) -> str | None:
+    """Pass results on until the child is done (None), dies ("") or hangs (a message)."""
+    events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    threading.Thread(target=_read, args=(stream, events), daemon=True).start()
+    timeout = _START_TIMEOUT_S
+    while True:
+        try:
+            event = events.get(timeout=timeout)
+        except queue.Empty:
+            return f"no result after {timeout:.0f} s: stopped"
+        if event is None:
+            return ""
+        match event["event"]:
+            case "ready":
+                timeout = case_timeout_s
+            case "done":
+                return None
+            case "begin":
+                current.slug, current.check, current.case = (
+                    event["slug"], event["check"], event["case"],
+                )  # fmt: skip
+                current.since = time.perf_counter()
+            case "end":
+                on_result(
+                    CheckResult(
+                        event["slug"], event["check"], event["passed"], event["detail"],
+                        event["seconds"], event["not_run"],
+                    )
+                )  # fmt: skip
+
+
+def _read(stream: IO[bytes], events: "queue.Queue[dict[str, Any] | None]") -> None:
+    for line in stream:
+        events.put(json.loads(line))
+    events.put(None)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End the child and everything it started."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(timeout=0.5)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _cause(code: int) -> str:
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit status {code}"
+
+
+def _last_line(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    lines = [line for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
+    return f": {lines[-1].strip()}" if lines else ""
