@@ -1,0 +1,141 @@
+"""
+---
+slug: matmul-bias-gelu
+title: Matrix product with bias and GELU fused into its epilogue
+op: matmul
+language: triton
+techniques: [kernel-fusion, tensor-cores]
+architectures: [sm_80]
+dtypes: [float32, float16, bfloat16]
+derived_from: matmul-plain
+sizes:
+  check: [[96, 64, 64], [33, 45, 70], [1, 77, 40]]
+  bench: [4096, 4096, 4096]
+check_params: {block_m: 32, block_n: 32, block_k: 32}
+sources:
+  - title: "Triton tutorial: matrix multiplication"
+    url: https://triton-lang.org/main/getting-started/tutorials/03-matrix-multiplication.html
+    licence: MIT
+  - title: "PyTorch: torch.nn.GELU"
+    url: https://docs.pytorch.org/docs/stable/generated/torch.nn.GELU.html
+    licence: BSD-3-Clause
+  - title: "CUDA C++ Best Practices Guide"
+    url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
+    licence: proprietary
+---
+
+GELU(A @ B + bias), the first half of a transformer's feed-forward block, in one kernel. The tile
+of the product is still in registers, in float32, when the bias is added and the exact GELU (with
+erf) is applied; C is written once, finished. Run as separate kernels, the product goes out to DRAM
+and comes back for each elementwise step: 2 * M * N elements of traffic and one launch a step. The
+fused form also rounds once, at the end, not after every step.
+
+The epilogue's arithmetic runs on the CUDA cores while no product of this program does, so it costs
+most where K is short; a program on the same multiprocessor can cover it.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {
+    "block_m": [64, 128, 256],
+    "block_n": [64, 128, 256],
+    "block_k": [32, 64],
+    "num_warps": [4, 8],
+    "num_stages": [2, 3, 4],
+}
+
+
+@triton.jit
+def _matmul_bias_gelu_kernel(
+    a_ptr, b_ptr, bias_ptr, c_ptr,
+    M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_bias, stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    tile = tl.program_id(0)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    rows = (tile // tiles_n) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = (tile % tiles_n) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    row_ok = rows[:, None] < M
+    col_ok = cols[None, :] < N
+
+    # Index times stride is taken in int64: it passes 2**31 on matrices of a few GB.
+    rows64 = rows[:, None].to(tl.int64)
+    cols64 = cols[None, :].to(tl.int64)
+    depth64 = depth.to(tl.int64)
+    a_ptrs = a_ptr + rows64 * stride_am + depth64[None, :] * stride_ak
+    b_ptrs = b_ptr + depth64[:, None] * stride_bk + cols64 * stride_bn
+    a_step = tl.full((), BLOCK_K, tl.int64) * stride_ak
+    b_step = tl.full((), BLOCK_K, tl.int64) * stride_bk
+
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in tl.range(0, K, BLOCK_K):
+        in_k = depth < K - k
+        a = tl.load(a_ptrs, mask=row_ok & in_k[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=in_k[:, None] & col_ok, other=0.0)
+        # float32 operands: three TF32 products keep float32 accuracy on tensor cores. 16-bit
+        # operands ignore the setting.
+        acc = tl.dot(a, b, acc, input_precision="tf32x3")
+        a_ptrs += a_step
+        b_ptrs += b_step
+
+    bias = tl.load(bias_ptr + cols64 * stride_bias, mask=col_ok, other=0.0)
+    x = acc + bias.to(tl.float32)
+    # GELU(x) = x * Phi(x), with the normal distribution function written with erf.
+    y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    c_ptrs = c_ptr + rows64 * stride_cm + cols64 * stride_cn
+    tl.store(c_ptrs, y.to(c_ptr.dtype.element_ty), mask=row_ok & col_ok)
+
+
+def kernel_function(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    num_warps: int = 8,
+    num_stages: int = 3,
+) -> torch.Tensor:
+    """Return GELU(`a @ b + bias`): `a` [M, K], `b` [K, N], `bias` [N], any strides -> [M, N].
+
+    `block_k` is cut to 128 bytes a row, so that float32 tiles fit in shared memory as well.
+    """
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
+        raise ValueError(f"cannot multiply {a.dtype} {list(a.shape)} by {b.dtype} {list(b.shape)}")
+    if bias.shape != b.shape[1:]:
+        raise ValueError(f"bias has shape {list(bias.shape)}, expected [{b.shape[1]}]")
+    (m, k), n = a.shape, b.shape[1]
+    c = torch.empty((m, n), dtype=a.dtype, device=a.device)
+    block_k = min(block_k, 128 // a.element_size())
+    if a.dtype == torch.bfloat16 and not a.is_cuda:
+        # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
+        a, b = a.float(), b.float()
+    grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
+    _matmul_bias_gelu_kernel[grid](
+        a, b, bias, c,
+        m, n, k,
+        *a.stride(), *b.stride(), *bias.stride(), *c.stride(),
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
+        num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return c
+
+
+def reference(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(a @ b + bias)
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[torch.Tensor]:
+    """`size` is [M, N, K]."""
+    m, n, k = size
+    generator = torch.Generator(device=device).manual_seed(seed)
+    a, b, bias = (
+        torch.randn(shape, dtype=dtype, device=device, generator=generator)
+        for shape in ((m, k), (k, n), (n,))
+    )
+    # Weights as a layer has them: the sums stay near 1, where GELU bends.
+    return [a, b * k**-0.5, bias]
