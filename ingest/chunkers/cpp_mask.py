@@ -11,8 +11,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-# Balanced parentheses to four levels, as attributes like __launch_bounds__(A<B>(x), (y)) need.
-_PAREN = rb"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
+from ingest.chunkers.cpp_attributes import attributes
 
 _TOKEN = re.compile(
     rb"""
@@ -24,45 +23,27 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# All of a body up to the next brace or directive, in one go: bodies are most of a file.
+_IN_BODY = re.compile(
+    rb"""
+      (?: [^{}"'/\#R]++ | /(?![/*]) | //(?:\\\n|[^\n])*+ | /\*.*?(?:\*/|\Z)
+        | R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z) | R
+        | "(?:\\.|[^"\\\n])*+"? | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*+'? | '
+      )*+
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 # A directive runs to the first line end without a backslash before it.
 _DIRECTIVE = re.compile(rb"(?:/\*.*?\*/|\\\r?\n|[^\n])*", re.DOTALL)
 _DIRECTIVE_NAME = re.compile(rb"\#\s*(\w*)\s*(\S*)")
-_NOT_NEWLINE = re.compile(rb"[^\n]")
+_BLANKS = bytes(ord("\n") if byte == ord("\n") else ord(" ") for byte in range(256))
 
 # What opens a scope whose content stays visible to the grammar.
 _TEMPLATE = re.compile(rb"\s*template\s*<")
-_SCOPE = re.compile(rb"\s*(?:export\s+)?(?:inline\s+)?namespace\b|\s*extern\s*(?:\"\s*\")?\s*$")
+_SCOPE = re.compile(rb"\bnamespace\b[^;{}()=]*$|\bextern\s*\"\s*\"\s*$")
 _CLASS = re.compile(
     rb"\s*(?:(?:typedef|static|inline|constexpr|const|extern|friend|volatile)\s+)*"
     rb"(?:class|struct|union)\b"
-)
-_CALL_LIKE = re.compile(
-    rb"(?:alignas|__align__|__attribute__|__declspec|[A-Z][A-Z0-9_]+)\s*" + _PAREN
-)
-
-# Attributes of a declaration. Grouped by what may follow: an argument list or nothing.
-_ATTRIBUTE = re.compile(
-    rb"""
-      \b__(?:launch_bounds|cluster_dims|block_size|maxnreg|align|attribute|declspec)(?:__)?\s*"""
-    + _PAREN
-    + rb"""
-    | \b(?:alignas)\s*"""
-    + _PAREN
-    + rb"""
-    | \b__(?:global|device|host|forceinline|noinline|inline_hint|shared|constant|managed
-            |grid_constant|nv_pure|restrict|tile|tile_global|tile_builtin)__\b
-    | \b__(?:inline|inline__|forceinline|restrict|extension__|cdecl|stdcall|hidden)\b
-    | \b(?=[A-Z_]*[A-Z])(?:[A-Z][A-Z0-9]*_|_)[A-Z0-9_]*
-        (?:INLINE|DEVICE|HOST|GLOBAL|KERNEL|EXPORT|IMPORT|API|NODISCARD|HIDDEN|VISIBILITY|ATTRIBUTE
-          |ATTRIBUTES|NOEXCEPT|CONSTEXPR|DEPRECATED|UNUSED|PRAGMA|UNROLL|RESTRICT|GRID_CONSTANT
-          |LIKELY|TARGET|FUNC|DECL|CONST|SUPPRESS)
-        (?:_[A-Z0-9_]*)?\b(?:\s*"""
-    + _PAREN
-    + rb""")?(?=[\s*&]*(?:[\w:~\[]|$))
-    | \b[A-Z][A-Z0-9_]{3,}(?=\s+(?:static|inline|constexpr|consteval|extern|template|typename|auto
-                                  |void|bool|int|float|double|explicit|virtual|friend|operator)\b)
-    """,
-    re.VERBOSE,
 )
 # A macro alone on its line opens or closes a scope, or decorates the line below.
 _LONE_MACRO = re.compile(
@@ -102,16 +83,16 @@ def mask(source: bytes) -> Masked:
         if not _SCOPE_MACRO.search(match[1]) and not match[0].rstrip().endswith(b";"):
             taken.append(match.span(1))
         _blank(code, *match.span())
-    for match in _ATTRIBUTE.finditer(bytes(code)):
-        taken.append(match.span())
-        _blank(code, *match.span())
+    for start, end in attributes(bytes(code)):
+        taken.append((start, end))
+        _blank(code, start, end)
     masked.attributes = sorted(taken)
     masked.code = bytes(code)
     return masked
 
 
 def _blank(code: bytearray, start: int, end: int) -> None:
-    code[start:end] = _NOT_NEWLINE.sub(b" ", code[start:end])
+    code[start:end] = code[start:end].translate(_BLANKS)
 
 
 @dataclass(slots=True)
@@ -141,29 +122,15 @@ class _Pass:
         self.dead_from: int | None = None
 
     def run(self) -> Masked:
-        at, source = 0, self.source
-        search = _TOKEN.search
-        while token := search(source, at):
-            start, at = token.span()
-            kind = token.lastgroup
-            if kind == "brace":
-                if self.dead_from is None:
-                    self._brace(source[start], start)
-            elif kind == "hash":
-                if source[source.rfind(b"\n", 0, start) + 1 : start].strip():
-                    continue
-                directive = _DIRECTIVE.match(source, start)
-                assert directive is not None
-                at = directive.end()
-                self._directive(start, at)
-                _blank(self.code, start, at)
-            elif kind == "comment":
-                self.masked.comments.append((start, at))
-                _blank(self.code, start, at)
-            else:  # keep the quotes: extern "C" and default arguments need a literal there
-                _blank(self.code, start + 1, max(start + 1, at - 1))
-                if source[start] == 82:  # raw string: R"( ... )" becomes a plain one
-                    self.code[start : start + 2] = b' "'
+        source = self.source
+        at: int | None = 0
+        while at is not None:
+            if self.depth:
+                rest = _IN_BODY.match(source, at)
+                assert rest is not None
+                at = rest.end()
+            token = _TOKEN.search(source, at)
+            at = self._token(token) if token else None
         if self.depth:
             _blank(self.code, self.body, len(source))
         if self.dead_from is not None:
@@ -171,8 +138,32 @@ class _Pass:
         self.masked.code = bytes(self.code)
         return self.masked
 
+    def _token(self, token: re.Match[bytes]) -> int:
+        """Take note of one token, blank it if need be, and return where to go on."""
+        start, end = token.span()
+        kind = token.lastgroup
+        if kind == "brace":
+            if self.dead_from is None:
+                self._brace(self.source[start], start)
+        elif kind == "hash":
+            if self.source[self.source.rfind(b"\n", 0, start) + 1 : start].strip():
+                return end
+            directive = _DIRECTIVE.match(self.source, start)
+            assert directive is not None
+            end = directive.end()
+            self._directive(start, end)
+            _blank(self.code, start, end)
+        elif kind == "comment":
+            self.masked.comments.append((start, end))
+            _blank(self.code, start, end)
+        else:  # keep the quotes: extern "C" and default arguments need a literal there
+            _blank(self.code, start + 1, max(start + 1, end - 1))
+            if self.source[start] == ord("R"):  # R"( ... )" becomes a plain literal
+                self.code[start : start + 2] = b' "'
+        return end
+
     def _brace(self, char: int, at: int) -> None:
-        if char == 123:  # {
+        if char == ord("{"):
             if self.depth:
                 self.depth += 1
             elif _opens_scope(bytes(self.code[self.header : at])):
@@ -180,7 +171,7 @@ class _Pass:
                 self.header = at + 1
             else:
                 self.depth, self.body = 1, at + 1
-        elif char == 125:  # }
+        elif char == ord("}"):
             if self.depth > 1:
                 self.depth -= 1
             elif self.depth:
@@ -221,13 +212,17 @@ class _Pass:
 
 def _opens_scope(header: bytes) -> bool:
     """Whether the brace after `header` opens a namespace or a class, not a body."""
-    if _SCOPE.match(header):
+    if _SCOPE.search(header):
         return True
+    header = _LONE_MACRO.sub(b"", header)
     while match := _TEMPLATE.match(header):
         header = header[_close_angle(header, match.end()) :]
         if header.lstrip().startswith(b"requires") or not header.strip():
             break
-    header = _CALL_LIKE.sub(b" ", _ATTRIBUTE.sub(b" ", header))
+    bare = bytearray(header)
+    for start, end in attributes(header):
+        _blank(bare, start, end)
+    header = bytes(bare)
     match = _CLASS.match(header)
     if not match:
         return False
@@ -245,9 +240,9 @@ def _close_angle(header: bytes, at: int) -> int:
             paren += 1
         elif char in b")]":
             paren -= 1
-        elif not paren and char == 60:
+        elif not paren and char == ord("<"):
             angle += 1
-        elif not paren and char == 62 and header[at_ - 1] != 45:  # not the > of ->
+        elif not paren and char == ord(">") and header[at_ - 1] != ord("-"):
             angle -= 1
             if not angle:
                 return at_ + 1

@@ -162,7 +162,7 @@ def _cut(lines: list[str], start: int, end: int, span: Span) -> int:
     floor = start + max(1, int((stop - start) * _LAST_PART))
     for row in range(stop, floor - 1, -1):
         score = _depth(lines, row, span)
-        if row > start and not lines[row - 1].strip():
+        if row > start and not (lines[row - 1].strip() and lines[row].strip()):
             score -= _BLANK_BONUS
         if score < best_score:
             best, best_score = row, score
