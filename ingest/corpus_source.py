@@ -187,7 +187,7 @@ def _kernel_chunks(
                 bottlenecks=bottlenecks,
                 architectures=entry.architectures,
                 dtypes=entry.dtypes,
-                fold="" if section == CARD else fold_key(piece.text),
+                fold="" if section == CARD else fold_key(piece.text, piece.language),
             )
         )
         seen[path, piece.text] += 1

@@ -9,7 +9,7 @@ from ingest.chunkers import chunk_file
 from ingest.discovery import Found, Skipped, UnreadableError, discover, read_text
 from ingest.folding import fold_key
 from ingest.report import SourceReport
-from ingest.tagging import Tagger
+from kb.corpus.detection import Detector
 from kb.errors import SourceError
 from kb.index.state import IndexState
 from kb.records import Chunk, Source, chunk_id
@@ -25,7 +25,7 @@ _REASONS_SHOWN = 3
 def directory_state(
     root: Path,
     name: str,
-    tagger: Tagger,
+    detector: Detector,
     former: IndexState,
     report: SourceReport,
     *,
@@ -44,7 +44,7 @@ def directory_state(
     SourceError
         If the root is missing, or holds nothing that can be ingested.
     """
-    chunking = f"{CHUNKER_VERSION}-{tagger.version}"
+    chunking = f"{CHUNKER_VERSION}-{detector.version}"
     known, former_chunks = _known(former, name, chunking)
     files: list[tuple[str, str]] = []
     chunks: list[Chunk] = []
@@ -63,7 +63,7 @@ def directory_state(
             report.unchanged_files += 1
             chunks += former_chunks.get(item.path, [])
         else:
-            chunks += _file_chunks(name, item, text, tagger)
+            chunks += _file_chunks(name, item, text, detector)
     if not files:
         raise SourceError(_nothing_found(root, report.skipped))
     report.files = len(files)
@@ -102,14 +102,14 @@ def _nothing_found(root: Path, skipped: list[Skipped]) -> str:
     return f"{root} holds no file that can be ingested ({listed})"
 
 
-def _file_chunks(source: str, item: Found, text: str, tagger: Tagger) -> list[Chunk]:
+def _file_chunks(source: str, item: Found, text: str, detector: Detector) -> list[Chunk]:
     seen: Counter[tuple[str, str]] = Counter()
     chunks: list[Chunk] = []
     for piece in chunk_file(PurePosixPath(item.path), text):
         if piece.is_trivial:
             continue
         document = piece.language in _DOCUMENT_LANGUAGES
-        techniques = () if document else tagger.techniques(piece.text, piece.language)
+        techniques = () if document else detector.techniques(piece.text, piece.language)
         key = (piece.symbol or "", piece.text)
         chunks.append(
             Chunk(
@@ -126,8 +126,8 @@ def _file_chunks(source: str, item: Found, text: str, tagger: Tagger) -> list[Ch
                 signature=piece.signature,
                 section=piece.heading,
                 techniques=techniques,
-                bottlenecks=tagger.bottlenecks(techniques),
-                fold="" if document else fold_key(piece.text),
+                bottlenecks=detector.bottlenecks(techniques),
+                fold="" if document else fold_key(piece.text, piece.language),
             )
         )
         seen[key] += 1

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from ingest.corpus_source import corpus_state
 from ingest.directory import directory_state
 from ingest.report import IngestReport, SourceReport
-from ingest.tagging import Tagger
+from ingest.tagging import detector_of, retag
 from kb.corpus.loader import is_corpus
 from kb.embedders import Embedder
 from kb.errors import IndexMismatchError, NotFoundError, SourceError
@@ -17,7 +17,7 @@ from kb.index.manifest import Manifest
 from kb.index.reader import open_generation
 from kb.index.state import IndexState
 from kb.index.writer import IndexWriter
-from kb.records import Chunk, Source
+from kb.records import Chunk
 
 
 class Progress(Protocol):
@@ -96,7 +96,7 @@ def remove(
         if name not in names:
             known = ", ".join(names) or "none"
             raise NotFoundError(f"the index has no source '{name}': it has {known}")
-        state = _retag(former.without(name))
+        state = retag(former.without(name))
         return _publish(writer, state, embedder, IngestReport([]), progress or _Silent())
 
 
@@ -144,14 +144,14 @@ def _apply(
         source_report.files = len(files)
         source_report.unchanged_files = sum(former.get(p) == d for p, d in files.items())
         source_report.removed_files = len(former.keys() - files.keys())
-        state = _retag(state.without(name).merged(part))
+        state = retag(state.without(name).merged(part))
     else:
         name = request.name or root.resolve().name
         _refuse_taken_name(name, root, state)
         part = directory_state(
             root,
             name,
-            Tagger(state.techniques),
+            detector_of(state),
             state,
             source_report,
             include=request.include,
@@ -191,30 +191,6 @@ def _refuse_taken_slugs(part: IndexState, others: IndexState) -> None:
                     f"{record.path}: {kind} '{record.entry.slug}' is already in the index from "
                     f"source '{taken[record.entry.slug]}': rename it or remove that source"
                 )
-
-
-def _retag(state: IndexState) -> IndexState:
-    """Code chunks tagged by the techniques that the state now has."""
-    tagger = Tagger(state.techniques)
-    sources: list[Source] = []
-    stale: set[str] = set()
-    for source in state.sources:
-        version, _, tags = source.chunking.partition("-")
-        if tags and tags != tagger.version:
-            stale.add(source.name)
-            source = replace(source, chunking=f"{version}-{tagger.version}")  # noqa: PLW2901
-        sources.append(source)
-    if not stale:
-        return state
-    chunks: list[Chunk] = []
-    for chunk in state.chunks:
-        if chunk.source in stale and chunk.kind == "code":
-            techniques = tagger.techniques(chunk.text, chunk.language)
-            bottlenecks = tagger.bottlenecks(techniques)
-            chunks.append(replace(chunk, techniques=techniques, bottlenecks=bottlenecks))
-        else:
-            chunks.append(chunk)
-    return replace(state, sources=tuple(sources), chunks=tuple(chunks))
 
 
 def _publish(

@@ -1,43 +1,36 @@
-"""Tag code with techniques by the `detect` patterns that technique entries declare."""
+"""Tag code chunks with the techniques that an index's entries recognise in them."""
 
-import hashlib
-import re
-from collections.abc import Sequence
+from dataclasses import replace
 
-from kb.index.state import TechniqueRecord
-from kb.vocabulary import taxonomy
-
-# Whose patterns apply to a chunk's language.
-_PATTERNS_OF = {"triton": "triton", "python": "triton", "cuda": "cuda", "cpp": "cuda"}
+from kb.corpus.detection import Detector
+from kb.index.state import IndexState
+from kb.records import Chunk, Source
 
 
-class Tagger:
-    """The detect patterns of all techniques, compiled once."""
+def detector_of(state: IndexState) -> Detector:
+    """The detect patterns of all techniques in a state."""
+    return Detector([record.entry for record in state.techniques])
 
-    def __init__(self, techniques: Sequence[TechniqueRecord]) -> None:
-        ordered = sorted(techniques, key=lambda record: record.entry.slug)
-        self._patterns: dict[str, list[tuple[str, re.Pattern[str]]]] = {"triton": [], "cuda": []}
-        self._bottlenecks = {record.entry.slug: record.entry.bottlenecks for record in ordered}
-        digest = hashlib.blake2b(digest_size=8)
-        for record in ordered:
-            for language, patterns in (
-                ("triton", record.entry.detect.triton),
-                ("cuda", record.entry.detect.cuda),
-            ):
-                for pattern in patterns:
-                    digest.update(f"{record.entry.slug}\0{language}\0{pattern}\0".encode())
-                    compiled = re.compile(pattern, re.MULTILINE)
-                    self._patterns[language].append((record.entry.slug, compiled))
-        self.version = digest.hexdigest()
-        """Changes when any pattern does, so that code is tagged anew."""
 
-    def techniques(self, code: str, language: str) -> tuple[str, ...]:
-        """Slugs of the techniques recognised in `code`, sorted."""
-        patterns = self._patterns.get(_PATTERNS_OF.get(language, ""), [])
-        found = {slug for slug, pattern in patterns if pattern.search(code)}
-        return tuple(sorted(found))
-
-    def bottlenecks(self, techniques: Sequence[str]) -> tuple[str, ...]:
-        """The bottlenecks that these techniques relieve, in the taxonomy's order."""
-        relieved = {each for slug in techniques for each in self._bottlenecks.get(slug, ())}
-        return tuple(name for name in taxonomy() if name in relieved)
+def retag(state: IndexState) -> IndexState:
+    """Code chunks tagged by the techniques that the state now has."""
+    detector = detector_of(state)
+    sources: list[Source] = []
+    stale: set[str] = set()
+    for source in state.sources:
+        version, _, tags = source.chunking.partition("-")
+        if tags and tags != detector.version:
+            stale.add(source.name)
+            source = replace(source, chunking=f"{version}-{detector.version}")  # noqa: PLW2901
+        sources.append(source)
+    if not stale:
+        return state
+    chunks: list[Chunk] = []
+    for chunk in state.chunks:
+        if chunk.source in stale and chunk.kind == "code":
+            techniques = detector.techniques(chunk.text, chunk.language)
+            bottlenecks = detector.bottlenecks(techniques)
+            chunks.append(replace(chunk, techniques=techniques, bottlenecks=bottlenecks))
+        else:
+            chunks.append(chunk)
+    return replace(state, sources=tuple(sources), chunks=tuple(chunks))

@@ -17,6 +17,7 @@ class Metric:
     section: str
     label: str
     unit: str
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,9 @@ def _metrics() -> dict[str, Metric]:
     for section, metrics in _load("metrics.yaml").items():
         for name, fields in metrics.items():
             assert isinstance(fields, dict)
-            metric = Metric(name, section, str(fields["label"]), str(fields["unit"]))
-            for spelling in (name, *fields["aliases"]):
+            aliases = tuple(str(alias) for alias in fields["aliases"])
+            metric = Metric(name, section, str(fields["label"]), str(fields["unit"]), aliases)
+            for spelling in (name, *aliases):
                 table[spelling.lower()] = metric
     return table
 
@@ -89,3 +91,8 @@ def find_gpu(name: str) -> Gpu:
         known = ", ".join(dict.fromkeys(each.name for each in _gpus().values()))
         raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
     return gpu
+
+
+def gpu_names() -> list[str]:
+    """The names of all known GPUs, the longest first."""
+    return sorted({gpu.name for gpu in _gpus().values()}, key=lambda name: (-len(name), name))

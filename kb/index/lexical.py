@@ -66,6 +66,14 @@ class LexicalIndex:
         scores: NDArray[np.float32] = self._index.get_scores(known)
         return scores
 
+    def occurs(self, token: str, rows: NDArray[np.intp]) -> bool:
+        """Whether a token stands in any of the chunks at `rows`."""
+        index = self._index.vocab_dict.get(token)
+        if index is None:
+            return False
+        pointers, indices = self._index.scores["indptr"], self._index.scores["indices"]
+        return bool(np.isin(rows, indices[pointers[index] : pointers[index + 1]]).any())
+
     def idf(self, token: str) -> float:
         """Lucene's idf, ln(1 + (N − df + 0.5) / (df + 0.5)); highest for an unknown token."""
         index = self._index.vocab_dict.get(token)

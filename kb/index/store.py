@@ -54,7 +54,7 @@ class ChunkStore:
             self._local.connection = connection
         return connection
 
-    def _query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Any]:
         try:
             yield from self._connection().execute(sql, values)
         except sqlite3.DatabaseError as error:
@@ -66,7 +66,7 @@ class ChunkStore:
         """The chunks at these rows, in this order."""
         marks = ",".join("?" * len(rows))
         sql = f"SELECT row, data FROM chunk WHERE row IN ({marks})"  # noqa: S608 - only marks
-        found = {row: data for row, data in self._query(sql, [int(row) for row in rows])}
+        found = dict(self._query(sql, [int(row) for row in rows]))
         return [_decode(found[int(row)]) for row in rows]
 
     def find(self, chunk_id: str) -> Chunk | None:

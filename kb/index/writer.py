@@ -58,7 +58,7 @@ class IndexWriter:
         embedder: Embedder,
         on_done: Callable[[int], None] = lambda _count: None,
     ) -> tuple[NDArray[np.float32], int]:
-        """Vectors for chunks, from the cache where known. Returns (n, d) and how many were computed.
+        """Vectors for chunks, (n, d), from the cache where known, and how many were computed.
 
         Equal texts are embedded once. What was computed is in the cache before this returns, and
         after every small batch.

@@ -1,0 +1,76 @@
+"""The shapes of a context request and its answer, as the HTTP API publishes them."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kb.search.models import MAX_QUERY_CHARS
+
+MIN_TOKENS = 64
+MIN_CHARS = 256
+DEFAULT_TOKENS = 2000
+MAX_BUDGET = 200_000
+MAX_KERNEL_CHARS = 200_000
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class ContextRequest(_Model):
+    """The body of `POST /v1/context`. One of query, kernel and profile must be given."""
+
+    query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] | None = None
+    kernel: Annotated[str, Field(max_length=MAX_KERNEL_CHARS)] | None = None
+    """Source code of a kernel to improve."""
+    profile: dict[str, float] | None = None
+    """Nsight Compute metric (or an alias) → value."""
+    gpu: str | None = None
+    """A GPU's name or an architecture: what does not run on it is left out."""
+    language: Literal["triton", "cuda"] | None = None
+    max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_BUDGET)] | None = None
+    max_chars: Annotated[int, Field(ge=MIN_CHARS, le=MAX_BUDGET)] | None = None
+    max_examples: Annotated[int, Field(ge=0, le=20)] = 2
+    exclude: Annotated[list[str], Field(max_length=10_000)] = []
+    """Ids of chunks, and slugs of techniques and kernels, that the reader already has."""
+
+    @model_validator(mode="after")
+    def _something_is_asked(self) -> Self:
+        given = (self.query or "").strip() or (self.kernel or "").strip() or self.profile
+        if not given:
+            raise ValueError("give a query, a kernel or a profile")
+        if self.max_tokens is not None and self.max_chars is not None:
+            raise ValueError("give max_tokens or max_chars, not both")
+        return self
+
+
+class ContextTechnique(_Model):
+    """A technique that the context is about, and why."""
+
+    slug: str
+    score: float
+    reason: str
+
+
+class Citation(_Model):
+    """A source of what the context says."""
+
+    title: str
+    url: str | None
+    licence: str | None
+
+
+class ContextResponse(_Model):
+    """The answer of `POST /v1/context`."""
+
+    text: str
+    tokens: int
+    techniques: list[ContextTechnique]
+    examples: list[str]
+    """Id of each example's first chunk."""
+    examples_available: int
+    citations: list[Citation]
+    ignored: list[str]
+    """Profile keys that name no known metric."""
+    tokenizer: str
+    abstained: bool

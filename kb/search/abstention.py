@@ -1,0 +1,58 @@
+"""Whether anything in the index answers a query at all, as a calibrated probability."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known about the best answers to a query; no words of it."""
+
+    similarity: float
+    """Highest cosine between the query and a chunk."""
+    support: float
+    """Mean cosine of the ten nearest chunks: one chance hit is not a topic."""
+    coverage: float
+    """Share of the query's information (sum of idf) found in the chunk that has most of it."""
+    named: float
+    """1 if the query names a technique, a metric with its value, or a symbol the index defines."""
+
+    def features(self) -> tuple[float, ...]:
+        """In the order of the calibrated weights."""
+        return (self.similarity, self.support, self.coverage, self.named)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Weights of a logistic regression, fitted by `benchmarks/abstention/calibrate.py`."""
+
+    bias: float
+    weights: tuple[float, ...]
+    threshold: float
+    """Below this probability the answer is "nothing relevant"."""
+
+
+@cache
+def calibration(embedder: str) -> Calibration:
+    """The calibration for an embedder; the default's for one that was never calibrated.
+
+    Cosines mean different things under different models, so each has its own weights.
+    """
+    data = yaml.safe_load((files("kb") / "data" / "abstention.yaml").read_text(encoding="utf-8"))
+    chosen = data["embedders"].get(embedder) or data["embedders"][data["default"]]
+    return Calibration(
+        float(chosen["bias"]),
+        tuple(float(weight) for weight in chosen["weights"]),
+        float(chosen["threshold"]),
+    )
+
+
+def relevance(evidence: Evidence, weights: Calibration) -> float:
+    """Probability that the index answers the query, in [0, 1]."""
+    pairs = zip(weights.weights, evidence.features(), strict=True)
+    logit = weights.bias + sum(weight * value for weight, value in pairs)
+    return 1.0 / (1.0 + math.exp(-logit))

@@ -1,0 +1,109 @@
+"""The shapes of a search: filters, results and response, as the HTTP API publishes them."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kb.records import Chunk, Kind, Source
+
+MAX_K = 100
+MAX_QUERY_CHARS = 20_000
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Filters(_Model):
+    """Conditions on results: ORed within a field, ANDed between fields; empty means any."""
+
+    techniques: list[str] = []
+    bottlenecks: list[str] = []
+    languages: list[str] = []
+    architectures: list[str] = []
+    """Devices, written `sm_90a`: what runs on any of them is kept."""
+    sources: list[str] = []
+    kinds: list[Kind] = []
+
+
+class SearchRequest(_Model):
+    """The body of `POST /v1/search`."""
+
+    query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)]
+    k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
+    filters: Filters = Filters()
+    explain: bool = False
+
+
+class ResultSource(_Model):
+    """What a result is cited by."""
+
+    name: str
+    version: str | None
+    licence: str | None
+    url: str | None
+
+
+class Result(_Model):
+    """One chunk that answers the query."""
+
+    id: str
+    score: float
+    """In [0, 1], comparable within one response."""
+    kind: Kind
+    title: str
+    path: str
+    start_line: int
+    end_line: int
+    symbol: str | None
+    language: str
+    techniques: list[str]
+    bottlenecks: list[str]
+    architectures: list[str]
+    source: ResultSource
+    text: str
+    explanation: dict[str, Any] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """With `explain`: every part of the score."""
+
+
+class IndexInfo(_Model):
+    """Which index answered."""
+
+    generation: str
+    chunks: int
+    embedder: str
+
+
+class SearchResponse(_Model):
+    """The answer of `POST /v1/search`."""
+
+    query: str
+    results: list[Result]
+    abstained: bool
+    took_ms: float
+    index: IndexInfo
+
+
+def to_result(
+    chunk: Chunk, source: Source, score: float, explanation: dict[str, Any] | None = None
+) -> Result:
+    """A chunk as a result."""
+    return Result(
+        id=chunk.id,
+        score=score,
+        kind=chunk.kind,
+        title=chunk.title,
+        path=chunk.path,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        symbol=chunk.symbol,
+        language=chunk.language,
+        techniques=list(chunk.techniques),
+        bottlenecks=list(chunk.bottlenecks),
+        architectures=list(chunk.architectures),
+        source=ResultSource(
+            name=source.name, version=source.version, licence=source.licence, url=source.url
+        ),
+        text=chunk.text,
+        explanation=explanation,
+    )
