@@ -1,0 +1,60 @@
+"""Every kernel of the shipped corpus passes `kb verify`; a missing tool fails, never skips."""
+
+from pathlib import Path
+
+import pytest
+
+from kb.corpus.loader import load_corpus
+from kb.verify import verify_corpus
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+KERNELS = {kernel.entry.slug: kernel.entry for kernel in load_corpus(CORPUS).kernels}
+
+
+@pytest.fixture(scope="session")
+def results():
+    """One run over the whole corpus: torch is imported once."""
+    found = {}
+    for result in verify_corpus(CORPUS):
+        found.setdefault(result.slug, {})[result.check] = result
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_every_entry_of_the_corpus_is_valid(results):
+    entries = results["corpus"]["entries"]
+    assert entries.passed, entries.detail
+
+
+@pytest.mark.parametrize("slug", KERNELS)
+def test_kernel_exports_what_the_format_asks_for(results, slug):
+    assert results[slug]["exports"].passed, results[slug]["exports"].detail
+
+
+@pytest.mark.parametrize("slug", KERNELS)
+def test_kernel_inputs_would_expose_a_wrong_result(results, slug):
+    assert results[slug]["power"].passed, results[slug]["power"].detail
+
+
+@pytest.mark.parametrize("slug", [s for s, k in KERNELS.items() if k.language == "triton"])
+def test_triton_kernel_equals_its_reference_at_every_size_and_dtype(results, slug):
+    result = results[slug]["result"]
+    assert result.passed, result.detail
+    cases = len(KERNELS[slug].sizes.check) * len(KERNELS[slug].dtypes)
+    assert result.detail.startswith(f"{cases} cases agree")
+
+
+@pytest.mark.parametrize("slug", [s for s, k in KERNELS.items() if k.language == "cuda"])
+def test_cuda_kernel_compiles_for_its_architectures_with_the_instructions_it_promises(
+    results, slug
+):
+    checks = results[slug]
+    architectures = {f"compile {name}" for name in KERNELS[slug].architectures}
+    assert architectures == {check for check in checks if check.startswith("compile")}
+    for check in architectures:
+        assert checks[check].passed, checks[check].detail
+        assert "no spills" in checks[check].detail
+
+
+def test_the_fp4_kernel_promises_the_hardware_conversion():
+    assert any("E2M1" in p for p in KERNELS["nvfp4-quantize-cuda"].expect_sass["sm_100a"])
