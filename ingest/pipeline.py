@@ -30,12 +30,14 @@ class Progress(Protocol):
         """Steps of the current stage are done."""
 
 
-class _Silent:
+class Silent:
+    """Progress that nobody watches."""
+
     def stage(self, name: str, total: int | None = None) -> None:
-        pass
+        """Nothing."""
 
     def advance(self, steps: int) -> None:
-        pass
+        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +72,13 @@ def ingest(
     IndexMismatchError
         The index was made by another embedder or schema version.
     """
-    progress = progress or _Silent()
+    progress = progress or Silent()
     with IndexWriter(index) as writer:
         former = _former_state(writer, embedder)
         report = IngestReport([], dry_run=dry_run)
         state = former
         for request in requests:
-            state = _apply(request, state, report, progress)
+            state = read_source(request, state, report, progress)
         return _publish(writer, state, embedder, report, progress)
 
 
@@ -97,7 +99,7 @@ def remove(
             known = ", ".join(names) or "none"
             raise NotFoundError(f"the index has no source '{name}': it has {known}")
         state = retag(former.without(name))
-        return _publish(writer, state, embedder, IngestReport([]), progress or _Silent())
+        return _publish(writer, state, embedder, IngestReport([]), progress or Silent())
 
 
 def _former_state(writer: IndexWriter, embedder: Embedder) -> IndexState:
@@ -127,9 +129,16 @@ def require_embedder(manifest: Manifest, embedder: Embedder, index: Path) -> Non
         )
 
 
-def _apply(
+def read_source(
     request: Request, state: IndexState, report: IngestReport, progress: Progress
 ) -> IndexState:
+    """The state with this source read anew, and a line about it in the report.
+
+    Raises
+    ------
+    SourceError, EntryError
+        The source is missing, empty or malformed, or its name or a slug is taken.
+    """
     root = request.path
     progress.stage(f"reading {root}")
     source_report = SourceReport(name="", location=str(root))

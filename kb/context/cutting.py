@@ -16,7 +16,11 @@ def prose_blocks(text: str) -> list[str]:
 
     def close() -> None:
         if any(line.strip() for line in current):
-            blocks.append("\n".join(current).strip("\n"))
+            block = "\n".join(current).strip("\n")
+            if blocks and block.startswith(_FENCE) and blocks[-1].endswith(":"):
+                # "Before:" without its code would promise what does not follow.
+                block = f"{blocks.pop()}\n\n{block}"
+            blocks.append(block)
         current.clear()
 
     for line in text.splitlines():

@@ -20,6 +20,9 @@ _SECTION_ORDER = (
     "Pitfalls",
     "When it does not",
 )
+# Lines of a technique's card, as the ingest writes them.
+_ALIAS_LINE = "Also called:"
+_EFFECT_LINE = "Effect:"
 _KERNEL_MARKS = ("@triton.jit", "__global__")
 
 
@@ -95,9 +98,14 @@ def technique_sections(
 
 def _section(chunk: Chunk, name: str, position: int) -> Section:
     if name == "card":
-        # The title is the heading already; every line of a card stands alone.
-        lines = chunk.text.splitlines()[1:]
-        return Section("", [line for line in lines if line.strip()], position)
+        # The title is the heading already; other names serve the search, not the reader.
+        lines = [
+            line
+            for line in chunk.text.splitlines()[1:]
+            if line.strip() and not line.startswith(_ALIAS_LINE)
+        ]
+        lines.sort(key=lambda line: not line.startswith(_EFFECT_LINE))
+        return Section("", lines, position)
     blocks = [block for block in prose_blocks(chunk.text) if not block.startswith("#")]
     return Section(f"## {name}", blocks, position)
 

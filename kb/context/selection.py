@@ -190,9 +190,15 @@ def _examples(
     request: ContextRequest,
     device: str | None,
 ) -> list[str]:
-    """Kernels that show the chosen techniques: those the search found first, then by technique."""
-    showing = [slug for choice in choices for slug in generation.examples[choice.technique.slug]]
-    ordered = [slug for slug in found if slug in showing] + showing
+    """Kernels that show the chosen techniques: the best technique's first, as the search ranks."""
+    rank = {slug: number for number, slug in enumerate(found)}
+    ordered = [
+        slug
+        for choice in choices
+        for slug in sorted(
+            generation.examples[choice.technique.slug], key=lambda slug: rank.get(slug, len(rank))
+        )
+    ]
     if not choices:
         ordered = found
     kept: list[str] = []

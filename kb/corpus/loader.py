@@ -199,3 +199,18 @@ def _check_references(
         for slug in kernel.entry.techniques:
             if slug not in known_techniques:
                 raise EntryError(f"{kernel.path}: unknown technique '{slug}'")
+
+
+def shipped_corpus() -> Path:
+    """The corpus that comes with the package: inside it when installed, beside it in a checkout.
+
+    Raises
+    ------
+    EntryError
+        If the installation has none.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for candidate in (package / "data" / "corpus", package.parent / "corpus"):
+        if is_corpus(candidate):
+            return candidate
+    raise EntryError("this installation has no corpus: give the path of one")

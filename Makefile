@@ -1,0 +1,52 @@
+# make quickstart: environment, ingest, one answered question. make test: everything that is checked.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+QUESTION := my matmul rereads the same tiles from DRAM and L2 hit rate is 30%
+
+.PHONY: quickstart test lint types contracts unit format embeddings clean
+.DEFAULT_GOAL := quickstart
+
+quickstart: $(VENV)/.core
+	$(BIN)/kb ingest ./corpus
+	$(BIN)/kb query "$(QUESTION)" -k 3
+
+test: lint types contracts unit
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	$(BIN)/pytest
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+embeddings: $(VENV)/.core
+	$(BIN)/python -m ingest.precompute ./corpus
+
+# A stamp is written last, so an interrupted set-up starts again where it stopped.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "kernel-kb needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,gpu,embed]'
+	@touch $@ $(VENV)/.core
+
+clean:
+	rm -rf $(VENV)

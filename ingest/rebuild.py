@@ -1,0 +1,141 @@
+"""Build an index anew from the sources that it records, for a damaged or outdated one."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.pipeline import Progress, Request, Silent, read_source
+from ingest.report import IngestReport
+from ingest.tagging import retag
+from kb.embedders import Embedder
+from kb.errors import EntryError, IndexUnavailableError, KbError, SourceError
+from kb.index.layout import SOURCES, IndexLayout
+from kb.index.reader import open_generation
+from kb.index.state import IndexState
+from kb.index.writer import IndexWriter
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a damaged index still tells."""
+
+    state: IndexState | None
+    """All of it, where the current generation can be read."""
+    places: list[tuple[str, Path]]
+    """(name, location) of each source."""
+
+
+def rebuild(
+    index: Path,
+    embedder: Embedder,
+    *,
+    drop_missing: bool = False,
+    progress: Progress | None = None,
+) -> IngestReport:
+    """Read every recorded source again and publish a generation made afresh.
+
+    A source whose files are gone is taken over from the current generation where that can be read.
+
+    Raises
+    ------
+    IndexUnavailableError
+        If nothing is left that names the sources, or one is gone and `drop_missing` is not set.
+    """
+    progress = progress or Silent()
+    with IndexWriter(index) as writer:
+        known = _known(writer.layout)
+        report = IngestReport([])
+        state = IndexState()
+        missing: list[str] = []
+        # Corpora first: their detect patterns tag the code of the others.
+        for name, place in sorted(known.places, key=lambda pair: not _is_corpus(pair[1])):
+            try:
+                state = read_source(_request(name, place), state, report, progress)
+            except (SourceError, EntryError) as error:
+                if known.state is not None:
+                    state = state.merged(_only(known.state, name))
+                else:
+                    missing.append(f"{name} ({error})")
+        if missing and not drop_missing:
+            raise IndexUnavailableError(
+                f"cannot read again: {'; '.join(missing)}. Bring them back, or rebuild without "
+                "them with --drop-missing"
+            )
+        state = retag(state)
+        report.chunks = len(state.chunks)
+        _discard_broken_cache(writer.layout)
+        progress.stage("embedding", len({chunk.embedding_text() for chunk in state.chunks}))
+        vectors, report.embedded = writer.embed(state.chunks, embedder, progress.advance)
+        report.reused = max(len(state.chunks) - report.embedded, 0)
+        progress.stage("publishing")
+        manifest = writer.publish(state, vectors, embedder.name, fresh=True)
+        report.generation, report.published = manifest.generation, True
+        return report
+
+
+def _is_corpus(place: Path) -> bool:
+    return (place / "corpus.yaml").is_file()
+
+
+def _request(name: str, place: Path) -> Request:
+    return Request(place, None if _is_corpus(place) else name)
+
+
+def _only(state: IndexState, name: str) -> IndexState:
+    others = [source.name for source in state.sources if source.name != name]
+    for other in others:
+        state = state.without(other)
+    return state
+
+
+def _known(layout: IndexLayout) -> _Known:
+    try:
+        generation = open_generation(layout.root)
+    except KbError:
+        pass
+    else:
+        try:
+            state = generation.state()
+            return _Known(state, [(each.name, Path(each.location)) for each in state.sources])
+        except (KbError, ValueError, TypeError, KeyError):
+            pass  # its chunks are damaged: the list of sources may still be whole
+        finally:
+            generation.close()
+    for folder in _candidates(layout):
+        try:
+            listed = json.loads((folder / SOURCES).read_text(encoding="utf-8"))
+            return _Known(None, [(each["name"], Path(each["location"])) for each in listed])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    raise IndexUnavailableError(
+        f"nothing at {layout.root} says what was ingested: run `kb ingest` with the sources"
+    )
+
+
+def _candidates(layout: IndexLayout) -> Iterable[Path]:
+    """Generations to look for a list of sources in: the current one, then the newest."""
+    try:
+        current = layout.current()
+    except IndexUnavailableError:
+        current = None
+    if current is not None:
+        yield layout.generation(current)
+    for name in reversed(layout.names()):
+        yield layout.generation(name)
+
+
+def _discard_broken_cache(layout: IndexLayout) -> None:
+    import sqlite3  # noqa: PLC0415
+
+    try:
+        connection = sqlite3.connect(layout.cache)
+        try:
+            connection.execute("PRAGMA quick_check").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{layout.cache}{suffix}").unlink(missing_ok=True)
+        shutil.rmtree(layout.staging, ignore_errors=True)

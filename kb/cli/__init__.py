@@ -1,0 +1,113 @@
+"""The `kb` command: the composition root, which loads each part only when its command runs."""
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+import kb
+from kb.errors import KbError
+from kb.index.layout import default_index_dir
+
+# Command → the module of this package that defines it.
+_COMMANDS = {
+    "ingest": "writing",
+    "sources": "reading",
+    "remove": "writing",
+    "query": "reading",
+    "context": "reading",
+    "tree": "reading",
+    "show": "reading",
+    "stats": "reading",
+    "doctor": "upkeep",
+    "rebuild": "upkeep",
+    "serve": "serving",
+    "mcp": "serving",
+    "token": "serving",
+    "export": "upkeep",
+    "import": "upkeep",
+    "verify": "verifying",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What the options before the command say."""
+
+    index: Path
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        del ctx
+        if name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"kb.cli.{_COMMANDS[name]}")
+        command = getattr(module, f"{name}_" if name == "import" else name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+@click.option(
+    "--index",
+    type=click.Path(path_type=Path),
+    help="Index folder. Default: $KB_INDEX, else the user-data folder.",
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
+@click.version_option(kb.__version__, prog_name="kb")
+@click.pass_context
+def cli(ctx: click.Context, index: Path | None, debug: bool) -> None:
+    """A knowledge base about making GPU kernels fast.
+
+    Start with `kb ingest ./corpus`, then `kb query "..."`.
+    """
+    del debug  # read from the arguments by `main`, also when they cannot be parsed
+    ctx.obj = Session(index.expanduser() if index else default_index_dir())
+
+
+def main() -> NoReturn:
+    """Run the command line. Errors are one line on stderr; exit 1, or 2 for wrong usage."""
+    debug = "--debug" in sys.argv or os.environ.get("KB_DEBUG") == "1"
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(2)
+    except click.ClickException as error:
+        _say(error.format_message())
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted; what was published before is intact")
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output has gone: end quietly, also at interpreter shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KbError as error:
+        if debug:
+            raise
+        _say(str(error))
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        _say(f"unexpected {type(error).__name__}: {error} (run again with --debug for a traceback)")
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say(message: str) -> None:
+    line = " ".join(message.split())
+    click.echo(f"kb: {line}", err=True)

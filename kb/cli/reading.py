@@ -1,0 +1,277 @@
+"""The commands that read an index: query, context, tree, show, stats, sources."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from pydantic import BaseModel, ValidationError
+
+from kb.cli import Session
+from kb.errors import InvalidInputError, KbError, NotFoundError
+from kb.index.reader import Generation, open_generation
+from kb.records import KINDS
+from kb.views import (
+    chunk_view,
+    index_view,
+    kernel_view,
+    sources_view,
+    technique_view,
+    tree_view,
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON as the HTTP API does.")
+
+
+def _print_json(value: BaseModel | dict[str, Any] | list[Any]) -> None:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _first_error(error: ValidationError) -> InvalidInputError:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    return InvalidInputError(f"{where}: {message}" if where else message)
+
+
+def _many(name: str, help_text: str) -> Callable[[_F], _F]:
+    return click.option(f"--{name}", f"{name}s", multiple=True, help=help_text)
+
+
+@click.command()
+@click.argument("text")
+@click.option("-k", default=5, show_default=True, help="Results at most.")
+@_many("technique", "Only what shows this technique (repeatable).")
+@_many("bottleneck", "Only memory, latency or utilization (repeatable).")
+@_many("language", "Only triton, cuda, … (repeatable).")
+@_many("architecture", "Only what runs on sm_90a, … (repeatable).")
+@_many("source", "Only this source (repeatable).")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
+@click.option("--explain", is_flag=True, help="Show every part of each score.")
+@_JSON
+@click.pass_obj
+def query(
+    session: Session, /, text: str, k: int, *, explain: bool, as_json: bool, **chosen: Any
+) -> None:
+    """Search the knowledge base.
+
+    Prints the best results with where they are from, or that nothing is relevant.
+    """
+    from kb.search.models import Filters, SearchRequest  # noqa: PLC0415
+    from kb.search.opening import open_searcher  # noqa: PLC0415
+
+    try:
+        filters = Filters(**{name: list(values) for name, values in chosen.items()})
+        SearchRequest(query=text, k=k, filters=filters)
+    except ValidationError as error:
+        raise _first_error(error) from error
+    searcher = open_searcher(session.index)
+    response = searcher.search(text, k, filters, explain=explain)
+    if as_json:
+        _print_json(response)
+        return
+    from kb.cli.render import console, result_block  # noqa: PLC0415
+
+    out = console()
+    if response.abstained:
+        out.print("Nothing relevant in the knowledge base.")
+        return
+    for number, result in enumerate(response.results, start=1):
+        out.print(result_block(number, result, searcher.generation, explain=explain))
+
+
+def _read_code(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise KbError(f"cannot read {path}: {reason}") from error
+
+
+def _read_profile(path: str) -> dict[str, float]:
+    try:
+        data = json.loads(_read_code(path))
+    except ValueError as error:
+        raise InvalidInputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise InvalidInputError(f"{path} must hold one JSON object: metric -> number")
+    return data
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--kernel", metavar="FILE", help="A kernel to improve; - reads standard input.")
+@click.option("--profile", metavar="FILE", help="JSON: Nsight Compute metric -> number.")
+@click.option("--gpu", help="GPU name or architecture: leave out what does not run on it.")
+@click.option("--language", type=click.Choice(["triton", "cuda"]))
+@click.option("--max-tokens", type=int, help="Budget in tokens (at least 64). Default 2000.")
+@click.option("--max-chars", type=int, help="Budget in characters instead (at least 256).")
+@click.option("--max-examples", type=int, default=2, show_default=True)
+@click.option("--exclude", multiple=True, help="Id or slug already known (repeatable).")
+@_JSON
+@click.pass_obj
+def context(
+    session: Session,
+    /,
+    text: str | None,
+    kernel: str | None,
+    profile: str | None,
+    *,
+    as_json: bool,
+    exclude: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Print what to know for a query, a kernel or a profile, within a budget."""
+    from kb.context.build import build_context  # noqa: PLC0415
+    from kb.context.models import ContextRequest  # noqa: PLC0415
+    from kb.search.opening import open_searcher  # noqa: PLC0415
+
+    try:
+        request = ContextRequest(
+            query=text,
+            kernel=_read_code(kernel) if kernel else None,
+            profile=_read_profile(profile) if profile else None,
+            exclude=list(exclude),
+            **options,
+        )
+    except ValidationError as error:
+        raise _first_error(error) from error
+    response = build_context(request, open_searcher(session.index))
+    if as_json:
+        _print_json(response)
+        return
+    click.echo(response.text)
+    for key in response.ignored:
+        click.echo(f"kb: '{key}' names no known metric and was ignored", err=True)
+
+
+@click.command()
+@_JSON
+@click.pass_obj
+def tree(session: Session, as_json: bool) -> None:
+    """Show the hierarchy: bottleneck, technique, example."""
+    data = tree_view(open_generation(session.index))
+    if as_json:
+        _print_json(data)
+        return
+    from rich.tree import Tree  # noqa: PLC0415
+
+    from kb.cli.render import console  # noqa: PLC0415
+
+    root = Tree("[bold]kernel-kb[/bold]")
+    for bottleneck in data["bottlenecks"]:
+        branch = root.add(f"[bold]{bottleneck['bottleneck']}[/bold]")
+        for technique in bottleneck["techniques"]:
+            leaf = branch.add(f"{technique['slug']} [dim]{technique['title']}[/dim]")
+            for example in technique["examples"]:
+                leaf.add(f"[cyan]{example['slug']}[/cyan] [dim]{example['language']}[/dim]")
+    console().print(root)
+
+
+@click.command()
+@click.argument("slug")
+@_JSON
+@click.pass_obj
+def show(session: Session, slug: str, as_json: bool) -> None:
+    """Show a technique, a kernel, or the chunk with an id."""
+    generation = open_generation(session.index)
+    if slug in generation.techniques:
+        data = technique_view(generation, slug)
+    elif slug in generation.kernels:
+        data = kernel_view(generation, slug)
+    else:
+        found = chunk_view(generation, slug)
+        if found is None:
+            raise NotFoundError(_unknown(slug, generation))
+        data = found
+    if as_json:
+        _print_json(data)
+        return
+    _show_text(slug, generation, data)
+
+
+def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    from kb.cli import render  # noqa: PLC0415
+
+    out = render.console()
+    if slug in generation.techniques:
+        record = generation.techniques[slug]
+        out.print(Markdown(render.technique_head(record.entry) + "\n" + record.body.strip()))
+        out.print(f"\n[bold]Verified[/bold]\n{render.verified_line(record.entry.verified)}")
+        out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
+        sources = record.entry.sources
+    elif slug in generation.kernels:
+        kernel = generation.kernels[slug]
+        out.print(f"[bold]{kernel.entry.title}[/bold]\n{kernel.path}")
+        out.print(render.code(kernel.code, kernel.entry.language))
+        out.print(f"\n[bold]Verified[/bold]\n{render.verified_line(kernel.entry.verified)}")
+        sources = kernel.entry.sources
+    else:
+        out.print(
+            f"{data['source']['name']}: {data['path']}:{data['start_line']}-{data['end_line']}"
+        )
+        out.print(render.code(data["text"], data["language"]))
+        return
+    out.print("\n[bold]Sources[/bold]")
+    for source in sources:
+        out.print(f"- {source.title} ({source.licence})\n  {source.url}", soft_wrap=True)
+
+
+def _unknown(slug: str, generation: Generation) -> str:
+    import difflib  # noqa: PLC0415
+
+    near = difflib.get_close_matches(slug, [*generation.techniques, *generation.kernels], n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else "`kb tree` lists what there is"
+    return f"no technique, kernel or chunk is called '{slug}': {hint}"
+
+
+@click.command()
+@_JSON
+@click.pass_obj
+def stats(session: Session, as_json: bool) -> None:
+    """Say what the index holds."""
+    generation = open_generation(session.index)
+    data = index_view(generation)
+    if as_json:
+        _print_json(data)
+        return
+    size = sum(p.stat().st_size for p in generation.folder.rglob("*") if p.is_file())
+    data |= {"folder": str(generation.folder), "size": f"{size / 1e6:.1f} MB"}
+    data["kinds"] = ", ".join(f"{count} {kind}" for kind, count in data["kinds"].items() if count)
+    width = max(len(name) for name in data)
+    for name, value in data.items():
+        click.echo(f"{name:<{width}}  {value}")
+
+
+@click.command()
+@_JSON
+@click.pass_obj
+def sources(session: Session, as_json: bool) -> None:
+    """List the ingested sources."""
+    generation = open_generation(session.index)
+    data = sources_view(generation)
+    if as_json:
+        _print_json(data)
+        return
+    from rich.table import Table  # noqa: PLC0415
+
+    from kb.cli.render import console  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("source", "version", "licence", "files", "chunks", "location"):
+        table.add_column(title, overflow="fold")
+    for row in data:
+        table.add_row(
+            *(
+                str(row[key] or "-")
+                for key in ("name", "version", "licence", "files", "chunks", "location")
+            )
+        )
+    console().print(table)

@@ -1,0 +1,132 @@
+"""Human output of the reading commands, on a terminal or in a pipe."""
+
+import os
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+from kb.corpus.entries import Gate, Technique, Verified
+from kb.index.reader import Generation
+from kb.search.models import Result
+
+_LEXERS = {
+    "triton": "python",
+    "python": "python",
+    "cuda": "cuda",
+    "cpp": "cpp",
+    "markdown": "markdown",
+}
+# Lines of a result's text shown in a list.
+_SNIPPET_LINES = 8
+
+
+def console() -> Console:
+    """A console on standard output; colours only on a terminal, and not with $NO_COLOR."""
+    return Console(highlight=False, soft_wrap=False, width=_width())
+
+
+def _width() -> int | None:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) > 0 else None
+
+
+def code(text: str, language: str) -> RenderableType:
+    """Source text with syntax highlighting."""
+    return Syntax(
+        text,
+        _LEXERS.get(language, "text"),
+        theme="ansi_dark",
+        background_color="default",
+        word_wrap=True,
+    )
+
+
+def verified_line(records: Iterable[Verified]) -> str:
+    """One line per measurement, or that there is none."""
+    lines = [
+        f"{r.speedup:.2f}x over {r.baseline}: {r.measured_ms:.4g} against {r.baseline_ms:.4g} ms "
+        f"on {r.gpu}, {r.shape} {r.dtype}, torch {r.torch}, triton {r.triton}, {r.date}"
+        + (f", {r.floor_fraction:.0%} of the floor" if r.floor_fraction else "")
+        for r in records
+    ]
+    return "\n".join(lines) if lines else "not measured"
+
+
+def short_verified(records: tuple[Verified, ...]) -> str:
+    """The best measurement in a few words, or that there is none."""
+    if not records:
+        return "not measured"
+    best = max(records, key=lambda record: record.speedup)
+    return f"measured {best.speedup:.2f}x over {best.baseline} on {best.gpu}"
+
+
+def entry_record(generation: Generation, result: Result) -> tuple[Verified, ...] | None:
+    """Measurements of the entry that a result belongs to; None if it belongs to none."""
+    if result.kind == "technique":
+        return generation.techniques[result.techniques[0]].entry.verified
+    if result.kind == "kernel":
+        stem = result.path.rsplit(".", 1)[0]  # a .cu file and its launch code share it
+        for record in generation.kernels.values():
+            if record.path.rsplit(".", 1)[0] == stem and record.source == result.source.name:
+                return record.entry.verified
+    return None
+
+
+def result_block(number: int, result: Result, generation: Generation, *, explain: bool) -> Group:
+    """One search result: title, where it is from, and the beginning of its text."""
+    source = result.source
+    version = f" {source.version}" if source.version else ""
+    place = f"{source.name}{version}: {result.path}:{result.start_line}-{result.end_line}"
+    facts = [result.kind, f"score {result.score:.3f}", source.licence or "licence unknown"]
+    verified = entry_record(generation, result)
+    if verified is not None:
+        facts.append(short_verified(verified))
+    parts: list[RenderableType] = [
+        Text.from_markup(f"[bold]{number}. {escape(result.title)}[/bold]"),
+        Padding(Text(place, style="cyan"), (0, 0, 0, 3)),
+        Padding(Text(" · ".join(facts), style="dim"), (0, 0, 0, 3)),
+    ]
+    if result.techniques and result.kind != "technique":
+        parts.append(
+            Padding(Text("shows " + ", ".join(result.techniques), style="dim"), (0, 0, 0, 3))
+        )
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    snippet = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
+    parts.append(Padding(code(snippet, result.language), (0, 0, 0, 3)))
+    if explain and result.explanation:
+        told = ", ".join(
+            f"{name} {value:+.3f}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in result.explanation.items()
+        )
+        parts.append(Padding(Text(told, style="yellow"), (0, 0, 0, 3)))
+    parts.append(Text(""))
+    return Group(*parts)
+
+
+def gate_lines(gates: Iterable[Gate]) -> list[str]:
+    """Gates as a list."""
+    return [f"- {gate.metric} {gate.op} {gate.value:g}: {gate.because}" for gate in gates]
+
+
+def technique_head(entry: Technique) -> str:
+    """The facts of a technique above its text, as Markdown."""
+    lines = [
+        f"# {entry.title}",
+        "",
+        f"`{entry.slug}` relieves {', '.join(entry.bottlenecks)}; for {', '.join(entry.languages)}; "
+        f"from {', '.join(entry.architectures)}",
+        "",
+        f"**Effect.** {entry.effect}",
+        "",
+        "**Use when**",
+        "",
+        *gate_lines(entry.when),
+    ]
+    if entry.avoid_when:
+        lines += ["", "**Avoid when**", "", *gate_lines(entry.avoid_when)]
+    lines += ["", "**Risks**", "", *(f"- {risk}" for risk in entry.risks), ""]
+    return "\n".join(lines)

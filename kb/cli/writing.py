@@ -1,0 +1,187 @@
+"""The commands that change an index: ingest and remove."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import click
+
+from ingest.pipeline import Request
+from ingest.pipeline import ingest as run_ingest
+from ingest.pipeline import remove as run_remove
+from ingest.report import IngestReport, SourceReport
+from kb.cli import Session
+from kb.corpus.loader import shipped_corpus
+from kb.embedders import Embedder, load_embedder
+from kb.index.layout import IndexLayout
+from kb.index.manifest import read_manifest
+
+# Skipped files named one by one; the rest is counted.
+_SKIPPED_SHOWN = 5
+
+
+class Reporter:
+    """Progress of an ingest on stderr: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._bar: object | None = None
+
+    def __enter__(self) -> Self:
+        if not self._quiet and sys.stderr.isatty():
+            from rich.console import Console  # noqa: PLC0415
+            from rich.progress import (  # noqa: PLC0415
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+            )
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self._bar = Progress(
+                *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()  # type: ignore[attr-defined]
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a stage."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            for task in self._bar.task_ids:  # type: ignore[attr-defined]
+                self._bar.remove_task(task)  # type: ignore[attr-defined]
+            self._bar.add_task(name, total=total)  # type: ignore[attr-defined]
+        else:
+            click.echo(f"{name} ({total})" if total else name, err=True)
+
+    def advance(self, steps: int) -> None:
+        """Steps of the current stage are done."""
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[-1], steps)  # type: ignore[attr-defined]
+
+
+def embedder_for(index: Path, name: str | None) -> Embedder:
+    """The embedder asked for, else the one that made the index, else the default."""
+    if name is None:
+        current = IndexLayout(index).current()
+        if current is not None:
+            try:
+                recorded = read_manifest(IndexLayout(index).generation(current)).embedder
+            except FileNotFoundError:
+                return load_embedder(None)
+            if not recorded.startswith("onnx:"):
+                return load_embedder(recorded)
+    return load_embedder(name)
+
+
+@click.command()
+@click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the source. Default: the folder's or file's name.")
+@click.option("--include", multiple=True, help="Only files matching this pattern (repeatable).")
+@click.option("--exclude", multiple=True, help="No files matching this pattern (repeatable).")
+@click.option("--embedder", help="default, st:MODEL or openai:MODEL, for a new index.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_obj
+def ingest(
+    session: Session,
+    /,
+    sources: tuple[Path, ...],
+    name: str | None,
+    include: tuple[str, ...],
+    *,
+    exclude: tuple[str, ...],
+    embedder: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Add folders and files to the index, or bring them up to date.
+
+    A folder with a corpus.yaml is a corpus of techniques and kernels; any other is searched for
+    code and documents. Without SOURCES, the corpus that comes with the package is ingested.
+    """
+    if name and len(sources) != 1:
+        raise click.UsageError("--name goes with exactly one source")
+    paths = sources or (shipped_corpus(),)
+    requests = [Request(path.expanduser(), name, include, exclude) for path in paths]
+    model = embedder_for(session.index, embedder)
+    with Reporter(quiet=as_json) as reporter:
+        report = run_ingest(requests, session.index, model, dry_run=dry_run, progress=reporter)
+    _print_report(report, as_json=as_json)
+
+
+@click.command()
+@click.argument("source")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_obj
+def remove(session: Session, /, source: str, *, as_json: bool) -> None:
+    """Take a source out of the index. Its files are not touched."""
+    model = embedder_for(session.index, None)
+    with Reporter(quiet=as_json) as reporter:
+        report = run_remove(source, session.index, model, reporter)
+    if as_json:
+        click.echo(json.dumps(asdict(report), indent=2))
+    else:
+        click.echo(f"removed {source}: {report.chunks} chunks are left")
+
+
+def _print_report(report: IngestReport, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(report), indent=2))
+        return
+    from rich.table import Table  # noqa: PLC0415
+
+    from kb.cli.render import console  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("source", overflow="fold")
+    for title in ("files", "unchanged", "removed", "chunks", "folded", "skipped"):
+        table.add_column(title, justify="right")
+    for source in report.sources:
+        counts = (
+            source.files,
+            source.unchanged_files,
+            source.removed_files,
+            source.chunks,
+            source.folded,
+            len(source.skipped),
+        )
+        table.add_row(source.name, *(str(count) for count in counts))
+    out = console()
+    out.print(table)
+    for source in report.sources:
+        _print_skipped(source)
+    out.print(_conclusion(report))
+
+
+def _print_skipped(source: SourceReport) -> None:
+    for item in source.skipped[:_SKIPPED_SHOWN]:
+        click.echo(f"skipped {source.name}/{item.path}: {item.reason}")
+    more = len(source.skipped) - _SKIPPED_SHOWN
+    if more > 0:
+        click.echo(f"… and {more} more skipped in {source.name} (--json lists all)")
+
+
+def _conclusion(report: IngestReport) -> str:
+    if report.dry_run:
+        return f"dry run: the index would hold {report.chunks} chunks; nothing was changed"
+    if not report.published:
+        return f"nothing changed: {report.chunks} chunks, generation {report.generation}"
+    return (
+        f"{report.chunks} chunks: {report.embedded} embedded, {report.reused} reused; "
+        f"published {report.generation}"
+    )

@@ -1,0 +1,124 @@
+"""Export a generation to one file, and import it on another machine."""
+
+import contextlib
+import shutil
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from kb.errors import IndexUnavailableError, KbError
+from kb.index.cache import EmbeddingCache
+from kb.index.check import check_in_child
+from kb.index.layout import CHUNKS, VECTORS
+from kb.index.manifest import Manifest, read_manifest, write_manifest
+from kb.index.reader import open_generation
+from kb.index.store import ChunkStore
+from kb.index.writer import IndexWriter, explained
+from kb.records import text_hash
+
+_ROOT = "kernel-kb-index"
+# What an archive may unpack to: an index of a few million chunks, and no more.
+MAX_UNPACKED_BYTES = 50 * 10**9
+
+
+def export_index(root: Path, target: Path) -> Manifest:
+    """Write the current generation as a gzipped tar file; appears whole or not at all.
+
+    Raises
+    ------
+    KbError
+        If the target exists already or cannot be written.
+    """
+    if target.exists():
+        raise KbError(f"{target} exists already: give another name or delete it first")
+    generation = open_generation(root)
+    partial = target.with_name(target.name + ".part")
+    try:
+        with explained_export(target):
+            with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
+                archive.add(generation.folder, arcname=_ROOT)
+            partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+        generation.close()
+    return generation.manifest
+
+
+@contextlib.contextmanager
+def explained_export(target: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Turn a failure to write the archive into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise KbError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def import_index(archive: Path, root: Path, *, replace_existing: bool = False) -> Manifest:
+    """Publish the generation in an exported file as the current one of the index at `root`.
+
+    Its vectors enter the embedding cache, so a later ingest of the same texts embeds nothing.
+
+    Raises
+    ------
+    KbError
+        If the file is no export, is damaged, or the index holds something and `replace_existing`
+        is not set.
+    """
+    with IndexWriter(root) as writer:
+        if writer.current_manifest() is not None and not replace_existing:
+            raise KbError(
+                f"the index at {root} already holds something: import into another --index, or "
+                "replace it with --replace"
+            )
+        with explained(root):
+            unpacked = _unpack(archive, writer.layout.staging)
+            manifest = read_manifest(unpacked)
+            name = writer.next_name(manifest.content)
+            staged = writer.layout.staging / name
+            unpacked.rename(staged)
+            manifest = replace(manifest, generation=name)
+            write_manifest(staged, manifest)
+            problems = check_in_child(staged)
+            if problems:
+                raise IndexUnavailableError(f"{archive} is damaged: {'; '.join(problems)}")
+            _remember_vectors(staged, manifest, writer.layout.cache)
+            writer.adopt(staged)
+    return manifest
+
+
+def _unpack(archive: Path, staging: Path) -> Path:
+    target = staging / "import"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            total = 0
+            for member in tar:
+                total += member.size
+                if total > MAX_UNPACKED_BYTES:
+                    raise KbError(f"{archive} unpacks to more than {MAX_UNPACKED_BYTES} bytes")
+                # The data filter refuses absolute paths, traversal, links outside and devices.
+                tar.extract(member, target, filter="data")
+    except FileNotFoundError as error:
+        raise KbError(f"{archive} does not exist") from error
+    except (tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise KbError(f"{archive} is not an exported index: {error}") from error
+    folder = target / _ROOT
+    if not (folder / CHUNKS).is_file():
+        raise KbError(f"{archive} is not an exported index: it holds no {_ROOT}/{CHUNKS}")
+    return folder
+
+
+def _remember_vectors(folder: Path, manifest: Manifest, cache_path: Path) -> None:
+    vectors = np.load(folder / VECTORS, mmap_mode="r")
+    chunks = ChunkStore(folder / CHUNKS).all()
+    with contextlib.closing(EmbeddingCache(cache_path)) as cache:
+        pairs = (
+            (text_hash(chunk.embedding_text()), vector)
+            for chunk, vector in zip(chunks, vectors, strict=True)
+        )
+        cache.put(manifest.embedder, pairs)

@@ -1,0 +1,106 @@
+"""Look an index over and say what is wrong with it and what to do."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kb.embedders import load_embedder
+from kb.errors import KbError
+from kb.index.check import check_in_child
+from kb.index.layout import IndexLayout
+from kb.index.manifest import read_manifest
+from kb.index.reader import open_generation
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    ok: bool
+    detail: str
+
+
+def examine(root: Path) -> Iterator[Finding]:
+    """Check an index part by part, the cheap parts first. Changes nothing."""
+    layout = IndexLayout(root)
+    try:
+        name = layout.current()
+    except KbError as error:
+        yield Finding("pointer", ok=False, detail=str(error))
+        return
+    if name is None:
+        detail = f"no index at {root}: run `kb ingest ./corpus`"
+        if layout.names():
+            detail = f"{layout.pointer} is missing: run `kb rebuild`"
+        yield Finding("pointer", ok=False, detail=detail)
+        return
+    yield Finding("pointer", ok=True, detail=f"{root} is at {name}")
+    try:
+        manifest = read_manifest(layout.generation(name))
+    except FileNotFoundError:
+        detail = f"generation {name} is missing: run `kb rebuild`"
+        yield Finding("manifest", ok=False, detail=detail)
+        return
+    except KbError as error:
+        yield Finding("manifest", ok=False, detail=str(error))
+        return
+    yield Finding("manifest", ok=True, detail=f"{manifest.chunks} chunks, schema {manifest.schema}")
+    yield _embedder(manifest.embedder)
+    problems = check_in_child(layout.generation(name))
+    detail = f"{'; '.join(problems)}: run `kb rebuild`" if problems else "files agree"
+    yield Finding("generation", ok=not problems, detail=detail)
+    yield _cache(layout)
+    if not problems:
+        yield from _sources(root)
+    left = [each for each in layout.names() if each != name]
+    if left:
+        detail = f"{len(left)} older held by readers or left over; the next ingest collects them"
+        yield Finding("older generations", ok=True, detail=detail)
+
+
+def _embedder(name: str) -> Finding:
+    try:
+        load_embedder(name)
+    except KbError as error:
+        return Finding("embedder", ok=False, detail=f"{error}; or run `kb rebuild`")
+    return Finding("embedder", ok=True, detail=name)
+
+
+def _cache(layout: IndexLayout) -> Finding:
+    subject = "embedding cache"
+    if not layout.cache.exists():
+        return Finding(subject, ok=True, detail="none yet")
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{layout.cache.resolve().as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
+            count = connection.execute("SELECT count(*) FROM embedding").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        verdict, count = str(error), 0
+    if verdict != "ok":
+        return Finding(
+            subject, ok=False, detail=f"{layout.cache} is damaged ({verdict}): delete it"
+        )
+    return Finding(subject, ok=True, detail=f"{count} vectors")
+
+
+def _sources(root: Path) -> Iterator[Finding]:
+    generation = open_generation(root)
+    try:
+        for source in generation.sources.values():
+            there = Path(source.location).exists()
+            detail = (
+                source.location
+                if there
+                else (
+                    f"{source.location} is gone: its chunks stay in the index, but a rebuild can only "
+                    "take them over"
+                )
+            )
+            yield Finding(f"source {source.name}", ok=True, detail=detail)
+    finally:
+        generation.close()

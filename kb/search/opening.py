@@ -1,0 +1,41 @@
+"""Open the current generation of an index for searching, with the embedder that made it."""
+
+from pathlib import Path
+
+from kb.embedders import load_embedder
+from kb.errors import EmbedderError, IndexMismatchError
+from kb.index.reader import Generation, open_generation
+from kb.search.engine import Searcher
+
+
+def searcher_for(generation: Generation) -> Searcher:
+    """A searcher over an open generation.
+
+    Raises
+    ------
+    IndexMismatchError
+        If the generation was made by an embedder that this installation does not have.
+    """
+    name = generation.manifest.embedder
+    try:
+        return Searcher(generation, load_embedder(name))
+    except EmbedderError as error:
+        if not name.startswith("onnx:"):
+            raise
+        raise IndexMismatchError(
+            f"the index was made with embedder {name}, which this version does not ship: "
+            "run `kb rebuild`"
+        ) from error
+
+
+def open_searcher(index: Path) -> Searcher:
+    """A searcher over the current generation of the index at `index`.
+
+    Raises
+    ------
+    IndexUnavailableError
+        If there is no index, or it is damaged.
+    IndexMismatchError
+        If another schema version or embedder made it.
+    """
+    return searcher_for(open_generation(index))

@@ -1,0 +1,104 @@
+"""What an index holds, as plain JSON values: the command line and the HTTP API show the same."""
+
+from typing import Any
+
+from kb.index.reader import Generation
+from kb.records import KINDS
+from kb.search.models import to_result
+from kb.vocabulary import taxonomy
+
+
+def tree_view(generation: Generation) -> dict[str, Any]:
+    """The hierarchy bottleneck → technique → example of a generation."""
+    bottlenecks = []
+    for name, slugs in taxonomy().items():
+        here = [s for s, r in generation.techniques.items() if name in r.entry.bottlenecks]
+        order = {slug: position for position, slug in enumerate(slugs)}
+        here.sort(key=lambda slug, order=order: (order.get(slug, len(order)), slug))  # type: ignore[misc]
+        techniques = [
+            {
+                "slug": slug,
+                "title": generation.techniques[slug].entry.title,
+                "examples": [
+                    {
+                        "slug": example,
+                        "title": generation.kernels[example].entry.title,
+                        "language": generation.kernels[example].entry.language,
+                    }
+                    for example in generation.examples[slug]
+                ],
+            }
+            for slug in here
+        ]
+        bottlenecks.append({"bottleneck": name, "techniques": techniques})
+    return {"bottlenecks": bottlenecks}
+
+
+def index_view(generation: Generation) -> dict[str, Any]:
+    """What an index holds, as `GET /v1/index` answers."""
+    manifest = generation.manifest
+    kinds = generation.columns["kinds"]
+    counts = {
+        kind: int(kinds.mask(lambda values, kind=kind: values == (kind,)).sum())  # type: ignore[misc]
+        for kind in KINDS
+    }
+    return {
+        "generation": manifest.generation,
+        "chunks": manifest.chunks,
+        "embedder": manifest.embedder,
+        "dimensions": manifest.dimensions,
+        "created": manifest.created,
+        "schema": manifest.schema,
+        "techniques": len(generation.techniques),
+        "kernels": len(generation.kernels),
+        "sources": len(generation.sources),
+        "kinds": counts,
+    }
+
+
+def sources_view(generation: Generation) -> list[dict[str, Any]]:
+    """The sources of an index, with what they are cited by and how many chunks each gave."""
+    column = generation.columns["sources"]
+    return [
+        {
+            "name": source.name,
+            "version": source.version,
+            "licence": source.licence,
+            "url": source.url,
+            "location": source.location,
+            "quality": source.quality,
+            "files": len(source.files),
+            "chunks": int(column.mask(lambda values, name=name: values == (name,)).sum()),  # type: ignore[misc]
+        }
+        for name, source in generation.sources.items()
+    ]
+
+
+def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
+    """A technique's entry, its text and its examples. The slug must exist."""
+    record = generation.techniques[slug]
+    return record.entry.model_dump(mode="json") | {
+        "body": record.body.strip(),
+        "examples": generation.examples[slug],
+        "source": record.source,
+        "path": record.path,
+    }
+
+
+def kernel_view(generation: Generation, slug: str) -> dict[str, Any]:
+    """A kernel's entry and its code. The slug must exist."""
+    record = generation.kernels[slug]
+    return record.entry.model_dump(mode="json") | {
+        "code": record.code,
+        "source": record.source,
+        "path": record.path,
+    }
+
+
+def chunk_view(generation: Generation, chunk_id: str) -> dict[str, Any] | None:
+    """The chunk with this id in the shape of a search result without a score, or None."""
+    chunk = generation.store.find(chunk_id)
+    if chunk is None:
+        return None
+    result = to_result(chunk, generation.sources[chunk.source], 0.0)
+    return result.model_dump(mode="json", exclude={"score"})
