@@ -33,7 +33,8 @@ A row is cut into blocks of 16. With amax the block's largest magnitude and g th
     scale = E4M3(g * amax / 6)      to nearest even, at most 448
     code  = E2M1((v * g) / scale)   to nearest even, at most 6; 0 where scale is 0
 
-A code keeps its value's sign, also at zero. g is positive, and no value is NaN. Two codes share a byte, the even element in the low nibble; scales stand in row-major order.
+A code keeps its value's sign, also at zero; g is positive, and no value is NaN. Two codes share a
+byte, the even element in the low nibble; scales stand in row-major order.
 
 Each thread reads a whole block with 128-bit loads and keeps it in registers from the maximum to the
 conversion, so every value is read once and no thread waits for another. With BLOCKS > 1 a thread issues

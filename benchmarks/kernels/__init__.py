@@ -1,0 +1,1 @@
+"""Measure the corpus's kernels on a GPU and write the results into their entries."""

@@ -1,0 +1,85 @@
+"""Compile every configuration that tuning will try, on all cores, before the GPU is timed.
+
+Triton compiles on the first launch, one configuration at a time. Here worker processes call each
+kernel with launching turned off, which leaves the compiled code in Triton's cache on disk.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kernels.tuning import CANDIDATES, Params, candidates
+from kb import nvcc
+from kb.verify.kernel_module import KernelModule, load_kernel_module
+
+# Every worker holds a CUDA context and a set of inputs.
+_WORKERS = max(1, min(14, (os.cpu_count() or 2) - 1))
+_loaded: dict[tuple[str, str], tuple[KernelModule, list[Any]]] = {}
+
+
+def compile_ahead(
+    jobs: Sequence[tuple[Path, str, list[int], str]], limit_s: float
+) -> dict[str, Any]:
+    """Compile each job (kernel file, language, size, dtype) for all its candidates.
+
+    Returns how many compilations ran, how many failed, and the seconds taken; what is not done
+    within `limit_s` is left to the first launch.
+    """
+    start = time.monotonic()
+    # One configuration of every kernel before the second of any: if time runs out, all have some.
+    work = [
+        (str(path), language, size, dtype, index)
+        for index in range(CANDIDATES + 1)
+        for path, language, size, dtype in jobs
+    ]
+    done = failed = 0
+    pool = ProcessPoolExecutor(_WORKERS, mp_context=get_context("spawn"))
+    futures = [pool.submit(_compile, *item) for item in work]
+    try:
+        for future in as_completed(futures, timeout=limit_s):
+            done += 1
+            failed += future.exception() is not None
+    except TimeoutError:
+        pass
+    workers = list(pool._processes.values())  # shutdown forgets them
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.kill()  # none may use the GPU while it is timed
+    return {"compiled": done, "failed": failed, "seconds": round(time.monotonic() - start, 1)}
+
+
+def _compile(path: str, language: str, size: list[int], dtype: str, index: int) -> None:
+    if language == "cuda":
+        if index == 0:
+            nvcc.compile_shared(Path(path).with_suffix(".cu"), nvcc.device_architecture())
+        return
+    import torch
+
+    if (path, dtype) not in _loaded:
+        _turn_launching_off()
+        _loaded.clear()  # inputs of one kernel at a time
+        module = load_kernel_module(Path(path))
+        inputs = module.make_inputs(size, getattr(torch, dtype), "cuda", 0)
+        _loaded[path, dtype] = (module, inputs)
+    module, inputs = _loaded[path, dtype]
+    chosen: list[Params] = candidates(module.tunables, module.defaults())
+    if index < len(chosen):
+        module.kernel_function(*inputs, **chosen[index])
+
+
+def _turn_launching_off() -> None:
+    from triton.runtime.jit import JITFunction
+
+    if getattr(JITFunction, "kb_launches_off", False):
+        return
+    original = JITFunction.run
+
+    def compile_only(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(self, *args, **{**kwargs, "warmup": True})
+
+    JITFunction.run = compile_only
+    JITFunction.kb_launches_off = True

@@ -1,0 +1,165 @@
+"""Write measured results into the entries' front matter as `verified` records.
+
+    python -m benchmarks.kernels.records RESULTS.json [--corpus FOLDER]
+
+A kernel gets a record for each baseline. A technique gets, for each of its `examples`, the record
+against the kernel that the example is derived from. Records of other GPUs, shapes, dtypes and
+baselines stay; all other text stays as it is.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.kernels import results as store
+from kb.corpus.entries import Kernel, Technique, Verified
+from kb.corpus.frontmatter import split_front_matter, validate_front_matter
+from kb.corpus.loader import load_corpus
+from kb.errors import EntryError, KbError
+
+ROOT = Path(__file__).resolve().parents[2]
+# Rates in 16-bit dtypes only: the matrix rate is measured in bfloat16.
+_MATRIX_DTYPES = ("bfloat16", "float16")
+_DIGITS = 4
+_VERIFIED_KEY = re.compile(r"verified\s*:")
+
+
+def main() -> int:
+    """Parse the command line and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--corpus", type=Path, default=ROOT / "corpus")
+    options = parser.parse_args()
+    try:
+        for path in write_records(options.results, options.corpus):
+            print(path)
+    except KbError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def write_records(results_path: Path, root: Path) -> list[Path]:
+    """Write every record; the files that changed.
+
+    Raises
+    ------
+    KbError
+        If the results hold no kernel.
+    EntryError
+        If an entry would not be valid with its records; no file is changed then.
+    """
+    results = store.load(results_path)
+    if not results["kernels"]:
+        raise KbError(f"{results_path} holds no measured kernel")
+    corpus = load_corpus(root)
+    records = {
+        slug: kernel_records(results, slug)
+        for slug, measured in results["kernels"].items()
+        if not measured["error"]
+    }
+    changes: dict[Path, str] = {}
+    for kernel in corpus.kernels:
+        new = records.get(kernel.entry.slug, [])
+        _plan(changes, root / kernel.path, Kernel, kernel.entry.verified, new)
+    derived = {kernel.entry.slug: kernel.entry.derived_from for kernel in corpus.kernels}
+    for technique in corpus.techniques:
+        new = [
+            record.model_copy(update={"shape": f"{slug} {record.shape}"})
+            for slug in technique.entry.examples
+            for record in records.get(slug, [])
+            if record.baseline == derived[slug]
+        ]
+        _plan(changes, root / technique.path, Technique, technique.entry.verified, new)
+    for path, text in changes.items():
+        path.write_text(text, encoding="utf-8")
+    return sorted(changes)
+
+
+def kernel_records(results: dict[str, Any], slug: str) -> list[Verified]:
+    """One record for each baseline that one kernel was timed against."""
+    environment, measured = results["environment"], results["kernels"][slug]
+    times = {name: _round(sample["median_ms"]) for name, sample in measured["times"].items()}
+    own = times.pop("kernel")
+    keys = ("gpu", "driver", "toolkit", "torch", "triton", "date")
+    return [
+        Verified(
+            **{key: environment[key] for key in keys},
+            shape="x".join(str(extent) for extent in measured["size"]),
+            dtype=measured["dtype"],
+            baseline=name,
+            baseline_ms=baseline,
+            measured_ms=own,
+            speedup=_round(baseline / own),
+            floor_fraction=_round(floor_ms(results["floors"], measured) / own),
+        )
+        for name, baseline in times.items()
+    ]
+
+
+def floor_ms(floors: dict[str, float], measured: dict[str, Any]) -> float:
+    """The least possible time: bytes over copy bandwidth or FLOPs over matrix rate, the larger.
+
+    Bytes are each input read once and each output written once.
+    """
+    memory = measured["bytes"] / floors["copy_bytes_per_s"]
+    matrix = 0.0
+    if measured["dtype"] in _MATRIX_DTYPES:
+        matrix = measured["flops"] / floors["matmul_flop_per_s"]
+    return 1e3 * float(max(memory, matrix))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _plan(
+    changes: dict[Path, str],
+    path: Path,
+    model: type[Kernel] | type[Technique],
+    old: Sequence[Verified],
+    new: Sequence[Verified],
+) -> None:
+    if not new:
+        return
+    replaced = {_key(record) for record in new}
+    kept = [record for record in old if _key(record) not in replaced]
+    before = path.read_text(encoding="utf-8")
+    after = with_records(before, path.name, [*kept, *new])
+    front = split_front_matter(after, path.name)
+    if front is None:
+        raise EntryError(f"{path.name}: has no front matter")
+    validate_front_matter(front, model, path.name)
+    if after != before:
+        changes[path] = after
+
+
+def _key(record: Verified) -> tuple[str, str, str, str]:
+    return (record.gpu, record.shape, record.dtype, record.baseline)
+
+
+def with_records(text: str, name: str, records: Sequence[Verified]) -> str:
+    """`text` with the `verified` key of its front matter replaced, or added at its end."""
+    front = split_front_matter(text, name)
+    if front is None:
+        raise EntryError(f"{name}: has no front matter")
+    lines = text.splitlines(keepends=True)
+    first, fence = front.first_line - 1, front.body_line - 2
+    start = next((i for i in range(first, fence) if _VERIFIED_KEY.match(lines[i])), fence)
+    end = start
+    if start < fence:
+        end = start + 1
+        while end < fence and (not lines[end].strip() or lines[end][0] in " -"):
+            end += 1
+    data = [record.model_dump(exclude_none=True) for record in records]
+    block = yaml.safe_dump({"verified": data}, sort_keys=False, width=90, allow_unicode=True)
+    return "".join(lines[:start]) + block + "".join(lines[end:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""The measuring process: times kernels one after another and saves after each.
+
+Started by `benchmarks.kernels.measure`, which starts another one if a kernel takes this one down.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.kernels import results as store
+from benchmarks.kernels.timing import (
+    CudaTimer,
+    Run,
+    Timer,
+    WallTimer,
+    copy_bandwidth,
+    interleave,
+    matmul_rate,
+    sets_needed,
+)
+from benchmarks.kernels.tuning import Params, bind, candidates, tune
+from kb.corpus.entries import Kernel
+from kb.corpus.loader import Corpus, load_corpus
+from kb.verify.compare import as_tuple, compare
+from kb.verify.kernel_module import KernelModule, load_kernel_module
+
+_DTYPE_PREFERENCE = ("bfloat16", "float16", "float32")
+_ROUNDS = 51
+_MAX_SETS = 64
+# Outputs that must be equal bit for bit, not within a tolerance.
+_EXACT = (torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool)
+
+
+class Session:
+    """What one measuring process keeps between kernels."""
+
+    def __init__(self, corpus: Corpus, options: argparse.Namespace) -> None:
+        self.files = {kernel.entry.slug: kernel for kernel in corpus.kernels}
+        self.root = corpus.root
+        self.options = options
+        self.dry = bool(options.dry_run)
+        self.device = "cpu" if self.dry else "cuda"
+        self.timer: Timer = WallTimer() if self.dry else CudaTimer()
+        self.l2_bytes = 0 if self.dry else torch.cuda.get_device_properties(0).L2_cache_size
+        self._tuned: dict[tuple[str, tuple[int, ...], str], list[tuple[Params, float]]] = {}
+
+    def floors(self) -> dict[str, float]:
+        """Copy bandwidth in bytes/s and bfloat16 matrix rate in FLOP/s, measured here and now."""
+        small = {"nbytes": 2**20} if self.dry else {}
+        return {
+            "copy_bytes_per_s": copy_bandwidth(self.timer, self.device, **small),
+            "matmul_flop_per_s": matmul_rate(self.timer, self.device, 64 if self.dry else 8192),
+        }
+
+    def module(self, slug: str) -> KernelModule:
+        file = self.files[slug]
+        return load_kernel_module(self.root / (file.launcher or file.path))
+
+    def tuned(
+        self, slug: str, module: KernelModule, size: tuple[int, ...], dtype: str, inputs: list[Any]
+    ) -> list[tuple[Params, float]]:
+        """Configurations and their times, the fastest first; kept for kernels derived from it."""
+        key = (slug, size, dtype)
+        if key not in self._tuned:
+            chosen = candidates(module.tunables, module.defaults())
+            if self.dry:
+                chosen = [dict(self.files[slug].entry.check_params)]
+            limit = self.options.tune_seconds
+            self._tuned[key] = tune(self.timer, module.kernel_function, chosen, inputs, limit)
+        return self._tuned[key]
+
+    def measure(self, slug: str) -> dict[str, Any]:
+        """Check one kernel, tune it, and time it against its baselines."""
+        entry = self.files[slug].entry
+        module = self.module(slug)
+        size = entry.sizes.check[0] if self.dry else entry.sizes.bench
+        dtype = best_dtype(entry)
+        torch_dtype = getattr(torch, dtype)
+        inputs = module.make_inputs(list(size), torch_dtype, self.device, 1)
+        needed = sets_needed(_nbytes(inputs), self.l2_bytes)
+        sets = [inputs] + [
+            module.make_inputs(list(size), torch_dtype, self.device, 2 + index)
+            for index in range(min(needed, _MAX_SETS) - 1)
+        ]
+
+        ranked = self.tuned(slug, module, size, dtype, inputs)
+        params, norm_error, wrong = _first_correct(module, ranked, inputs)
+        contenders: dict[str, Run] = {"kernel": bind(module.kernel_function, params)}
+        errors: dict[str, str] = {}
+        parameters = {"kernel": params}
+        base = entry.derived_from
+        if base is not None:
+            try:
+                base_module = self.module(base)
+                best = self.tuned(base, base_module, size, dtype, inputs)
+                parameters[base], _, _ = _first_correct(base_module, best, inputs)
+                contenders[base] = bind(base_module.kernel_function, parameters[base])
+            except Exception as error:  # the other baselines still stand
+                errors[base] = _line(error)
+        contenders["eager"] = lambda given: module.reference(*given)
+        if not self.dry:
+            _add_compiled(contenders, errors, module.reference, inputs)
+        rounds = 3 if self.dry else _ROUNDS
+        times = interleave(self.timer, contenders, sets, rounds)
+        moved = _nbytes(inputs) + _nbytes(as_tuple(contenders["kernel"](inputs)))
+        return {
+            "op": entry.op, "language": entry.language, "dtype": dtype, "size": list(size),
+            "inputs": [_describe(value) for value in inputs], "input_sets": len(sets),
+            "params": parameters, "norm_error": norm_error, "wrong_configurations": wrong,
+            "tuning": [{"params": p, "ms": ms} for p, ms in ranked],
+            "bytes": moved, "flops": _flops(module.reference, inputs),
+            "times": {name: asdict(sample) for name, sample in times.items()},
+            "baseline_errors": errors, "error": None,
+        }  # fmt: skip
+
+
+def best_dtype(entry: Kernel) -> str:
+    """bfloat16 where the kernel takes it, else float16, else what it lists first."""
+    return next((name for name in _DTYPE_PREFERENCE if name in entry.dtypes), entry.dtypes[0])
+
+
+def _first_correct(
+    module: KernelModule, ranked: Sequence[tuple[Params, float]], inputs: list[Any]
+) -> tuple[Params, float, list[dict[str, Any]]]:
+    """The fastest configuration whose result is right, its error, and those that were wrong."""
+    expected = _expected(module, inputs)
+    wrong: list[dict[str, Any]] = []
+    for params, _ in ranked:
+        found = compare(module.kernel_function(*inputs, **params), expected)
+        if found.problem is None:
+            return params, found.norm_error, wrong
+        wrong.append({"params": params, "problem": found.problem})
+    raise RuntimeError(f"no configuration is right: {wrong[0]['problem']}")
+
+
+def _expected(module: KernelModule, inputs: list[Any]) -> tuple[torch.Tensor, ...]:
+    """The reference on wider inputs, rounded to its own dtypes; as it is where bits count."""
+    plain = as_tuple(module.reference(*inputs))
+    if any(output.dtype in _EXACT for output in plain):
+        return plain
+    wide = as_tuple(module.reference(*(_widen(value) for value in inputs)))
+    return tuple(w.to(p.dtype) for w, p in zip(wide, plain, strict=True))
+
+
+def _widen(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return value.double() if value.dtype == torch.float32 else value.float()
+
+
+def _add_compiled(
+    contenders: dict[str, Run],
+    errors: dict[str, str],
+    reference: Callable[..., Any],
+    inputs: list[Any],
+) -> None:
+    try:
+        torch._dynamo.reset()  # the limit on recompilations counts over all kernels otherwise
+        compiled = torch.compile(reference, dynamic=False)
+        compiled(*inputs)
+    except Exception as error:
+        errors["torch.compile"] = _line(error)
+    else:
+        contenders["torch.compile"] = lambda given: compiled(*given)
+
+
+def _nbytes(values: Sequence[Any]) -> int:
+    return sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
+
+
+def _flops(reference: Callable[..., Any], inputs: list[Any]) -> int:
+    """FLOPs of the matrix products in the reference (PyTorch's own count)."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        reference(*inputs)
+    return int(counter.get_total_flops())
+
+
+def _describe(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return value
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+
+
+def main() -> None:
+    """Measure the kernels named, in the order given."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--tune-seconds", type=float, required=True)
+    parser.add_argument("--deadline", type=float, required=True)
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("slugs", nargs="+")
+    options = parser.parse_args()
+    session = Session(load_corpus(options.corpus), options)
+    results = store.load(options.results)
+    if not results["floors"]:
+        results["floors"] = session.floors()
+    for slug in options.slugs:
+        if time.time() > options.deadline:
+            results["kernels"][slug] = {"error": "not measured: the time limit was reached"}
+            continue
+        results["running"] = {"slug": slug, "since": time.time()}
+        store.save(options.results, results)
+        start = time.monotonic()
+        try:
+            record = session.measure(slug)
+        except Exception as error:  # recorded; the rest goes on
+            record = {"error": _line(error)}
+        record["seconds"] = round(time.monotonic() - start, 1)
+        results["kernels"][slug] = record
+        print(_summary(slug, record), flush=True)
+        if not session.dry:
+            torch.cuda.empty_cache()
+    results.pop("running", None)
+    store.save(options.results, results)
+
+
+def _summary(slug: str, record: dict[str, Any]) -> str:
+    if record["error"]:
+        return f"{slug}: {record['error']}"
+    times = ", ".join(f"{name} {t['median_ms']:.4f} ms" for name, t in record["times"].items())
+    return f"{slug}: {times} ({record['seconds']} s)"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Time contenders on one device: cold inputs, interleaved, medians with a spread.
+
+Knows nothing of kernels or entries: a contender is a callable on one set of inputs.
+"""
+
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+Run = Callable[[Sequence[Any]], Any]
+"""Runs a contender on one set of inputs."""
+
+# Rotated inputs hold this many times the L2 together, so that none is still there when it comes
+# round again.
+_L2_MULTIPLE = 4
+# A copy at the bench sizes takes some 0.5 ms: 2 GB are far beyond any L2.
+_COPY_BYTES = 2**31
+# Holds the device back while the host queues the events and the launch, about 0.5 ms at 2 GHz.
+# Without it a launch's host time would count as device time.
+_HOLD_CYCLES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Times of one contender in milliseconds."""
+
+    median_ms: float
+    p10_ms: float
+    p90_ms: float
+    samples: int
+
+
+class Timer(Protocol):
+    """Times one call, in milliseconds."""
+
+    def time(self, run: Run, inputs: Sequence[Any]) -> float: ...
+
+
+class CudaTimer:
+    """Times a call between two CUDA events that are queued before the device reaches them."""
+
+    def time(self, run: Run, inputs: Sequence[Any]) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(_HOLD_CYCLES)
+        start.record()
+        run(inputs)
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end))
+
+
+class WallTimer:
+    """Times a call by the host's clock: for dry runs, whose times mean nothing."""
+
+    def time(self, run: Run, inputs: Sequence[Any]) -> float:
+        start = time.perf_counter()
+        run(inputs)
+        return (time.perf_counter() - start) * 1e3
+
+
+def summarise(times: Sequence[float]) -> Sample:
+    """Median and 10th and 90th percentile."""
+    if len(times) < 2:
+        return Sample(times[0], times[0], times[0], len(times))
+    deciles = statistics.quantiles(times, n=10, method="inclusive")
+    return Sample(statistics.median(times), deciles[0], deciles[-1], len(times))
+
+
+def interleave(
+    timer: Timer,
+    contenders: Mapping[str, Run],
+    input_sets: Sequence[Sequence[Any]],
+    rounds: int,
+) -> dict[str, Sample]:
+    """Time every contender once a round, in an order that changes, each time on the next inputs."""
+    order = random.Random(0)
+    names = list(contenders)
+    sets = itertools.cycle(input_sets)
+    for name in names:
+        contenders[name](input_sets[0])  # compiles, and fills caches of descriptors and the like
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        order.shuffle(names)
+        for name in names:
+            times[name].append(timer.time(contenders[name], next(sets)))
+    return {name: summarise(values) for name, values in times.items()}
+
+
+def sets_needed(input_bytes: int, l2_bytes: int) -> int:
+    """How many input sets to rotate through so that every call finds a cold L2."""
+    return max(2, -(-_L2_MULTIPLE * l2_bytes // max(input_bytes, 1)))
+
+
+def copy_bandwidth(timer: Timer, device: str, nbytes: int = _COPY_BYTES) -> float:
+    """Bytes per second of a large device-to-device copy, read and written bytes both counted."""
+    source = torch.randint(0, 255, (nbytes,), dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    found = interleave(timer, {"copy": lambda _: target.copy_(source)}, [()], rounds=20)
+    return 2 * nbytes / (found["copy"].median_ms * 1e-3)
+
+
+def matmul_rate(timer: Timer, device: str, n: int = 8192) -> float:
+    """FLOP/s of a large bfloat16 matrix product on random data."""
+    a, b = (torch.randn(n, n, dtype=torch.bfloat16, device=device) for _ in range(2))
+    found = interleave(timer, {"matmul": lambda _: a @ b}, [()], rounds=20)
+    return 2 * n**3 / (found["matmul"].median_ms * 1e-3)

@@ -1,0 +1,80 @@
+"""Choose a kernel's tunables by measurement: a seeded subset, halved as the measurements refine."""
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.kernels.timing import Run, Timer, summarise
+
+Params = dict[str, Any]
+
+# Configurations drawn besides the default. The spaces hold up to 500; 24 random ones contain one
+# of the best tenth with a probability of 92 % (1 - 0.9^24).
+CANDIDATES = 24
+# The first pass times each once; a configuration this many times slower than the best is dropped.
+_HOPELESS = 1.5
+# What remains is timed this often, and the best by median wins.
+_REPEATS = 7
+_FINALISTS = 4
+
+
+def candidates(
+    tunables: Mapping[str, Sequence[Any]], defaults: Params, count: int = CANDIDATES
+) -> list[Params]:
+    """The defaults and up to `count` other points of the space, the same on every run."""
+    if "tune" in tunables:
+        return [defaults]  # the kernel searches by itself
+    names = sorted(tunables)
+    space = [
+        dict(zip(names, values, strict=True))
+        for values in itertools.product(*(tunables[name] for name in names))
+    ]
+    others = [params for params in space if params != defaults]
+    return [defaults, *random.Random(0).sample(others, min(count, len(others)))]
+
+
+def tune(
+    timer: Timer,
+    kernel: Callable[..., Any],
+    configurations: Sequence[Params],
+    inputs: Sequence[Any],
+    limit_s: float,
+) -> list[tuple[Params, float]]:
+    """Time configurations for at most `limit_s` seconds; (params, median ms), the fastest first.
+
+    A configuration that cannot run (too much shared memory, say) is left out.
+
+    Raises
+    ------
+    RuntimeError
+        If none runs; with the default's error as its cause.
+    """
+    deadline = time.monotonic() + limit_s
+    once: list[tuple[float, Params]] = []
+    failure: Exception | None = None
+    for params in configurations:
+        if once and time.monotonic() > deadline:
+            break
+        try:
+            run = bind(kernel, params)
+            run(inputs)
+            once.append((timer.time(run, inputs), params))
+        except Exception as error:  # a configuration may fail in many ways: it loses
+            failure = failure or error
+    if not once:
+        raise RuntimeError(f"no configuration runs: {failure}") from failure
+    once.sort(key=lambda entry: entry[0])
+    finalists = [entry for entry in once[:_FINALISTS] if entry[0] < _HOPELESS * once[0][0]]
+    timed = [
+        (params, summarise([timer.time(bind(kernel, params), inputs) for _ in range(_REPEATS)]))
+        for _, params in finalists
+    ]
+    ranked = [(params, sample.median_ms) for params, sample in timed]
+    return sorted(ranked, key=lambda entry: entry[1])
+
+
+def bind(kernel: Callable[..., Any], params: Params) -> Run:
+    """The kernel with its tunables set, as a contender."""
+    return lambda inputs: kernel(*inputs, **params)
