@@ -12,6 +12,7 @@ from kb.errors import EmbedderError
 MODEL_FOLDER = Path(__file__).resolve().parent.parent / "data" / "model"
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
+RECORD_FILE = "model.toml"
 REMEDY = "reinstall it: pip install --force-reinstall --no-deps kernel-kb"
 
 
@@ -56,7 +57,7 @@ def shipped_model(folder: Path = MODEL_FOLDER) -> ShippedModel:
     EmbedderError
         The record or a file is missing, or a file has another size.
     """
-    record = folder / "model.toml"
+    record = folder / RECORD_FILE
     try:
         model = ShippedModel.model_validate(tomllib.loads(record.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:

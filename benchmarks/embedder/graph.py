@@ -1,0 +1,201 @@
+"""Builds the sentence encoder as an ONNX graph, each kind of matrix at a chosen precision.
+
+The graph is the BERT encoder of 6 layers (Devlin et al. 2018, https://arxiv.org/abs/1810.04805)
+with GELU and layer norm after each residual, then mean pooling and scaling to unit length:
+``input_ids`` int64 (1, tokens) → ``embedding`` float32 (1, 384). It is written node by node
+rather than traced, because a traced graph changes with the exporter's version, and this one
+must come out byte for byte the same. It reads one text, so it has no padding and no mask.
+Operators of the ``com.microsoft`` domain are onnxruntime's own fused ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from benchmarks.embedder.quantize import QUANTIZERS, Precision, per_row
+from benchmarks.embedder.weights import Weights
+
+LAYERS = 6
+HEADS = 12
+HIDDEN = 384
+MAX_TOKENS = 256  # what the model was tuned for; its position table goes on to 512
+LAYER_NORM_EPSILON = 1e-12  # the model's configuration
+OPSET = 21
+IR_VERSION = 10  # the oldest that holds opset 21
+ONNXRUNTIME = "com.microsoft"
+INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level: quantize activations, too, block by block
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The precision of each kind of weight matrix."""
+
+    query_key_value: Precision
+    attention_output: Precision
+    ffn_input: Precision
+    ffn_output: Precision
+    word_embeddings_int8: bool
+    block: int = 64
+    """Values that share a scale, for `Precision.BLOCK_INT8`."""
+
+    @classmethod
+    def uniform(cls, precision: Precision, block: int = 64) -> "Plan":
+        """Return the plan that has every matrix at `precision`."""
+        int8 = precision is not Precision.FLOAT32
+        return cls(precision, precision, precision, precision, int8, block)
+
+
+def build(weights: Weights, plan: Plan) -> ModelProto:
+    """Return the encoder with `weights` stored and multiplied as `plan` says."""
+    graph = _Graph(plan.block)
+    hidden = _embeddings(graph, weights, plan.word_embeddings_int8)
+    for layer in range(LAYERS):
+        hidden = _layer(graph, weights, f"encoder.layer.{layer}.", hidden, plan)
+    axes = graph.constant("pooling.axes", np.array([1], np.int64))
+    mean = graph.node("ReduceMean", [hidden, axes], keepdims=0)
+    graph.node("LpNormalization", [mean], output="embedding", axis=-1, p=2)
+    return helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "all-MiniLM-L6-v2",
+            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])],
+            [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, HIDDEN])],
+            graph.initializers,
+        ),
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(ONNXRUNTIME, 1)],
+        ir_version=IR_VERSION,
+        producer_name="kernel-kb",
+    )
+
+
+class _Graph:
+    """Nodes and constants in the order they are added, under names made from that order."""
+
+    def __init__(self, block: int) -> None:
+        self.nodes: list[Any] = []
+        self.initializers: list[TensorProto] = []
+        self.block = block
+
+    def constant(self, name: str, array: NDArray[Any]) -> str:
+        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def split(self, tensor: str, parts: int) -> list[str]:
+        outputs = [f"{tensor}.{part}" for part in range(parts)]
+        self.nodes.append(helper.make_node("Split", [tensor], outputs, axis=-1, num_outputs=parts))
+        return outputs
+
+    def node(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        *,
+        domain: str = "",
+        output: str | None = None,
+        **attributes: Any,
+    ) -> str:
+        name = output or f"{op}.{len(self.nodes)}"
+        self.nodes.append(
+            helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes)
+        )
+        return name
+
+    def linear(
+        self,
+        x: str,
+        name: str,
+        matrix: NDArray[np.float32],
+        bias: NDArray[np.float32],
+        precision: Precision,
+    ) -> str:
+        """Multiply `x` by `matrix` of shape (inputs, outputs) and add `bias` (outputs,)."""
+        added = self.constant(f"{name}.bias", bias)
+        if precision is Precision.FLOAT32:
+            product = self.node("MatMul", [x, self.constant(name, matrix)])
+            return self.node("Add", [product, added])
+        values, scales = QUANTIZERS[precision](matrix, self.block)
+        stored = [self.constant(f"{name}.int8", values), self.constant(f"{name}.scale", scales)]
+        if precision is Precision.WEIGHT_INT8:
+            # Cast and Mul of constants: onnxruntime folds them to float32 at load, which it
+            # does not do for DequantizeLinear.
+            unscaled = self.node("Cast", [stored[0]], to=TensorProto.FLOAT)
+            product = self.node("MatMul", [x, self.node("Mul", [unscaled, stored[1]])])
+            return self.node("Add", [product, added])
+        if precision is Precision.BLOCK_INT8:
+            return self.node(
+                "MatMulNBits",
+                [x, *stored, "", "", added],
+                domain=ONNXRUNTIME,
+                K=matrix.shape[0],
+                N=matrix.shape[1],
+                bits=8,
+                block_size=self.block,
+                accuracy_level=INT8_ACTIVATIONS,
+            )
+        return self.node("DynamicQuantizeMatMul", [x, *stored, "", added], domain=ONNXRUNTIME)
+
+    def residual(self, x: str, skip: str, norm: Sequence[str]) -> str:
+        # Not onnxruntime's fused SkipLayerNormalization, which takes 5 times as long.
+        return self.node(
+            "LayerNormalization",
+            [self.node("Add", [x, skip]), *norm],
+            epsilon=LAYER_NORM_EPSILON,
+            axis=-1,
+        )
+
+
+def _embeddings(graph: _Graph, weights: Weights, int8: bool) -> str:
+    """Sum of word, position and type embeddings, normalised; the type is always 0."""
+    words = weights["embeddings.word_embeddings.weight"]
+    if int8:
+        values, scales = per_row(words)
+        gathered = graph.node("Gather", [graph.constant("words.int8", values), "input_ids"])
+        scale = graph.node("Gather", [graph.constant("words.scale", scales), "input_ids"])
+        up = graph.node("Cast", [gathered], to=TensorProto.FLOAT)
+        words_of_text = graph.node("Mul", [up, scale])
+    else:
+        words_of_text = graph.node("Gather", [graph.constant("words", words), "input_ids"])
+    positions = (
+        weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
+        + weights["embeddings.token_type_embeddings.weight"][0]
+    )
+    zero = graph.constant("zero", np.array([0], np.int64))
+    tokens = graph.node("Shape", ["input_ids"], start=1)
+    rows = graph.node("Slice", [graph.constant("positions", positions), zero, tokens, zero])
+    norm = [
+        graph.constant(f"embeddings.LayerNorm.{part}", weights[f"embeddings.LayerNorm.{part}"])
+        for part in ("weight", "bias")
+    ]
+    return graph.residual(words_of_text, rows, norm)
+
+
+def _layer(graph: _Graph, weights: Weights, prefix: str, hidden: str, plan: Plan) -> str:
+    """One encoder layer: attention, residual and norm, feed-forward, residual and norm."""
+
+    def linear(x: str, parts: Sequence[str], precision: Precision) -> str:
+        # torch stores a linear layer's weight as (outputs, inputs).
+        matrix = np.concatenate([weights[f"{prefix}{part}.weight"].T for part in parts], axis=1)
+        bias = np.concatenate([weights[f"{prefix}{part}.bias"] for part in parts])
+        return graph.linear(x, prefix + parts[0], matrix, bias, precision)
+
+    def residual(x: str, skip: str, norm: str) -> str:
+        names = [f"{prefix}{norm}.{part}" for part in ("weight", "bias")]
+        return graph.residual(x, skip, [graph.constant(name, weights[name]) for name in names])
+
+    # One product for query, key and value: their input is then quantized once.
+    parts = [f"attention.self.{part}" for part in ("query", "key", "value")]
+    packed = linear(hidden, parts, plan.query_key_value)
+    attended = graph.node(
+        "MultiHeadAttention", graph.split(packed, 3), domain=ONNXRUNTIME, num_heads=HEADS
+    )
+    projected = linear(attended, ["attention.output.dense"], plan.attention_output)
+    hidden = residual(projected, hidden, "attention.output.LayerNorm")
+
+    widened = linear(hidden, ["intermediate.dense"], plan.ffn_input)
+    active = graph.node("Gelu", [widened])
+    narrowed = linear(active, ["output.dense"], plan.ffn_output)
+    return residual(narrowed, hidden, "output.LayerNorm")
