@@ -62,7 +62,8 @@ def _add_kernel(
 ):  # fmt: skip
     tiles_n = tl.cdiv(N, BLOCK_N)
     tiles = tl.cdiv(M, BLOCK_M) * tiles_n
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=NUM_STAGES):
+    programs = tl.num_programs(0)
+    for tile in tl.range(tl.program_id(0), tiles, programs, num_stages=NUM_STAGES):
         rows = (tile // tiles_n) * BLOCK_M + tl.arange(0, BLOCK_M)
         cols = (tile % tiles_n) * BLOCK_N + tl.arange(0, BLOCK_N)
         mask = (rows[:, None] < M) & (cols[None, :] < N)

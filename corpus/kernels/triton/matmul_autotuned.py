@@ -258,7 +258,7 @@ def kernel_function(
     """Return `a @ b`: `a` [M, K] and `b` [K, N] of one dtype, any strides -> [M, N] of that dtype.
 
     With `tune`, and on a GPU, the first call for a shape searches and the others use what it found.
-    Else `block_k` is cut to 256 bytes a row, which keeps float32 tiles within Hopper's shared memory.
+    Else `block_k` is cut to 256 bytes a row, so that float32 tiles fit in Hopper's shared memory.
     """
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
         raise ValueError(f"cannot multiply {a.dtype} {list(a.shape)} by {b.dtype} {list(b.shape)}")
