@@ -79,10 +79,15 @@ def chunk_cpp(text: str) -> list[Piece]:
     return _chunk(text, "cuda" if _CUDA_FILE.search(text) else "cpp")
 
 
-def definitions(source: bytes) -> list[Definition]:
-    """Return every function definition found in `source`, methods included, in file order."""
+def definitions(
+    source: bytes, *, parser: Parser | None = None, masked: Masked | None = None
+) -> list[Definition]:
+    """Return every function definition found in `source`, methods included, in file order.
+
+    `parser` and `masked` replace the grammar and the blanking, to compare what each is worth.
+    """
     lines = source.decode("utf-8", "replace").split("\n")
-    found = _File(source, lines, "cuda").definitions
+    found = _File(source, lines, "cuda", parser, masked).definitions
     return sorted(found, key=lambda definition: definition.start)
 
 
@@ -95,15 +100,22 @@ def _chunk(text: str, language: str) -> list[Piece]:
 class _File:
     """One parsed file: its definitions, and the spans they make."""
 
-    def __init__(self, source: bytes, lines: list[str], language: str) -> None:
+    def __init__(
+        self,
+        source: bytes,
+        lines: list[str],
+        language: str,
+        parser: Parser | None = None,
+        masked: Masked | None = None,
+    ) -> None:
         self.source = source
         self.lines = lines
         self.language = language
-        self.masked: Masked = mask(source)
+        self.masked = masked or mask(source)
         self.starts = [0, *(match.end() for match in re.finditer(b"\n", source))]
         self.comment_ends = [end for _, end in self.masked.comments]
         self.definitions: list[Definition] = []
-        root = _parser().parse(self.masked.code).root_node
+        root = (parser or _parser()).parse(self.masked.code).root_node
         self.spans = list(self._walk(root, ""))
 
     def _walk(self, node: Node, scope: str) -> Iterator[Span]:
@@ -137,7 +149,7 @@ class _File:
                 yield from self._visit(child, outer if keep_outer else child, scope)
 
     def _function(self, node: Node, outer: Node, body: Node, scope: str) -> Span:
-        start = self.masked.declaration_start(outer.start_byte)
+        start = self.masked.declaration_start(self.source, outer.start_byte)
         symbol = scope + self._declarator_name(node)
         kernel = bool(_KERNEL.search(self._code(start, body.start_byte)))
         self.definitions.append(Definition(start, outer.end_byte, body.start_byte, symbol, kernel))
@@ -154,7 +166,7 @@ class _File:
         name = self._text(node.child_by_field_name("name"))
         if body is None:
             return
-        start = self.masked.declaration_start(outer.start_byte)
+        start = self.masked.declaration_start(self.source, outer.start_byte)
         whole = self._span(start, outer.end_byte, scope + name if name else None)
         whole.signature = self._signature(start, body.start_byte)
         members = list(self._walk(body, f"{scope}{name}::" if name else scope))

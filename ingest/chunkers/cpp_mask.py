@@ -47,8 +47,9 @@ _CLASS = re.compile(
 )
 # A macro alone on its line opens or closes a scope, or decorates the line below.
 _LONE_MACRO = re.compile(
-    rb"^[ \t]*([A-Z_][A-Z0-9_]{4,})(?:\s*\([^()\n]*\))?[ \t]*;?$", re.MULTILINE
+    rb"^[ \t]*([A-Z_][A-Z0-9_]{4,})(?:[ \t]*\([^()\n]*\)(?!\s*\{))?[ \t]*;?$", re.MULTILINE
 )
+_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _SCOPE_MACRO = re.compile(rb"NAMESPACE|BEGIN|END|PUSH|POP|OPEN|CLOSE|DIAG|PROLOGUE|EPILOGUE|PRAGMA")
 
 
@@ -62,12 +63,15 @@ class Masked:
     attributes: list[tuple[int, int]] = field(default_factory=list)
     """Attribute macros that belong to the declaration they precede, ascending."""
 
-    def declaration_start(self, start: int) -> int:
-        """Return where a declaration that the grammar starts at `start` starts in the source."""
+    def declaration_start(self, source: bytes, start: int) -> int:
+        """Return where a declaration that the grammar starts at `start` starts in `source`.
+
+        A blank line separates: what stands above it decorates something else.
+        """
         at = bisect_right(self.attributes, (start, start)) - 1
         while at >= 0:
             first, end = self.attributes[at]
-            if self.code[end:start].strip():
+            if self.code[end:start].strip() or _BLANK_LINE.search(source, end, start):
                 break
             start = first
             at -= 1
@@ -80,7 +84,7 @@ def mask(source: bytes) -> Masked:
     code = bytearray(masked.code)
     taken: list[tuple[int, int]] = []
     for match in _LONE_MACRO.finditer(masked.code):
-        if not _SCOPE_MACRO.search(match[1]) and not match[0].rstrip().endswith(b";"):
+        if not match[0].endswith(b";") and not _SCOPE_MACRO.search(match[1]):
             taken.append(match.span(1))
         _blank(code, *match.span())
     for start, end in attributes(bytes(code)):

@@ -1,0 +1,1 @@
+"""How well the chunkers find functions in published sources."""
