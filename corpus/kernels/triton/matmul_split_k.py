@@ -19,9 +19,9 @@ sources:
   - title: "Triton: triton.language.atomic_add"
     url: https://triton-lang.org/main/python-api/generated/triton.language.atomic_add.html
     licence: MIT
-  - title: "Hoque et al., a Triton fused kernel with SplitK work decomposition"
+  - title: "Hoque et al.: Accelerating a Triton Fused Kernel ... with SplitK work decomposition"
     url: https://arxiv.org/abs/2402.00025
-    licence: arXiv-nonexclusive
+    licence: CC-BY-4.0
 ---
 
 C = A @ B for a small C and a long K. A 512 x 512 result has 16 tiles of 128 x 128: on a large GPU
