@@ -21,7 +21,8 @@ sources:
 ---
 
 C = A @ B. Every program owns one BLOCK_M x BLOCK_N tile of C, walks along K in steps of BLOCK_K
-and accumulates in float32 with `tl.dot`, which becomes wgmma on sm_90 and mma on sm_80.
+and accumulates in float32 with `tl.dot`, which becomes tcgen05 on sm_100, wgmma on sm_90 and mma
+on sm_80.
 
 This is the version the other matmul kernels improve on. Its weak spots: tiles are numbered row by
 row, so the programs that run at the same time read the whole of B again and again (L2 traffic);
