@@ -10,9 +10,16 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser
 
 from ingest.chunkers.cpp_mask import Masked, mask
-from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, SIGNATURE_CHARS
+from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, NAME_CHARS, SIGNATURE_CHARS
 from ingest.chunkers.piece import Piece
-from ingest.chunkers.spans import Span, around_members, assemble, filler_span, one_line
+from ingest.chunkers.spans import (
+    Span,
+    around_members,
+    assemble,
+    filler_span,
+    licence_span,
+    one_line,
+)
 
 _CLASSES = {"class_specifier", "struct_specifier", "union_specifier"}
 _WRAPPERS = {
@@ -44,6 +51,8 @@ _KERNEL = re.compile(rb"\b__global__\b|\b[A-Z_]*(?:_GLOBAL|KERNEL_ATTRIBUTES)\b"
 _LAUNCH = re.compile(rb"\b([A-Za-z_][\w:]*)\s*(?:<[^;{}()]*>)?\s*<<<")
 _COMMENT_MARKS = re.compile(r"^\s*(?:/\*+!?<?|\*+/|\*|//+!?<?)?\s?|\s*\*+/\s*$", re.MULTILINE)
 _DOXYGEN = re.compile(r"[@\\](?:brief|details|short)\s+")
+_OPERATOR = re.compile(r"\boperator\b")
+_AROUND_SCOPE = re.compile(r"\s*::\s*")
 _TEMPLATE_ARGUMENTS = re.compile(r"<.*>", re.DOTALL)
 
 
@@ -94,7 +103,7 @@ def definitions(
 def _chunk(text: str, language: str) -> list[Piece]:
     lines = text.split("\n")
     file = _File(text.encode("utf-8", "surrogatepass"), lines, language)
-    return assemble(lines, file.spans, filler_span(language))
+    return assemble(lines, [*licence_span(lines, language), *file.spans], filler_span(language))
 
 
 class _File:
@@ -134,7 +143,7 @@ class _File:
         elif kind in _CLASSES:
             yield from self._class(node, outer, scope)
         elif kind == "namespace_definition":
-            name = self._text(node.child_by_field_name("name"))
+            name = self._name(node.child_by_field_name("name"))
             yield from self._walk(node, f"{scope}{name}::" if name else scope)
         elif kind in _WRAPPERS:
             keep = kind in {
@@ -163,13 +172,14 @@ class _File:
 
     def _class(self, node: Node, outer: Node, scope: str) -> Iterator[Span]:
         body = node.child_by_field_name("body")
-        name = self._text(node.child_by_field_name("name"))
+        name = self._name(node.child_by_field_name("name"))
         if body is None:
             return
         start = self.masked.declaration_start(self.source, outer.start_byte)
         whole = self._span(start, outer.end_byte, scope + name if name else None)
         whole.signature = self._signature(start, body.start_byte)
-        members = list(self._walk(body, f"{scope}{name}::" if name else scope))
+        inner = _TEMPLATE_ARGUMENTS.sub("", name)
+        members = list(self._walk(body, f"{scope}{inner}::" if inner else scope))
         if outer.end_byte - start <= CLASS_CHARS:
             yield whole
             return
@@ -200,11 +210,6 @@ class _File:
     def _row(self, offset: int) -> int:
         return bisect_right(self.starts, offset) - 1
 
-    def _text(self, node: Node | None) -> str:
-        if node is None:
-            return ""
-        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace").strip()
-
     def _declarator_name(self, node: Node) -> str:
         current = node.child_by_field_name("declarator")
         while current is not None and current.type not in _NAMES:
@@ -216,8 +221,20 @@ class _File:
                 ),
                 None,
             )
-        name = one_line(self._text(current)) or ""
-        return name if name.startswith("operator") else _TEMPLATE_ARGUMENTS.sub("", name)
+        return self._name(current)
+
+    def _name(self, node: Node | None) -> str:
+        """Return a name on one line; template arguments stay only where they are short."""
+        if node is None:
+            return ""
+        text = self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        name = " ".join(text.split())
+        if _OPERATOR.search(name):
+            return name
+        name = _AROUND_SCOPE.sub("::", name).replace(" <", "<")
+        short = len(name) <= NAME_CHARS and node.type == "template_type"
+        # What is left before a space is a macro that the grammar took for a type.
+        return name if short else _TEMPLATE_ARGUMENTS.sub("", name).rsplit(" ", 1)[-1]
 
     def _code(self, start: int, end: int) -> bytes:
         """Return the source from `start` to `end` without comments and directives."""

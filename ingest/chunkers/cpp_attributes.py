@@ -25,11 +25,13 @@ _WITH_ARGUMENTS = frozenset(
 _MACRO_WORDS = frozenset(
     b"""INLINE FORCEINLINE NOINLINE ALWAYSINLINE DEVICE HOST HOSTDEVICE GLOBAL KERNEL EXPORT IMPORT
     API NODISCARD HIDDEN VISIBILITY ATTRIBUTE ATTRIBUTES NOEXCEPT CONSTEXPR DEPRECATED UNUSED PRAGMA
-    UNROLL RESTRICT CONSTANT LIKELY TARGET FUNC DECL CONST SUPPRESS BOUNDS QUALIFIERS""".split()
+    UNROLL RESTRICT CONSTANT LIKELY TARGET FUNC FUNCTION DECL CONST SUPPRESS BOUNDS
+    QUALIFIERS""".split()
 )
+# After a macro: the start of a declaration, or a type, a name and a parameter list.
 _DECLARATION_WORD = (
-    rb"\s+(?:static|inline|constexpr|consteval|extern|template|typename|auto|void|bool|int|float"
-    rb"|double|explicit|virtual|friend|operator)\b"
+    rb"\s+(?:(?!const\b|volatile\b|return\b)[\w:]+[\s*&]+\w+\s*\(|(?:static|inline|constexpr|consteval|extern|template|typename|auto|void|bool|int|float"
+    rb"|double|explicit|virtual|friend|operator)\b)"
 )
 
 # A word that may be an attribute. The leading set lets the search skip blanks quickly; the

@@ -25,6 +25,9 @@ MEMBER_CHARS = 300
 """A method below this size stays with its neighbours under the class's name: accessors and one-line
 operators say little alone and would be most of the index."""
 
+NAME_CHARS = 60
+"""A specialised class keeps its template arguments in its name up to this size."""
+
 SIGNATURE_CHARS = 300
 """A signature is cut here: long template headers would drown a result's title line."""
 

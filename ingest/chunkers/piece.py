@@ -3,18 +3,27 @@
 import re
 from dataclasses import dataclass
 
-# What closes or opens a scope and says nothing else. Such lines stay covered (nothing is dropped),
-# but alone they are noise in an index.
-_CLOSING_LINE = re.compile(
+# What opens or closes a scope or a condition and says nothing else, and lines without a word. Such
+# lines stay covered (nothing is dropped), but alone they are noise in an index.
+_SCOPE_LINE = re.compile(
     r"""\s*(?:
-        [{}()\[\];,\s]*(?:(?://|/\*)\s*(?:end\s+)?(?:of\s+)?(?:anonymous\s+)?namespace\b.*)?
+        [\W_]*
       | (?:inline\s+)?namespace\b[\w:\s]*\{?
       | extern\s+"C"\s*\{?
       | (?:public|private|protected)\s*:
-      | \#\s*(?:endif|else)\b.*
-      | \#\s*pragma\s+once
+      | \#\s*(?:if|ifdef|ifndef|elif|else|endif|undef)\b.*
+      | \#\s*pragma\s+(?:once|unroll|GCC|nv_).*
+      | _*[A-Z0-9_]*NAMESPACE[A-Z0-9_]*(?:\(.*\))?;?
     )\s*""",
     re.VERBOSE,
+)
+_LICENCE = re.compile(
+    r"licensed under|redistribution and use|SPDX-License-Identifier|permission is hereby granted"
+    r"|all rights reserved|copyright \(c\)",
+    re.IGNORECASE,
+)
+_SCOPE_COMMENT = re.compile(
+    r"\W*(?:(?:end|of|anonymous|inline)\b\W*)*namespace\b.*|[^\w]*(?:end\b.*)?"
 )
 
 
@@ -49,7 +58,32 @@ class Piece:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether the piece only opens or closes scopes, so that indexing it serves nobody."""
+        """Whether the piece is a licence header or only opens and closes scopes.
+
+        Nobody looks for such a piece, so it need not be indexed.
+        """
+        if self.heading or self.language in {"markdown", "text"}:
+            return False
+        if self.symbol is None and is_licence_comment(self.text):
+            return True
         return self.language in {"cuda", "cpp"} and all(
-            _CLOSING_LINE.fullmatch(line) for line in self.text.split("\n")
+            _opens_or_closes(line) for line in self.text.split("\n")
         )
+
+
+def is_licence_comment(text: str) -> bool:
+    """Whether `text` is one comment that states a licence or a copyright and nothing else."""
+    text = text.strip()
+    if not _LICENCE.search(text):
+        return False
+    if text.startswith("/*"):
+        return text.find("*/") == len(text) - 2
+    mark = "#" if text.startswith("#") else "//"
+    return all(line.lstrip().startswith(mark) for line in text.split("\n"))
+
+
+def _opens_or_closes(line: str) -> bool:
+    code, slashes, comment = line.partition("//")
+    if not _SCOPE_LINE.fullmatch(code):
+        return False
+    return not slashes or bool(code.strip()) or bool(_SCOPE_COMMENT.fullmatch(comment))

@@ -14,7 +14,15 @@ from tree_sitter import Language, Node, Parser
 
 from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, SIGNATURE_CHARS
 from ingest.chunkers.piece import Piece
-from ingest.chunkers.spans import Span, around_members, assemble, filler_span, one_line, span_chars
+from ingest.chunkers.spans import (
+    Span,
+    around_members,
+    assemble,
+    filler_span,
+    licence_span,
+    one_line,
+    span_chars,
+)
 
 _DEFINITIONS = {"function_definition", "class_definition", "decorated_definition"}
 _BLOCKS = {
@@ -55,7 +63,7 @@ def chunk_python(text: str) -> list[Piece]:
     root = _parser().parse(text.encode("utf-8", "surrogatepass")).root_node
     module = _Module(lines, root)
     spans = _keep_launchers([*module.spans(root, "")], lines)
-    return assemble(lines, spans, filler_span("python"))
+    return assemble(lines, [*licence_span(lines, "python"), *spans], filler_span("python"))
 
 
 class _Module:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ingest.chunkers.limits import DOC_CHARS, MAX_CHARS, MEMBER_CHARS, WINDOW_CHARS
-from ingest.chunkers.piece import Piece
+from ingest.chunkers.piece import Piece, is_licence_comment
 
 _SPACES = re.compile(r"\s+")
 _BLANK_BONUS = 0.5  # a blank line is a boundary the author drew: better than an equally deep one
@@ -59,6 +59,25 @@ def assemble(lines: list[str], spans: Iterable[Span], filler: Span) -> list[Piec
     return pieces
 
 
+def licence_span(lines: list[str], language: str) -> list[Span]:
+    """Return a span over the licence comment a file starts with, or none.
+
+    Apart from it, the window below would be embedded by the licence's words alone.
+    """
+    start, end = _trim(lines, 0, len(lines))
+    for row in range(start, end):
+        line = lines[row].strip()
+        if lines[start].lstrip().startswith("/*"):
+            if line.endswith("*/"):
+                end = row + 1
+                break
+        elif not line.startswith(("//", "#")) or line.startswith(("#include", "#pragma", "#if")):
+            end = row
+            break
+    licence = start < end and is_licence_comment("\n".join(lines[start:end]))
+    return [Span(start, end, language)] if licence else []
+
+
 def filler_span(language: str, symbol: str | None = None) -> Span:
     """Return the template for lines that no function holds."""
     return Span(0, 0, language, symbol=symbol, limit=WINDOW_CHARS)
@@ -100,9 +119,15 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):
         if out and span.start < out[-1].end:
             last = out[-1]
-            last.end = max(last.end, span.end)
-            last.breaks = {**last.breaks, **span.breaks}
-            last.calls = tuple(dict.fromkeys(last.calls + span.calls))
+            # Both names cannot stay: a kernel's says most, a function's more than none.
+            rank, best = (span.is_kernel, bool(span.symbol)), (last.is_kernel, bool(last.symbol))
+            out[-1] = replace(
+                span if rank > best else last,
+                start=last.start,
+                end=max(last.end, span.end),
+                breaks={**last.breaks, **span.breaks},
+                calls=tuple(dict.fromkeys(last.calls + span.calls)),
+            )
         else:
             out.append(span)
     return out
