@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kb.architectures import any_runs_on
 from kb.corpus.loader import Corpus, KernelFile, load_corpus
 from kb.errors import EntryError, KbError, NotFoundError
 from kb.verify.cuda import check_architecture
@@ -65,7 +66,11 @@ def verify_corpus(
     report(CheckResult(root.name, "entries", True, found, time.perf_counter() - start))
 
     kernels = _selected(corpus, only)
-    run_jobs([_job(root, kernel) for kernel in kernels], report, case_timeout_s)
+    jobs = {kernel.entry.slug: _job(root, kernel) for kernel in kernels}
+    run_jobs(list(jobs.values()), report, case_timeout_s)
+    failed = {result.slug for result in results if result.failed}
+    sound = [kernel for kernel in kernels if kernel.entry.slug not in failed]
+    _compile_triton(sound, jobs, report, case_timeout_s)
     for kernel in kernels:
         if kernel.entry.language == "cuda":
             _check_cuda(root, kernel, report)
@@ -95,6 +100,21 @@ def _job(root: Path, kernel: KernelFile) -> Job:
         check_params=dict(entry.check_params),
         interpretable=entry.interpretable,
     )
+
+
+def _compile_triton(
+    kernels: list[KernelFile],
+    jobs: dict[str, Job],
+    report: Callable[[CheckResult], None],
+    case_timeout_s: float,
+) -> None:
+    """The interpreter accepts what the compiler may not: compile as well, for sm_90."""
+    for_hopper = [
+        jobs[kernel.entry.slug]
+        for kernel in kernels
+        if kernel.entry.language == "triton" and any_runs_on(kernel.entry.architectures, "sm_90a")
+    ]
+    run_jobs(for_hopper, report, case_timeout_s, module="kb.verify.compile_triton")
 
 
 def _check_cuda(root: Path, kernel: KernelFile, report: Callable[[CheckResult], None]) -> None:

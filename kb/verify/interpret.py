@@ -4,99 +4,28 @@ Started by `kb.verify.worker` as `python -m kb.verify.interpret` with TRITON_INT
 jobs as JSON on stdin. It runs the kernels' code in this process: it is no sandbox.
 """
 
-import contextlib
-import importlib
-import importlib.util
-import json
-import os
-import sys
-import time
-import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from kb.verify.kernel_module import ExportError, KernelModule, check_exports, load_kernel_module
-
-# Names of the corpus format that PyTorch spells differently; formats that it lacks (nvfp4, mxfp8)
-# reach make_inputs as their name.
-_TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn", "tf32": "float32"}
-
-
-class _NotRunError(Exception):
-    """A check that this machine cannot run."""
-
-
-class _FailedError(Exception):
-    """A check that found a fault."""
-
-
-class _Channel:
-    """Writes events to the parent; everything the kernels print goes to stderr."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def send(self, **event: Any) -> None:
-        print(json.dumps(event), file=self._stream, flush=True)
-
-    def check(self, slug: str, name: str, run: Callable[[], str]) -> bool:
-        """Run one check and send its outcome; whether later checks make sense."""
-        self.send(event="begin", slug=slug, check=name, case="")
-        start = time.perf_counter()
-        passed = not_run = False
-        try:
-            detail, passed = run(), True
-        except _NotRunError as reason:
-            detail, not_run = str(reason), True
-        except (_FailedError, ExportError) as error:
-            detail = str(error)
-        except Exception as error:
-            detail = _describe(error)
-        seconds = time.perf_counter() - start
-        self.send(
-            event="end", slug=slug, check=name, passed=passed, not_run=not_run,
-            detail=detail, seconds=seconds,
-        )  # fmt: skip
-        return passed
-
-
-def _describe(error: Exception) -> str:
-    """An unexpected exception as one line: type, message, and the kernel file's line."""
-    root = error
-    while root.__cause__ is not None and isinstance(root.__cause__, Exception):
-        root = root.__cause__  # the interpreter wraps what a kernel raised
-    message = " ".join(str(root).split()) or "no message"
-    frames = [*traceback.extract_tb(error.__traceback__), *traceback.extract_tb(root.__traceback__)]
-    kernel_frames = [f for f in frames if f"{os.sep}kernels{os.sep}" in f.filename]
-    where = ""
-    if kernel_frames:
-        where = f" ({Path(kernel_frames[-1].filename).name}:{kernel_frames[-1].lineno})"
-    return f"{type(root).__name__}: {message}{where}"
+from kb.verify.channel import Channel, FailedError, NotRunError, require, start, torch_dtype
+from kb.verify.kernel_module import KernelModule, check_exports, load_kernel_module
 
 
 def main() -> None:
     """Read the jobs and check each kernel in turn."""
-    channel = _Channel(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    jobs = json.load(sys.stdin)
-    for package in ("torch", "triton"):  # slow; from here on a case's time limit is fair
-        with contextlib.suppress(ImportError):
-            importlib.import_module(package)
-    channel.send(event="ready")
+    channel, jobs = start()
     for job in jobs:
         _check_kernel(channel, job)
     channel.send(event="done")
 
 
-def _check_kernel(channel: _Channel, job: dict[str, Any]) -> None:
+def _check_kernel(channel: Channel, job: dict[str, Any]) -> None:
     loaded: list[KernelModule] = []
 
     def exports() -> str:
-        for package in ("torch", "triton") if job["language"] == "triton" else ("torch",):
-            if importlib.util.find_spec(package) is None:
-                raise _FailedError(f"{package} is not installed: pip install 'kernel-kb[gpu]'")
+        require("torch", *(["triton"] if job["language"] == "triton" else []))
         module = load_kernel_module(Path(job["path"]))
         check_exports(module, job["check_params"])
         loaded.append(module)
@@ -116,7 +45,7 @@ def _device(job: dict[str, Any]) -> str:
 
     if job["language"] == "cuda" and torch.cuda.is_available():
         return "cuda"
-    raise _NotRunError(
+    raise NotRunError(
         "needs a GPU: not run"
         if job["language"] == "cuda"
         else "the CPU interpreter cannot run it, and under the interpreter no GPU is used: not run"
@@ -124,22 +53,19 @@ def _device(job: dict[str, Any]) -> str:
 
 
 def _cases(
-    channel: _Channel, job: dict[str, Any], check: str
+    channel: Channel, job: dict[str, Any], check: str
 ) -> Iterator[tuple[str, list[int], Any, int]]:
     """Every check size and dtype: label, size, torch dtype, seed."""
-    import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
-
     for size in job["sizes"]:
         for dtype in job["dtypes"]:
             label = f"{'x'.join(map(str, size))} {dtype}"
             channel.send(event="begin", slug=job["slug"], check=check, case=label)
-            name = _TORCH_NAMES.get(dtype, dtype)
             # Every case draws its own inputs, the same on every run.
             seed = zlib.crc32(f"{job['slug']} {label}".encode())
-            yield label, list(size), getattr(torch, name, name), seed
+            yield label, list(size), torch_dtype(dtype), seed
 
 
-def _check_result(channel: _Channel, job: dict[str, Any], module: KernelModule) -> str:
+def _check_result(channel: Channel, job: dict[str, Any], module: KernelModule) -> str:
     device = _device(job)
     import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
 
@@ -157,17 +83,17 @@ def _check_result(channel: _Channel, job: dict[str, Any], module: KernelModule) 
         actual = module.kernel_function(*given, **job["check_params"])
         changed = _first_changed(inputs, given)
         if changed is not None:
-            raise _FailedError(f"{label}: the kernel modified its input {changed}")
+            raise FailedError(f"{label}: the kernel modified its input {changed}")
         found = compare(actual, module.reference(*_clone(inputs)))
         if found.problem is not None:
-            raise _FailedError(f"{label}: {found.problem}")
+            raise FailedError(f"{label}: {found.problem}")
         cases += 1
         if found.norm_error >= worst:
             worst, worst_label = found.norm_error, label
     return f"{cases} cases agree, largest relative error {worst:.1e} ({worst_label})"
 
 
-def _check_power(channel: _Channel, job: dict[str, Any], module: KernelModule) -> str:
+def _check_power(channel: Channel, job: dict[str, Any], module: KernelModule) -> str:
     """The inputs must be such that wrong outputs are refused; runs the reference alone."""
     from kb.verify.compare import lacks_power  # noqa: PLC0415 (imports torch)
 
@@ -176,7 +102,7 @@ def _check_power(channel: _Channel, job: dict[str, Any], module: KernelModule) -
         expected = module.reference(*module.make_inputs(size, dtype, "cpu", seed))
         reason = lacks_power(expected)
         if reason is not None:
-            raise _FailedError(f"{label}: {reason}")
+            raise FailedError(f"{label}: {reason}")
         cases += 1
     return f"zeros and a shifted output are refused in {cases} cases"
 

@@ -131,6 +131,17 @@ def test_infinite_values_saturate(library):
     assert (codes[0, 0].item(), scales.item()) == (0xF7, 0x7E)
 
 
+def test_the_reference_equals_that_of_the_triton_kernel(kernel):
+    """Two independent formulations: one sorts into boundaries, the other counts comparisons."""
+    other = load_kernel_module(FOLDER.parent / "triton" / "nvfp4_quantize_emulated.py")
+    x, g = kernel.make_inputs([512, 256], torch.bfloat16, "cpu", 9)
+    x[0, :3] = torch.tensor([0.0, -0.0, 1e-30])
+    codes, scales = kernel.reference(x, g)
+    other_codes, other_scales = other.reference(x, g)
+    assert torch.equal(codes, other_codes)
+    assert torch.equal(scales.view(torch.uint8), other_scales.view(torch.uint8))
+
+
 @pytest.mark.parametrize(
     ("x", "message"),
     [

@@ -50,7 +50,7 @@ BROKEN = {
         BODY, "raise RuntimeError('out of tiles')", "result",
         "RuntimeError: out of tiles (raises.py:",
     ),
-    "hangs": (BODY, "time.sleep(600)", "result", "8x4 float32: no result after 5 s"),
+    "hangs": (BODY, "time.sleep(600)", "result", "8x4 float32: no result after 10 s"),
     "crashes": (BODY, "os.abort()", "result", "process died (signal SIGABRT)"),
     "exits": (BODY, "os._exit(0)", "result", "process died (exit status 0)"),
     "writes-input": (BODY, "return a.add_(b).clone()", "result", "modified its input 0"),
@@ -129,9 +129,12 @@ def results(tmp_path_factory):
         write_kernel(root, slug, EXPORTS.replace(old, new, 1))
     write_kernel(root, "bad-check-params", EXPORTS, check_params="tile: 8")
     write_kernel(root, "needs-gpu", EXPORTS, more="interpretable: false\n")
+    in_dict = GOOD_TRITON.replace("tl.program_id(0) * B", '{"id": tl.program_id(0)}["id"] * B')
+    assert in_dict != GOOD_TRITON
+    write_kernel(root, "uses-a-dict", in_dict)
     write_kernel(root, "z-good", GOOD_TRITON, dtypes="float32, float16")
     seen = []
-    found = verify_corpus(root, on_result=seen.append, case_timeout_s=5)
+    found = verify_corpus(root, on_result=seen.append, case_timeout_s=10)
     assert seen == found
     return {(result.slug, result.check): result for result in found}
 
@@ -157,9 +160,17 @@ def test_a_kernel_the_interpreter_cannot_run_is_neither_passed_nor_failed(result
 
 def test_a_good_kernel_passes_every_check_after_all_that_broke_before_it(results):
     checks = {check: result for (slug, check), result in results.items() if slug == "z-good"}
-    assert set(checks) == {"exports", "result", "power"}
+    assert set(checks) == {"exports", "result", "power", "compile sm_90"}
     assert all(result.passed for result in checks.values()), checks
     assert "4 cases agree" in checks["result"].detail
+
+
+def test_what_the_interpreter_accepts_and_the_compiler_does_not_is_found(results):
+    assert results["uses-a-dict", "result"].passed
+    result = results["uses-a-dict", "compile sm_90"]
+    assert result.failed
+    assert result.detail.startswith("UnsupportedLanguageConstruct")
+    assert len(result.detail) < 500
 
 
 def test_only_the_kernels_asked_for_are_run(tmp_path):
@@ -193,6 +204,47 @@ def test_a_missing_package_is_a_failure_that_says_what_to_install(tmp_path, monk
     found = verify_corpus(tmp_path / "corpus")
     assert found[-1].failed
     assert found[-1].detail == "torch is not installed: pip install 'kernel-kb[gpu]'"
+
+
+CUDA = """
+extern "C" __global__ void add(const float* a, const float* b, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] + b[i];
+}
+"""
+
+
+def write_cuda_kernel(root, slug, code, sass):
+    write_kernel(root, slug, EXPORTS)  # its exports serve as the launch code
+    front = FRONT_MATTER.format(
+        slug=slug, check_params="", dtypes="float32", more=f"expect_sass: {{sm_90a: ['{sass}']}}\n"
+    ).replace("triton", "cuda").replace("[sm_80]", "[sm_90a]")  # fmt: skip
+    folder = root / "kernels" / "cuda"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = slug.replace("-", "_")
+    (root / "kernels" / "triton" / f"{name}.py").rename(folder / f"{name}.py")
+    (folder / f"{name}.cu").write_text(f"/*\n{front}*/\n{code}")
+
+
+def test_cuda_kernels_are_compiled_and_their_sass_is_searched(tmp_path):
+    write_cuda_kernel(tmp_path, "adds", CUDA, "FADD")
+    write_cuda_kernel(tmp_path, "promises-wide-loads", CUDA, "LDG.E.128")
+    write_cuda_kernel(tmp_path, "does-not-compile", CUDA.replace("out[i]", "res[i]"), "FADD")
+    found = {(r.slug, r.check): r for r in verify_corpus(tmp_path)}
+    assert found["adds", "compile sm_90a"].passed
+    assert "no spills; SASS has FADD" in found["adds", "compile sm_90a"].detail
+    assert found["promises-wide-loads", "compile sm_90a"].failed
+    assert "matches 'LDG.E.128'" in found["promises-wide-loads", "compile sm_90a"].detail
+    assert '"res" is undefined' in found["does-not-compile", "compile sm_90a"].detail
+    assert found["adds", "result"].not_run or found["adds", "result"].passed  # with a GPU it runs
+
+
+def test_a_missing_nvcc_is_a_failure_that_says_what_to_install(tmp_path, monkeypatch):
+    write_cuda_kernel(tmp_path, "adds", CUDA, "FADD")
+    monkeypatch.setattr("kb.nvcc._find_tool", lambda name: None)
+    (result,) = (r for r in verify_corpus(tmp_path) if r.check == "compile sm_90a")
+    assert result.failed
+    assert "install the CUDA toolkit" in result.detail
 
 
 def test_verification_imports_no_torch_in_the_calling_process():

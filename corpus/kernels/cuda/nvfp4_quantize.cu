@@ -7,6 +7,7 @@ language: cuda
 techniques: [fp4-intrinsics, vectorized-access, register-caching]
 architectures: [sm_90a, sm_100a]
 dtypes: [bfloat16, float16, float32]
+derived_from: nvfp4-quantize-emulated
 sizes:
   check: [[4, 64], [3, 48], [1, 16], [130, 272]]
   bench: [16384, 8192]

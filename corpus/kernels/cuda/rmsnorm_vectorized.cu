@@ -7,6 +7,7 @@ language: cuda
 techniques: [vectorized-access, register-caching, occupancy-tuning]
 architectures: [sm_90a, sm_100a]
 dtypes: [bfloat16, float16, float32]
+derived_from: rmsnorm-plain
 sizes:
   check: [[4, 256], [3, 1001], [2, 8200], [5, 40]]
   bench: [16384, 8192]

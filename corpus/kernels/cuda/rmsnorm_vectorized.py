@@ -12,7 +12,7 @@ from kb import nvcc
 TUNABLES = {"threads": [128, 256, 512, 1024]}
 
 _DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
-_EPS = 1e-6
+EPS = 1e-6
 
 
 @functools.cache
@@ -24,7 +24,9 @@ def _launcher(architecture: str) -> Callable[..., int]:
     return function
 
 
-def kernel_function(x: torch.Tensor, weight: torch.Tensor, threads: int = 256) -> torch.Tensor:
+def kernel_function(
+    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, threads: int = 256
+) -> torch.Tensor:
     """RMSNorm of `x` [..., N] over its last dimension, times `weight` [N] of the same dtype."""
     if x.dtype not in _DTYPES or weight.dtype != x.dtype:
         raise ValueError(
@@ -41,17 +43,15 @@ def kernel_function(x: torch.Tensor, weight: torch.Tensor, threads: int = 256) -
     with torch.cuda.device(x.device):
         status = _launcher(nvcc.device_architecture(x.device.index))(
             x.data_ptr(), weight.data_ptr(), y.data_ptr(), x.numel() // max(length, 1), length,
-            _EPS, _DTYPES[x.dtype], threads, torch.cuda.current_stream().cuda_stream,
+            eps, _DTYPES[x.dtype], threads, torch.cuda.current_stream().cuda_stream,
         )  # fmt: skip
     if status:
         raise RuntimeError(f"rmsnorm_vectorized failed with CUDA error {status}")
     return y
 
 
-def reference(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    wide = x.float()
-    scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + _EPS)
-    return (wide * scale * weight.float()).to(x.dtype)
+def reference(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Tensor:
+    return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
 
 
 def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[torch.Tensor]:

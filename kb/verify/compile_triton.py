@@ -1,0 +1,90 @@
+"""The compiling process: builds Triton kernels for sm_90 on a machine without a GPU.
+
+The interpreter runs much that the compiler refuses. Started by `kb.verify.worker` as
+`python -m kb.verify.compile_triton`, it calls each kernel on CPU tensors, with launching turned off
+and a stand-in for the GPU's driver that knows the target alone.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from kb.verify.channel import Channel, FailedError, require, start, torch_dtype
+from kb.verify.kernel_module import load_kernel_module
+
+_TARGET = 90
+# CUDA C++ Programming Guide, technical specifications: shared memory per block on 9.0, 227 KB.
+_SHARED_BYTES = 227 * 1024
+# bfloat16 compiles as float16 does; one dtype of each width shows what differs.
+_SAME_CODE = {"bfloat16": "float16"}
+
+
+class _Target:
+    """What Triton asks of the active driver while it compiles."""
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget  # noqa: PLC0415 (triton may be missing)
+
+        return GPUTarget("cuda", _TARGET, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int | None = None) -> int:  # noqa: ARG002
+        return 0
+
+
+def main() -> None:
+    """Read the jobs and compile each kernel in turn."""
+    channel, jobs = start()
+    compiled: list[Any] = []
+    for job in jobs:
+        run = functools.partial(_compile, channel, job, compiled)
+        channel.check(job["slug"], f"compile sm_{_TARGET}", run)
+    channel.send(event="done")
+
+
+def _compile(channel: Channel, job: dict[str, Any], compiled: list[Any]) -> str:
+    require("torch", "triton")
+    _turn_launching_off(compiled)
+    module = load_kernel_module(Path(job["path"]))
+    largest = 0
+    dtypes = dict.fromkeys(_SAME_CODE.get(name, name) for name in job["dtypes"])
+    for dtype in dtypes:
+        channel.send(event="begin", slug=job["slug"], check=f"compile sm_{_TARGET}", case=dtype)
+        compiled.clear()
+        inputs = module.make_inputs(list(job["sizes"][0]), torch_dtype(dtype), "cpu", 0)
+        module.kernel_function(*inputs)
+        if not compiled:
+            raise FailedError(f"{dtype}: kernel_function launched no Triton kernel")
+        shared = max(kernel.metadata.shared for kernel in compiled)
+        if shared > _SHARED_BYTES:
+            raise FailedError(
+                f"{dtype}: the defaults take {shared} bytes of shared memory, and a block has "
+                f"{_SHARED_BYTES}"
+            )
+        largest = max(largest, shared)
+    return f"{', '.join(dtypes)} with the defaults, at most {largest} bytes of shared memory"
+
+
+def _turn_launching_off(compiled: list[Any]) -> None:
+    """Make every launch compile only, and remember what was compiled."""
+    from triton.runtime.driver import driver  # noqa: PLC0415 (triton may be missing)
+    from triton.runtime.jit import JITFunction  # noqa: PLC0415
+
+    if getattr(JITFunction, "kb_compile_only", False):
+        return
+    JITFunction.kb_compile_only = True
+    driver.set_active(_Target())
+    run = JITFunction.run
+
+    def compile_only(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kernel = run(self, *args, **{**kwargs, "warmup": True})
+        compiled.append(kernel)
+        return kernel
+
+    JITFunction.run = compile_only
+
+
+if __name__ == "__main__":
+    main()
