@@ -72,9 +72,15 @@ class Searcher:
             self._chroma = ChromaSearch(generation.chroma_folder)
 
     def search(
-        self, query: str, k: int = 10, filters: Filters | None = None, *, explain: bool = False
+        self,
+        query: str,
+        k: int = 10,
+        filters: Filters | None = None,
+        *,
+        explain: bool = False,
+        mask: NDArray[np.bool_] | None = None,
     ) -> SearchResponse:
-        """Answer a query.
+        """Answer a query. `mask`, (n,), keeps chunks that the filters keep as well.
 
         Raises
         ------
@@ -82,7 +88,7 @@ class Searcher:
             If the query is blank, k is below 1, or a filter is malformed.
         """
         started = time.perf_counter()
-        ranking = self.rank(query, k, filters or Filters())
+        ranking = self.rank(query, k, filters or Filters(), mask)
         results = [] if ranking.abstained else self._results(ranking, explain=explain)
         manifest = self.generation.manifest
         return SearchResponse(
@@ -95,13 +101,17 @@ class Searcher:
             ),
         )
 
-    def rank(self, query: str, k: int, filters: Filters) -> Ranking:
+    def rank(
+        self, query: str, k: int, filters: Filters, kept: NDArray[np.bool_] | None = None
+    ) -> Ranking:
         """Rank chunks for a query without reading their texts."""
         if not query.strip():
             raise InvalidInputError("the query is empty: say what the kernel does or what is slow")
         if k < 1:
             raise InvalidInputError(f"k must be at least 1, not {k}")
         mask = filter_mask(filters, self.generation.columns)
+        if kept is not None:
+            mask = kept if mask is None else mask & kept
         tokens = self.generation.lexical.query_tokens(query)
         lexical = self.generation.lexical.scores(tokens)
         vector = self._embedder.embed_query(query)

@@ -1,0 +1,60 @@
+"""Whether the server lives and is ready, and its metrics."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from kb.errors import KbError
+from server.metrics import CONTENT_TYPE
+from server.models import Health
+from server.problems import documented
+from server.state import state_of
+
+router = APIRouter()
+
+
+@router.get(
+    "/healthz",
+    operation_id="getHealth",
+    response_model=Health,
+    responses=documented(),
+    summary="Alive",
+)
+async def healthz() -> Health:
+    """Answers as long as the process does."""
+    return Health(status="alive")
+
+
+@router.get(
+    "/readyz",
+    operation_id="getReadiness",
+    response_model=Health,
+    responses=documented(),
+    summary="Ready: index open and model loaded",
+)
+async def readyz(request: Request) -> Health:
+    """503 until a search can be answered; `problem` when a newer generation cannot be opened."""
+    state = state_of(request)
+    await state.pool.run(state.service.warm)
+    return Health(status="ready", problem=state.service.searchers.problem)
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    response_class=Response,
+    responses=documented()
+    | {200: {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    summary="Prometheus metrics of all workers",
+)
+async def metrics(request: Request) -> Response:
+    """Requests, times, searches, and the open generation."""
+    state = state_of(request)
+
+    def work() -> bytes:
+        try:
+            manifest = state.service.searchers.get().generation.manifest
+        except KbError:
+            return state.metrics.render(None, 0)
+        return state.metrics.render(manifest.generation, manifest.chunks)
+
+    return Response(await state.pool.run(work), media_type=CONTENT_TYPE)

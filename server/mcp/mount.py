@@ -1,0 +1,92 @@
+"""MCP over streamable HTTP at `/mcp`: stateless, so that any worker answers any request."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from server.problems import problem_response
+from server.state import ServerState
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+PATH = "/mcp"
+
+
+class McpEndpoint:
+    """The ASGI application behind `/mcp`.
+
+    The SDK takes longer to import than everything else together, so it is imported while the
+    server answers already; a request that comes before waits for it.
+    """
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._ready: asyncio.Future[StreamableHTTPSessionManager] | None = None
+
+    def route(self) -> Route:
+        """The route; it takes every method, since it answers the wrong ones itself."""
+        return Route(PATH, endpoint=self, include_in_schema=False)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve while the context lasts."""
+        self._ready = asyncio.get_running_loop().create_future()
+        stop = asyncio.Event()
+        serving = asyncio.create_task(self._serve(self._ready, stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await serving
+
+    async def _serve(
+        self, ready: "asyncio.Future[StreamableHTTPSessionManager]", stop: asyncio.Event
+    ) -> None:
+        # entered and left in one task, as its cancel scopes demand
+        try:
+            manager = await asyncio.to_thread(self._manager)
+        except Exception as error:
+            ready.set_exception(error)
+            ready.exception()  # seen here; every request sees it too
+            return
+        async with manager.run():
+            ready.set_result(manager)
+            await stop.wait()
+
+    def _manager(self) -> "StreamableHTTPSessionManager":
+        from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
+
+        from server.mcp.tools import build_mcp  # noqa: PLC0415
+
+        state = self._state
+
+        def counted(abstained: bool) -> None:
+            state.metrics.searches.labels("mcp", str(abstained).lower()).inc()
+
+        server = build_mcp(state.service, state.pool.run, counted)
+        # Host, Origin and size are checked before any request comes here.
+        server.streamable_http_app(
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=state.settings.max_body_bytes,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        return server.session_manager
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["method"] != "POST":
+            # without sessions there is no stream to open or close
+            wrong = problem_response(
+                405, "this address answers POST only", headers={"Allow": "POST"}
+            )
+            await wrong(scope, receive, send)
+            return
+        assert self._ready is not None, "the application's lifespan has not begun"
+        manager = await asyncio.shield(self._ready)
+        await manager.handle_request(scope, receive, send)

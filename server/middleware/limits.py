@@ -1,0 +1,157 @@
+"""How much a client may ask: requests in time, and the size and duration of each."""
+
+import asyncio
+import ipaddress
+import math
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.middleware.auth import OPEN_PATHS, principal_of
+from server.problems import problem_response
+from server.ratelimit import RateLimiter
+from server.settings import Settings
+
+UPLOAD_PATH = "/v1/ingest"
+# One IPv6 customer holds at least a /64.
+_IPV6_PREFIX = 64
+
+
+class LimitRate:
+    """Answers 429 to a client that asks too often: a token, or else an address."""
+
+    def __init__(self, app: ASGIApp, limiter: RateLimiter) -> None:
+        self._app = app
+        self._limiter = limiter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count the request, then pass it on."""
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            wait = self._limiter.wait(_client_key(scope))
+            if wait > 0:
+                seconds = str(math.ceil(wait))
+                refused = problem_response(
+                    429,
+                    f"too many requests: try again in {seconds} s",
+                    headers={"Retry-After": seconds},
+                )
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _client_key(scope: Scope) -> str:
+    record = principal_of(scope)
+    if record is not None:
+        return f"token:{record.id}"
+    client = scope.get("client")
+    host = client[0] if client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"host:{host}"
+    if address.version == 6:
+        return f"net:{ipaddress.ip_network((address, _IPV6_PREFIX), strict=False)}"
+    return f"host:{host}"
+
+
+class LimitBody:
+    """Reads the body within its size and time, then hands it on whole; else 413 or 408.
+
+    A body that comes slowly so holds one connection and nothing else. Uploads are handed on as
+    they come, within limits of their own.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, then pass the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        settings = self._settings
+        uploads = settings.allow_ingest and scope["path"] == UPLOAD_PATH
+        largest = settings.max_upload_bytes if uploads else settings.max_body_bytes
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not declared.isascii() or not declared.isdigit() or int(declared[:20]) > largest:
+            await _too_large(largest)(scope, receive, send)
+        elif uploads:
+            await self._stream(scope, receive, send, largest)
+        else:
+            await self._whole(scope, receive, send, largest)
+
+    async def _whole(self, scope: Scope, receive: Receive, send: Send, largest: int) -> None:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._settings.body_timeout):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return  # the client has gone
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > largest:
+                        await _too_large(largest)(scope, receive, send)
+                        return
+        except TimeoutError:
+            slow = problem_response(
+                408,
+                f"the body did not arrive in {self._settings.body_timeout:g} s",
+                headers={"Connection": "close"},
+            )
+            await slow(scope, receive, send)
+            return
+        pending: Message | None = {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        async def replay() -> Message:
+            nonlocal pending
+            if pending is not None:
+                message, pending = pending, None
+                return message
+            return await receive()
+
+        await self._app(scope, replay, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, largest: int) -> None:
+        deadline = asyncio.get_running_loop().time() + self._settings.upload_timeout
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+            read += len(message.get("body", b""))
+            if read > largest:
+                raise _UploadTooLargeError
+            return message
+
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, counted, noted)
+        except _UploadTooLargeError:
+            if not started:
+                await _too_large(largest)(scope, receive, send)
+        except TimeoutError:
+            if not started:
+                limit = self._settings.upload_timeout
+                slow = problem_response(408, f"the upload did not arrive in {limit:g} s")
+                await slow(scope, receive, send)
+
+
+class _UploadTooLargeError(Exception):
+    pass
+
+
+def _too_large(largest: int) -> ASGIApp:
+    return problem_response(
+        413, f"the body is too large: at most {largest} bytes", headers={"Connection": "close"}
+    )

@@ -1,0 +1,146 @@
+"""The shapes of the answers that are not searches, as the OpenAPI document publishes them."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kb.corpus.entries import Bottleneck, Detect, Dtype, Gate, Language, Source, Verified
+from kb.records import Kind
+from kb.search.models import ResultSource
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TreeExample(_Model):
+    """A kernel that shows a technique."""
+
+    slug: str
+    title: str
+    language: Language
+
+
+class TreeTechnique(_Model):
+    """A technique with its examples."""
+
+    slug: str
+    title: str
+    examples: list[TreeExample]
+
+
+class TreeBottleneck(_Model):
+    """A bottleneck with the techniques that relieve it."""
+
+    bottleneck: Bottleneck
+    techniques: list[TreeTechnique]
+
+
+class Tree(_Model):
+    """The hierarchy bottleneck → technique → example."""
+
+    bottlenecks: list[TreeBottleneck]
+
+
+class TechniqueSummary(_Model):
+    """A technique in a list."""
+
+    slug: str
+    title: str
+    bottlenecks: list[Bottleneck]
+    languages: list[Language]
+    architectures: list[str]
+    """Oldest targets that have it."""
+    effect: str
+    measured: bool
+    """Whether a speed-up was measured; without one the effect is what the sources say."""
+    examples: list[str]
+    """Kernel slugs, the best one first."""
+
+
+class TechniqueList(_Model):
+    """The answer of `GET /v1/techniques`."""
+
+    techniques: list[TechniqueSummary]
+
+
+class TechniqueDetail(_Model):
+    """A technique's entry: its gates, measurements, text and examples."""
+
+    slug: str
+    title: str
+    architectures: list[str]
+    sources: list[Source]
+    verified: list[Verified]
+    bottlenecks: list[Bottleneck]
+    languages: list[Language]
+    aliases: list[str]
+    when: list[Gate]
+    avoid_when: list[Gate]
+    effect: str
+    risks: list[str]
+    detect: Detect
+    examples: list[str]
+    body: str
+    """Markdown."""
+    source: str
+    """Name of the ingested source that it came with."""
+    path: str
+
+
+class KernelDetail(_Model):
+    """A kernel's entry and code."""
+
+    slug: str
+    title: str
+    architectures: list[str]
+    sources: list[Source]
+    verified: list[Verified]
+    op: str
+    language: Language
+    techniques: list[str]
+    dtypes: list[Dtype]
+    derived_from: str | None
+    code: str
+    source: str
+    path: str
+
+
+class ChunkDetail(_Model):
+    """One chunk: a search result without a score."""
+
+    id: str
+    kind: Kind
+    title: str
+    path: str
+    start_line: int
+    end_line: int
+    symbol: str | None
+    language: str
+    techniques: list[str]
+    bottlenecks: list[str]
+    architectures: list[str]
+    source: ResultSource
+    text: str
+
+
+class IndexDetail(_Model):
+    """The answer of `GET /v1/index`."""
+
+    generation: str
+    chunks: int
+    embedder: str
+    dimensions: int
+    created: str
+    """UTC, ISO 8601."""
+    schema_version: int = Field(alias="schema")
+    techniques: int
+    kernels: int
+    sources: int
+    kinds: dict[Kind, int]
+
+
+class Health(_Model):
+    """The answer of `/healthz` and `/readyz`."""
+
+    status: str
+    problem: str | None = None
+    """Why the newest generation is not the one in use, if so."""

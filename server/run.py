@@ -1,0 +1,99 @@
+"""Run the server: a parent that holds the socket, and workers that it replaces when they die."""
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from uvicorn import Config
+from uvicorn.supervisors.multiprocess import Multiprocess
+
+from kb.errors import KbError
+from server import metrics
+from server.logs import log_config
+from server.settings import Settings
+from server.tokens import TokenFile
+
+_LARGEST_BACKLOG = 2048
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal. Returns when all workers have finished their requests.
+
+    Raises
+    ------
+    KbError
+        The address cannot be used, or other machines could connect without a token.
+    """
+    check_exposure(settings)
+    run_dir = Path(tempfile.mkdtemp(prefix="kernel-kb-"))
+    try:
+        _serve(settings.model_copy(update={"run_dir": run_dir}), run_dir)
+    finally:
+        shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse to be open to a network without tokens.
+
+    Raises
+    ------
+    KbError
+        The address is not loopback and there is no token.
+    """
+    tokens = TokenFile(settings.tokens)
+    if not settings.is_loopback and not tokens.records():
+        raise KbError(
+            f"refusing to listen on {settings.host} without tokens: create one with "
+            "`kb token create --scope read`, or listen on 127.0.0.1"
+        )
+    if settings.allow_ingest and not any(each.allows("admin") for each in tokens.records()):
+        raise KbError(
+            "--allow-ingest needs an admin token: create one with `kb token create --scope admin`"
+        )
+
+
+def _serve(settings: Settings, run_dir: Path) -> None:
+    metrics.share(run_dir / "metrics")
+    sockets = [_listen(settings.host, settings.port)]
+    host, port = sockets[0].getsockname()[:2]
+    os.environ |= settings.to_environment()
+    config = Config(
+        "server.app:app_from_environment",
+        factory=True,
+        host=settings.host,
+        port=port,
+        workers=settings.workers,
+        http="server.connections:GuardedProtocol",
+        ws="none",
+        log_config=log_config(),
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # rate limits and logs go by the peer's own address
+        timeout_keep_alive=settings.keep_alive_timeout,
+        timeout_graceful_shutdown=settings.shutdown_timeout,
+        h11_max_incomplete_event_size=settings.max_header_bytes,
+        backlog=_LARGEST_BACKLOG,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    print(
+        f"kernel-kb serves {settings.index} on http://{shown}:{port}", file=sys.stderr, flush=True
+    )
+    Multiprocess(config, sockets=sockets).run()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise KbError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port"
+        ) from error
+    listener.set_inheritable(True)
+    return listener

@@ -1,0 +1,202 @@
+"""What the server can do, without HTTP or MCP: both surfaces call this and so answer alike."""
+
+import logging
+import sqlite3
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from kb.context.build import build_context
+from kb.context.models import ContextRequest, ContextResponse
+from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
+from kb.index.reader import Generation
+from kb.search.engine import Searcher
+from kb.search.models import Filters, SearchRequest, SearchResponse
+from kb.views import chunk_view, index_view, technique_view, tree_view
+from server.models import ChunkDetail, IndexDetail, TechniqueDetail, TechniqueSummary, Tree
+from server.readers import CurrentSearcher
+from server.settings import Settings
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger("kb.server")
+# What an id or slug in an address may hold; anything else names nothing.
+_LONGEST_ID = 64
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+class KnowledgeService:
+    """Answers over one index. Every method is synchronous and safe to call from several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.searchers = CurrentSearcher(settings.index)
+        self._warm: weakref.WeakSet[Searcher] = weakref.WeakSet()
+
+    def with_searcher(self, work: Callable[[Searcher], _T]) -> _T:
+        """Do one request's work on one generation.
+
+        Raises
+        ------
+        IndexUnavailableError
+            There is no index, or its files turn out to be damaged.
+        """
+        searcher = self.searchers.get()
+        try:
+            return work(searcher)
+        except IndexUnavailableError:
+            self.searchers.drop(searcher)
+            raise
+        except (OSError, sqlite3.Error, LookupError, ValueError) as error:
+            # Requests are validated before this: what breaks here are the index's files.
+            _LOG.exception("reading the index failed")
+            self.searchers.drop(searcher)
+            raise IndexUnavailableError(
+                f"the index is damaged ({type(error).__name__}): run `kb doctor`"
+            ) from error
+
+    def search(self, request: SearchRequest) -> SearchResponse:
+        """Answer a search.
+
+        Raises
+        ------
+        InvalidInputError
+            A limit is exceeded, the query is blank, or a filter is malformed.
+        """
+        self.check_query(request.query)
+        self.check_k(request.k, "k")
+        return self.with_searcher(
+            lambda searcher: searcher.search(
+                request.query, request.k, request.filters, explain=request.explain
+            )
+        )
+
+    def check_query(self, query: str) -> None:
+        """Refuse a query that is longer than this server takes."""
+        limit = self.settings.max_query_chars
+        if len(query) > limit:
+            raise InvalidInputError(f"the query has {len(query)} characters: at most {limit}")
+
+    def check_k(self, k: int, name: str) -> None:
+        """Refuse more results than this server gives."""
+        if k > self.settings.max_k:
+            raise InvalidInputError(f"{name} is {k}: at most {self.settings.max_k}")
+
+    def context(self, request: ContextRequest) -> ContextResponse:
+        """Build a context.
+
+        Raises
+        ------
+        InvalidInputError
+            A limit is exceeded, or the GPU is unknown.
+        """
+        self.check_query(request.query or "")
+        if len(request.kernel or "") > self.settings.max_kernel_chars:
+            limit = self.settings.max_kernel_chars
+            raise InvalidInputError(f"the kernel is too long: at most {limit} characters")
+        budget = max(request.max_tokens or 0, request.max_chars or 0)
+        if budget > self.settings.max_budget:
+            raise InvalidInputError(f"the budget is {budget}: at most {self.settings.max_budget}")
+        return self.with_searcher(lambda searcher: build_context(request, searcher))
+
+    def tree(self) -> Tree:
+        """The hierarchy."""
+        return self._on_generation(lambda each: Tree.model_validate(tree_view(each)))
+
+    def techniques(self, filters: Filters | None = None) -> list[TechniqueSummary]:
+        """Techniques in the order of the tree, each once.
+
+        Of the filters, `bottlenecks` and `languages` apply.
+        """
+        wanted = filters or Filters()
+
+        def work(generation: Generation) -> list[TechniqueSummary]:
+            slugs = [
+                each["slug"]
+                for bottleneck in tree_view(generation)["bottlenecks"]
+                for each in bottleneck["techniques"]
+            ]
+            found = [_summary(generation, slug) for slug in dict.fromkeys(slugs)]
+            return [
+                each
+                for each in found
+                if _meets(each.bottlenecks, wanted.bottlenecks)
+                and _meets(each.languages, wanted.languages)
+            ]
+
+        return self._on_generation(work)
+
+    def technique(self, slug: str) -> TechniqueDetail:
+        """One technique.
+
+        Raises
+        ------
+        NotFoundError
+            No technique has this slug.
+        """
+
+        def work(generation: Generation) -> TechniqueDetail:
+            if slug not in generation.techniques:
+                raise NotFoundError("no technique has this slug: /v1/techniques lists them")
+            return TechniqueDetail.model_validate(technique_view(generation, slug))
+
+        return self._on_generation(work)
+
+    def chunk(self, chunk_id: str) -> ChunkDetail:
+        """One chunk.
+
+        Raises
+        ------
+        NotFoundError
+            No chunk has this id.
+        """
+
+        def work(generation: Generation) -> ChunkDetail:
+            well_formed = len(chunk_id) <= _LONGEST_ID and _ID_CHARACTERS.issuperset(chunk_id)
+            found = chunk_view(generation, chunk_id) if well_formed else None
+            if found is None:
+                raise NotFoundError("no chunk has this id: take one from a search")
+            return ChunkDetail.model_validate(found)
+
+        return self._on_generation(work)
+
+    def index(self) -> IndexDetail:
+        """What the index holds."""
+
+        return self._on_generation(lambda each: IndexDetail.model_validate(index_view(each)))
+
+    def warm(self) -> None:
+        """Open the index and load the model.
+
+        Raises
+        ------
+        KbError
+            One of them cannot be had.
+        """
+
+        def work(searcher: Searcher) -> None:
+            if searcher not in self._warm:
+                searcher.rank("warm up", 1, Filters())
+                self._warm.add(searcher)
+
+        self.with_searcher(work)
+
+    def _on_generation(self, work: Callable[[Generation], _T]) -> _T:
+        return self.with_searcher(lambda searcher: work(searcher.generation))
+
+
+def _summary(generation: Generation, slug: str) -> TechniqueSummary:
+    entry = generation.techniques[slug].entry
+    return TechniqueSummary(
+        slug=slug,
+        title=entry.title,
+        bottlenecks=list(entry.bottlenecks),
+        languages=list(entry.languages),
+        architectures=list(entry.architectures),
+        effect=entry.effect,
+        measured=bool(entry.verified),
+        examples=generation.examples[slug],
+    )
+
+
+def _meets(values: Sequence[str], wanted: Sequence[str]) -> bool:
+    return not wanted or not set(wanted).isdisjoint(values)

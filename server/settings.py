@@ -1,0 +1,142 @@
+"""Every setting of the server in one place: name, default, bounds and help.
+
+Each is an option of `kb serve` (`max_k` is `--max-k`) and an environment variable (`KB_MAX_K`).
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any
+
+import platformdirs
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from kb.context.models import MAX_BUDGET, MAX_KERNEL_CHARS
+from kb.index.layout import default_index_dir
+from kb.search.models import MAX_K, MAX_QUERY_CHARS
+
+_APP = "kernel-kb"
+Names = Annotated[tuple[str, ...], NoDecode]
+"""Several names; in the environment separated by commas."""
+
+
+def _config_dir() -> Path:
+    return Path(platformdirs.user_config_dir(_APP, appauthor=False))
+
+
+def _state_dir() -> Path:
+    return Path(platformdirs.user_state_dir(_APP, appauthor=False))
+
+
+class Settings(BaseSettings):
+    """What a server is told at its start."""
+
+    model_config = SettingsConfigDict(env_prefix="KB_", extra="forbid", frozen=True)
+
+    index: Path = Field(default_factory=default_index_dir, description="Index folder.")
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on. Any but loopback: tokens."
+    )
+    port: int = Field(
+        default=8040, ge=0, le=65535, description="Port to listen on; 0 takes a free one."
+    )
+    workers: int = Field(default=1, ge=1, le=256, description="Worker processes on the one index.")
+    threads: int = Field(
+        default=0,
+        ge=0,
+        le=256,
+        description="Searches at once in a worker; 0: one per CPU, at least 2.",
+    )
+    tokens: Path = Field(
+        default_factory=lambda: _config_dir() / "tokens.json", description="File of the tokens."
+    )
+    state_dir: Path = Field(
+        default_factory=_state_dir, description="Folder for jobs, uploads and shared counters."
+    )
+    run_dir: Path | None = Field(
+        default=None,
+        description="Folder of the counters that workers share; by default a fresh one.",
+    )
+    allowed_hosts: Names = Field(
+        default=(), description="Host names besides its own that it answers to."
+    )
+    cors_origins: Names = Field(default=(), description="Origins whose pages may read answers.")
+    allow_ingest: bool = Field(
+        default=False, description="Accept uploads (POST /v1/ingest), admin only."
+    )
+
+    max_k: int = Field(default=MAX_K, ge=1, le=MAX_K, description="Results of one search.")
+    max_budget: int = Field(
+        default=MAX_BUDGET,
+        ge=256,
+        le=MAX_BUDGET,
+        description="Tokens or characters of one context.",
+    )
+    max_query_chars: int = Field(
+        default=MAX_QUERY_CHARS, ge=64, le=MAX_QUERY_CHARS, description="Characters of one query."
+    )
+    max_kernel_chars: int = Field(
+        default=MAX_KERNEL_CHARS,
+        ge=64,
+        le=MAX_KERNEL_CHARS,
+        description="Characters of one kernel.",
+    )
+    max_body_bytes: int = Field(
+        default=1_048_576, ge=1024, description="Bytes of one request body."
+    )
+    max_header_bytes: int = Field(
+        default=32_768, ge=1024, description="Bytes of one request's headers."
+    )
+    max_upload_bytes: int = Field(default=67_108_864, ge=1024, description="Bytes of one upload.")
+    max_upload_files: int = Field(default=2_000, ge=1, description="Files of one upload.")
+    max_jobs: int = Field(default=20, ge=1, description="Ingest jobs that may wait or run.")
+    max_pending: int = Field(
+        default=64, ge=1, description="Requests that wait for a thread in a worker."
+    )
+    max_connections: int = Field(
+        default=500,
+        ge=8,
+        description="Open connections of a worker; then the idlest one is closed.",
+    )
+    header_timeout: float = Field(
+        default=10.0, gt=0, description="Seconds to send a request's headers."
+    )
+    body_timeout: float = Field(default=20.0, gt=0, description="Seconds to send a request's body.")
+    upload_timeout: float = Field(default=300.0, gt=0, description="Seconds to send an upload.")
+    request_timeout: float = Field(default=30.0, gt=0, description="Seconds to answer a request.")
+    keep_alive_timeout: int = Field(
+        default=30, ge=1, description="Seconds an idle connection is kept."
+    )
+    shutdown_timeout: int = Field(
+        default=30, ge=1, description="Seconds to finish requests at shutdown."
+    )
+    rate_per_second: float = Field(
+        default=50.0, ge=0, description="Requests a second of one client, over time; 0: no limit."
+    )
+    rate_burst: int = Field(default=200, ge=1, description="Requests of one client at once.")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def to_environment(self) -> dict[str, str]:
+        """The inverse of reading the environment, for worker processes."""
+        values = {name: value for name, value in self if value is not None}
+        return {f"KB_{name.upper()}": _plain(value) for name, value in values.items()}
+
+    @field_validator("allowed_hosts", "cors_origins", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+
+def _plain(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

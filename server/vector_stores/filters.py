@@ -1,0 +1,147 @@
+"""OpenAI's comparison and compound filters as a mask over the chunks of a generation.
+
+An attribute with several values meets `eq` and `in` when one of them does, and `ne` and `nin`
+when none does. `architectures` is compared as in `/v1/search`: what runs on the named device.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.architectures import any_runs_on, parse_architecture
+from kb.errors import InvalidInputError
+from kb.index.columns import Values
+from kb.index.reader import Generation
+from kb.records import Source
+from server.vector_stores.models import ComparisonFilter, CompoundFilter, Scalar
+
+Mask = NDArray[np.bool_]
+_COLUMNS = {
+    "kind": "kinds",
+    "language": "languages",
+    "techniques": "techniques",
+    "bottlenecks": "bottlenecks",
+    "architectures": "architectures",
+    "symbol": "symbols",
+    "source": "sources",
+}
+_OF_SOURCE: dict[str, Callable[[Source], str | None]] = {
+    "version": lambda source: source.version,
+    "licence": lambda source: source.licence,
+    "url": lambda source: source.url,
+}
+_OF_CHUNK = ("title", "path", "start_line", "end_line")
+KEYS = (*_COLUMNS, *_OF_SOURCE, *_OF_CHUNK)
+_NEGATIONS = {"ne": "eq", "nin": "in"}
+# A filter is a tree; nobody needs one deeper than this.
+_MAX_DEPTH = 8
+
+
+class ChunkFilters:
+    """Evaluates filters on one generation."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+
+    def mask(self, condition: ComparisonFilter | CompoundFilter, depth: int = 0) -> Mask:
+        """Which chunks meet the condition, (n,).
+
+        Raises
+        ------
+        InvalidInputError
+            An unknown attribute, a value that cannot be compared with it, or too deep a filter.
+        """
+        if depth > _MAX_DEPTH:
+            raise InvalidInputError(f"filters: nested more than {_MAX_DEPTH} deep")
+        if isinstance(condition, ComparisonFilter):
+            return self._compare(condition)
+        combine = np.logical_and if condition.type == "and" else np.logical_or
+        found = np.full(self._generation.columns.count, condition.type == "and")
+        for each in condition.filters:
+            combine(found, self.mask(each, depth + 1), out=found)
+        return found
+
+    def _compare(self, condition: ComparisonFilter) -> Mask:
+        if condition.type in _NEGATIONS:
+            positive = condition.model_copy(update={"type": _NEGATIONS[condition.type]})
+            return ~self._compare(positive)
+        key = condition.key
+        accepts = _test(condition)
+        if key == "architectures":
+            return self._runs_on(condition)
+        if key in _COLUMNS:
+            column = self._generation.columns[_COLUMNS[key]]
+            return column.mask(lambda values: any(accepts(value) for value in values))
+        if key in _OF_SOURCE:
+            read = _OF_SOURCE[key]
+            sources = {
+                name for name, each in self._generation.sources.items() if accepts(read(each))
+            }
+            column = self._generation.columns["sources"]
+            return column.mask(lambda values: not sources.isdisjoint(values))
+        if key in _OF_CHUNK:
+            values = self._scalars[key]
+            return np.fromiter((accepts(value) for value in values), bool, len(values))
+        raise InvalidInputError(
+            f"filters: there is no attribute '{key}'; the attributes are {', '.join(KEYS)}"
+        )
+
+    def _runs_on(self, condition: ComparisonFilter) -> Mask:
+        value = condition.value
+        if condition.type not in ("eq", "in"):
+            raise InvalidInputError("filters: architectures can be compared with eq, ne, in, nin")
+        devices = [str(each) for each in (value if isinstance(value, list) else [value])]
+        for device in devices:
+            parse_architecture(device)
+
+        def accepts(values: Values) -> bool:
+            return any(any_runs_on(values, device) for device in devices)
+
+        return self._generation.columns["architectures"].mask(accepts)
+
+    @cached_property
+    def _scalars(self) -> dict[str, list[Any]]:
+        """What only the chunk records hold; read at the first filter that asks for it."""
+        chunks = list(self._generation.store.all())
+        return {key: [getattr(chunk, key) for chunk in chunks] for key in _OF_CHUNK}
+
+
+def _test(condition: ComparisonFilter) -> Callable[[Any], bool]:
+    """The condition as a function of one value; a missing value meets none."""
+    kind, value = condition.type, condition.value
+    if isinstance(value, list):
+        if kind != "in":
+            raise InvalidInputError(f"filters: {kind} compares with one value, not with a list")
+        return lambda actual: any(_same(actual, each) for each in value)
+    if kind == "in":
+        raise InvalidInputError("filters: in and nin compare with a list of values")
+    if kind == "eq":
+        return lambda actual: _same(actual, value)
+    return lambda actual: _ordered(kind, actual, value)
+
+
+def _same(actual: Any, wanted: Scalar) -> bool:
+    return _comparable(actual, wanted) and bool(actual == wanted)
+
+
+def _ordered(kind: str, actual: Any, bound: Scalar) -> bool:
+    if not _comparable(actual, bound):
+        return False
+    match kind:
+        case "gt":
+            return bool(actual > bound)
+        case "gte":
+            return bool(actual >= bound)
+        case "lt":
+            return bool(actual < bound)
+        case _:
+            return bool(actual <= bound)
+
+
+def _comparable(actual: Any, other: Scalar) -> bool:
+    if isinstance(other, bool) or actual is None:
+        return False
+    return isinstance(actual, str) == isinstance(other, str)
