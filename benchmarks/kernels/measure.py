@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kernels import results as store
+from benchmarks.kernels import store
 from kb import nvcc
 from kb.corpus.loader import Corpus, KernelFile, load_corpus
 from kb.errors import KbError

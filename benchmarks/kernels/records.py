@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.kernels import results as store
+from benchmarks.kernels import store
 from kb.corpus.entries import Kernel, Technique, Verified
 from kb.corpus.frontmatter import split_front_matter, validate_front_matter
 from kb.corpus.loader import load_corpus

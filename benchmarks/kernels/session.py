@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.kernels import results as store
+from benchmarks.kernels import store
 from benchmarks.kernels.timing import (
     CudaTimer,
     Run,
