@@ -1,0 +1,1 @@
+"""What the published figures come from; each is printed by one command."""
