@@ -25,11 +25,12 @@ class Detector:
                 ("cuda", entry.detect.cuda),
             ):
                 for pattern in patterns:
-                    digest.update(f"{entry.slug}\0{language}\0{pattern}\0".encode())
+                    facts = (entry.slug, language, pattern, *entry.bottlenecks)
+                    digest.update(("\0".join(facts) + "\0\0").encode())
                     compiled = re.compile(pattern, re.MULTILINE)
                     self._patterns[language].append((entry.slug, compiled))
         self.version = digest.hexdigest()
-        """Changes when any pattern does, so that code is tagged anew."""
+        """Changes when any pattern or what it stands for does, so that code is tagged anew."""
 
     def techniques(self, code: str, language: str) -> tuple[str, ...]:
         """Slugs of the techniques recognised in `code`, sorted."""

@@ -86,19 +86,31 @@ def _describe(error: Any) -> str:
     return f"{where}: {message}" if where else message
 
 
-def _refuse_repeated_keys(node: yaml.Node | None, first_line: int, path: str) -> None:
+def _refuse_repeated_keys(root: yaml.Node | None, first_line: int, path: str) -> None:
     """YAML keeps the last of two equal keys silently; a reader would lose the first."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                line = first_line + key.start_mark.line
-                raise EntryError(f"{path}:{line}: key '{key.value}' is given twice")
-            seen.add(key.value)
-            _refuse_repeated_keys(value, first_line, path)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_repeated_keys(item, first_line, path)
+    waiting = [root]
+    # An alias leads to a node once more, and may lead to one that it stands in.
+    looked_at: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in looked_at:
+            continue
+        looked_at.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if key.value in seen:
+                    line = first_line + key.start_mark.line
+                    raise EntryError(f"{path}:{line}: key '{key.value}' is given twice")
+                seen.add(key.value)
+                waiting.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+
+
+def line_of_key(front: FrontMatter, key: str) -> int:
+    """1-based line in the file where a top-level key of valid front matter stands."""
+    return front.first_line + _line_of(yaml.compose(front.yaml, Loader=yaml.SafeLoader), (key,))
 
 
 def validate_front_matter(front: FrontMatter, model: type[ModelT], path: str) -> ModelT:
@@ -117,6 +129,8 @@ def validate_front_matter(front: FrontMatter, model: type[ModelT], path: str) ->
         line = front.first_line + (mark.line if mark is not None else 0)
         problem = getattr(error, "problem", None) or "cannot be parsed"
         raise EntryError(f"{path}:{line}: malformed YAML: {problem}") from error
+    except (ValueError, RecursionError) as error:  # such as a date with a month 13
+        raise EntryError(f"{path}:{front.first_line}: malformed YAML: {error}") from error
     _refuse_repeated_keys(node, front.first_line, path)
     if not isinstance(data, dict):
         raise EntryError(f"{path}:{front.first_line}: front matter must be a mapping of keys")

@@ -1,13 +1,20 @@
 """Load a corpus folder: every technique and kernel entry, with references between them checked."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from kb.corpus.entries import TECHNIQUE_SECTIONS, Kernel, Technique
-from kb.corpus.frontmatter import FrontMatter, split_front_matter, validate_front_matter
+from kb.corpus.frontmatter import (
+    FrontMatter,
+    line_of_key,
+    split_front_matter,
+    validate_front_matter,
+)
 from kb.errors import EntryError
 from kb.vocabulary import taxonomy
 
@@ -20,11 +27,11 @@ class CorpusManifest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
+    name: Annotated[str, Field(min_length=1)]
     version: str
     licence: str
     url: str | None = None
-    quality: float = 1.0
+    quality: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Source quality weight in ranking, 0 to 1."""
 
 
@@ -34,8 +41,17 @@ class TechniqueFile:
 
     entry: Technique
     path: str
-    body: str
-    body_line: int
+    front: FrontMatter
+
+    @property
+    def body(self) -> str:
+        """The text below the front matter."""
+        return self.front.body
+
+    @property
+    def body_line(self) -> int:
+        """1-based line of the first line of `body`."""
+        return self.front.body_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +61,7 @@ class KernelFile:
     entry: Kernel
     path: str
     text: str
+    front: FrontMatter
     launcher: str | None = None
 
 
@@ -60,7 +77,7 @@ class Corpus:
 
 def is_corpus(root: Path) -> bool:
     """Whether `root` is a corpus folder: it holds a `corpus.yaml`."""
-    return (root / MANIFEST).is_file()
+    return os.path.isfile(root / MANIFEST)  # noqa: PTH113 - False, too, where none may look
 
 
 def load_corpus(root: Path) -> Corpus:
@@ -75,17 +92,16 @@ def load_corpus(root: Path) -> Corpus:
     manifest = _load_manifest(root)
     techniques = tuple(_technique(root, path) for path in _files(root / "techniques", {".md"}))
     kernels = tuple(_kernels(root))
-    _check_unique([(each.entry.slug, each.path) for each in techniques])
-    _check_unique([(each.entry.slug, each.path) for each in kernels])
+    _check_unique(techniques)
+    _check_unique(kernels)
     _check_references(techniques, kernels)
     return Corpus(root, manifest, techniques, kernels)
 
 
 def _load_manifest(root: Path) -> CorpusManifest:
-    try:
-        text = (root / MANIFEST).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise EntryError(f"{root} is no corpus: it has no {MANIFEST}") from error
+    if not is_corpus(root):
+        raise EntryError(f"{root} is no corpus: it has no {MANIFEST} that can be read")
+    _, text = _read(root, root / MANIFEST)
     front = FrontMatter(yaml=text, first_line=1, body="", body_line=1)
     return validate_front_matter(front, CorpusManifest, MANIFEST)
 
@@ -105,6 +121,8 @@ def _read(root: Path, path: Path) -> tuple[str, str]:
         return name, path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise EntryError(f"{name}: not valid UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise EntryError(f"{name}: cannot be read: {error.strerror}") from error
 
 
 def _technique(root: Path, path: Path) -> TechniqueFile:
@@ -115,15 +133,15 @@ def _technique(root: Path, path: Path) -> TechniqueFile:
     entry = validate_front_matter(front, Technique, name)
     if entry.slug != path.stem:
         raise EntryError(
-            f"{name}:{front.first_line}: slug '{entry.slug}' differs from the file name"
+            f"{name}:{line_of_key(front, 'slug')}: slug '{entry.slug}' differs from the file name"
         )
     if path.parent.name not in entry.bottlenecks:
         raise EntryError(
-            f"{name}:{front.first_line}: stands in folder '{path.parent.name}', "
+            f"{name}:{line_of_key(front, 'bottlenecks')}: stands in folder '{path.parent.name}', "
             f"but its bottlenecks are {', '.join(entry.bottlenecks)}"
         )
     _check_sections(name, front)
-    return TechniqueFile(entry, name, front.body, front.body_line)
+    return TechniqueFile(entry, name, front)
 
 
 def _check_sections(name: str, front: FrontMatter) -> None:
@@ -138,10 +156,12 @@ def _check_sections(name: str, front: FrontMatter) -> None:
     for (title, at), expected in zip(found, TECHNIQUE_SECTIONS, strict=False):
         if title != expected:
             raise EntryError(f"{name}:{at}: section '{title}' stands where '{expected}' belongs")
-    if len(titles) != len(TECHNIQUE_SECTIONS):
-        missing = [title for title in TECHNIQUE_SECTIONS if title not in titles]
-        problem = f"missing section '{missing[0]}'" if missing else f"extra section '{titles[-1]}'"
+    if len(titles) < len(TECHNIQUE_SECTIONS):
+        problem = f"missing section '{TECHNIQUE_SECTIONS[len(titles)]}'"
         raise EntryError(f"{name}:{front.body_line}: {problem}")
+    if len(titles) > len(TECHNIQUE_SECTIONS):
+        title, at = found[len(TECHNIQUE_SECTIONS)]
+        raise EntryError(f"{name}:{at}: extra section '{title}'")
 
 
 def _kernels(root: Path) -> Iterator[KernelFile]:
@@ -154,22 +174,30 @@ def _kernels(root: Path) -> Iterator[KernelFile]:
         if front is None:
             raise EntryError(f"{name}:1: a kernel's leading comment holds front matter between ---")
         entry = validate_front_matter(front, Kernel, name)
-        if launcher is not None and not launcher.is_file():
-            raise EntryError(f"{name}: has no {launcher.name} beside it with its launch code")
+        if launcher is not None:
+            if not launcher.is_file():
+                raise EntryError(f"{name}:1: has no {launcher.name} beside it with its launch code")
+            _read(root, launcher)
         if (entry.language == "cuda") != (path.suffix == ".cu"):
             raise EntryError(
-                f"{name}:{front.first_line}: language '{entry.language}' in a {path.suffix} file"
+                f"{name}:{line_of_key(front, 'language')}: language '{entry.language}' in a "
+                f"{path.suffix} file"
             )
         relative = launcher.relative_to(root).as_posix() if launcher else None
-        yield KernelFile(entry, name, text, relative)
+        yield KernelFile(entry, name, text, front, relative)
 
 
-def _check_unique(slugs: list[tuple[str, str]]) -> None:
+def _check_unique(files: tuple[TechniqueFile, ...] | tuple[KernelFile, ...]) -> None:
     seen: dict[str, str] = {}
-    for slug, path in slugs:
+    for file in files:
+        slug = file.entry.slug
         if slug in seen:
-            raise EntryError(f"{path}: slug '{slug}' is already taken by {seen[slug]}")
-        seen[slug] = path
+            raise _at(file, "slug", f"slug '{slug}' is already taken by {seen[slug]}")
+        seen[slug] = file.path
+
+
+def _at(file: TechniqueFile | KernelFile, key: str, problem: str) -> EntryError:
+    return EntryError(f"{file.path}:{line_of_key(file.front, key)}: {problem}")
 
 
 def _check_references(
@@ -179,26 +207,23 @@ def _check_references(
     known_techniques = {each.entry.slug for each in techniques}
     known_techniques.update(slug for slugs in taxonomy().values() for slug in slugs)
     for technique in techniques:
+        mine = technique.entry.slug
         for slug in technique.entry.examples:
             if slug not in known_kernels:
-                raise EntryError(
-                    f"{technique.path}: examples names no kernel of this corpus: '{slug}'"
-                )
+                problem = f"examples names no kernel of this corpus: '{slug}'"
+                raise _at(technique, "examples", problem)
             # The kernel's own list makes the link; `examples` only puts the best first.
-            if technique.entry.slug not in known_kernels[slug].techniques:
-                raise EntryError(
-                    f"{technique.path}: example '{slug}' does not list technique "
-                    f"'{technique.entry.slug}'"
-                )
+            if mine not in known_kernels[slug].techniques:
+                problem = f"example '{slug}' does not list technique '{mine}'"
+                raise _at(technique, "examples", problem)
     for kernel in kernels:
         base = kernel.entry.derived_from
         if base is not None and base not in known_kernels:
-            raise EntryError(
-                f"{kernel.path}: derived_from names no kernel of this corpus: '{base}'"
-            )
+            problem = f"derived_from names no kernel of this corpus: '{base}'"
+            raise _at(kernel, "derived_from", problem)
         for slug in kernel.entry.techniques:
             if slug not in known_techniques:
-                raise EntryError(f"{kernel.path}: unknown technique '{slug}'")
+                raise _at(kernel, "techniques", f"unknown technique '{slug}'")
 
 
 def shipped_corpus() -> Path:

@@ -1,0 +1,81 @@
+"""Fixtures for all tests: no test touches the user's index, home or network settings."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import Done, TinyCorpus, kb
+
+os.environ["ANONYMIZED_TELEMETRY"] = "False"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home folder that lives as long as the run, since compilers keep caches in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("HOME", str(home))
+        for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "KB_DEBUG", "COLUMNS"):
+            patch.delenv(name, raising=False)
+        yield home
+
+
+@pytest.fixture(autouse=True)
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This test's own index folder, also for the `kb` command; nothing is in it yet."""
+    place = tmp_path / "index"
+    monkeypatch.setenv("KB_INDEX", str(place))
+    return place
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> TinyCorpus:
+    """A valid small corpus."""
+    return TinyCorpus(tmp_path / "corpus")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the small corpus, a folder of code, and an index made of both by `kb`."""
+    place = tmp_path_factory.mktemp("built")
+    TinyCorpus(place / "corpus")
+    code = place / "code"
+    code.mkdir()
+    (code / "norm.py").write_text(
+        "def layer_norm(x, weight):\n"
+        '    """Normalise rows of x and scale them by weight."""\n'
+        "    mean = x.mean(-1, keepdim=True)\n"
+        "    centred = x - mean\n"
+        "    return centred * (centred * centred).mean(-1, keepdim=True).rsqrt() * weight\n"
+    )
+    (code / "notes.md").write_text("# Notes\n\nHow rows are normalised, and why in float32.\n")
+    done = kb("--index", place / "index", "ingest", place / "corpus", code)
+    assert done.status == 0, done.err
+    return place
+
+
+@pytest.fixture
+def filled(built: Path, index: Path) -> Path:
+    """This test's own copy of the index made by `kb`."""
+    shutil.copytree(built / "index", index)
+    return index
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """The entry point of the `kb` command in this process: quicker than a new one."""
+    from kb.cli import main
+
+    def run(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["kb", *(str(each) for each in arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        status = ended.value.code
+        return Done(status if isinstance(status, int) else int(status is not None), out, err)
+
+    return run
