@@ -21,6 +21,46 @@ sources:
   - title: "NVIDIA Technical Blog: CUDA Pro Tip: increase performance with vectorized memory access"
     url: https://developer.nvidia.com/blog/cuda-pro-tip-increase-performance-with-vectorized-memory-access/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: scale-plain
+  baseline_ms: 5.151
+  measured_ms: 0.2654
+  speedup: 19.41
+  floor_fraction: 0.9523
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.2542
+  measured_ms: 0.2654
+  speedup: 0.9578
+  floor_fraction: 0.9523
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.254
+  measured_ms: 0.2654
+  speedup: 0.957
+  floor_fraction: 0.9523
 ---
 
 y = factor * x over contiguous elements of any number; the product is taken in float32.

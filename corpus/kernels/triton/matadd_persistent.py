@@ -22,6 +22,46 @@ sources:
   - title: "CUDA C++ Best Practices Guide"
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 16384x16384
+  dtype: bfloat16
+  baseline: matadd-plain
+  baseline_ms: 0.3676
+  measured_ms: 0.3755
+  speedup: 0.979
+  floor_fraction: 1.01
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 16384x16384
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.3669
+  measured_ms: 0.3755
+  speedup: 0.9771
+  floor_fraction: 1.01
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 16384x16384
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.3675
+  measured_ms: 0.3755
+  speedup: 0.9787
+  floor_fraction: 1.01
 ---
 
 A + B with a fixed number of programs for each multiprocessor. Each one walks over the tiles in

@@ -22,6 +22,33 @@ sources:
   - title: "CUDA C++ Best Practices Guide"
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 4096x4096x4096
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.2428
+  measured_ms: 0.2493
+  speedup: 0.9739
+  floor_fraction: 0.6766
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 4096x4096x4096
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.2042
+  measured_ms: 0.2493
+  speedup: 0.8191
+  floor_fraction: 0.6766
 ---
 
 GELU(A @ B + bias), the first half of a transformer's feed-forward block, in one kernel. The tile

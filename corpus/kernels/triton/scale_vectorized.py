@@ -22,6 +22,46 @@ sources:
   - title: "Triton: triton.language.multiple_of"
     url: https://triton-lang.org/main/python-api/generated/triton.language.multiple_of.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: scale-plain
+  baseline_ms: 5.277
+  measured_ms: 0.2525
+  speedup: 20.9
+  floor_fraction: 1.001
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.2526
+  measured_ms: 0.2525
+  speedup: 1.0
+  floor_fraction: 1.001
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.2526
+  measured_ms: 0.2525
+  speedup: 1.0
+  floor_fraction: 1.001
 ---
 
 out = factor * x in blocks of neighbouring elements, so a warp's accesses join into whole lines,

@@ -22,6 +22,46 @@ sources:
   - title: "Triton: triton.language.trans"
     url: https://triton-lang.org/main/python-api/generated/triton.language.trans.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 16384x16384
+  dtype: bfloat16
+  baseline: transpose-plain
+  baseline_ms: 3.793
+  measured_ms: 0.2684
+  speedup: 14.13
+  floor_fraction: 0.9416
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 16384x16384
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.705
+  measured_ms: 0.2684
+  speedup: 6.352
+  floor_fraction: 0.9416
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-21
+  shape: 16384x16384
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.3172
+  measured_ms: 0.2684
+  speedup: 1.182
+  floor_fraction: 0.9416
 ---
 
 out = x^T, one square tile a program. The tile is loaded along the rows of x and stored along the

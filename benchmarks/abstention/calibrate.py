@@ -1,0 +1,123 @@
+"""Fit and test abstention: `python -m benchmarks.abstention.calibrate [--write]`.
+
+Fits a logistic regression on the evidence of the calibration questions, over two indexes: the
+shipped corpus alone, and the corpus together with a large code base (the installed Triton package),
+since cosines and coverage grow with what is indexed. The threshold is chosen on the same questions.
+The held-out questions are then answered once, by the same code that users run. `--write` puts the
+weights into kb/data/abstention.yaml.
+"""
+
+import argparse
+import importlib.util
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import yaml
+from sklearn.linear_model import LogisticRegression
+
+import kb
+from ingest.pipeline import Request, ingest
+from kb.corpus.loader import shipped_corpus
+from kb.embedders import Embedder, load_embedder
+from kb.search.abstention import Calibration, relevance
+from kb.search.engine import Searcher
+from kb.search.models import Filters
+from kb.search.opening import open_searcher
+
+_QUESTIONS = Path(__file__).with_name("questions.yaml")
+_TARGET = Path(kb.__file__).parent / "data" / "abstention.yaml"
+# Weak regularisation: four features and hundreds of questions do not overfit, but separable data
+# would push the weights up without end.
+_C = 3.0
+# At most this share of answerable calibration questions may be refused; the threshold is the
+# highest that keeps it.
+_MAX_REFUSED = 0.02
+
+
+def _code_base() -> Path:
+    spec = importlib.util.find_spec("triton")
+    if spec is None or spec.origin is None:
+        raise SystemExit("triton is not installed: run `make test` once, which installs it")
+    return Path(spec.origin).parent
+
+
+def _searchers(embedder: Embedder, scratch: Path) -> dict[str, Searcher]:
+    corpus, code = Request(shipped_corpus()), Request(_code_base(), name="code-base")
+    ingest([corpus], scratch / "corpus", embedder)
+    ingest([corpus, code], scratch / "mixed", embedder)
+    return {name: open_searcher(scratch / name) for name in ("corpus", "mixed")}
+
+
+def _evidence(searcher: Searcher, questions: list[str]) -> list[tuple[float, ...]]:
+    return [searcher.rank(each, 10, Filters()).evidence.features() for each in questions]
+
+
+def _fit(searchers: dict[str, Searcher], questions: dict[str, list[str]]) -> Calibration:
+    rows: list[tuple[float, ...]] = []
+    labels: list[int] = []
+    for searcher in searchers.values():
+        for label, side in ((1, "answerable"), (0, "unanswerable")):
+            found = _evidence(searcher, questions[side])
+            rows += found
+            labels += [label] * len(found)
+    model = LogisticRegression(C=_C, class_weight="balanced", max_iter=1000)
+    model.fit(np.array(rows), np.array(labels))
+    weights = tuple(round(float(w), 4) for w in model.coef_[0])
+    fitted = Calibration(round(float(model.intercept_[0]), 4), weights, 0.0)
+    told = [_probability(row, fitted) for row in rows]
+    answerable = sorted(p for p, label in zip(told, labels, strict=True) if label)
+    threshold = answerable[int(_MAX_REFUSED * len(answerable))]
+    return Calibration(fitted.bias, weights, round(float(threshold) - 1e-4, 4))
+
+
+def _probability(features: tuple[float, ...], calibration: Calibration) -> float:
+    from kb.search.abstention import Evidence
+
+    return relevance(Evidence(*features), calibration)
+
+
+def _report(name: str, searcher: Searcher, calibration: Calibration, sides: dict[str, list[str]]) -> None:
+    for side, questions in sides.items():
+        told = [_probability(row, calibration) for row in _evidence(searcher, questions)]
+        refused = [q for q, p in zip(questions, told, strict=True) if p < calibration.threshold]
+        print(f"{name:<18} {side:<13} refused {len(refused)} of {len(questions)}")
+        wrong = refused if side == "answerable" else [q for q in questions if q not in refused]
+        for question in wrong:
+            print(f"    wrong: {question}")
+
+
+def main() -> None:
+    """Fit, report, and with `--write` record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="record the weights")
+    write = parser.parse_args().write
+    questions = yaml.safe_load(_QUESTIONS.read_text(encoding="utf-8"))
+    embedder = load_embedder()
+    with tempfile.TemporaryDirectory() as scratch:
+        searchers = _searchers(embedder, Path(scratch))
+        calibration = _fit(searchers, questions["calibrate"])
+        print(calibration)
+        for name, searcher in searchers.items():
+            for part in ("calibrate", "held_out"):
+                _report(f"{name}, {part}", searcher, calibration, questions[part])
+    if write:
+        data = {
+            "default": embedder.name,
+            "embedders": {
+                embedder.name: {
+                    "bias": calibration.bias,
+                    "weights": list(calibration.weights),
+                    "threshold": calibration.threshold,
+                }
+            },
+        }
+        head = (
+            "# When to answer \"nothing relevant\": see kb/search/abstention.py.\n"
+            "# Written by `python -m benchmarks.abstention.calibrate --write`.\n"
+        )
+        _TARGET.write_text(head + yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
