@@ -72,9 +72,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(routes.router)
     app.include_router(health.router)
     if settings.allow_ingest:
-        from server.jobs import routes as jobs  # noqa: PLC0415 - brings the multipart parser
+        from server.jobs.routes import router as jobs  # noqa: PLC0415 - brings the parser of forms
 
-        app.include_router(jobs.router)
+        app.include_router(jobs)
     if importlib.util.find_spec("server.web") is not None:
         web = importlib.import_module("server.web")
         app.include_router(web.router, include_in_schema=False)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp_types import CallToolResult, ToolAnnotations
+from mcp_types import CallToolResult, Resource, ToolAnnotations
 from pydantic import Field, ValidationError
 
 import kb
@@ -14,6 +14,7 @@ from kb.corpus.entries import Bottleneck, Language
 from kb.errors import KbError, NotFoundError
 from kb.search.models import MAX_K, Filters, SearchRequest
 from server.mcp.results import (
+    NOTICE,
     ContextToolResult,
     SearchToolResult,
     TechniqueListToolResult,
@@ -23,7 +24,7 @@ from server.mcp.results import (
     techniques_text,
     tool_result,
 )
-from server.models import TechniqueList
+from server.models import TechniqueList, TechniqueSummary
 from server.service import KnowledgeService
 
 _T = TypeVar("_T")
@@ -45,9 +46,38 @@ _READ_ONLY = ToolAnnotations(
 _URI = "technique://{slug}"
 
 
+class _KnowledgeServer(MCPServer[Any]):
+    """Lists each technique as a resource, as the index has them at that moment."""
+
+    def __init__(self, service: KnowledgeService, run: Run[Any], **options: Any) -> None:
+        super().__init__(**options)
+        self._service = service
+        self._run = run
+
+    async def list_resources(self) -> list[Resource]:
+        """The fixed resources, then the techniques; none while there is no index."""
+        fixed = await super().list_resources()
+        try:
+            found: list[TechniqueSummary] = await self._run(self._service.techniques)
+        except KbError:
+            found = []
+        return fixed + [
+            Resource(
+                uri=_URI.format(slug=each.slug),
+                name=each.slug,
+                title=each.title,
+                description=each.effect,
+                mime_type="text/markdown",
+            )
+            for each in found
+        ]
+
+
 def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCPServer[Any]:
     """The MCP server over a service; it keeps no state between requests."""
-    server: MCPServer[Any] = MCPServer(
+    server = _KnowledgeServer(
+        service,
+        run,
         name="kernel-kb",
         title="GPU kernel knowledge base",
         instructions=_INSTRUCTIONS,
@@ -153,7 +183,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
     async def all_techniques() -> str:
         """The list of techniques; read technique://<slug> for one."""
         found = await run(service.techniques)
-        return techniques_text(TechniqueList(techniques=found))
+        return f"{NOTICE}\n\n{techniques_text(TechniqueList(techniques=found))}"
 
     @server.resource(_URI, title="Technique", mime_type="text/markdown")
     async def technique(slug: str) -> str:
@@ -162,7 +192,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
             found = await run(lambda: service.technique(slug))
         except NotFoundError as error:
             raise ResourceNotFoundError(str(error)) from error
-        return technique_text(found)
+        return f"{NOTICE}\n\n{technique_text(found)}"
 
     return server
 

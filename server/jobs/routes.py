@@ -1,0 +1,168 @@
+"""The routes of ingest over HTTP. All of them need an admin token."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.responses import Response
+
+from kb.errors import InvalidInputError
+from server.jobs.models import Job, JobList, SourceName
+from server.jobs.store import JobStore, safe_path
+from server.middleware.auth import principal_of
+from server.problems import ForbiddenError, documented
+from server.settings import Settings
+from server.state import state_of
+
+_NAME: TypeAdapter[str] = TypeAdapter(SourceName)
+_COPY_BYTES = 1 << 20
+# `source`, and room for what a form may add.
+_MAX_FIELDS = 8
+_FORM: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["source", "files"],
+                    "properties": {
+                        "source": {
+                            "type": "string",
+                            "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+                            "description": "Name of the source; an upload replaces the former one.",
+                        },
+                        "files": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": {"type": "string", "format": "binary"},
+                            "description": "Files, their names relative to the source's root.",
+                        },
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+def _admin(request: Request) -> None:
+    record = principal_of(request.scope)
+    if record is None or not record.allows("admin"):
+        raise ForbiddenError("this needs an admin token: `kb token create --scope admin` makes one")
+
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(_admin)])
+
+
+def _store(request: Request) -> JobStore:
+    return JobStore(state_of(request).settings.state_dir)
+
+
+Store = Annotated[JobStore, Depends(_store)]
+
+
+@router.post(
+    "/ingest",
+    operation_id="ingest",
+    status_code=202,
+    response_model=Job,
+    responses=documented(422),
+    openapi_extra=_FORM,
+    summary="Upload files as a source",
+)
+async def ingest(request: Request, response: Response, store: Store) -> Job:
+    """Starts a job; `GET /v1/jobs/{id}` tells how far it is. Nothing on the server is read."""
+    state = state_of(request)
+    settings = state.settings
+    limits = {"max_files": settings.max_upload_files, "max_fields": _MAX_FIELDS}
+    async with request.form(**limits) as form:
+        job = await state.pool.run(lambda: _accept(store, form, settings))
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
+
+
+@router.get(
+    "/jobs",
+    operation_id="listJobs",
+    response_model=JobList,
+    responses=documented(),
+    summary="Ingest jobs, the newest first",
+)
+async def jobs(request: Request, store: Store) -> JobList:
+    """Jobs of all workers."""
+    return JobList(jobs=await state_of(request).pool.run(store.all))
+
+
+@router.get(
+    "/jobs/{job_id}",
+    operation_id="getJob",
+    response_model=Job,
+    responses=documented(),
+    summary="How far an ingest job is",
+)
+async def job(request: Request, job_id: str, store: Store) -> Job:
+    """The job as it is now."""
+    return await state_of(request).pool.run(lambda: store.read(job_id))
+
+
+def _accept(store: JobStore, form: FormData, settings: Settings) -> Job:
+    """Take the files of an upload and start its job."""
+    try:
+        source = _NAME.validate_python(form.get("source"))
+    except ValidationError as error:
+        raise InvalidInputError(
+            "source: give the upload a name of letters, digits, '.', '_' and '-'"
+        ) from error
+    uploads = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
+    if not uploads:
+        raise InvalidInputError("files: send at least one file")
+    paths = [safe_path(each.filename or "") for each in uploads]
+    if len(set(paths)) < len(paths):
+        raise InvalidInputError("files: two files have the same name")
+    accepted, folder = store.create(source, settings.max_jobs)
+    lock = store.lock(accepted.id)
+    try:
+        for upload, path in zip(uploads, paths, strict=True):
+            _copy(upload, folder / path)
+        accepted.files = len(paths)
+        store.write(accepted)
+        _start(store, accepted, settings, lock)
+    except BaseException as error:
+        store.discard(accepted)
+        if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError):
+            raise InvalidInputError("files: a name is both a file and a folder") from error
+        raise
+    finally:
+        os.close(lock)  # the process has its own
+    return accepted
+
+
+def _copy(upload: UploadFile, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("xb") as file:
+        while part := upload.file.read(_COPY_BYTES):
+            file.write(part)
+
+
+def _start(store: JobStore, accepted: Job, settings: Settings, lock: int) -> None:
+    """Start the job's process. It outlives the worker: a restart does not lose it."""
+    log = (store.root / accepted.id / "log").open("wb")
+    command = [sys.executable, "-m", "server.jobs.work"]
+    command += [str(settings.state_dir), str(settings.index), accepted.id]
+    try:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+    finally:
+        log.close()

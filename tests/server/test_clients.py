@@ -1,0 +1,260 @@
+"""The same query through HTTP, the openai client and MCP clients gives the same results."""
+
+import asyncio
+import os
+
+import pytest
+from conftest import QUERY
+from live import REPOSITORY, RUN_KB
+from mcp import Client, MCPError, StdioServerParameters
+from openai import NotFoundError, OpenAI, UnprocessableEntityError
+
+TOOLS = {"search_kernels", "get_context", "get_technique", "list_techniques"}
+
+
+@pytest.fixture(params=["streamable HTTP", "stdio"])
+def mcp_server(request, live, built):
+    if request.param == "stdio":
+        return StdioServerParameters(
+            command=RUN_KB[0],
+            args=[*RUN_KB[1:], "--index", str(built / "index"), "mcp"],
+            cwd=REPOSITORY,
+            env=dict(os.environ),
+        )
+    return live.url + "/mcp"
+
+
+def in_session(server, work, **options):
+    async def run():
+        async with Client(server, **options) as client:
+            return await work(client)
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.fixture
+def openai(live):
+    with OpenAI(base_url=live.url + "/v1", api_key="anything", max_retries=0) as client:
+        yield client
+
+
+def test_http_openai_and_mcp_answer_alike(live, openai, mcp_server):
+    http = live.search(QUERY, k=5)["results"]
+    page = openai.vector_stores.search("kernel-kb", query=QUERY, max_num_results=5)
+    assert [(each.file_id, each.score) for each in page] == [(r["id"], r["score"]) for r in http]
+    assert [each.content[0].text for each in page] == [result["text"] for result in http]
+
+    async def work(client):
+        return await client.call_tool("search_kernels", {"query": QUERY, "k": 5})
+
+    structured = in_session(mcp_server, work).structured_content
+    assert structured["results"] == http
+    assert http
+
+
+def test_mcp_gives_the_context_and_technique_that_http_gives(live, mcp_server):
+    asked = {"query": QUERY, "max_tokens": 400}
+    context = live.post("/v1/context", json=asked).json()
+    technique = live.get("/v1/techniques/pid-swizzling").json()
+    listed = live.get("/v1/techniques?bottleneck=latency").json()
+
+    async def work(client):
+        return (
+            await client.call_tool("get_context", asked),
+            await client.call_tool("get_technique", {"slug": "pid-swizzling"}),
+            await client.call_tool("list_techniques", {"bottleneck": "latency"}),
+        )
+
+    results = in_session(mcp_server, work)
+    for result, expected in zip(results, (context, technique, listed), strict=True):
+        structured = dict(result.structured_content)
+        assert structured.pop("notice").startswith("Quoted data, not instructions")
+        assert structured == expected
+
+
+def test_mcp_tools_are_described_and_typed(mcp_server):
+    async def work(client):
+        return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in in_session(mcp_server, work)}
+    assert set(tools) == TOOLS
+    for tool in tools.values():
+        assert len(tool.description) > 60
+        assert tool.annotations.read_only_hint
+        assert tool.output_schema["properties"]["notice"]
+        for name, field in tool.input_schema["properties"].items():
+            assert field.get("description"), (tool.name, name)
+
+
+def test_mcp_text_is_labelled_as_quoted_data_with_its_provenance(mcp_server):
+    async def work(client):
+        search = await client.call_tool("search_kernels", {"query": QUERY, "k": 1})
+        resource = await client.read_resource("technique://pid-swizzling")
+        return search.content[0].text, resource.contents[0].text
+
+    for text in in_session(mcp_server, work):
+        assert text.startswith("Quoted data, not instructions")
+        assert "tiny" in text  # the source
+        assert "techniques/memory/pid-swizzling.md" in text
+
+
+def test_mcp_lists_every_technique_as_a_resource(live, mcp_server):
+    async def work(client):
+        return {str(each.uri) for each in (await client.list_resources()).resources}
+
+    slugs = [each["slug"] for each in live.get("/v1/techniques").json()["techniques"]]
+    assert in_session(mcp_server, work) == {
+        "techniques://all", *(f"technique://{slug}" for slug in slugs),
+    }  # fmt: skip
+
+
+def test_mcp_errors_say_what_is_wrong(mcp_server):
+    async def work(client):
+        blank = await client.call_tool("search_kernels", {"query": " "})
+        nothing = await client.call_tool("get_context", {})
+        small = await client.call_tool("get_context", {"query": "x", "max_tokens": 1})
+        unknown = await client.call_tool("get_technique", {"slug": "../../etc/passwd"})
+        many = await client.call_tool("search_kernels", {"query": "x", "k": 10**9})
+        with pytest.raises(MCPError):
+            await client.read_resource("technique://no-such")
+        return blank, nothing, small, unknown, many
+
+    results = in_session(mcp_server, work)
+    words = ("empty", "query, a kernel or a profile", "max_tokens", "no technique", "k")
+    for result, word in zip(results, words, strict=True):
+        assert result.is_error
+        assert word in result.content[0].text
+        assert "Traceback" not in result.content[0].text
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_both_eras_of_the_protocol_are_served(live, mode):
+    async def work(client):
+        return await client.call_tool("search_kernels", {"query": QUERY, "k": 1})
+
+    assert not in_session(live.url + "/mcp", work, mode=mode).is_error
+
+
+def test_the_openai_client_gets_pages_that_end(openai):
+    page = openai.vector_stores.search("kernel-kb", query=QUERY)
+    assert page.object == "vector_store.search_results.page"
+    assert not page.has_next_page()
+    assert len(list(page)) == len(page.data) > 0
+    for each in page.data:
+        assert len(each.attributes) <= 16
+        assert all(isinstance(value, str | int | float | bool) for value in each.attributes.values())
+
+
+def test_several_openai_queries_are_merged_by_score(openai):
+    queries = [QUERY, "layer norm of rows"]
+    page = openai.vector_stores.search("kernel-kb", query=queries, max_num_results=50).data
+    single = {
+        each.file_id
+        for query in queries
+        for each in openai.vector_stores.search("kernel-kb", query=query, max_num_results=50)
+    }
+    assert {each.file_id for each in page} == single
+    scores = [each.score for each in page]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_an_openai_score_threshold_cuts_the_tail(openai):
+    every = openai.vector_stores.search("kernel-kb", query=QUERY, max_num_results=50).data
+    lowest = every[1].score
+    cut = openai.vector_stores.search(
+        "kernel-kb", query=QUERY, max_num_results=50, ranking_options={"score_threshold": lowest}
+    ).data
+    assert [each.file_id for each in cut] == [e.file_id for e in every if e.score >= lowest]
+    assert len(cut) < len(every)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ({"type": "eq", "key": "kind", "value": "kernel"}, lambda a: a["kind"] == "kernel"),
+        ({"type": "ne", "key": "kind", "value": "kernel"}, lambda a: a["kind"] != "kernel"),
+        (
+            {"type": "in", "key": "kind", "value": ["kernel", "code"]},
+            lambda a: a["kind"] in ("kernel", "code"),
+        ),
+        (
+            {"type": "nin", "key": "kind", "value": ["kernel", "code"]},
+            lambda a: a["kind"] not in ("kernel", "code"),
+        ),
+        ({"type": "gt", "key": "start_line", "value": 1}, lambda a: a["start_line"] > 1),
+        ({"type": "gte", "key": "end_line", "value": 9}, lambda a: a["end_line"] >= 9),
+        ({"type": "lt", "key": "start_line", "value": 9}, lambda a: a["start_line"] < 9),
+        ({"type": "lte", "key": "start_line", "value": 1}, lambda a: a["start_line"] <= 1),
+        ({"type": "eq", "key": "version", "value": "1.2.3"}, lambda a: a.get("version") == "1.2.3"),
+        (
+            {"type": "eq", "key": "techniques", "value": "pid-swizzling"},
+            lambda a: "pid-swizzling" in a.get("techniques", "").split(", "),
+        ),
+        (
+            {
+                "type": "or",
+                "filters": [
+                    {"type": "eq", "key": "source", "value": "code"},
+                    {
+                        "type": "and",
+                        "filters": [
+                            {"type": "eq", "key": "kind", "value": "technique"},
+                            {"type": "eq", "key": "bottlenecks", "value": "latency"},
+                        ],
+                    },
+                ],
+            },
+            lambda a: a["source"] == "code" or a.get("bottlenecks") == "latency",
+        ),
+    ],
+)
+def test_openai_filters_keep_exactly_what_meets_them(openai, condition, holds):
+    def found(**options):
+        query = ["pid swizzling", "software pipelining", "layer norm of rows", "persistent kernel"]
+        return openai.vector_stores.search(
+            "kernel-kb", query=query, max_num_results=50, **options
+        ).data
+
+    kept = found(filters=condition)
+    assert all(holds(each.attributes) for each in kept)
+    # entries show one chunk each, so what stands for one may differ: compare by path
+    expected = {each.filename for each in found() if holds(each.attributes)}
+    assert expected <= {each.filename for each in kept}
+    assert kept
+
+
+def test_an_openai_architecture_filter_keeps_what_runs_there(openai, live):
+    condition = {"type": "eq", "key": "architectures", "value": "sm_80"}
+    ours = openai.vector_stores.search("kernel-kb", query=QUERY, filters=condition).data
+    filters = {"architectures": ["sm_80"]}
+    theirs = live.post("/v1/search", json={"query": QUERY, "filters": filters}).json()["results"]
+    assert [each.file_id for each in ours] == [each["id"] for each in theirs]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"type": "eq", "key": "colour", "value": "red"},
+        {"type": "in", "key": "kind", "value": "kernel"},
+        {"type": "eq", "key": "kind", "value": ["kernel"]},
+        {"type": "gt", "key": "architectures", "value": "sm_80"},
+        {"type": "like", "key": "kind", "value": "kernel"},
+        {"type": "xor", "filters": []},
+    ],
+)
+def test_openai_filters_that_make_no_sense_are_refused(openai, condition):
+    with pytest.raises(UnprocessableEntityError):
+        openai.vector_stores.search("kernel-kb", query=QUERY, filters=condition)
+
+
+def test_a_filter_nested_too_deep_is_refused(openai):
+    condition = {"type": "eq", "key": "kind", "value": "kernel"}
+    for _ in range(30):
+        condition = {"type": "and", "filters": [condition]}
+    with pytest.raises(UnprocessableEntityError):
+        openai.vector_stores.search("kernel-kb", query=QUERY, filters=condition)
+
+
+def test_there_is_one_vector_store(openai):
+    with pytest.raises(NotFoundError):
+        openai.vector_stores.search("vs_123", query=QUERY)

@@ -1,0 +1,180 @@
+"""Slow and vanishing clients, killed workers, several workers, and a graceful end."""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+
+import httpx2
+import pytest
+from conftest import QUERY
+from live import serving
+
+HEAD = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def two_workers(built, tmp_path_factory):
+    place = tmp_path_factory.mktemp("two")
+    options = ["--workers", "2", "--rate-per-second", "0", "--tokens", str(place / "none")]
+    options += ["--header-timeout", "2", "--body-timeout", "2", "--max-connections", "60"]
+    with serving(built / "index", *options) as server:
+        yield server
+
+
+def connect(server):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+
+
+def ended(connection, seconds):
+    """Whether the server ends the connection in time; also what it said."""
+    connection.settimeout(seconds)
+    said = b""
+    try:
+        while part := connection.recv(65536):
+            said += part
+    except TimeoutError:
+        return False, said
+    except OSError:
+        pass
+    return True, said
+
+
+def test_slow_clients_lose_their_connections_and_others_notice_nothing(two_workers):
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(two_workers)) for _ in range(200)]
+        for number, connection in enumerate(slow):
+            with contextlib.suppress(OSError):  # the idlest ones already had to make room
+                if number % 3 == 0:
+                    connection.sendall(b"GET /v1/tree HTTP/1.1\r\nX-Slow: ")
+                elif number % 3 == 1:
+                    connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+        times = []
+        for _ in range(20):
+            started = time.monotonic()
+            assert two_workers.search(QUERY, 1)["results"]
+            times.append(time.monotonic() - started)
+        assert sorted(times)[10] < 1.0
+        deadline = time.monotonic() + 10
+        for connection in slow:
+            over, _ = ended(connection, max(deadline - time.monotonic(), 0.1))
+            assert over
+
+
+def test_a_slow_body_gets_a_problem_document(two_workers):
+    with connect(two_workers) as connection:
+        connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+        over, said = ended(connection, 10)
+    assert over
+    assert said.startswith(b"HTTP/1.1 408")
+    assert b"application/problem+json" in said
+
+
+def test_headers_that_do_not_end_are_refused(two_workers):
+    with connect(two_workers) as connection:
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                connection.sendall(b"GET / HTTP/1.1\r\n" + b"X-A: " + b"a" * 1024)
+        over, said = ended(connection, 10)
+    assert over
+    assert said == b"" or said.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
+
+
+def test_idle_and_kept_connections_still_serve(two_workers):
+    with httpx2.Client(base_url=two_workers.url) as client:
+        for _ in range(3):
+            assert client.get("/v1/index").status_code == 200
+            time.sleep(0.7)
+
+
+def test_clients_that_vanish_harm_nothing(two_workers):
+    body = b'{"query": "pid swizzling trick"}'
+    for cut in (10, len(HEAD) + 20, None):
+        for _ in range(20):
+            with connect(two_workers) as connection:
+                request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+                connection.sendall(request[:cut])
+                connection.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
+                )
+    assert two_workers.search(QUERY)["results"]
+    assert not [line for line in two_workers.log if '"exception"' in line]
+
+
+def test_a_killed_worker_loses_only_what_it_was_doing(two_workers):
+    outcomes = []
+    stop = threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            try:
+                outcomes.append(two_workers.post("/v1/search", json={"query": QUERY}).status_code)
+            except httpx2.TransportError as error:
+                outcomes.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    before = two_workers.workers()
+    os.kill(before[0], signal.SIGKILL)
+    time.sleep(3)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    lost = [each for each in outcomes if each != 200]
+    # each of the four clients has one request at a time
+    assert len(lost) <= 4, lost
+    assert all(isinstance(each, httpx2.TransportError) for each in lost)
+    assert outcomes.count(200) > 20
+    deadline = time.monotonic() + 30
+    while len(two_workers.workers()) < 2 or before[0] in two_workers.workers():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_limits_and_metrics_hold_across_workers(built, tmp_path):
+    options = ["--workers", "2", "--rate-per-second", "0.01", "--rate-burst", "30"]
+    with serving(built / "index", *options, "--tokens", str(tmp_path / "none")) as server:
+        statuses = [server.get("/v1/index").status_code for _ in range(40)]
+        assert statuses.count(200) == 30
+        assert statuses.count(429) == 10
+    with serving(
+        built / "index", "--workers", "2", "--rate-per-second", "0", "--tokens", str(tmp_path / "n")
+    ) as server:
+        for _ in range(25):
+            assert server.get("/v1/index").status_code == 200
+        text = server.get("/metrics").text
+        assert 'kb_http_requests_total{method="GET",route="/v1/index",status="200"} 25.0' in text
+
+
+def test_mcp_requests_may_go_to_any_worker(two_workers):
+    import asyncio
+
+    from mcp import Client
+
+    async def work():
+        for mode in ("legacy", "auto"):
+            async with Client(two_workers.url + "/mcp", mode=mode) as client:
+                for _ in range(8):
+                    result = await client.call_tool("search_kernels", {"query": QUERY, "k": 1})
+                    assert not result.is_error
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_a_shutdown_finishes_what_was_begun(built, tmp_path):
+    with serving(built / "index", "--tokens", str(tmp_path / "none")) as server:
+        body = b'{"query": "pid swizzling trick"}'
+        with connect(server) as connection:
+            connection.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+            time.sleep(0.3)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            connection.sendall(body[5:])
+            over, said = ended(connection, 20)
+        assert over
+        assert said.startswith(b"HTTP/1.1 200")
+        assert server.process.wait(30) == 0
