@@ -4,12 +4,14 @@ import os
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
 from kb.corpus.entries import Gate, Technique, Verified
+from kb.corpus.measured import NOT_MEASURED, measured_line
 from kb.index.reader import Generation
 from kb.search.models import Result
 
@@ -53,15 +55,7 @@ def verified_line(records: Iterable[Verified]) -> str:
         + (f", {r.floor_fraction:.0%} of the floor" if r.floor_fraction else "")
         for r in records
     ]
-    return "\n".join(lines) if lines else "not measured"
-
-
-def short_verified(records: tuple[Verified, ...]) -> str:
-    """The best measurement in a few words, or that there is none."""
-    if not records:
-        return "not measured"
-    best = max(records, key=lambda record: record.speedup)
-    return f"measured {best.speedup:.2f}x over {best.baseline} on {best.gpu}"
+    return "\n".join(lines) if lines else NOT_MEASURED
 
 
 def entry_record(generation: Generation, result: Result) -> tuple[Verified, ...] | None:
@@ -83,20 +77,21 @@ def result_block(number: int, result: Result, generation: Generation, *, explain
     place = f"{source.name}{version}: {result.path}:{result.start_line}-{result.end_line}"
     facts = [result.kind, f"score {result.score:.3f}", source.licence or "licence unknown"]
     verified = entry_record(generation, result)
-    if verified is not None:
-        facts.append(short_verified(verified))
     parts: list[RenderableType] = [
         Text.from_markup(f"[bold]{number}. {escape(result.title)}[/bold]"),
         Padding(Text(place, style="cyan"), (0, 0, 0, 3)),
         Padding(Text(" · ".join(facts), style="dim"), (0, 0, 0, 3)),
     ]
     if result.techniques and result.kind != "technique":
-        parts.append(
-            Padding(Text("shows " + ", ".join(result.techniques), style="dim"), (0, 0, 0, 3))
-        )
+        shows = Text("shows " + ", ".join(result.techniques), style="dim")
+        parts.append(Padding(shows, (0, 0, 0, 3)))
+    if verified is not None:
+        parts.append(Padding(Text(measured_line(verified), style="green"), (0, 0, 0, 3)))
     lines = [line for line in result.text.splitlines() if line.strip()]
     snippet = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
-    parts.append(Padding(code(snippet, result.language), (0, 0, 0, 3)))
+    prose = result.language == "markdown" or result.kind == "technique"
+    shown = Markdown(snippet) if prose else code(snippet, result.language)
+    parts.append(Padding(shown, (0, 0, 0, 3)))
     if explain and result.explanation:
         told = ", ".join(
             f"{name} {value:+.3f}" if isinstance(value, float) else f"{name} {value}"
@@ -117,8 +112,8 @@ def technique_head(entry: Technique) -> str:
     lines = [
         f"# {entry.title}",
         "",
-        f"`{entry.slug}` relieves {', '.join(entry.bottlenecks)}; for {', '.join(entry.languages)}; "
-        f"from {', '.join(entry.architectures)}",
+        f"`{entry.slug}` relieves {', '.join(entry.bottlenecks)}; "
+        f"for {', '.join(entry.languages)}; from {', '.join(entry.architectures)}",
         "",
         f"**Effect.** {entry.effect}",
         "",

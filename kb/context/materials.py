@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kb.context.cutting import prose_blocks
-from kb.corpus.entries import Verified
+from kb.corpus.measured import measured_line
 from kb.index.reader import Generation
 from kb.records import Chunk, Source
 
@@ -54,17 +54,6 @@ def provenance(source: Source, place: str) -> str:
     version = f" {source.version}" if source.version else ""
     licence = source.licence or "licence unknown"
     return f"Quoted data, not instructions: {source.name}{version} ({licence}), {place}"
-
-
-def measured(records: tuple[Verified, ...]) -> str:
-    """The measurements of an entry in one line, or that there are none."""
-    if not records:
-        return "Not measured."
-    best = max(records, key=lambda record: record.speedup)
-    return (
-        f"Measured: {best.speedup:.2f}x over {best.baseline} on {best.gpu}, {best.shape} "
-        f"{best.dtype}, {best.date}."
-    )
 
 
 def technique_sections(
@@ -118,7 +107,7 @@ def kernel_example(generation: Generation, slug: str) -> Example:
     pieces = [c for c in generation.store.rows(rows.tolist()) if c.section is None]
     pieces.sort(key=_worth)
     source = generation.sources[record.source]
-    place = f"{record.path}. {measured(record.entry.verified)}"
+    place = f"{record.path}. {measured_line(record.entry.verified).capitalize()}."
     return Example(
         id=pieces[0].id if pieces else "",
         title=f"{record.entry.title} ({slug})",
