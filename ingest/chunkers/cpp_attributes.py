@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 # Balanced parentheses to four levels, as attributes like __launch_bounds__(A<B>(x), (y)) need.
-PAREN = rb"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
+PAREN = rb"\((?:[^()]++|\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\))*+\)"
 
 _BARE = frozenset(
     b"""__global__ __device__ __host__ __forceinline__ __noinline__ __inline_hint__ __shared__
@@ -29,20 +29,24 @@ _MACRO_WORDS = frozenset(
     QUALIFIERS""".split()
 )
 # After a macro: the start of a declaration, or a type, a name and a parameter list.
-_DECLARATION_WORD = (
-    rb"\s+(?:(?!const\b|volatile\b|return\b)[\w:]+[\s*&]+\w+\s*\(|(?:static|inline|constexpr|consteval|extern|template|typename|auto|void|bool|int|float"
-    rb"|double|explicit|virtual|friend|operator)\b)"
+_STARTS_DECLARATION = re.compile(
+    rb"""\s+(?:
+        (?: static | inline | constexpr | consteval | extern | template | typename | auto | void
+          | bool | int | float | double | explicit | virtual | friend | operator )\b
+      | (?! const\b | volatile\b | return\b ) [\w:]+ [\s*&]+ \w+ \s* \(
+    )""",
+    re.VERBOSE,
 )
 
 # A word that may be an attribute. The leading set lets the search skip blanks quickly; the
 # lookbehind asks that the word begins there.
 _WORD = re.compile(rb"[A-Z_a](?<!\w.)\w{2,}", re.DOTALL)
 _MACRO = re.compile(rb"_*[A-Z][A-Z0-9_]{3,}")
+_MAX_ARGUMENTS = 4_000  # bytes; what is longer is data, and unbalanced text must not cost n squared
 _ARGUMENTS = re.compile(rb"\s*" + PAREN)
 # What follows an attribute is a name, a type, or a line end; anything else is an expression.
 _GOES_ON = re.compile(rb"[\s*&]*[\w:~\[]|[ \t]*(?:\n|\Z)")
 _NAME_ON_LINE = re.compile(rb"[ \t]+[A-Za-z_]")
-_DECLARATION = re.compile(_DECLARATION_WORD)
 _NO, _BARE_KIND, _ARGUMENTS_KIND, _MACRO_KIND, _CAPITALS_KIND = range(5)
 
 
@@ -55,7 +59,7 @@ def attributes(code: bytes) -> Iterator[tuple[int, int]]:
         if kind == _NO or start < done:
             continue
         if kind != _BARE_KIND:
-            arguments = _ARGUMENTS.match(code, end)
+            arguments = _ARGUMENTS.match(code, end, end + _MAX_ARGUMENTS)
             last = arguments.end() if arguments else end
             if kind == _ARGUMENTS_KIND:
                 if not arguments:
@@ -65,7 +69,7 @@ def attributes(code: bytes) -> Iterator[tuple[int, int]]:
                 arguments and _NAME_ON_LINE.match(code, last)
             ):
                 end = last
-            elif not _DECLARATION.match(code, end):
+            elif not _STARTS_DECLARATION.match(code, end):
                 continue
         done = end
         yield start, end

@@ -15,7 +15,7 @@ from ingest.chunkers.cpp_attributes import attributes
 
 _TOKEN = re.compile(
     rb"""
-      (?P<comment> //[^\n]*(?<!\\) | //(?:[^\n]*\\\n)+[^\n]* | /\*.*?(?:\*/|\Z) )
+      (?P<comment> //(?:\\\n|[^\n])*+ | /\*.*?(?:\*/|\Z) )
     | (?P<literal> R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z) | "(?:\\.|[^"\\\n])*"?
                  | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'? )
     | (?P<hash> \# )
@@ -34,7 +34,8 @@ _IN_BODY = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 # A directive runs to the first line end without a backslash before it.
-_DIRECTIVE = re.compile(rb"(?:/\*.*?\*/|\\\r?\n|[^\n])*", re.DOTALL)
+_DIRECTIVE = re.compile(rb"(?:/\*.*?\*/|\\\r?\n|[^\n])*+", re.DOTALL)
+_MAX_INDENT = 200  # how far a directive may be indented; keeps one huge line from costing n squared
 _DIRECTIVE_NAME = re.compile(rb"\#\s*(\w*)\s*(\S*)")
 _BLANKS = bytes(ord("\n") if byte == ord("\n") else ord(" ") for byte in range(256))
 
@@ -150,7 +151,8 @@ class _Pass:
             if self.dead_from is None:
                 self._brace(self.source[start], start)
         elif kind == "hash":
-            if self.source[self.source.rfind(b"\n", 0, start) + 1 : start].strip():
+            before = self.source[max(0, start - _MAX_INDENT) : start]
+            if before.rpartition(b"\n")[2].strip():
                 return end
             directive = _DIRECTIVE.match(self.source, start)
             assert directive is not None

@@ -13,7 +13,7 @@ from ingest.chunkers.piece import Piece
 from ingest.chunkers.spans import Span, assemble, one_line
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$")
+_ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 # A paragraph line that may be a setext heading's text: no list item, quote, table or indented code.
 _PARAGRAPH = re.compile(r" {0,3}(?![-*+>|#\s]|\d+[.)])\S")
@@ -96,7 +96,7 @@ def _headings(
         if row in inside:
             continue
         if match := _ATX.match(lines[row]):
-            found[row] = (len(match[1]), one_line(match[2] or "") or "")
+            found[row] = (len(match[1]), _title(lines[row][match.end() :]))
         elif (
             (match := _SETEXT.match(lines[row]))
             and row > body
@@ -107,6 +107,13 @@ def _headings(
         ):
             found[row - 1] = (1 if match[1][0] == "=" else 2, one_line(lines[row - 1]) or "")
     return found
+
+
+def _title(text: str) -> str:
+    """Return an ATX heading's text without the closing hashes it may have."""
+    title = one_line(text) or ""
+    bare = title.rstrip("#")
+    return bare.rstrip() if not bare or bare.endswith(" ") else title
 
 
 def _parts(lines: list[str], section: Span) -> Iterator[Span]:

@@ -13,7 +13,7 @@ _SCOPE_LINE = re.compile(
       | (?:public|private|protected)\s*:
       | \#\s*(?:if|ifdef|ifndef|elif|else|endif|undef)\b.*
       | \#\s*pragma\s+(?:once|unroll|GCC|nv_).*
-      | _*[A-Z0-9_]*NAMESPACE[A-Z0-9_]*(?:\(.*\))?;?
+      | [A-Z0-9_]*NAMESPACE[A-Z0-9_]*(?:\(.*\))?;?
     )\s*""",
     re.VERBOSE,
 )

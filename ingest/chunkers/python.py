@@ -5,6 +5,7 @@ launches it is one piece where both fit, since neither is usable without the oth
 not fit or other code lies between, they are two pieces and the launcher's `calls` names the kernel.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -45,6 +46,8 @@ _BLOCKS = {
 }
 _JIT = {"jit", "triton.jit", "gluon.jit", "tl.jit", "triton.experimental.gluon.jit"}
 _TRITON_NAMES = ("tl.", "triton.", "gl.", "ttgl.")
+# The grammar takes time quadratic in a run of empty continued lines; blanks of equal length do not.
+_CONTINUATIONS = re.compile(rb"(?:[ \t]*+\\\n){32,}+")
 
 
 @cache
@@ -60,7 +63,9 @@ def chunk_python(text: str) -> list[Piece]:
     what does not parse) become windows.
     """
     lines = text.split("\n")
-    root = _parser().parse(text.encode("utf-8", "surrogatepass")).root_node
+    source = text.encode("utf-8", "surrogatepass")
+    source = _CONTINUATIONS.sub(lambda run: run[0].replace(b"\\", b" "), source)
+    root = _parser().parse(source).root_node
     module = _Module(lines, root)
     spans = _keep_launchers([*module.spans(root, "")], lines)
     return assemble(lines, [*licence_span(lines, "python"), *spans], filler_span("python"))
