@@ -88,9 +88,12 @@ def result_block(number: int, result: Result, generation: Generation, *, explain
     if verified is not None:
         parts.append(Padding(Text(measured_line(verified), style="green"), (0, 0, 0, 3)))
     lines = [line for line in result.text.splitlines() if line.strip()]
+    if lines and lines[0] == result.title:  # a card: the title stands above already
+        lines = [line for line in lines[1:] if not line.startswith("Also called:")]
     snippet = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
-    prose = result.language == "markdown" or result.kind == "technique"
-    shown = Markdown(snippet) if prose else code(snippet, result.language)
+    shown: RenderableType = code(snippet, result.language)
+    if result.language == "markdown":
+        shown = Markdown(snippet) if snippet.startswith("#") else Text(snippet)
     parts.append(Padding(shown, (0, 0, 0, 3)))
     if explain and result.explanation:
         told = ", ".join(

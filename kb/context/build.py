@@ -32,8 +32,6 @@ _FIRST_SHARE = 0.6
 # A second technique needs this much of the budget's tokens (characters) to say anything.
 _MIN_PART_TOKENS = 150
 _MIN_PART_CHARS = 600
-# A heading with its measurements may take this part of the budget; else it goes without them.
-_HEAD_SHARE = 0.25
 # Sources listed at the end may take this part of the budget.
 _CITATION_SHARE = 0.15
 _NOTHING = "Nothing relevant in the knowledge base."
@@ -140,13 +138,8 @@ class _Composer:
     def _head(self, slug: str) -> str:
         record = self._generation.techniques[slug]
         source = self._generation.sources[record.source]
-        title = f"# {record.entry.title} ({slug})\n"
-        full = title + provenance(
-            source, f"{record.path}. {measured_line(record.entry.verified).capitalize()}."
-        )
-        if self._budget.measure(full) <= _HEAD_SHARE * self._budget.limit:
-            return full
-        return title + provenance(source, record.path)
+        place = f"{record.path}; {measured_line(record.entry.verified, brief=True)}"
+        return f"# {record.entry.title} ({slug})\n{provenance(source, place)}"
 
     def _part(self, slug: str, budget: Budget) -> str | None:
         sections = technique_sections(

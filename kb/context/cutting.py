@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 _FENCE = "```"
-_SENTENCE = re.compile(r"(?<=[.:;])\s+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 def prose_blocks(text: str) -> list[str]:

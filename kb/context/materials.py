@@ -107,7 +107,7 @@ def kernel_example(generation: Generation, slug: str) -> Example:
     pieces = [c for c in generation.store.rows(rows.tolist()) if c.section is None]
     pieces.sort(key=_worth)
     source = generation.sources[record.source]
-    place = f"{record.path}. {measured_line(record.entry.verified).capitalize()}."
+    place = f"{record.path}; {measured_line(record.entry.verified, brief=True)}"
     return Example(
         id=pieces[0].id if pieces else "",
         title=f"{record.entry.title} ({slug})",

@@ -16,7 +16,7 @@ from kb.vocabulary import find_gpu
 # Entries looked at per search; a context names a handful of techniques at most.
 _DEPTH = 12
 # Techniques below this share of the best one's score are noise next to it.
-_NOISE = 0.45
+_NOISE = 0.6
 # A profile's gates against a query's words, both in [0, 1].
 _GATE_WEIGHT = 1.0
 # A kernel that already does it gains little from reading about it.
