@@ -1,9 +1,14 @@
 # make quickstart: environment, ingest, one answered question. make test: everything that is checked.
 PYTHON ?= python3
 VENV := .venv
+comma := ,
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 QUESTION := my matmul rereads the same tiles from DRAM and L2 hit rate is 30%
+
+# Where there is no CUDA toolkit, nvcc comes as a wheel.
+NVCC := $(shell command -v nvcc || ls "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)
+EXTRAS := dev,gpu,embed$(if $(NVCC),,$(comma)cuda)
 
 .PHONY: quickstart test lint types contracts unit format embeddings clean
 .DEFAULT_GOAL := quickstart
@@ -45,7 +50,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,gpu,embed]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/.core
 
 clean:

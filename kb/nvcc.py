@@ -50,7 +50,7 @@ class ResourceUsage:
 
 
 def find_nvcc() -> Path:
-    """The nvcc on PATH, else under `$CUDA_HOME` or `$CUDA_PATH`, else under /usr/local/cuda.
+    """The nvcc on PATH, under `$CUDA_HOME`, `$CUDA_PATH` or /usr/local/cuda, or from its wheel.
 
     Raises
     ------
@@ -60,7 +60,8 @@ def find_nvcc() -> Path:
     if found := _find_tool("nvcc"):
         return found
     raise NvccError(
-        "nvcc was not found: install the CUDA toolkit and put nvcc on PATH, or set CUDA_HOME"
+        "nvcc was not found: run `pip install 'kernel-kb[cuda]'`, or install the CUDA toolkit "
+        "and put nvcc on PATH or set CUDA_HOME"
     )
 
 
@@ -69,6 +70,11 @@ def _find_tool(name: str) -> Path | None:
         return Path(found)
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     folders = [Path(home) / "bin" for home in homes if home]
+    # NVIDIA's wheels put the toolkit below the namespace package `nvidia`.
+    wheels = importlib.util.find_spec("nvidia")
+    if wheels is not None:
+        for place in wheels.submodule_search_locations or ():
+            folders += [each / "bin" for each in sorted(Path(place).glob("cu[0-9]*"), reverse=True)]
     # Triton's wheel carries NVIDIA's disassemblers; find_spec does not import it.
     spec = importlib.util.find_spec("triton")
     if spec is not None and spec.origin:
