@@ -139,6 +139,9 @@ def _compile(source: Path, architecture: str, flags: Sequence[str], suffix: str)
     nvcc = find_nvcc()
     target = str(parse_architecture(architecture)).removeprefix("sm_")
     command = [*_BASE_FLAGS, f"-gencode=arch=compute_{target},code=sm_{target}", *flags]
+    libraries = nvcc.parent.parent / "lib"
+    if (libraries / "libcudart_static.a").is_file():
+        command.append(f"-L{libraries}")  # nvcc's own wheel: it looks in lib64 only
     digest = hashlib.sha256()
     for part in (_version(nvcc), *command):
         digest.update(part.encode() + b"\0")
