@@ -47,7 +47,7 @@ _BLOCKS = {
 _JIT = {"jit", "triton.jit", "gluon.jit", "tl.jit", "triton.experimental.gluon.jit"}
 _TRITON_NAMES = ("tl.", "triton.", "gl.", "ttgl.")
 # The grammar takes time quadratic in a run of empty continued lines; blanks of equal length do not.
-_CONTINUATIONS = re.compile(rb"(?:[ \t]*+\\\n){32,}+")
+_CONTINUATIONS = re.compile(rb"^(?:[ \t]*+\\\n){32,}+", re.MULTILINE)
 
 
 @cache

@@ -96,17 +96,17 @@ def test_white_space_alone_makes_no_piece(suffix: str, text: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        *"({}#<\"'",
+        *"({}#<\"' \t",
         *("/*", "template<", "namespace a{", "FOO_API(", "#if\n#else\n", "struct S {"),
         *("class A:\n ", "\\\n", "# ", "```\n"),
     ],
 )
 def test_unbalanced_text_costs_no_more_than_its_length(suffix: str, unit: str) -> None:
-    text = unit * (60_000 // len(unit))
+    text = unit * (100_000 // len(unit))
     began = time.perf_counter()
     assert_contract(text, suffix)
-    # Ordinary text of this size takes 0.02 s; anything quadratic in it takes a minute.
-    assert time.perf_counter() - began < 20
+    # These take a second at most; what is quadratic in them took from ten seconds to minutes.
+    assert time.perf_counter() - began < 8
 
 
 @pytest.mark.parametrize("suffix", sorted(SUPPORTED_SUFFIXES))
