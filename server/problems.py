@@ -75,15 +75,15 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route that may answer with these statuses beside its own."""
-    always = (400, 401, 403, 404, 405, 408, 413, 421, 429, 503)
+def documented() -> dict[int | str, dict[str, Any]]:
+    """The errors among the `responses` of a route: any of them may meet any request."""
+    always = (400, 401, 403, 404, 405, 408, 413, 421, 422, 429, 503)
     return {
         status: {
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status in sorted({*always, *statuses})
+        for status in always
     }
 
 

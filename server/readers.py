@@ -47,7 +47,10 @@ class CurrentSearcher:
             self._keep(str(error), None)
             return searcher
         if searcher is not None:
-            if name in (searcher.generation.manifest.generation, self._refused):
+            if name == searcher.generation.manifest.generation:
+                self.problem = self._refused = None
+                return searcher
+            if name == self._refused:
                 return searcher
             if not self._opening.acquire(blocking=False):
                 return searcher

@@ -52,7 +52,7 @@ async def _answer(state: ServerState, work: Callable[[], BaseModel]) -> Response
     "/search",
     operation_id="search",
     response_model=SearchResponse,
-    responses=documented(422) | _with_links(SearchResponse, _TO_CHUNK),
+    responses=documented() | _with_links(SearchResponse, _TO_CHUNK),
     summary="Search techniques, kernels and code",
 )
 async def search(request: Request, body: SearchRequest) -> Response:
@@ -72,7 +72,7 @@ async def search(request: Request, body: SearchRequest) -> Response:
     "/context",
     operation_id="buildContext",
     response_model=ContextResponse,
-    responses=documented(422),
+    responses=documented(),
     summary="What to know for a query, a kernel or a profile, within a budget",
 )
 async def context(request: Request, body: ContextRequest) -> Response:
@@ -106,7 +106,7 @@ async def tree(request: Request) -> Response:
     "/techniques",
     operation_id="listTechniques",
     response_model=TechniqueList,
-    responses=documented(422) | _with_links(TechniqueList, _TO_TECHNIQUE),
+    responses=documented() | _with_links(TechniqueList, _TO_TECHNIQUE),
     summary="Techniques in the order of the hierarchy",
 )
 async def techniques(
@@ -163,7 +163,7 @@ async def index(request: Request) -> Response:
     "/vector_stores/{vector_store_id}/search",
     operation_id="searchVectorStore",
     response_model=VectorStoreResultsPage,
-    responses=documented(422),
+    responses=documented(),
     summary="Search as OpenAI's clients do",
 )
 async def vector_store_search(

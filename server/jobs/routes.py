@@ -72,7 +72,7 @@ Store = Annotated[JobStore, Depends(_store)]
     operation_id="ingest",
     status_code=202,
     response_model=Job,
-    responses=documented(422),
+    responses=documented(),
     openapi_extra=_FORM,
     summary="Upload files as a source",
 )

@@ -142,7 +142,9 @@ def test_the_openai_client_gets_pages_that_end(openai):
     assert len(list(page)) == len(page.data) > 0
     for each in page.data:
         assert len(each.attributes) <= 16
-        assert all(isinstance(value, str | int | float | bool) for value in each.attributes.values())
+        assert all(
+            isinstance(value, str | int | float | bool) for value in each.attributes.values()
+        )
 
 
 def test_several_openai_queries_are_merged_by_score(openai):

@@ -13,7 +13,9 @@ from server.jobs.models import JobState
 from server.jobs.store import JobStore
 from server.tokens import TokenFile
 
-CODE = b'def quokka(value):\n    """Smile like a quokka on a beach."""\n    return value + value * 2\n'
+CODE = (
+    b'def quokka(value):\n    """Smile like a quokka on a beach."""\n    return value + value * 2\n'
+)
 
 
 @pytest.fixture

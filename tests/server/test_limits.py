@@ -12,7 +12,11 @@ from server.settings import Settings
     ("setting", "path", "body"),
     [
         ({"max_k": 5}, "/v1/search", {"query": QUERY, "k": 6}),
-        ({"max_k": 5}, "/v1/vector_stores/kernel-kb/search", {"query": QUERY, "max_num_results": 6}),
+        (
+            {"max_k": 5},
+            "/v1/vector_stores/kernel-kb/search",
+            {"query": QUERY, "max_num_results": 6},
+        ),
         ({"max_query_chars": 64}, "/v1/search", {"query": "x" * 65}),
         ({"max_query_chars": 64}, "/v1/context", {"query": "x" * 65}),
         ({"max_query_chars": 64}, "/v1/vector_stores/kernel-kb/search", {"query": ["x" * 65]}),
@@ -81,9 +85,7 @@ def test_a_request_that_takes_too_long_is_given_up(make_client, monkeypatch):
 
     client = make_client(request_timeout=0.2)
     release = threading.Event()
-    monkeypatch.setattr(
-        client.app.state.server.service, "index", lambda: release.wait(20) and None
-    )
+    monkeypatch.setattr(client.app.state.server.service, "index", lambda: release.wait(20) and None)
     answer = client.get("/v1/index")
     assert answer.status_code == 503
     assert_problem(answer)
@@ -97,6 +99,7 @@ def test_more_than_it_can_queue_is_refused_and_not_kept_waiting(make_client, mon
     from concurrent.futures import ThreadPoolExecutor
 
     client = make_client(threads=1, max_pending=1, request_timeout=10)
+    assert client.get("/readyz").status_code == 200  # the warming-up is over
     release = threading.Event()
     service = client.app.state.server.service
     index = service.index

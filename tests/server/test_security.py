@@ -130,7 +130,9 @@ def test_a_host_can_be_allowed(make_client):
     assert client.get("/healthz", headers={"Host": "kb.example:1"}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "file://"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:1", "file://"]
+)
 def test_a_foreign_origin_is_refused_for_http_and_mcp_alike(client, origin):
     for path in ("/v1/search", "/mcp"):
         answer = client.post(path, json=SEARCH, headers={"Origin": origin})

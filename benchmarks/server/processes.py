@@ -1,0 +1,117 @@
+"""The processes of a measurement: a served index, load on it, and the bare loop on all cores."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_KB = [sys.executable, "-c", "from kb.cli import main; main()"]
+_READY_SECONDS = 120
+
+
+@contextmanager
+def served(index: Path, workers: int) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """`kb serve` without a rate limit; yields its port once it is ready."""
+    command = [*_KB, "--index", str(index), "serve", "--port", "0", "--workers", str(workers)]
+    with tempfile.TemporaryDirectory() as place:
+        command += ["--rate-per-second", "0", "--tokens", f"{place}/none", "--state-dir", place]
+        with (Path(place) / "log").open("w+") as log:
+            process = subprocess.Popen(command, stderr=log, text=True)
+            try:
+                port = _port(Path(log.name))
+                wait_ready(port)
+                yield port, process
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+
+
+def _port(log: Path) -> int:
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        if found := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text()):
+            return int(found[1])
+        time.sleep(0.02)
+    raise SystemExit(f"the server did not start: {log.read_text()}")
+
+
+def wait_ready(port: int) -> float:
+    """Wait until the server is ready; returns the seconds that took."""
+    started = time.monotonic()
+    while time.monotonic() - started < _READY_SECONDS:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60),
+        ):
+            return time.monotonic() - started
+        time.sleep(0.01)
+    raise SystemExit("the server did not become ready")
+
+
+def load(port: int, queries: Sequence[str], clients: int) -> dict[str, Any]:
+    """Every question once, by so many clients in a process of their own."""
+    with written(queries) as path:
+        command = [sys.executable, "-m", "benchmarks.server.client"]
+        done = subprocess.run(
+            [*command, str(port), path, str(clients)], capture_output=True, text=True, check=True
+        )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def bare_on_all_cores(index: Path, queries: Sequence[str], seconds: float) -> float:
+    """Queries a second of embedding and bare Chroma, one process a core."""
+    cores = len(os.sched_getaffinity(0))
+    with written(queries) as path:
+        command = [sys.executable, "-m", "benchmarks.server.bare", str(index), path, str(seconds)]
+        processes = [
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            )
+            for _ in range(cores)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        counts = [int(process.communicate("go\n")[0]) for process in _started(processes)]
+    return sum(counts) / seconds
+
+
+def _started(processes: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return processes
+
+
+@contextmanager
+def written(queries: Sequence[str]) -> Iterator[str]:
+    """The questions as a JSON file."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(list(queries), file)
+        file.flush()
+        yield file.name
+
+
+def publish_stamped(index: Path, folder: Path, stamp: int) -> str:
+    """Publish a generation in which the one file of source `stamps` carries the stamp."""
+    folder.mkdir(exist_ok=True)
+    (folder / "stamped.py").write_text(
+        f'def stamped(value):\n    """A zebra crossing numbered stamp{stamp}."""\n'
+        "    return value * value + value\n"
+    )
+    command = [*_KB, "--index", str(index), "ingest", str(folder), "--name", "stamps", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    name: str = json.loads(done.stdout)["generation"]
+    return name
