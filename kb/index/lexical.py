@@ -32,7 +32,8 @@ def write_lexical(folder: Path, chunks: Iterable[Chunk]) -> None:
     """Build the index and save it as memory-mappable arrays."""
     import bm25s  # noqa: PLC0415 - takes a third of a second to import
 
-    index = bm25s.BM25(method="lucene", k1=_K1, b=_B)
+    # The numpy backend sorts each token's rows, which `LexicalIndex.occurs` relies on.
+    index = bm25s.BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
     # bm25s cannot index nothing: an empty index holds one document that no query reaches.
     index.index([chunk_tokens(chunk) for chunk in chunks] or [["\0"]], show_progress=False)
     index.save(str(folder), show_progress=False)
@@ -72,7 +73,10 @@ class LexicalIndex:
         if index is None:
             return False
         pointers, indices = self._index.scores["indptr"], self._index.scores["indices"]
-        return bool(np.isin(rows, indices[pointers[index] : pointers[index + 1]]).any())
+        having = indices[pointers[index] : pointers[index + 1]]
+        at = np.searchsorted(having, rows)
+        inside = at < len(having)
+        return bool((having[at[inside]] == rows[inside]).any())
 
     def idf(self, token: str) -> float:
         """Lucene's idf, ln(1 + (N − df + 0.5) / (df + 0.5)); highest for an unknown token."""
