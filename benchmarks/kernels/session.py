@@ -23,7 +23,7 @@ from benchmarks.kernels.timing import (
     matmul_rate,
     sets_needed,
 )
-from benchmarks.kernels.tuning import Params, bind, candidates, tune
+from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from kb.corpus.entries import Kernel
 from kb.corpus.loader import Corpus, load_corpus
 from kb.verify.compare import as_tuple, compare
@@ -74,6 +74,20 @@ class Session:
             self._tuned[key] = tune(self.timer, module.kernel_function, chosen, inputs, limit)
         return self._tuned[key]
 
+    def exchange(
+        self, slug: str, base: str, size: tuple[int, ...], dtype: str, inputs: list[Any]
+    ) -> None:
+        """Tune a kernel and its baseline, then let each try what the other found best."""
+        pair = [(each, self.module(each)) for each in (slug, base)]
+        found = [self.tuned(each, module, size, dtype, inputs) for each, module in pair]
+        for (each, module), mine, theirs in zip(pair, found, reversed(found), strict=True):
+            new = [] if self.dry else crossed(mine, theirs, module.tunables)
+            if new:
+                tried = [params for params, _ in mine] + new
+                limit = self.options.tune_seconds
+                ranked = tune(self.timer, module.kernel_function, tried, inputs, limit)
+                self._tuned[each, size, dtype] = ranked
+
     def measure(self, slug: str) -> dict[str, Any]:
         """Check one kernel, tune it, and time it against its baselines."""
         entry = self.files[slug].entry
@@ -88,13 +102,18 @@ class Session:
             for index in range(min(needed, _MAX_SETS) - 1)
         ]
 
+        base = entry.derived_from
+        errors: dict[str, str] = {}
+        if base is not None:
+            try:
+                self.exchange(slug, base, size, dtype, inputs)
+            except Exception as error:  # the other baselines still stand
+                errors[base] = _line(error)
         ranked = self.tuned(slug, module, size, dtype, inputs)
         params, norm_error, wrong = _first_correct(module, ranked, inputs)
         contenders: dict[str, Run] = {"kernel": bind(module.kernel_function, params)}
-        errors: dict[str, str] = {}
         parameters = {"kernel": params}
-        base = entry.derived_from
-        if base is not None:
+        if base is not None and base not in errors:
             try:
                 base_module = self.module(base)
                 best = self.tuned(base, base_module, size, dtype, inputs)

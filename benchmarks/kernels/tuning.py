@@ -10,14 +10,16 @@ from benchmarks.kernels.timing import Run, Timer, summarise
 
 Params = dict[str, Any]
 
-# Configurations drawn besides the default. The spaces hold up to 500; 24 random ones contain one
-# of the best tenth with a probability of 92 % (1 - 0.9^24).
-CANDIDATES = 24
+# Configurations drawn besides the default. The spaces hold up to 500; 64 random ones contain one
+# of the best twentieth with a probability of 96 % (1 - 0.95^64).
+CANDIDATES = 64
 # The first pass times each once; a configuration this many times slower than the best is dropped.
 _HOPELESS = 1.5
 # What remains is timed this often, and the best by median wins.
 _REPEATS = 7
 _FINALISTS = 4
+# How many of another kernel's best configurations are tried.
+_EXCHANGED = 3
 
 
 def candidates(
@@ -33,6 +35,28 @@ def candidates(
     ]
     others = [params for params in space if params != defaults]
     return [defaults, *random.Random(0).sample(others, min(count, len(others)))]
+
+
+def crossed(
+    mine: Sequence[tuple[Params, float]],
+    theirs: Sequence[tuple[Params, float]],
+    tunables: Mapping[str, Sequence[Any]],
+) -> list[Params]:
+    """This kernel's best configuration with the values that another kernel's best ones have.
+
+    Two kernels that differ in one technique are compared fairly only if each has tried the tile
+    sizes that the other found: a random subset may miss them.
+    """
+    if "tune" in tunables or not mine:
+        return []
+    seen = [params for params, _ in mine]
+    found: list[Params] = []
+    for params, _ in theirs[:_EXCHANGED]:
+        shared = {k: v for k, v in params.items() if k in tunables and v in tunables[k]}
+        new = {**mine[0][0], **shared}
+        if new not in seen and new not in found:
+            found.append(new)
+    return found
 
 
 def tune(

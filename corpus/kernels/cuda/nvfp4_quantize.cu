@@ -37,10 +37,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: nvfp4-quantize-emulated
-  baseline_ms: 0.2186
-  measured_ms: 0.107
-  speedup: 2.043
-  floor_fraction: 0.7566
+  baseline_ms: 0.2193
+  measured_ms: 0.1074
+  speedup: 2.042
+  floor_fraction: 0.7523
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -50,10 +50,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 8.316
-  measured_ms: 0.107
-  speedup: 77.72
-  floor_fraction: 0.7566
+  baseline_ms: 8.246
+  measured_ms: 0.1074
+  speedup: 76.78
+  floor_fraction: 0.7523
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -63,10 +63,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.628
-  measured_ms: 0.107
-  speedup: 5.869
-  floor_fraction: 0.7566
+  baseline_ms: 0.6284
+  measured_ms: 0.1074
+  speedup: 5.851
+  floor_fraction: 0.7523
 ---
 
 A row is cut into blocks of 16. With amax the block's largest magnitude and g the tensor's scale:

@@ -31,10 +31,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: rmsnorm-plain
-  baseline_ms: 0.1352
-  measured_ms: 0.1407
-  speedup: 0.9609
-  floor_fraction: 0.8982
+  baseline_ms: 0.1342
+  measured_ms: 0.1412
+  speedup: 0.9504
+  floor_fraction: 0.8933
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -44,10 +44,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2127
-  measured_ms: 0.1407
-  speedup: 1.512
-  floor_fraction: 0.8982
+  baseline_ms: 0.2119
+  measured_ms: 0.1412
+  speedup: 1.501
+  floor_fraction: 0.8933
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -57,10 +57,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1269
-  measured_ms: 0.1407
-  speedup: 0.9019
-  floor_fraction: 0.8982
+  baseline_ms: 0.1273
+  measured_ms: 0.1412
+  speedup: 0.9016
+  floor_fraction: 0.8933
 ---
 
 y = x / sqrt(mean(x^2) + eps) * weight over the last dimension; sums and products in float32.

@@ -31,10 +31,10 @@ verified:
   shape: '268435456'
   dtype: bfloat16
   baseline: scale-plain
-  baseline_ms: 5.151
-  measured_ms: 0.2654
-  speedup: 19.41
-  floor_fraction: 0.9523
+  baseline_ms: 5.046
+  measured_ms: 0.2658
+  speedup: 18.98
+  floor_fraction: 0.949
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -44,10 +44,10 @@ verified:
   shape: '268435456'
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2542
-  measured_ms: 0.2654
-  speedup: 0.9578
-  floor_fraction: 0.9523
+  baseline_ms: 0.2534
+  measured_ms: 0.2658
+  speedup: 0.9533
+  floor_fraction: 0.949
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -57,10 +57,10 @@ verified:
   shape: '268435456'
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.254
-  measured_ms: 0.2654
-  speedup: 0.957
-  floor_fraction: 0.9523
+  baseline_ms: 0.2532
+  measured_ms: 0.2658
+  speedup: 0.9526
+  floor_fraction: 0.949
 ---
 
 y = factor * x over contiguous elements of any number; the product is taken in float32.

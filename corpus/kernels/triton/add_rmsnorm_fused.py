@@ -31,10 +31,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.3891
-  measured_ms: 0.2622
-  speedup: 1.484
-  floor_fraction: 0.9639
+  baseline_ms: 0.3892
+  measured_ms: 0.2629
+  speedup: 1.48
+  floor_fraction: 0.9595
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -44,10 +44,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2666
-  measured_ms: 0.2622
-  speedup: 1.017
-  floor_fraction: 0.9639
+  baseline_ms: 0.2672
+  measured_ms: 0.2629
+  speedup: 1.016
+  floor_fraction: 0.9595
 ---
 
 residual' = x + residual; y = RMSNorm(residual') * weight: the step between two blocks of a

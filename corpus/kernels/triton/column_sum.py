@@ -28,10 +28,10 @@ verified:
   shape: 65536x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2609
-  measured_ms: 0.2657
-  speedup: 0.9819
-  floor_fraction: 0.9512
+  baseline_ms: 0.2614
+  measured_ms: 0.2561
+  speedup: 1.021
+  floor_fraction: 0.985
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -41,10 +41,10 @@ verified:
   shape: 65536x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.241
-  measured_ms: 0.2657
-  speedup: 0.907
-  floor_fraction: 0.9512
+  baseline_ms: 0.2408
+  measured_ms: 0.2561
+  speedup: 0.9403
+  floor_fraction: 0.985
 ---
 
 out[n] = sum over m of x[m, n]. Columns lie along the threads, so each step of a program reads

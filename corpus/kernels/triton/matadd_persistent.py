@@ -32,10 +32,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: matadd-plain
-  baseline_ms: 0.3676
-  measured_ms: 0.3755
-  speedup: 0.979
-  floor_fraction: 1.01
+  baseline_ms: 0.3672
+  measured_ms: 0.3753
+  speedup: 0.9784
+  floor_fraction: 1.008
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.3669
-  measured_ms: 0.3755
-  speedup: 0.9771
-  floor_fraction: 1.01
+  baseline_ms: 0.3661
+  measured_ms: 0.3753
+  speedup: 0.9755
+  floor_fraction: 1.008
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3675
-  measured_ms: 0.3755
-  speedup: 0.9787
-  floor_fraction: 1.01
+  baseline_ms: 0.3676
+  measured_ms: 0.3753
+  speedup: 0.9795
+  floor_fraction: 1.008
 ---
 
 A + B with a fixed number of programs for each multiprocessor. Each one walks over the tiles in

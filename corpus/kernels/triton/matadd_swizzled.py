@@ -29,10 +29,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: matadd-plain
-  baseline_ms: 0.3679
-  measured_ms: 0.3681
-  speedup: 0.9995
-  floor_fraction: 1.03
+  baseline_ms: 0.3686
+  measured_ms: 0.3687
+  speedup: 0.9997
+  floor_fraction: 1.026
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -42,10 +42,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.3669
-  measured_ms: 0.3681
-  speedup: 0.9967
-  floor_fraction: 1.03
+  baseline_ms: 0.3672
+  measured_ms: 0.3687
+  speedup: 0.9959
+  floor_fraction: 1.026
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -55,10 +55,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3681
-  measured_ms: 0.3681
-  speedup: 1.0
-  floor_fraction: 1.03
+  baseline_ms: 0.3684
+  measured_ms: 0.3687
+  speedup: 0.9992
+  floor_fraction: 1.026
 ---
 
 A + B with the tiles visited in bands GROUP_M tile rows high instead of row by row: the smallest

@@ -33,9 +33,9 @@ verified:
   dtype: bfloat16
   baseline: matadd-plain
   baseline_ms: 0.3674
-  measured_ms: 0.3839
-  speedup: 0.957
-  floor_fraction: 0.9875
+  measured_ms: 0.3841
+  speedup: 0.9565
+  floor_fraction: 0.9851
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.3662
-  measured_ms: 0.3839
-  speedup: 0.9539
-  floor_fraction: 0.9875
+  baseline_ms: 0.3665
+  measured_ms: 0.3841
+  speedup: 0.9542
+  floor_fraction: 0.9851
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3675
-  measured_ms: 0.3839
+  baseline_ms: 0.3677
+  measured_ms: 0.3841
   speedup: 0.9573
-  floor_fraction: 0.9875
+  floor_fraction: 0.9851
 ---
 
 A + B where each program builds TMA descriptors from pointers, shapes and strides with

@@ -32,10 +32,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: matadd-plain
-  baseline_ms: 0.3679
-  measured_ms: 0.3679
+  baseline_ms: 0.3681
+  measured_ms: 0.3681
   speedup: 1.0
-  floor_fraction: 1.03
+  floor_fraction: 1.028
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -46,9 +46,9 @@ verified:
   dtype: bfloat16
   baseline: eager
   baseline_ms: 0.3671
-  measured_ms: 0.3679
-  speedup: 0.9978
-  floor_fraction: 1.03
+  measured_ms: 0.3681
+  speedup: 0.9973
+  floor_fraction: 1.028
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3683
-  measured_ms: 0.3679
+  baseline_ms: 0.3684
+  measured_ms: 0.3681
   speedup: 1.001
-  floor_fraction: 1.03
+  floor_fraction: 1.028
 ---
 
 A + B where whole tiles move by the Tensor Memory Accelerator: the smallest complete program with

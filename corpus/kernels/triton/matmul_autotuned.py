@@ -35,10 +35,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: matmul-plain
-  baseline_ms: 0.2219
-  measured_ms: 0.1841
-  speedup: 1.205
-  floor_fraction: 0.9162
+  baseline_ms: 0.2252
+  measured_ms: 0.1858
+  speedup: 1.212
+  floor_fraction: 0.9181
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -48,10 +48,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1766
-  measured_ms: 0.1841
-  speedup: 0.9593
-  floor_fraction: 0.9162
+  baseline_ms: 0.1782
+  measured_ms: 0.1858
+  speedup: 0.9591
+  floor_fraction: 0.9181
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -61,10 +61,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1767
-  measured_ms: 0.1841
-  speedup: 0.9598
-  floor_fraction: 0.9162
+  baseline_ms: 0.1782
+  measured_ms: 0.1858
+  speedup: 0.9591
+  floor_fraction: 0.9181
 ---
 
 C = A @ B where the tile shape, the number of warps and the pipeline depth are found by measuring.

@@ -32,10 +32,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2428
-  measured_ms: 0.2493
-  speedup: 0.9739
-  floor_fraction: 0.6766
+  baseline_ms: 0.2447
+  measured_ms: 0.2519
+  speedup: 0.9714
+  floor_fraction: 0.6772
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2042
-  measured_ms: 0.2493
-  speedup: 0.8191
-  floor_fraction: 0.6766
+  baseline_ms: 0.2056
+  measured_ms: 0.2519
+  speedup: 0.8162
+  floor_fraction: 0.6772
 ---
 
 GELU(A @ B + bias), the first half of a transformer's feed-forward block, in one kernel. The tile

@@ -32,10 +32,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: matmul-plain
-  baseline_ms: 0.2216
-  measured_ms: 0.2095
-  speedup: 1.058
-  floor_fraction: 0.8051
+  baseline_ms: 0.224
+  measured_ms: 0.211
+  speedup: 1.062
+  floor_fraction: 0.8085
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.176
-  measured_ms: 0.2095
-  speedup: 0.8401
-  floor_fraction: 0.8051
+  baseline_ms: 0.1779
+  measured_ms: 0.211
+  speedup: 0.8431
+  floor_fraction: 0.8085
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1761
-  measured_ms: 0.2095
-  speedup: 0.8406
-  floor_fraction: 0.8051
+  baseline_ms: 0.1777
+  measured_ms: 0.211
+  speedup: 0.8422
+  floor_fraction: 0.8085
 ---
 
 C = A @ B whose K loop asks for its pipeline itself: `tl.range(..., num_stages=S)` keeps S - 1

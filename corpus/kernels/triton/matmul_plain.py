@@ -28,10 +28,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1762
-  measured_ms: 0.2217
-  speedup: 0.7948
-  floor_fraction: 0.7608
+  baseline_ms: 0.1774
+  measured_ms: 0.2241
+  speedup: 0.7916
+  floor_fraction: 0.7612
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -41,10 +41,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1762
-  measured_ms: 0.2217
-  speedup: 0.7948
-  floor_fraction: 0.7608
+  baseline_ms: 0.1774
+  measured_ms: 0.2241
+  speedup: 0.7916
+  floor_fraction: 0.7612
 ---
 
 C = A @ B. Every program owns one BLOCK_M x BLOCK_N tile of C, walks along K in steps of BLOCK_K

@@ -32,10 +32,10 @@ verified:
   shape: 512x512x65536
   dtype: bfloat16
   baseline: matmul-plain
-  baseline_ms: 0.2727
-  measured_ms: 0.06429
-  speedup: 4.242
-  floor_fraction: 0.6559
+  baseline_ms: 0.2618
+  measured_ms: 0.06422
+  speedup: 4.077
+  floor_fraction: 0.6641
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 512x512x65536
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.05066
-  measured_ms: 0.06429
-  speedup: 0.788
-  floor_fraction: 0.6559
+  baseline_ms: 0.05053
+  measured_ms: 0.06422
+  speedup: 0.7868
+  floor_fraction: 0.6641
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 512x512x65536
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.05037
-  measured_ms: 0.06429
-  speedup: 0.7835
-  floor_fraction: 0.6559
+  baseline_ms: 0.05014
+  measured_ms: 0.06422
+  speedup: 0.7808
+  floor_fraction: 0.6641
 ---
 
 C = A @ B for a small C and a long K. A 512 x 512 result has 16 tiles of 128 x 128: on a large GPU

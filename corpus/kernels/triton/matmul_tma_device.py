@@ -35,10 +35,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: matmul-plain
-  baseline_ms: 0.2215
-  measured_ms: 0.2176
-  speedup: 1.018
-  floor_fraction: 0.7752
+  baseline_ms: 0.2241
+  measured_ms: 0.2046
+  speedup: 1.095
+  floor_fraction: 0.8338
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -48,10 +48,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1756
-  measured_ms: 0.2176
-  speedup: 0.807
-  floor_fraction: 0.7752
+  baseline_ms: 0.1779
+  measured_ms: 0.2046
+  speedup: 0.8695
+  floor_fraction: 0.8338
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -61,10 +61,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1757
-  measured_ms: 0.2176
-  speedup: 0.8074
-  floor_fraction: 0.7752
+  baseline_ms: 0.178
+  measured_ms: 0.2046
+  speedup: 0.87
+  floor_fraction: 0.8338
 ---
 
 C = A @ B where every program builds its own TMA descriptors with `tl.make_tensor_descriptor` from

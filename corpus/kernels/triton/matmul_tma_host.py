@@ -35,10 +35,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: matmul-plain
-  baseline_ms: 0.2217
-  measured_ms: 0.1899
-  speedup: 1.167
-  floor_fraction: 0.8882
+  baseline_ms: 0.2237
+  measured_ms: 0.1943
+  speedup: 1.151
+  floor_fraction: 0.878
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -48,10 +48,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1763
-  measured_ms: 0.1899
-  speedup: 0.9284
-  floor_fraction: 0.8882
+  baseline_ms: 0.1773
+  measured_ms: 0.1943
+  speedup: 0.9125
+  floor_fraction: 0.878
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -61,10 +61,10 @@ verified:
   shape: 4096x4096x4096
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1764
-  measured_ms: 0.1899
-  speedup: 0.9289
-  floor_fraction: 0.8882
+  baseline_ms: 0.1772
+  measured_ms: 0.1943
+  speedup: 0.912
+  floor_fraction: 0.878
 ---
 
 C = A @ B where tiles move through the Tensor Memory Accelerator. The host describes each matrix

@@ -28,10 +28,10 @@ verified:
   shape: 2048x1048576
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.014
-  measured_ms: 1.727
-  speedup: 0.5871
-  floor_fraction: 0.5857
+  baseline_ms: 1.003
+  measured_ms: 1.715
+  speedup: 0.5848
+  floor_fraction: 0.5886
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -41,10 +41,10 @@ verified:
   shape: 2048x1048576
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.048
-  measured_ms: 1.727
-  speedup: 0.6068
-  floor_fraction: 0.5857
+  baseline_ms: 1.049
+  measured_ms: 1.715
+  speedup: 0.6117
+  floor_fraction: 0.5886
 ---
 
 y = A @ x with BLOCK_M rows a program, each program walking the whole of K. Every element of A is

@@ -35,10 +35,10 @@ verified:
   shape: 2048x1048576
   dtype: bfloat16
   baseline: matvec-plain
-  baseline_ms: 1.725
-  measured_ms: 0.9489
-  speedup: 1.818
-  floor_fraction: 1.066
+  baseline_ms: 1.715
+  measured_ms: 0.9306
+  speedup: 1.843
+  floor_fraction: 1.085
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -48,10 +48,10 @@ verified:
   shape: 2048x1048576
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.01
-  measured_ms: 0.9489
-  speedup: 1.064
-  floor_fraction: 1.066
+  baseline_ms: 1.004
+  measured_ms: 0.9306
+  speedup: 1.079
+  floor_fraction: 1.085
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -62,9 +62,9 @@ verified:
   dtype: bfloat16
   baseline: torch.compile
   baseline_ms: 1.049
-  measured_ms: 0.9489
-  speedup: 1.105
-  floor_fraction: 1.066
+  measured_ms: 0.9306
+  speedup: 1.127
+  floor_fraction: 1.085
 ---
 
 y = A @ x for few, long rows (2048 x 1048576, say). Each row is cut into SPLIT_K spans, so there

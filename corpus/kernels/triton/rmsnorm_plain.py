@@ -28,10 +28,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2102
-  measured_ms: 0.1357
-  speedup: 1.549
-  floor_fraction: 0.9312
+  baseline_ms: 0.2099
+  measured_ms: 0.1352
+  speedup: 1.553
+  floor_fraction: 0.9329
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -41,10 +41,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1265
-  measured_ms: 0.1357
-  speedup: 0.9322
-  floor_fraction: 0.9312
+  baseline_ms: 0.1264
+  measured_ms: 0.1352
+  speedup: 0.9349
+  floor_fraction: 0.9329
 ---
 
 y = x / sqrt(mean(x^2) + eps) * weight over the last dimension, one row a program, in two passes

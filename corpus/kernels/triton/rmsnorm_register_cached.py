@@ -35,10 +35,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: rmsnorm-plain
-  baseline_ms: 0.1342
-  measured_ms: 0.1307
-  speedup: 1.027
-  floor_fraction: 0.9669
+  baseline_ms: 0.1339
+  measured_ms: 0.1306
+  speedup: 1.025
+  floor_fraction: 0.9658
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -49,9 +49,9 @@ verified:
   dtype: bfloat16
   baseline: eager
   baseline_ms: 0.2097
-  measured_ms: 0.1307
-  speedup: 1.604
-  floor_fraction: 0.9669
+  measured_ms: 0.1306
+  speedup: 1.606
+  floor_fraction: 0.9658
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -61,10 +61,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1269
-  measured_ms: 0.1307
-  speedup: 0.9709
-  floor_fraction: 0.9669
+  baseline_ms: 0.127
+  measured_ms: 0.1306
+  speedup: 0.9724
+  floor_fraction: 0.9658
 ---
 
 y = x / sqrt(mean(x^2) + eps) * weight over the last dimension. The row is loaded once and stays in

@@ -28,10 +28,10 @@ verified:
   shape: '268435456'
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2524
-  measured_ms: 5.231
-  speedup: 0.04825
-  floor_fraction: 0.04831
+  baseline_ms: 0.2527
+  measured_ms: 5.172
+  speedup: 0.04886
+  floor_fraction: 0.04877
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -41,10 +41,10 @@ verified:
   shape: '268435456'
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.253
-  measured_ms: 5.231
-  speedup: 0.04837
-  floor_fraction: 0.04831
+  baseline_ms: 0.2528
+  measured_ms: 5.172
+  speedup: 0.04888
+  floor_fraction: 0.04877
 ---
 
 out = factor * x with the work dealt out like cards: program p of P handles the elements p, p + P,

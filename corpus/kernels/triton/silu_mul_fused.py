@@ -32,9 +32,9 @@ verified:
   dtype: bfloat16
   baseline: eager
   baseline_ms: 1.242
-  measured_ms: 0.3211
-  speedup: 3.868
-  floor_fraction: 1.033
+  measured_ms: 0.3212
+  speedup: 3.867
+  floor_fraction: 1.031
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -44,10 +44,10 @@ verified:
   shape: 16384x14336
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3207
-  measured_ms: 0.3211
-  speedup: 0.9988
-  floor_fraction: 1.033
+  baseline_ms: 0.3202
+  measured_ms: 0.3212
+  speedup: 0.9969
+  floor_fraction: 1.031
 ---
 
 out = SiLU(gate) * up, where gate and up are the left and right half of each row, as one projection

@@ -29,10 +29,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: softmax-three-pass
-  baseline_ms: 0.1611
-  measured_ms: 0.1289
-  speedup: 1.25
-  floor_fraction: 0.9803
+  baseline_ms: 0.1618
+  measured_ms: 0.129
+  speedup: 1.254
+  floor_fraction: 0.9777
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -43,9 +43,9 @@ verified:
   dtype: bfloat16
   baseline: eager
   baseline_ms: 0.5059
-  measured_ms: 0.1289
-  speedup: 3.925
-  floor_fraction: 0.9803
+  measured_ms: 0.129
+  speedup: 3.922
+  floor_fraction: 0.9777
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -55,10 +55,10 @@ verified:
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3096
-  measured_ms: 0.1289
-  speedup: 2.402
-  floor_fraction: 0.9803
+  baseline_ms: 0.311
+  measured_ms: 0.129
+  speedup: 2.411
+  floor_fraction: 0.9777
 ---
 
 Softmax over the last dimension with whole rows in registers. A row is loaded once, as one block

@@ -32,10 +32,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: transpose-plain
-  baseline_ms: 3.793
-  measured_ms: 0.2684
-  speedup: 14.13
-  floor_fraction: 0.9416
+  baseline_ms: 3.785
+  measured_ms: 0.2688
+  speedup: 14.08
+  floor_fraction: 0.9384
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.705
-  measured_ms: 0.2684
-  speedup: 6.352
-  floor_fraction: 0.9416
+  baseline_ms: 1.696
+  measured_ms: 0.2688
+  speedup: 6.31
+  floor_fraction: 0.9384
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3172
-  measured_ms: 0.2684
-  speedup: 1.182
-  floor_fraction: 0.9416
+  baseline_ms: 0.3149
+  measured_ms: 0.2688
+  speedup: 1.172
+  floor_fraction: 0.9384
 ---
 
 out = x^T, one square tile a program. The tile is loaded along the rows of x and stored along the

@@ -28,10 +28,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.705
-  measured_ms: 3.791
-  speedup: 0.4497
-  floor_fraction: 0.06667
+  baseline_ms: 1.697
+  measured_ms: 3.784
+  speedup: 0.4485
+  floor_fraction: 0.06666
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -41,10 +41,10 @@ verified:
   shape: 16384x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3159
-  measured_ms: 3.791
-  speedup: 0.08333
-  floor_fraction: 0.06667
+  baseline_ms: 0.3138
+  measured_ms: 3.784
+  speedup: 0.08293
+  floor_fraction: 0.06666
 ---
 
 out = x^T, written the direct way: a program takes BLOCK_N neighbours of one row and stores each
