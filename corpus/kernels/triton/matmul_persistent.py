@@ -29,45 +29,6 @@ verified:
   torch: 2.11.0+cu130
   triton: 3.6.0
   date: 2026-11-21
-  shape: 4096x4096x4096
-  dtype: bfloat16
-  baseline: matmul-plain
-  baseline_ms: 0.2219
-  measured_ms: 0.2365
-  speedup: 0.9383
-  floor_fraction: 0.7132
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: 4096x4096x4096
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 0.1765
-  measured_ms: 0.2365
-  speedup: 0.7463
-  floor_fraction: 0.7132
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: 4096x4096x4096
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 0.1767
-  measured_ms: 0.2365
-  speedup: 0.7471
-  floor_fraction: 0.7132
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
   shape: 8192x8192x1024
   dtype: bfloat16
   baseline: matmul-plain

@@ -26,45 +26,6 @@ verified:
   torch: 2.11.0+cu130
   triton: 3.6.0
   date: 2026-11-21
-  shape: 4096x4096x4096
-  dtype: bfloat16
-  baseline: matmul-plain
-  baseline_ms: 0.2215
-  measured_ms: 0.2232
-  speedup: 0.9924
-  floor_fraction: 0.7557
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: 4096x4096x4096
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 0.1764
-  measured_ms: 0.2232
-  speedup: 0.7903
-  floor_fraction: 0.7557
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: 4096x4096x4096
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 0.1763
-  measured_ms: 0.2232
-  speedup: 0.7899
-  floor_fraction: 0.7557
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
   shape: 16384x16384x2048
   dtype: bfloat16
   baseline: matmul-plain
