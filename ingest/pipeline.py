@@ -1,5 +1,7 @@
 """The ingest pipeline: sources in, one published generation out."""
 
+import contextlib
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from ingest.report import IngestReport, SourceReport
 from ingest.tagging import detector_of, retag
 from kb.corpus.loader import is_corpus
 from kb.embedders import Embedder
-from kb.errors import IndexMismatchError, NotFoundError, SourceError
+from kb.errors import IndexMismatchError, IndexUnavailableError, NotFoundError, SourceError
 from kb.index.manifest import Manifest
 from kb.index.reader import open_generation
 from kb.index.state import IndexState
@@ -73,7 +75,9 @@ def ingest(
         The index was made by another embedder or schema version.
     """
     progress = progress or Silent()
-    with IndexWriter(index) as writer:
+    own = IndexWriter(index)
+    # A dry run takes no lock, since even that would make a file.
+    with contextlib.nullcontext(own) if dry_run else own as writer:
         former = _former_state(writer, embedder)
         report = IngestReport([], dry_run=dry_run)
         state = former
@@ -103,9 +107,14 @@ def remove(
 
 
 def _former_state(writer: IndexWriter, embedder: Embedder) -> IndexState:
+    if writer.layout.current() is None:
+        return IndexState()
     manifest = writer.current_manifest()
     if manifest is None:
-        return IndexState()
+        raise IndexUnavailableError(
+            f"the index at {writer.layout.root} points to a generation that does not exist: "
+            "run `kb rebuild`"
+        )
     require_embedder(manifest, embedder, writer.layout.root)
     generation = open_generation(writer.layout.root)
     try:
@@ -147,6 +156,7 @@ def read_source(
         if request.name:
             raise SourceError(f"{root} is a corpus: its corpus.yaml names it, --name cannot")
         name = part.sources[0].name
+        _refuse_folder_of_that_name(name, state)
         _refuse_taken_slugs(part, state.without(name))
         former = dict(next((s.files for s in state.sources if s.name == name), ()))
         files = dict(part.sources[0].files)
@@ -156,6 +166,7 @@ def read_source(
         state = retag(state.without(name).merged(part))
     else:
         name = request.name or root.resolve().name
+        _refuse_unprintable(name, root)
         _refuse_taken_name(name, root, state)
         part = directory_state(
             root,
@@ -185,6 +196,23 @@ def _refuse_taken_name(name: str, root: Path, state: IndexState) -> None:
         raise SourceError(
             f"the index already has a source '{name}' from {taken.location}: "
             f"give this one another --name, or first `kb remove {name}`"
+        )
+
+
+def _refuse_unprintable(name: str, root: Path) -> None:
+    try:
+        f"{name}{root.resolve()}".encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(root).decode("utf-8", "backslashreplace")
+        raise SourceError(f"the path {shown} is not valid UTF-8: rename it") from error
+
+
+def _refuse_folder_of_that_name(name: str, state: IndexState) -> None:
+    taken = next((each for each in state.sources if each.name == name), None)
+    if taken is not None and taken.chunking:  # a corpus has none
+        raise SourceError(
+            f"the index already has a folder '{name}' from {taken.location}, which is the name of "
+            f"this corpus: first `kb remove {name}`"
         )
 
 

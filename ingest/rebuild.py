@@ -1,7 +1,6 @@
 """Build an index anew from the sources that it records, for a damaged or outdated one."""
 
 import json
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +109,8 @@ def _known(layout: IndexLayout) -> _Known:
         except (OSError, ValueError, KeyError, TypeError):
             continue
     raise IndexUnavailableError(
-        f"nothing at {layout.root} says what was ingested: run `kb ingest` with the sources"
+        f"nothing at {layout.root} says what was ingested: delete {layout.pointer} and run "
+        "`kb ingest` with the sources"
     )
 
 
@@ -132,10 +132,11 @@ def _discard_broken_cache(layout: IndexLayout) -> None:
     try:
         connection = sqlite3.connect(layout.cache)
         try:
-            connection.execute("PRAGMA quick_check").fetchone()
+            verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
         finally:
             connection.close()
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        verdict = str(error)
+    if verdict != "ok":
         for suffix in ("", "-wal", "-shm"):
             Path(f"{layout.cache}{suffix}").unlink(missing_ok=True)
-        shutil.rmtree(layout.staging, ignore_errors=True)

@@ -79,3 +79,19 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
         return Done(status if isinstance(status, int) else int(status is not None), out, err)
 
     return run
+
+
+@pytest.fixture
+def checks_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check generations here: a child for each costs seconds, and has tests of its own."""
+    from kb.index import archive, doctor, writer
+    from kb.index.check import problems_of
+
+    def check(folder: Path) -> list[str]:
+        try:
+            return problems_of(folder)
+        except Exception as error:
+            return [str(error).removesuffix(": run `kb rebuild`")]
+
+    for module in (archive, doctor, writer):
+        monkeypatch.setattr(module, "check_in_child", check)

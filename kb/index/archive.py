@@ -1,14 +1,16 @@
 """Export a generation to one file, and import it on another machine."""
 
 import contextlib
+import os
 import shutil
 import tarfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from kb.errors import IndexUnavailableError, KbError
+from kb.errors import IndexMismatchError, IndexUnavailableError, KbError
 from kb.index.cache import EmbeddingCache
 from kb.index.check import check_in_child
 from kb.index.layout import CHUNKS, VECTORS
@@ -31,7 +33,7 @@ def export_index(root: Path, target: Path) -> Manifest:
     KbError
         If the target exists already or cannot be written.
     """
-    if target.exists():
+    if os.path.lexists(target):
         raise KbError(f"{target} exists already: give another name or delete it first")
     generation = open_generation(root)
     partial = target.with_name(target.name + ".part")
@@ -41,7 +43,8 @@ def export_index(root: Path, target: Path) -> Manifest:
                 archive.add(generation.folder, arcname=_ROOT)
             partial.replace(target)
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
         generation.close()
     return generation.manifest
 
@@ -67,14 +70,14 @@ def import_index(archive: Path, root: Path, *, replace_existing: bool = False) -
         is not set.
     """
     with IndexWriter(root) as writer:
-        if writer.current_manifest() is not None and not replace_existing:
+        if not replace_existing and writer.current_manifest() is not None:
             raise KbError(
                 f"the index at {root} already holds something: import into another --index, or "
                 "replace it with --replace"
             )
         with explained(root):
             unpacked = _unpack(archive, writer.layout.staging)
-            manifest = read_manifest(unpacked)
+            manifest = _manifest(unpacked, archive)
             name = writer.next_name(manifest.content)
             staged = writer.layout.staging / name
             unpacked.rename(staged)
@@ -93,17 +96,21 @@ def _unpack(archive: Path, staging: Path) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        stream = archive.open("rb")
+    except OSError as error:
+        raise KbError(f"cannot read {archive}: {error.strerror}") from error
+    try:
+        with stream, tarfile.open(fileobj=stream, mode="r:gz") as tar:
             total = 0
             for member in tar:
                 total += member.size
                 if total > MAX_UNPACKED_BYTES:
                     raise KbError(f"{archive} unpacks to more than {MAX_UNPACKED_BYTES} bytes")
-                # The data filter refuses absolute paths, traversal, links outside and devices.
+                if not (member.isfile() or member.isdir()):
+                    raise KbError(f"{archive} is not an exported index: {member.name} is a link")
+                # The data filter refuses absolute paths and traversal.
                 tar.extract(member, target, filter="data")
-    except FileNotFoundError as error:
-        raise KbError(f"{archive} does not exist") from error
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise KbError(f"{archive} is not an exported index: {error}") from error
@@ -111,6 +118,18 @@ def _unpack(archive: Path, staging: Path) -> Path:
     if not (folder / CHUNKS).is_file():
         raise KbError(f"{archive} is not an exported index: it holds no {_ROOT}/{CHUNKS}")
     return folder
+
+
+def _manifest(unpacked: Path, archive: Path) -> Manifest:
+    try:
+        return read_manifest(unpacked)
+    except IndexMismatchError as error:
+        raise IndexMismatchError(
+            f"{archive} was exported by a version with another schema: export it again with this "
+            "version, or ingest the sources"
+        ) from error
+    except (FileNotFoundError, IndexUnavailableError) as error:
+        raise KbError(f"{archive} is not an exported index: it holds no valid manifest") from error
 
 
 def _remember_vectors(folder: Path, manifest: Manifest, cache_path: Path) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 import kb
 from kb.index.chroma import write_collection
 from kb.index.columns import write_columns
+from kb.index.digests import digests_of
 from kb.index.layout import (
     CHROMA,
     CHUNKS,
@@ -66,6 +67,7 @@ def build_generation(
             "chromadb": importlib.metadata.version("chromadb"),
             "bm25s": importlib.metadata.version("bm25s"),
         },
+        files=digests_of(folder),
     )
     write_manifest(folder, manifest)
     return manifest

@@ -1,7 +1,9 @@
 """The embedding cache: one vector per (embedder, text), computed once and kept for ever."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,6 +22,8 @@ CREATE TABLE IF NOT EXISTS embedding (
 """
 # SQLite's default limit on bound parameters is far above; this keeps statements small.
 _BATCH = 500
+# How far from 1 the length of an intact vector may be.
+_TOLERANCE = 1e-3
 
 
 class EmbeddingCache:
@@ -34,35 +38,49 @@ class EmbeddingCache:
         Raises
         ------
         IndexUnavailableError
-            If the file is no database; it may be deleted, since it only saves work.
+            If the file is no database; a rebuild makes it anew, since it only saves work.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        self._path = path
+        with self._undamaged():
             self._connection = sqlite3.connect(path, timeout=30)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.execute(_SCHEMA)
+
+    @contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError:
+            raise  # not the file: a full disk, a missing permission, a lock
         except sqlite3.DatabaseError as error:
             raise IndexUnavailableError(
-                f"the embedding cache {path} cannot be used ({error}): delete it and run again"
+                f"the embedding cache {self._path} is damaged ({error}): run `kb rebuild`"
             ) from error
 
     def get(self, embedder: str, hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """The vectors that are known, by text hash."""
+        """The vectors that are known, by text hash; one that is damaged is not."""
         found: dict[str, NDArray[np.float32]] = {}
         for start in range(0, len(hashes), _BATCH):
             batch = hashes[start : start + _BATCH]
             marks = ",".join("?" * len(batch))
             where = f"embedder = ? AND text_hash IN ({marks})"
             sql = "SELECT text_hash, vector FROM embedding WHERE " + where  # noqa: S608 - marks
-            rows = self._connection.execute(sql, (embedder, *batch))
-            found.update((key, np.frombuffer(blob, dtype=np.float32)) for key, blob in rows)
+            with self._undamaged():
+                rows = self._connection.execute(sql, (embedder, *batch)).fetchall()
+            for key, blob in rows:
+                if len(blob) % 4:
+                    continue
+                vector = np.frombuffer(blob, dtype=np.float32)
+                if abs(float(np.linalg.norm(vector)) - 1) < _TOLERANCE:
+                    found[key] = vector
         return found
 
     def put(self, embedder: str, vectors: Iterable[tuple[str, NDArray[np.float32]]]) -> None:
         """Store vectors by text hash."""
         rows = [(embedder, key, vector.astype(np.float32).tobytes()) for key, vector in vectors]
-        with self._connection:
+        with self._undamaged(), self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows)
 
     def close(self) -> None:
@@ -83,6 +101,9 @@ def load_precomputed(embedder: str) -> dict[str, NDArray[np.float32]]:
     resource = files("kb") / "data" / "embeddings" / precomputed_name(embedder)
     if not resource.is_file():
         return {}
-    with resource.open("rb") as stream, np.load(stream) as data:
-        hashes, vectors = data["hashes"], data["vectors"]
+    try:
+        with resource.open("rb") as stream, np.load(stream) as data:
+            hashes, vectors = data["hashes"], data["vectors"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return {}  # damaged: it only saves work
     return {bytes(key).hex(): vector for key, vector in zip(hashes, vectors, strict=True)}

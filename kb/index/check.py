@@ -4,7 +4,6 @@ A damaged Chroma folder can crash the process that opens it, so the check runs i
 `python -m kb.index.check FOLDER`.
 """
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from kb.errors import KbError
-from kb.index.chroma import open_collection
-from kb.index.columns import open_columns
+from kb.index.chroma import copy_files, open_collection
+from kb.index.columns import differing_columns, open_columns
+from kb.index.digests import digests_of
 from kb.index.layout import CHROMA, CHUNKS, COLUMNS, LEXICAL, VECTORS
 from kb.index.lexical import LexicalIndex
 from kb.index.manifest import read_manifest
@@ -34,6 +34,14 @@ def problems_of(folder: Path) -> list[str]:
         if not holds:
             found.append(problem)
 
+    written, there = manifest.files, digests_of(folder)
+    for path in sorted(written.keys() | there.keys()):
+        if path not in there:
+            found.append(f"{path} is missing")
+        elif written.get(path) != there[path]:
+            found.append(f"{path} is not what was written")
+    if found:
+        return found
     chunks = list(ChunkStore(folder / CHUNKS).all())
     expect(len(chunks) == manifest.chunks, f"{CHUNKS} holds {len(chunks)} of {manifest.chunks}")
     vectors = VectorMatrix(folder / VECTORS).rows
@@ -42,7 +50,10 @@ def problems_of(folder: Path) -> list[str]:
     if len(vectors):
         norms = np.linalg.norm(vectors, axis=1)
         expect(bool(np.all(np.abs(norms - 1) < 1e-3)), f"{VECTORS} has rows not of unit length")
-    expect(open_columns(folder / COLUMNS).count == manifest.chunks, f"{COLUMNS} is incomplete")
+    columns = open_columns(folder / COLUMNS)
+    expect(columns.count == manifest.chunks, f"{COLUMNS} is incomplete")
+    for name in differing_columns(columns, chunks):
+        expect(False, f"{COLUMNS}/{name} differs from {CHUNKS}")
     lexical = LexicalIndex(folder / LEXICAL, manifest.chunks)
     if chunks:
         words = lexical.query_tokens(chunks[-1].title)
@@ -52,7 +63,7 @@ def problems_of(folder: Path) -> list[str]:
     # On a copy: opening a Chroma folder writes to it.
     with tempfile.TemporaryDirectory(prefix="kernel-kb-") as scratch:
         copy = Path(scratch) / CHROMA
-        shutil.copytree(folder / CHROMA, copy)
+        copy_files(folder / CHROMA, copy)
         with open_collection(copy) as collection:
             expect(collection.count() == manifest.chunks, f"{CHROMA} holds {collection.count()}")
             for row in np.linspace(0, len(chunks) - 1, min(_SAMPLES, len(chunks)), dtype=int):
@@ -70,7 +81,8 @@ def problems_of(folder: Path) -> list[str]:
 
 def check_in_child(folder: Path) -> list[str]:
     """`problems_of` in a child process; a crash there is a problem, not our end."""
-    command = [sys.executable, "-m", "kb.index.check", str(folder)]
+    # -P: nothing is imported from the working folder, which may be one that is being ingested.
+    command = [sys.executable, "-P", "-m", "kb.index.check", str(folder)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
@@ -89,8 +101,10 @@ def main(arguments: list[str]) -> int:
     """Print problems; exit 1 if there are any."""
     try:
         problems = problems_of(Path(arguments[0]))
-    except (KbError, OSError, ValueError) as error:
-        problems = [str(error)]
+    except KbError as error:
+        problems = [str(error).removesuffix(": run `kb rebuild`")]
+    except Exception as error:
+        problems = [f"{type(error).__name__}: {error}"]
     print("\n".join(problems))
     return 1 if problems else 0
 

@@ -84,6 +84,16 @@ def _upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float3
         )
 
 
+def copy_files(folder: Path, target: Path) -> None:
+    """Copy a closed folder of Chroma's without its modes: a published one may be read-only."""
+    target.mkdir(parents=True)
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir():
+            (target / path.relative_to(folder)).mkdir()
+        else:
+            shutil.copyfile(path, target / path.relative_to(folder))
+
+
 def write_collection(
     folder: Path,
     chunks: Sequence[Chunk],
@@ -105,7 +115,7 @@ def write_collection(
 def _update_copy(
     folder: Path, chunks: Sequence[Chunk], vectors: NDArray[np.float32], former: Path
 ) -> bool:
-    shutil.copytree(former, folder)
+    copy_files(former, folder)
     with open_collection(folder) as collection:
         stored = collection.get(include=["metadatas"])
         digests = {
@@ -127,20 +137,14 @@ def _update_copy(
 class ChromaSearch:
     """Approximate nearest neighbours from a published collection, through a private view.
 
-    The view is a temporary folder with a copy of Chroma's database and links to the graph files,
-    since merely opening a folder writes to its database.
+    The view is a temporary copy: merely opening a folder writes to Chroma's database, and opens its
+    graph files for writing, also through links.
     """
 
     def __init__(self, folder: Path) -> None:
         self._view = tempfile.TemporaryDirectory(prefix="kernel-kb-")
-        view = Path(self._view.name)
-        for path in folder.iterdir():
-            if path.is_dir():
-                (view / path.name).mkdir()
-                for part in path.iterdir():
-                    (view / path.name / part.name).symlink_to(part.resolve())
-            else:
-                shutil.copyfile(path, view / path.name)
+        view = Path(self._view.name) / folder.name
+        copy_files(folder, view)
         self._client = _client(view)
         self._collection = self._client.get_collection(COLLECTION, embedding_function=None)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.parsing import PARSING
 from kb.records import Chunk
 
 Values = tuple[str, ...]
@@ -73,14 +74,29 @@ def write_columns(folder: Path, chunks: Sequence[Chunk]) -> None:
     (folder / "values.json").write_text(text, encoding="utf-8")
 
 
+def differing_columns(columns: Columns, chunks: Sequence[Chunk]) -> list[str]:
+    """Names of the fields that do not say what the chunks say."""
+
+    def differs(name: str) -> bool:
+        column, values_of = columns[name], _FIELDS[name]
+        if len(column.codes) != len(chunks):
+            return True
+        if chunks and int(column.codes.max()) >= len(column.values):
+            return True
+        return any(column.of(row) != values_of(chunk) for row, chunk in enumerate(chunks))
+
+    return [name for name in _FIELDS if differs(name)]
+
+
 def open_columns(folder: Path) -> Columns:
     """Open the columns of a generation, codes memory-mapped."""
     data = json.loads((folder / "values.json").read_text(encoding="utf-8"))
-    columns = {
-        name: Column(
-            [tuple(value) for value in data["values"][name]],
-            np.load(folder / f"{name}.npy", mmap_mode="r"),
-        )
-        for name in _FIELDS
-    }
+    with PARSING:
+        columns = {
+            name: Column(
+                [tuple(value) for value in data["values"][name]],
+                np.load(folder / f"{name}.npy", mmap_mode="r"),
+            )
+            for name in _FIELDS
+        }
     return Columns(columns, int(data["count"]))

@@ -1,6 +1,7 @@
 """Look an index over and say what is wrong with it and what to do."""
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,9 +74,15 @@ def _cache(layout: IndexLayout) -> Finding:
     subject = "embedding cache"
     if not layout.cache.exists():
         return Finding(subject, ok=True, detail="none yet")
+    # Even to read a database in WAL mode, SQLite writes beside it, unless told that nobody else
+    # has it open. Whoever has, or was killed, leaves a -wal file.
+    in_use = Path(f"{layout.cache}-wal").exists()
+    if in_use and not os.access(layout.root, os.W_OK):
+        return Finding(subject, ok=True, detail="in use by another user, not checked")
+    how = "mode=ro" if in_use else "mode=ro&immutable=1"
     try:
         with contextlib.closing(
-            sqlite3.connect(f"{layout.cache.resolve().as_uri()}?mode=ro", uri=True)
+            sqlite3.connect(f"{layout.cache.resolve().as_uri()}?{how}", uri=True)
         ) as connection:
             verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
             count = connection.execute("SELECT count(*) FROM embedding").fetchone()[0]
@@ -83,7 +90,7 @@ def _cache(layout: IndexLayout) -> Finding:
         verdict, count = str(error), 0
     if verdict != "ok":
         return Finding(
-            subject, ok=False, detail=f"{layout.cache} is damaged ({verdict}): delete it"
+            subject, ok=False, detail=f"{layout.cache} is damaged ({verdict}): run `kb rebuild`"
         )
     return Finding(subject, ok=True, detail=f"{count} vectors")
 
@@ -92,7 +99,7 @@ def _sources(root: Path) -> Iterator[Finding]:
     generation = open_generation(root)
     try:
         for source in generation.sources.values():
-            there = Path(source.location).exists()
+            there = os.path.exists(source.location)  # noqa: PTH110 - False where none may look
             detail = (
                 source.location
                 if there

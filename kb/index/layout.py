@@ -1,6 +1,7 @@
 """Where an index and its generations stand on disk, and which generation is current."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ CHROMA = "chroma"
 LEXICAL = "lexical"
 VECTORS = "vectors.npy"
 COLUMNS = "columns"
+
+_NAME = re.compile(r"g(\d{6,})-[0-9a-f]{8}")
 
 
 def default_index_dir() -> Path:
@@ -73,13 +76,15 @@ class IndexLayout:
             name = self.pointer.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError:
+            name = ""
+        except OSError as error:
             raise IndexUnavailableError(
-                f"cannot read {self.pointer}: {error}; run `kb doctor`"
+                f"cannot read {self.pointer}: {error.strerror}: check its permissions"
             ) from error
-        if not name.startswith("g") or "/" in name or os.sep in name:
+        if _NAME.fullmatch(name) is None:
             raise IndexUnavailableError(
-                f"{self.pointer} does not name a generation; run `kb rebuild`"
+                f"{self.pointer} does not name a generation: run `kb rebuild`"
             )
         return name
 
@@ -89,9 +94,10 @@ class IndexLayout:
 
     def names(self) -> list[str]:
         """Generations on disk, oldest first."""
-        if not self.generations.is_dir():
+        if not os.path.isdir(self.generations):  # noqa: PTH112 - False, too, where none may look
             return []
-        return sorted(path.name for path in self.generations.iterdir() if path.name.startswith("g"))
+        found = (path.name for path in self.generations.iterdir())
+        return sorted(filter(_NAME.fullmatch, found), key=generation_number)
 
 
 def generation_number(name: str) -> int:

@@ -26,7 +26,8 @@ class Lease:
             If the generation is gone or is being collected.
         """
         path = folder / MANIFEST
-        self._fd: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd: int | None = None
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             # A collector that held the lock just before has renamed the folder away.

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from kb.errors import IndexMismatchError, IndexUnavailableError
 from kb.index.layout import MANIFEST, SCHEMA_VERSION
 
@@ -23,6 +25,11 @@ class Manifest:
     """UTC, ISO 8601."""
     versions: dict[str, str]
     """Versions of the package and of the libraries whose files it holds."""
+    files: dict[str, str]
+    """Path → digest of every other file of the generation: see `kb.index.digests`."""
+
+
+_MANIFEST = TypeAdapter(Manifest)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -45,18 +52,18 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        schema = data["schema"]
+        text = path.read_text(encoding="utf-8")
+        schema = json.loads(text)["schema"]
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IndexUnavailableError(f"{path} is damaged; run `kb rebuild`") from error
+        raise IndexUnavailableError(f"{path} is damaged: run `kb rebuild`") from error
     if schema != SCHEMA_VERSION:
         raise IndexMismatchError(
             f"the index at {folder.parent.parent} has schema {schema}, this version reads "
             f"{SCHEMA_VERSION}: run `kb rebuild`"
         )
     try:
-        return Manifest(**data)
-    except TypeError as error:
-        raise IndexUnavailableError(f"{path} is damaged; run `kb rebuild`") from error
+        return _MANIFEST.validate_json(text, strict=True)
+    except ValidationError as error:
+        raise IndexUnavailableError(f"{path} is damaged: run `kb rebuild`") from error

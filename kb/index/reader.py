@@ -131,7 +131,7 @@ def _open(folder: Path, lease: Lease) -> Generation:
     except KbError:
         lease.release()
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # damage shows in as many ways as there are file formats
         lease.release()
         raise IndexUnavailableError(
             f"the index at {folder.parent.parent} is damaged ({error}): run `kb rebuild`"

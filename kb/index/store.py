@@ -58,21 +58,31 @@ class ChunkStore:
         try:
             yield from self._connection().execute(sql, values)
         except sqlite3.DatabaseError as error:
-            raise IndexUnavailableError(
-                f"{self._path} is damaged ({error}); run `kb rebuild`"
-            ) from error
+            raise self._damaged(error) from error
+
+    def _decoded(self, data: str) -> Chunk:
+        try:
+            return _decode(data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, problem: object) -> IndexUnavailableError:
+        return IndexUnavailableError(f"{self._path} is damaged ({problem}): run `kb rebuild`")
 
     def rows(self, rows: Sequence[int]) -> list[Chunk]:
         """The chunks at these rows, in this order."""
         marks = ",".join("?" * len(rows))
         sql = f"SELECT row, data FROM chunk WHERE row IN ({marks})"  # noqa: S608 - only marks
         found = dict(self._query(sql, [int(row) for row in rows]))
-        return [_decode(found[int(row)]) for row in rows]
+        try:
+            return [self._decoded(found[int(row)]) for row in rows]
+        except KeyError as error:
+            raise self._damaged(f"row {error} is missing") from error
 
     def find(self, chunk_id: str) -> Chunk | None:
         """The chunk with this id, or None."""
         for (data,) in self._query("SELECT data FROM chunk WHERE id = ?", (chunk_id,)):
-            return _decode(data)
+            return self._decoded(data)
         return None
 
     def row_of(self, chunk_id: str) -> int | None:
@@ -84,4 +94,4 @@ class ChunkStore:
     def all(self) -> Iterator[Chunk]:
         """Every chunk in order."""
         for (data,) in self._query("SELECT data FROM chunk ORDER BY row"):
-            yield _decode(data)
+            yield self._decoded(data)

@@ -214,9 +214,9 @@ def explained(root: Path) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str | None:
-    if isinstance(error, OSError):
-        return _EXPLANATIONS.get(error.errno or 0, error.strerror or str(error))
-    # SQLite and Chroma report a failed write in words only.
+    if isinstance(error, OSError) and error.errno is not None:
+        return _EXPLANATIONS.get(error.errno, error.strerror or str(error))
+    # SQLite, Chroma and shutil's copies report a failed write in words only.
     text = str(error).lower()
     for words, reason in (
         ("disk is full", "no space is left on the disk"),
@@ -225,6 +225,8 @@ def _reason(error: Exception) -> str | None:
         ("file too large", "a file would exceed the size limit"),
         ("readonly database", "permission was denied"),
         ("read-only", "permission was denied"),
+        ("permission denied", "permission was denied"),
+        ("database is locked", "another process holds its database"),
         ("unable to open database", "its database cannot be opened"),
     ):
         if words in text:
