@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,8 @@ class Ranking:
     relevance: float
     evidence: Evidence
     abstained: bool
-    supported: list[str] = field(default_factory=list)
+    ranker: Ranker
+    """What metadata added to each score, for those who ask."""
 
 
 class Searcher:
@@ -126,7 +127,7 @@ class Searcher:
         hits = self._fuse(lexical_rows, dense_rows, ranker)
         hits = self._fold(hits, k)
         abstained = probability < self._calibration.threshold or not hits
-        return Ranking(hits, said, probability, evidence, abstained, ranker.supported())
+        return Ranking(hits, said, probability, evidence, abstained, ranker)
 
     def _nearest(
         self,
@@ -182,17 +183,16 @@ class Searcher:
         self, lexical_rows: NDArray[np.intp], dense_rows: NDArray[np.intp], ranker: Ranker
     ) -> list[Hit]:
         ranks: dict[int, dict[str, Any]] = {}
-        for name, rows in (("lexical rank", lexical_rows), ("dense rank", dense_rows)):
-            for rank, row in enumerate(rows, start=1):
-                ranks.setdefault(int(row), {})[name] = rank
+        for name, ordered in (("lexical rank", lexical_rows), ("dense rank", dense_rows)):
+            for rank, row in enumerate(ordered.tolist(), start=1):
+                ranks.setdefault(row, {})[name] = rank
         # 1 when first in both orders
         scale = (RRF_K + 1) / 2
+        rows = np.fromiter(ranks, np.intp, len(ranks))
         hits: list[Hit] = []
-        for row, parts in ranks.items():
+        for (row, parts), added in zip(ranks.items(), ranker.totals(rows).tolist(), strict=True):
             fused = sum(scale / (RRF_K + rank) for rank in parts.values())
-            adjustment = ranker.adjustment(row)
-            score = max(fused + adjustment.total, 0.0)
-            hits.append(Hit(row, score, {**parts, "fused": fused, **adjustment.parts}))
+            hits.append(Hit(row, max(fused + added, 0.0), {**parts, "fused": fused}))
         return sorted(hits, key=lambda hit: (-hit.score, hit.row))
 
     def _fold(self, hits: list[Hit], k: int) -> list[Hit]:
@@ -231,9 +231,7 @@ class Searcher:
     def _results(self, ranking: Ranking, *, explain: bool) -> list[Result]:
         chunks = self.generation.store.rows([hit.row for hit in ranking.hits])
         describe: Callable[[Hit], dict[str, Any] | None] = (
-            (lambda hit: {**hit.parts, "relevance": round(ranking.relevance, 4)})
-            if explain
-            else (lambda _hit: None)
+            (lambda hit: self._explain(hit, ranking)) if explain else (lambda _hit: None)
         )
         return [
             to_result(
@@ -241,6 +239,11 @@ class Searcher:
             )
             for chunk, hit in zip(chunks, ranking.hits, strict=True)
         ]
+
+    @staticmethod
+    def _explain(hit: Hit, ranking: Ranking) -> dict[str, Any]:
+        added = ranking.ranker.parts(hit.row)
+        return {**hit.parts, **added, "relevance": round(ranking.relevance, 4)}
 
     def close(self) -> None:
         """Let Chroma's view go, if one was made. The generation stays open."""

@@ -4,9 +4,13 @@ Every constant is in units of the fused score, where 1 means first in both the l
 order. They were chosen on the development half of the benchmark's queries.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kb.architectures import any_runs_on
+from kb.index.columns import Values
 from kb.index.reader import Generation
 from kb.search.gates import judge_gates
 from kb.search.query import Understanding
@@ -40,16 +44,7 @@ _CODE_LANGUAGES = {"triton", "cuda", "cpp", "python"}
 _SAME_LANGUAGE = {"triton": {"triton", "python"}, "cuda": {"cuda", "cpp"}}
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustment:
-    """The named parts that metadata adds to a chunk's score."""
-
-    parts: dict[str, float]
-
-    @property
-    def total(self) -> float:
-        """Their sum."""
-        return sum(self.parts.values())
+Parts = dict[str, float]
 
 
 class Ranker:
@@ -69,32 +64,40 @@ class Ranker:
             for slug, record in generation.techniques.items()
             if understanding.metrics
         }
+        # Each term reads some columns; those the query says nothing about are left out.
+        self._terms: list[tuple[tuple[str, ...], Callable[..., Parts]]] = [
+            (("kinds", "techniques"), self._by_technique),
+            (("sources",), self._by_source),
+        ]
+        if understanding.ops:
+            self._terms.append((("ops",), self._by_operator))
+        if understanding.languages:
+            self._terms.append((("languages",), self._by_language))
+        if understanding.device:
+            self._terms.append((("architectures",), self._by_architecture))
+        if self._symbols:
+            self._terms.append((("symbols",), self._by_symbol))
 
-    def adjustment(self, row: int) -> Adjustment:
-        """What the metadata of the chunk at `row` adds."""
-        columns, said = self._columns, self._said
-        kind = columns["kinds"].of(row)[0]
-        techniques = columns["techniques"].of(row)
-        language = columns["languages"].of(row)[0]
-        parts = {"kind": KIND_PRIOR[kind]}
-        named = max((self._named.get(slug, 0.0) for slug in techniques), default=0.0)
-        if named:
-            share = 1.0 if kind == "technique" else SHOWS_TECHNIQUE / NAMED_TECHNIQUE
-            parts["technique named"] = named * share
-        if said.ops and set(said.ops) & set(columns["ops"].of(row)):
-            parts["operator named"] = NAMED_OP
-        if self._defines(columns["symbols"].of(row)):
-            parts["defines symbol"] = DEFINES_SYMBOL
-        if said.languages and language in _CODE_LANGUAGES:
-            fits = any(language in _SAME_LANGUAGE[each] for each in said.languages)
-            parts["language"] = LANGUAGE_FIT if fits else LANGUAGE_MISFIT
-        if said.device and not any_runs_on(columns["architectures"].of(row), said.device):
-            parts["architecture"] = ARCHITECTURE_MISFIT
-        if kind == "technique" and self._gates:
-            parts["gates"] = GATES * self._gates.get(techniques[0], 0.0)
-        quality = self._quality.get(columns["sources"].of(row)[0], 0.8)
-        parts["source quality"] = SOURCE_QUALITY * (quality - 1.0)
-        return Adjustment({name: value for name, value in parts.items() if value})
+    def parts(self, row: int) -> Parts:
+        """The named parts that the metadata of the chunk at `row` adds to its score."""
+        parts: Parts = {}
+        for fields, term in self._terms:
+            parts |= term(*(self._columns[field].of(row) for field in fields))
+        return {name: value for name, value in parts.items() if value}
+
+    def totals(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The sum of `parts` for each row, (n,); a term runs once per distinct metadata."""
+        total = np.zeros(len(rows))
+        for fields, term in self._terms:
+            columns = [self._columns[field] for field in fields]
+            codes = np.stack([column.codes[rows] for column in columns])
+            distinct, back = np.unique(codes, axis=1, return_inverse=True)
+            values = [
+                sum(term(*(c.values[code] for c, code in zip(columns, each, strict=True))).values())
+                for each in distinct.T.tolist()
+            ]
+            total += np.array(values)[back.reshape(-1)]
+        return total
 
     def supported(self) -> list[str]:
         """Techniques whose gates the query's metrics support, the best supported first."""
@@ -105,9 +108,33 @@ class Ranker:
         """Techniques that the query names, the first one first."""
         return list(self._named)
 
-    def _defines(self, symbols: tuple[str, ...]) -> bool:
-        if not self._symbols or not symbols:
-            return False
+    def _by_technique(self, kinds: Values, techniques: Values) -> Parts:
+        is_entry = kinds[0] == "technique"
+        named = max((self._named.get(slug, 0.0) for slug in techniques), default=0.0)
+        share = 1.0 if is_entry else SHOWS_TECHNIQUE / NAMED_TECHNIQUE
+        gates = GATES * self._gates.get(techniques[0], 0.0) if is_entry else 0.0
+        return {"kind": KIND_PRIOR[kinds[0]], "technique named": named * share, "gates": gates}
+
+    def _by_source(self, sources: Values) -> Parts:
+        return {"source quality": SOURCE_QUALITY * (self._quality[sources[0]] - 1.0)}
+
+    def _by_operator(self, ops: Values) -> Parts:
+        return {} if set(self._said.ops).isdisjoint(ops) else {"operator named": NAMED_OP}
+
+    def _by_language(self, languages: Values) -> Parts:
+        if languages[0] not in _CODE_LANGUAGES:
+            return {}
+        fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self._said.languages)
+        return {"language": LANGUAGE_FIT if fits else LANGUAGE_MISFIT}
+
+    def _by_architecture(self, architectures: Values) -> Parts:
+        assert self._said.device is not None  # the term is left out otherwise
+        runs = any_runs_on(architectures, self._said.device)
+        return {} if runs else {"architecture": ARCHITECTURE_MISFIT}
+
+    def _by_symbol(self, symbols: Values) -> Parts:
+        if not symbols:
+            return {}
         symbol = symbols[0].lower()
         last = symbol.replace("::", ".").rsplit(".", 1)[-1]
-        return symbol in self._symbols or last in self._symbols
+        return {"defines symbol": DEFINES_SYMBOL} if self._symbols & {symbol, last} else {}
