@@ -60,6 +60,8 @@ def _serve(settings: Settings, run_dir: Path) -> None:
     sockets = [_listen(settings.host, settings.port)]
     host, port = sockets[0].getsockname()[:2]
     os.environ |= settings.to_environment()
+    # Workers compute several products at once; threads inside one would only wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     config = Config(
         "server.app:app_from_environment",
         factory=True,

@@ -162,10 +162,10 @@ def _worker(parent: int) -> int:
     raise SystemExit("the server has no worker")
 
 
-def main() -> None:
-    """Measure, and write `results/load.json` and `.md`."""
+def main(given: str | None = None) -> None:
+    """Measure on an index (by default one made for it), and write `results/load.{json,md}`."""
     where = machine()
-    index = sized_index(CHUNKS)
+    index = Path(given) if given else sized_index(CHUNKS)
     generation = open_generation(index)
     chunks = generation.manifest.chunks
     queries = distinct_queries(generation, REQUESTS + PAIRS)
@@ -244,4 +244,4 @@ Measured {where["date"]} by `{COMMAND}` on {where["processor"]}, {where["cores"]
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
