@@ -16,7 +16,7 @@ from kb.index.vectors import top
 from kb.search.abstention import Calibration, Evidence, calibration, relevance
 from kb.search.filtering import filter_mask
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
-from kb.search.query import Understanding, understand
+from kb.search.query import QueryReader, Understanding
 from kb.search.ranking import HIGHEST, Ranker
 
 # Depth of each order that is fused. Deeper changed no result on the development queries.
@@ -68,6 +68,7 @@ class Searcher:
         self.generation = generation
         self._embedder = embedder
         self._calibration: Calibration = calibration(generation.manifest.embedder)
+        self._reader = QueryReader(generation)
         self._chroma: ChromaSearch | None = None
         if generation.manifest.chunks > exact_limit:
             self._chroma = ChromaSearch(generation.chroma_folder)
@@ -120,7 +121,7 @@ class Searcher:
         lexical_rows = top(lexical, CANDIDATES, mask)
         lexical_rows = lexical_rows[lexical[lexical_rows] > 0]
         dense_rows, similarities = self._nearest(vector, dense, mask)
-        said = understand(query, self.generation)
+        said = self._reader.read(query)
         ranker = Ranker(said, self.generation)
         evidence = self._evidence(tokens, lexical_rows, similarities, said, ranker)
         probability = relevance(evidence, self._calibration)

@@ -36,23 +36,53 @@ class Understanding:
     """Nsight Compute metric → value, where the query gives both."""
 
 
-def understand(query: str, generation: Generation) -> Understanding:
-    """Recognise what a query names, by the words of the index's own entries."""
-    tokens = tokenize(query)
-    return Understanding(
-        text=query,
-        techniques=_techniques(tokens, generation.techniques.values()),
-        ops=_ops(tokens, generation),
-        languages=tuple(dict.fromkeys(_LANGUAGES[t] for t in tokens if t in _LANGUAGES)),
-        device=_device(query),
-        symbols=tuple(dict.fromkeys(identifiers(query))),
-        metrics=metrics_in(query),
-    )
+class QueryReader:
+    """Reads queries by the words of one generation's entries, which are tokenized once."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._techniques = _Phrases()
+        for slug, record in generation.techniques.items():
+            for name in _names(record):
+                self._techniques.add(name, slug)
+        self._ops = _Phrases()
+        for op in {value for values in generation.columns["ops"].values for value in values}:
+            self._ops.add(op.replace("-", " "), op)
+
+    def read(self, query: str) -> Understanding:
+        """Recognise what a query names."""
+        tokens = tokenize(query)
+        techniques = self._techniques.found_in(tokens)
+        return Understanding(
+            text=query,
+            # the longest name first: it says most
+            techniques=tuple(sorted(techniques, key=lambda slug: (-techniques[slug], slug))),
+            ops=tuple(sorted(self._ops.found_in(tokens))),
+            languages=tuple(dict.fromkeys(_LANGUAGES[t] for t in tokens if t in _LANGUAGES)),
+            device=_device(query),
+            symbols=tuple(dict.fromkeys(identifiers(query))),
+            metrics=metrics_in(query),
+        )
 
 
-def _contains(tokens: list[str], phrase: list[str]) -> bool:
-    size = len(phrase)
-    return any(tokens[i : i + size] == phrase for i in range(len(tokens) - size + 1))
+class _Phrases:
+    """Names as token sequences, found in a query in one pass."""
+
+    def __init__(self) -> None:
+        self._by_first: dict[str, list[tuple[list[str], str]]] = {}
+
+    def add(self, name: str, meaning: str) -> None:
+        phrase = tokenize(name)
+        if len("".join(phrase)) >= _SHORTEST_NAME:
+            self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
+
+    def found_in(self, tokens: list[str]) -> dict[str, int]:
+        """Meaning → tokens of its longest name that stands in the query."""
+        found: dict[str, int] = {}
+        for position, token in enumerate(tokens):
+            for phrase, meaning in self._by_first.get(token, ()):
+                if tokens[position : position + len(phrase)] == phrase:
+                    found[meaning] = max(found.get(meaning, 0), len(phrase))
+        return found
 
 
 def _names(record: TechniqueRecord) -> Iterable[str]:
@@ -60,22 +90,6 @@ def _names(record: TechniqueRecord) -> Iterable[str]:
     yield entry.slug.replace("-", " ")
     yield re.sub(r"\(.*?\)", "", entry.title)
     yield from entry.aliases
-
-
-def _techniques(tokens: list[str], records: Iterable[TechniqueRecord]) -> tuple[str, ...]:
-    """Techniques whose slug, title or alias stands in the query, the longest name first."""
-    found: dict[str, int] = {}
-    for record in records:
-        for name in _names(record):
-            phrase = tokenize(name)
-            if len("".join(phrase)) >= _SHORTEST_NAME and _contains(tokens, phrase):
-                found[record.entry.slug] = max(found.get(record.entry.slug, 0), len(phrase))
-    return tuple(sorted(found, key=lambda slug: (-found[slug], slug)))
-
-
-def _ops(tokens: list[str], generation: Generation) -> tuple[str, ...]:
-    ops = {value for values in generation.columns["ops"].values for value in values}
-    return tuple(sorted(op for op in ops if _contains(tokens, tokenize(op.replace("-", " ")))))
 
 
 def _device(query: str) -> str | None:

@@ -90,13 +90,14 @@ class Ranker:
         total = np.zeros(len(rows))
         for fields, term in self._terms:
             columns = [self._columns[field] for field in fields]
-            codes = np.stack([column.codes[rows] for column in columns])
-            distinct, back = np.unique(codes, axis=1, return_inverse=True)
-            values = [
-                sum(term(*(c.values[code] for c, code in zip(columns, each, strict=True))).values())
-                for each in distinct.T.tolist()
-            ]
-            total += np.array(values)[back.reshape(-1)]
+            known: dict[tuple[int, ...], float] = {}
+            for position, key in enumerate(
+                zip(*(column.codes[rows].tolist() for column in columns), strict=True)
+            ):
+                if key not in known:
+                    values = (c.values[code] for c, code in zip(columns, key, strict=True))
+                    known[key] = sum(term(*values).values())
+                total[position] += known[key]
         return total
 
     def supported(self) -> list[str]:
