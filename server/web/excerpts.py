@@ -1,0 +1,57 @@
+"""The beginning of a chunk, as a search result shows it."""
+
+import re
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from kb.context.cutting import prose_blocks
+from kb.records import Chunk
+from server.web.markup import code_block, render_markdown
+
+# Enough to see whether it is what one looks for.
+_CODE_LINES = 12
+_PROSE_CHARS = 500
+# Lines of an entry's card that serve the search; the result shows these facts around the excerpt.
+_FACTS = re.compile(r"(Also called|Relieves|Runs on|Operator|Techniques|Dtypes|Improves on): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The beginning of a text, rendered."""
+
+    html: Markup
+    is_whole: bool
+
+
+def excerpt(chunk: Chunk) -> Excerpt:
+    """The beginning of a chunk: whole lines of code, or whole paragraphs of prose."""
+    if chunk.section == "card":
+        return _card(chunk.text)
+    if chunk.language == "markdown":
+        blocks = prose_blocks(chunk.text)
+        shown = _beginning(blocks)
+        html = render_markdown("\n\n".join(shown), shift=None)
+        return Excerpt(html, len(shown) == len(blocks))
+    lines = chunk.text.splitlines()
+    shown = lines[:_CODE_LINES]
+    return Excerpt(code_block("\n".join(shown), chunk.language), len(shown) == len(lines))
+
+
+def _card(text: str) -> Excerpt:
+    """The effect of a technique, or the description of a kernel. It is plain text."""
+    lines = [line for line in text.splitlines()[1:] if not _FACTS.match(line)]
+    end = lines.index("Use when:") if "Use when:" in lines else len(lines)
+    paragraphs = "\n".join(lines[:end]).strip().split("\n\n")
+    shown = _beginning(paragraphs)
+    html = Markup("").join(Markup("<p>{}</p>").format(paragraph) for paragraph in shown)
+    return Excerpt(html, end == len(lines) and len(shown) == len(paragraphs))
+
+
+def _beginning(blocks: list[str]) -> list[str]:
+    shown: list[str] = []
+    for block in blocks:
+        if shown and sum(map(len, shown)) + len(block) > _PROSE_CHARS:
+            break
+        shown.append(block)
+    return shown

@@ -1,0 +1,173 @@
+"""What a page's address or form asks for, as the requests that the HTTP API takes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import ValidationError
+from starlette.datastructures import ImmutableMultiDict
+
+from kb.context.models import DEFAULT_TOKENS, ContextRequest
+from kb.errors import InvalidInputError
+from kb.search.models import Filters, SearchRequest
+
+Values = ImmutableMultiDict[str, Any]
+
+# Parameter of the page's address → field of `Filters`, in the order of the form.
+FILTERS = {
+    "kind": "kinds",
+    "bottleneck": "bottlenecks",
+    "language": "languages",
+    "architecture": "architectures",
+    "technique": "techniques",
+    "source": "sources",
+}
+DEFAULT_K = 10
+DEFAULT_EXAMPLES = 2
+_UNITS = {"tokens": "max_tokens", "characters": "max_chars"}
+# Longer addresses are cut or refused on their way, so none is offered.
+_LONGEST_ADDRESS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchForm:
+    """The search form as it was filled in, whether or not that makes sense."""
+
+    query: str
+    k: str
+    chosen: dict[str, list[str]]
+    """Parameter → values, for those that were given."""
+
+    @classmethod
+    def of(cls, values: Values) -> "SearchForm":
+        """Read the form."""
+        chosen = {name: [each for each in _texts(values, name) if each] for name in FILTERS}
+        return cls(_text(values, "q"), _text(values, "k"), {n: v for n, v in chosen.items() if v})
+
+    def request(self) -> SearchRequest:
+        """The search that is asked for, explained.
+
+        Raises
+        ------
+        InvalidInputError
+            A value is malformed.
+        """
+        fields = {field: self.chosen.get(name, []) for name, field in FILTERS.items()}
+        names = {field: name for name, field in FILTERS.items()}
+        try:
+            return SearchRequest(
+                query=self.query,
+                k=_number("k", self.k, DEFAULT_K),
+                filters=Filters.model_validate(fields),
+                explain=True,
+            )
+        except ValidationError as error:
+            raise InvalidInputError(_first(error, names)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ContextForm:
+    """The context form as it was filled in, whether or not that makes sense."""
+
+    query: str
+    kernel: str
+    profile: str
+    gpu: str
+    language: str
+    budget: str
+    unit: str
+    max_examples: str
+
+    @classmethod
+    def of(cls, values: Values) -> "ContextForm":
+        """Read the form. Browsers send line ends as CR LF; code is kept with LF."""
+        texts = {name: _text(values, name) for name in cls.__slots__}
+        texts["kernel"] = texts["kernel"].replace("\r\n", "\n")
+        return cls(**texts)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing was sent, as on the first visit."""
+        return not any(getattr(self, name) for name in self.__slots__)
+
+    @property
+    def address(self) -> str | None:
+        """The address that shows this again, or None where it would be too long."""
+        given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name)}
+        address = f"/context?{urlencode(given)}"
+        return address if len(address) <= _LONGEST_ADDRESS else None
+
+    def request(self) -> ContextRequest:
+        """The context that is asked for.
+
+        Raises
+        ------
+        InvalidInputError
+            A value is malformed, or nothing was asked.
+        """
+        unit = self.unit or "tokens"
+        if unit not in _UNITS:
+            raise InvalidInputError("unit: use tokens or characters")
+        budget = _number("budget", self.budget, DEFAULT_TOKENS)
+        fields: dict[str, Any] = {
+            "query": self.query or None,
+            "kernel": self.kernel or None,
+            "profile": _profile(self.profile),
+            "gpu": self.gpu.strip() or None,
+            "language": self.language or None,
+            _UNITS[unit]: budget,
+            "max_examples": _number("max_examples", self.max_examples, DEFAULT_EXAMPLES),
+        }
+        try:
+            return ContextRequest.model_validate(fields)
+        except ValidationError as error:
+            names = dict.fromkeys(_UNITS.values(), "budget")
+            raise InvalidInputError(_first(error, names)) from error
+
+
+def _texts(values: Values, name: str) -> list[str]:
+    return [each for each in values.getlist(name) if isinstance(each, str)]
+
+
+def _text(values: Values, name: str) -> str:
+    return (_texts(values, name) or [""])[-1]
+
+
+def _number(name: str, text: str, default: int) -> int:
+    text = text.strip()
+    if not text:
+        return default
+    digits = text.removeprefix("-")
+    # The models say which numbers they take; this only keeps out what is none.
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise InvalidInputError(f"{name}: give a whole number")
+    return int(text)
+
+
+def _profile(text: str) -> dict[str, Any] | None:
+    if not text.strip():
+        return None
+    try:
+        profile = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInputError(
+            f"profile: not JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
+            'write {"metric": value}'
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            'profile: not JSON that can be read; write {"metric": value}'
+        ) from (error)
+    if not isinstance(profile, dict):
+        raise InvalidInputError('profile: write one JSON object, {"metric": value}')
+    return profile
+
+
+def _first(error: ValidationError, names: Mapping[str, str]) -> str:
+    """The first problem in one line, under the name that the form gives the field."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    where = [names.get(str(part), str(part)) for part in first["loc"]]
+    return f"{': '.join(where)}: {message}" if where else message

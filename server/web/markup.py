@@ -1,0 +1,126 @@
+"""Markdown and code as safe HTML, whoever wrote them: no tag, script or odd link passes."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+
+# What a fence or a chunk may be written in → Pygments' name. A closed list: any other name is shown
+# plain instead of loading one of Pygments' hundreds of lexers on the word of retrieved text.
+_LEXERS = {
+    "python": "python", "py": "python", "triton": "python",
+    "cuda": "cuda", "cpp": "cpp", "c++": "cpp", "c": "c",
+    "bash": "bash", "sh": "bash", "shell": "bash", "console": "console",
+    "json": "json", "yaml": "yaml", "toml": "toml",
+}  # fmt: skip
+# Characters. Longer text is shown plain: highlighting takes about 0.1 s at this length.
+_MAX_HIGHLIGHTED = 100_000
+_NOT_IN_ANCHORS = re.compile(r"[^a-z0-9]+")
+_DEEPEST_HEADING = 6
+
+
+def web_url(url: str | None) -> str | None:
+    """The address if it leads to the web, else None: `javascript:` and the like are no links."""
+    return url if url and re.match(r"https?://[^\s/]", url, re.IGNORECASE) else None
+
+
+def code_block(code: str, language: str, label: str = "Code") -> Markup:
+    """Code that scrolls inside itself, with a button that a script shows and serves."""
+    return Markup(
+        '<div class="code"><pre tabindex="0" role="group" aria-label="{}"><code>{}</code></pre>'
+        '<button type="button" class="copy" hidden>Copy</button></div>'
+    ).format(label, highlighted(code, language))
+
+
+def highlighted(code: str, language: str) -> Markup:
+    """Code with a class on every token, exactly as it is otherwise."""
+    name = _LEXERS.get(language.lower())
+    if name is None or len(code) > _MAX_HIGHLIGHTED:
+        return escape(code)
+    # `highlight` gives spans whose content Pygments escapes; a last newline is its own addition.
+    html = highlight(code, _lexer(name), HtmlFormatter(nowrap=True, classprefix="t-"))
+    return Markup(html if code.endswith("\n") else html.removesuffix("\n"))  # noqa: S704
+
+
+def anchor(heading: str) -> str:
+    """The id of a section's heading."""
+    return "s-" + _NOT_IN_ANCHORS.sub("-", heading.lower()).strip("-")
+
+
+def render_markdown(text: str, shift: int | None = 0, *, anchors: bool = False) -> Markup:
+    """Markdown as HTML.
+
+    Parameters
+    ----------
+    text
+        Markdown. HTML in it is shown as text, images are not loaded, links lead to the web or are
+        no links.
+    shift
+        How many levels headings go down to fit below those of the page; None makes them bold lines.
+    anchors
+        Whether headings get ids, for text that has the page to itself.
+    """
+    parser = _parser()
+    tokens = parser.parse(text)
+    for position, token in enumerate(tokens):
+        if token.type not in ("heading_open", "heading_close"):
+            continue
+        if shift is None:
+            token.tag = "p"
+            token.attrSet("class", "heading")
+            continue
+        token.tag = f"h{min(int(token.tag[1:]) + shift, _DEEPEST_HEADING)}"
+        if anchors and token.nesting > 0:
+            token.attrSet("id", anchor(tokens[position + 1].content))
+    # The renderer escapes all text and the link filter below checks all addresses.
+    return Markup(parser.renderer.render(tokens, parser.options, {}))  # noqa: S704
+
+
+class _Parser(MarkdownIt):
+    def validateLink(self, url: str) -> bool:
+        return web_url(url) is not None
+
+
+@cache
+def _parser() -> _Parser:
+    parser = _Parser("commonmark", {"html": False})
+    parser.enable("table").disable("image")
+    parser.add_render_rule("fence", _fence)
+    parser.add_render_rule("code_block", _fence)
+    parser.add_render_rule("link_open", _link)
+    parser.add_render_rule("table_open", _table_open)
+    parser.add_render_rule("table_close", _table_close)
+    return parser
+
+
+def _fence(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    token = tokens[index]
+    language = (token.info.split() or [""])[0]
+    return code_block(token.content.removesuffix("\n"), language)
+
+
+def _link(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    return self.renderToken(tokens, index, options, env)
+
+
+def _table_open(*_: Any) -> str:
+    return '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>\n'
+
+
+def _table_close(*_: Any) -> str:
+    return "</table></div>\n"
+
+
+@cache
+def _lexer(name: str) -> Lexer:
+    return get_lexer_by_name(name, stripnl=False)

@@ -1,0 +1,213 @@
+"""What the templates show, taken from one generation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kb.corpus.entries import TECHNIQUE_SECTIONS, Gate, Verified
+from kb.corpus.measured import measured_line
+from kb.errors import NotFoundError
+from kb.index.reader import Generation
+from kb.search.engine import Searcher
+from kb.search.models import Result, SearchResponse
+from kb.views import chunk_view, index_view, kernel_view, sources_view, technique_view, tree_view
+from kb.vocabulary import find_metric
+from server.web.choices import FilterField, filter_fields
+from server.web.excerpts import Excerpt, excerpt
+from server.web.explanation import Explanation, explained
+from server.web.forms import SearchForm
+from server.web.markup import anchor
+from server.web.words import first_sentence
+
+_SIGNS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥"}
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """A gate with its metric in words."""
+
+    gate: Gate
+    sign: str
+    label: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """Records that were measured in the same place with the same versions."""
+
+    gpu: str
+    versions: str
+    date: str
+    records: list[Verified]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """A search result as the page shows it."""
+
+    result: Result
+    href: str
+    measured: str | None
+    excerpt: Excerpt
+    explanation: Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """The search page: the form, and the answer or what is wrong with the question."""
+
+    fields: list[FilterField]
+    response: SearchResponse | None
+    rows: list[ResultRow]
+    error: str | None = None
+
+
+def tree_page(generation: Generation) -> dict[str, Any]:
+    """The hierarchy, each technique with the beginning of its effect and its measurements."""
+    notes = {
+        slug: {
+            "effect": first_sentence(record.entry.effect),
+            "measured": measured_line(record.entry.verified, brief=True),
+        }
+        for slug, record in generation.techniques.items()
+    }
+    return {**tree_view(generation), "notes": notes, "index": index_view(generation)}
+
+
+def search_page(searcher: Searcher, form: SearchForm, response: SearchResponse) -> SearchPage:
+    """The results of a search."""
+    rows = [_row(searcher.generation, result) for result in response.results]
+    return SearchPage(filter_fields(searcher.generation, form.chosen), response, rows)
+
+
+def technique_page(generation: Generation, slug: str) -> dict[str, Any]:
+    """A technique with its examples.
+
+    Raises
+    ------
+    NotFoundError
+        No technique has this slug.
+    """
+    if slug not in generation.techniques:
+        raise NotFoundError("No technique has this slug.")
+    record = generation.techniques[slug]
+    entry = record.entry
+    return technique_view(generation, slug) | {
+        "origin": generation.sources[record.source],
+        "when": gate_rows(entry.when),
+        "avoid_when": gate_rows(entry.avoid_when),
+        "measured": measured_line(entry.verified),
+        "measurements": measurements(entry.verified),
+        "kernels": generation.kernels,
+        "sections": {name: anchor(name) for name in TECHNIQUE_SECTIONS},
+        "examples": [_kernel_facts(generation, example) for example in generation.examples[slug]],
+    }
+
+
+def kernel_page(generation: Generation, slug: str) -> dict[str, Any]:
+    """A kernel with what it derives from and what derives from it.
+
+    Raises
+    ------
+    NotFoundError
+        No kernel has this slug.
+    """
+    if slug not in generation.kernels:
+        raise NotFoundError("No kernel has this slug.")
+    entry = generation.kernels[slug].entry
+    improved = [name for name, k in generation.kernels.items() if k.entry.derived_from == slug]
+    return _kernel_facts(generation, slug) | {
+        "origin": generation.sources[generation.kernels[slug].source],
+        "measurements": measurements(entry.verified),
+        "kernels": generation.kernels,
+        "titles": {name: record.entry.title for name, record in generation.techniques.items()},
+        "improved_by": improved,
+    }
+
+
+def chunk_page(generation: Generation, chunk_id: str) -> dict[str, Any]:
+    """One chunk.
+
+    Raises
+    ------
+    NotFoundError
+        No chunk has this id.
+    """
+    # Half a surrogate pair, which an address may hold, cannot be looked up.
+    known = chunk_id.isascii()
+    found = chunk_view(generation, chunk_id) if known else None
+    chunk = generation.store.find(chunk_id) if known else None
+    if found is None or chunk is None:
+        raise NotFoundError("No chunk has this id.")
+    return found | {"entry": entry_address(generation, chunk.kind, chunk.entry)}
+
+
+def sources_page(generation: Generation) -> dict[str, Any]:
+    """The sources, without where they lie on this machine."""
+    sources = [
+        {name: value for name, value in source.items() if name != "location"}
+        for source in sources_view(generation)
+    ]
+    return {"sources": sources, "index": index_view(generation)}
+
+
+def gate_rows(gates: Sequence[Gate]) -> list[GateRow]:
+    """Gates with the labels and units of their metrics."""
+    rows = []
+    for gate in gates:
+        metric = find_metric(gate.metric)
+        assert metric is not None  # the entry was validated
+        rows.append(GateRow(gate, _SIGNS[gate.op], metric.label, metric.unit))
+    return rows
+
+
+def measurements(records: Sequence[Verified]) -> list[Measurements]:
+    """All records, in groups of one GPU, set of versions and date, in the entry's order."""
+    groups: dict[tuple[str, str, str], list[Verified]] = {}
+    for record in records:
+        versions = [
+            f"{name} {version}"
+            for name, version in (
+                ("driver", record.driver),
+                ("CUDA", record.toolkit),
+                ("PyTorch", record.torch),
+                ("Triton", record.triton),
+            )
+            if version
+        ]
+        key = (record.gpu, ", ".join(versions), record.date.isoformat())
+        groups.setdefault(key, []).append(record)
+    return [Measurements(*key, group) for key, group in groups.items()]
+
+
+def entry_address(generation: Generation, kind: str, slug: str | None) -> str | None:
+    """Where the entry that a chunk belongs to is shown, or None if it belongs to none."""
+    if kind == "technique" and slug in generation.techniques:
+        return f"/technique/{slug}"
+    if kind == "kernel" and slug in generation.kernels:
+        return f"/kernel/{slug}"
+    return None
+
+
+def _kernel_facts(generation: Generation, slug: str) -> dict[str, Any]:
+    verified = generation.kernels[slug].entry.verified
+    return kernel_view(generation, slug) | {"measured": measured_line(verified)}
+
+
+def _row(generation: Generation, result: Result) -> ResultRow:
+    chunk = generation.store.find(result.id)
+    assert chunk is not None  # the result was made from it
+    entry = chunk.entry or ""
+    href = entry_address(generation, chunk.kind, entry)
+    measured = None
+    if href is not None:
+        held = generation.techniques if chunk.kind == "technique" else generation.kernels
+        measured = measured_line(held[entry].entry.verified, brief=True)
+    return ResultRow(
+        result=result,
+        href=href or f"/chunk/{result.id}",
+        measured=measured,
+        excerpt=excerpt(chunk),
+        explanation=explained(result.explanation or {}),
+    )
