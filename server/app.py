@@ -77,7 +77,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(jobs)
     if importlib.util.find_spec("server.web") is not None:
         web = importlib.import_module("server.web")
-        app.include_router(web.router, include_in_schema=False)
+        web.install(app)
     app.router.routes.append(mcp.route())
     _publish_schema(app)
 
