@@ -76,7 +76,7 @@ def markdown_sections() -> Iterator[str]:
     """Yield the sections of the packages' long descriptions, which are their read-me files."""
     names = {package["name"] for package in tomllib.loads(PACKAGES_FILE.read_text())["package"]}
     for name in sorted(names):
-        yield from HEADING.split(str(metadata(name).json["description"]))
+        yield from HEADING.split(str(metadata(name).json.get("description", "")))
 
 
 def chunks(count: int, min_tokens: int = 64, max_tokens: int = 256) -> list[str]:

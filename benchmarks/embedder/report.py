@@ -60,9 +60,11 @@ def write(name: str, command: str, text: str, record: dict[str, Any]) -> None:
     """Write ``results/<name>.json`` and ``.md``, and print the latter."""
     where = record["machine"]
     versions = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
+    features = ", ".join(where["features"])
     footer = (
-        f"Measured {where['date']} by `{command}` on {where['processor']}, {where['cores']} "
-        f"cores ({', '.join(where['features'])}); Python {where['python']}, {versions}."
+        f"Measured {where['date']} by `{command}` on {where['processor']}, {where['cores']} cores "
+        f"({features}), with a load average of {where['load_average_before']} beforehand; Python "
+        f"{where['python']}, {versions}."
     )
     RESULTS.mkdir(exist_ok=True)
     page = f"{text}\n\n{footer}\n"

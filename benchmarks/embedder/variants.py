@@ -4,6 +4,9 @@ from benchmarks.embedder.graph import Plan
 from benchmarks.embedder.quantize import Precision
 
 FLOAT32 = "float32"
+# The fastest of those whose vectors agree between processors as well as with float32
+# (results/precision.md, results/portability.md). Per-column int8 is faster, but has one scale for
+# all the activations of a run, which the widest of them sets, and saturates where there is no VNNI.
 SHIPPED = "int8 per block of 64"
 
 VARIANTS: dict[str, Plan] = {
