@@ -4,6 +4,7 @@ The server's time of `Searcher.search` over indexes of `SIZES` chunks, for filte
 one chunk in a hundred to all of them; queries and filters in turns.
 """
 
+import argparse
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,9 @@ def measure(
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="chunks")
+    sizes = parser.parse_args().sizes
     where = machine()
     queries = list(questions()[:: max(len(questions()) // QUERIES, 1)][:QUERIES])
     figures: list[Figure] = []
@@ -70,7 +74,7 @@ def main() -> None:
         "(`material.stand_ins`); texts, tags and the queries' vectors are real."
     ]
     detail: dict[str, Any] = {}
-    for size in SIZES:
+    for size in sizes:
         generation = open_generation(sized_index(size))
         filters = conditions(generation)
         real = OnnxEmbedder()

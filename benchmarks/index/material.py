@@ -7,7 +7,7 @@ need (`_with_known_shares`). An index is built once per machine and kept in the 
 
 import hashlib
 import importlib.util
-import json
+import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +23,7 @@ from ingest.corpus_source import corpus_state
 from ingest.directory import CHUNKER_VERSION, directory_state
 from ingest.report import SourceReport
 from ingest.tagging import detector_of
+from kb.corpus.detection import Detector
 from kb.corpus.loader import shipped_corpus
 from kb.embedders import Embedder
 from kb.embedders.base import Vectors, unit_rows
@@ -40,6 +41,7 @@ PACKAGES = (
     ("transformers", "transformers"),
     ("sympy", "sympy"),
 )
+CACHE = Path(platformdirs.user_cache_dir("kernel-kb", appauthor=False)) / "benchmarks"
 # Chunks of code whose vectors the model really computes.
 ANCHORS = 600
 # A stand-in is an anchor turned by noise of this length: cosine 1 / √(1 + 0.4²) = 0.93 to it, so
@@ -99,16 +101,16 @@ def code_folders() -> Iterator[tuple[str, Path]]:
 def sized_index(count: int) -> Path:
     """An index of `count` chunks with their `SHARES`, from the cache or built now."""
     embedder = OnnxEmbedder()
-    key = _key(count, embedder.name)
-    root = Path(platformdirs.user_cache_dir("kernel-kb", appauthor=False)) / "benchmarks"
-    index = root / f"{count}-{key}"
+    corpus = corpus_state(shipped_corpus())
+    key = _digest(SCHEMA_VERSION, embedder.name, NOISE, ANCHORS, corpus.content(""), _origin())
+    index = CACHE / f"index-{count}-{key}"
     if IndexLayout(index).current() is not None:
         return index
-    for stale in root.glob(f"{count}-*"):
+    for stale in CACHE.glob(f"index-{count}-*"):
         shutil.rmtree(stale)
     print(f"building an index of {count} chunks at {index} (once)", flush=True)
-    corpus = corpus_state(shipped_corpus())
-    code = _with_known_shares(_code(corpus, count - len(corpus.chunks)), count)
+    detector = detector_of(corpus)
+    code = _with_known_shares(_code(count - len(corpus.chunks)), detector, count)
     state = corpus.merged(code)
     vectors = _vectors(state, embedder)
     with IndexWriter(index) as writer:
@@ -116,29 +118,45 @@ def sized_index(count: int) -> Path:
     return index
 
 
-def _key(count: int, embedder: str) -> str:
-    corpus = corpus_state(shipped_corpus())
-    facts = [count, embedder, SCHEMA_VERSION, CHUNKER_VERSION, NOISE, ANCHORS, corpus.content("")]
-    facts += [name for name, _ in code_folders()]
-    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=6).hexdigest()
+def _digest(*facts: object) -> str:
+    return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
 
 
-def _code(corpus: IndexState, count: int) -> list[Chunk]:
-    detector, chunks = detector_of(corpus), list[Chunk]()
-    for name, folder in code_folders():
-        report = SourceReport(name=name, location=str(folder))
-        part = directory_state(folder, name, detector, IndexState(), report, include=("*.py",))
-        chunks += part.chunks
-        if len(chunks) >= count:
-            return chunks[:count]
+def _origin() -> str:
+    return _digest(CHUNKER_VERSION, *(name for name, _ in code_folders()))
+
+
+def _code(count: int) -> list[Chunk]:
+    """Chunks of the installed packages, untagged, from the cache or read now."""
+    cached = CACHE / f"code-{_origin()}.pickle"
+    chunks: list[Chunk] = pickle.loads(cached.read_bytes()) if cached.is_file() else []
+    if len(chunks) < count:
+        chunks = _read_code(count)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        cached.write_bytes(pickle.dumps(chunks))
+    return chunks[:count]
+
+
+def _read_code(count: int) -> list[Chunk]:
+    chunks: list[Chunk] = []
+    for package, folder in code_folders():
+        for part in sorted(path.parent for path in folder.glob("*/__init__.py")):
+            name = f"{package} {part.name}"
+            report = SourceReport(name=name, location=str(part))
+            untagged = Detector([])
+            chunks += directory_state(
+                part, name, untagged, IndexState(), report, include=("*.py",)
+            ).chunks
+            if len(chunks) >= count:
+                return chunks
     raise SystemExit(
         f"the installed packages give {len(chunks)} of {count} chunks: "
         "install the extras 'gpu' and 'embed'"
     )
 
 
-def _with_known_shares(chunks: list[Chunk], count: int) -> IndexState:
-    """The chunks spread over one source and architecture per share of an index of `count`."""
+def _with_known_shares(chunks: list[Chunk], detector: Detector, count: int) -> IndexState:
+    """The chunks tagged and spread over the sources and architectures of an index of `count`."""
     order = sorted(range(len(chunks)), key=lambda row: text_hash(chunks[row].id))
     start, labels = 0, [""] * len(chunks)
     for label, share in SHARES.items():
@@ -149,7 +167,12 @@ def _with_known_shares(chunks: list[Chunk], count: int) -> IndexState:
     return IndexState(
         sources=tuple(Source(name=label, location="synthetic") for label in SHARES),
         chunks=tuple(
-            replace(chunk, source=label, architectures=(ARCHITECTURES[label],))
+            replace(
+                chunk,
+                source=label,
+                architectures=(ARCHITECTURES[label],),
+                techniques=detector.techniques(chunk.text, chunk.language),
+            )
             for chunk, label in zip(chunks, labels, strict=True)
         ),
     )
