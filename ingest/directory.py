@@ -10,6 +10,7 @@ from ingest.discovery import Found, Skipped, UnreadableError, discover, read_tex
 from ingest.folding import fold_key
 from ingest.report import SourceReport
 from kb.corpus.detection import Detector
+from kb.corpus.quality import quality_of
 from kb.errors import SourceError
 from kb.index.state import IndexState
 from kb.records import Chunk, Source, chunk_id
@@ -31,6 +32,7 @@ def directory_state(
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    quality: float | None = None,
 ) -> IndexState:
     """Read a folder or file into the part of an index that it makes up.
 
@@ -38,6 +40,9 @@ def directory_state(
     ----------
     former
         The current state; chunks of files with an unchanged digest are taken from it.
+
+    quality
+        Ranking weight in [0, 1]; by default what `corpus/sources.toml` gives the name.
 
     Raises
     ------
@@ -71,8 +76,11 @@ def directory_state(
     source = Source(
         name=name,
         location=str(root.resolve()),
+        quality=quality_of(name) if quality is None else quality,
         files=tuple(sorted(files)),
         chunking=chunking,
+        include=tuple(include),
+        exclude=tuple(exclude),
     )
     return IndexState(sources=(source,), chunks=tuple(chunks))
 

@@ -51,6 +51,8 @@ class Request:
     """Overrides the source's name, which else is the folder's or file's name."""
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    quality: float | None = None
+    """Overrides the source's ranking weight, in [0, 1]."""
 
 
 def ingest(
@@ -176,6 +178,7 @@ def read_source(
             source_report,
             include=request.include,
             exclude=request.exclude,
+            quality=request.quality,
         )
         state = state.without(name).merged(part)
     source_report.name = name

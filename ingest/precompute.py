@@ -1,7 +1,7 @@
 """Write the vectors of a corpus as the file that ships with the package.
 
-`python -m ingest.precompute [CORPUS]` (or `make embeddings`) embeds what is not in the file yet, and
-drops what the corpus no longer holds. Equal input gives an equal file.
+`python -m ingest.precompute [CORPUS]` (or `make embeddings`) embeds what is not in the file yet
+and drops what the corpus no longer holds. Equal input gives an equal file.
 """
 
 import sys

@@ -1,13 +1,15 @@
 """Build an index anew from the sources that it records, for a damaged or outdated one."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ingest.pipeline import Progress, Request, Silent, read_source
 from ingest.report import IngestReport
 from ingest.tagging import retag
+from kb.corpus.loader import is_corpus
 from kb.embedders import Embedder
 from kb.errors import EntryError, IndexUnavailableError, KbError, SourceError
 from kb.index.layout import SOURCES, IndexLayout
@@ -22,8 +24,8 @@ class _Known:
 
     state: IndexState | None
     """All of it, where the current generation can be read."""
-    places: list[tuple[str, Path]]
-    """(name, location) of each source."""
+    requests: list[tuple[str, Request]]
+    """Each source's name, and how it was ingested."""
 
 
 def rebuild(
@@ -49,9 +51,9 @@ def rebuild(
         state = IndexState()
         missing: list[str] = []
         # Corpora first: their detect patterns tag the code of the others.
-        for name, place in sorted(known.places, key=lambda pair: not _is_corpus(pair[1])):
+        for name, request in sorted(known.requests, key=lambda pair: not is_corpus(pair[1].path)):
             try:
-                state = read_source(_request(name, place), state, report, progress)
+                state = read_source(request, state, report, progress)
             except (SourceError, EntryError) as error:
                 if known.state is not None:
                     state = state.merged(_only(known.state, name))
@@ -74,12 +76,13 @@ def rebuild(
         return report
 
 
-def _is_corpus(place: Path) -> bool:
-    return (place / "corpus.yaml").is_file()
-
-
-def _request(name: str, place: Path) -> Request:
-    return Request(place, None if _is_corpus(place) else name)
+def _request(source: Mapping[str, Any]) -> tuple[str, Request]:
+    """How a source, as `sources.json` records it, was ingested."""
+    place, name = Path(source["location"]), str(source["name"])
+    if is_corpus(place):
+        return name, Request(place)
+    include, exclude = tuple(source["include"]), tuple(source["exclude"])
+    return name, Request(place, name, include, exclude, float(source["quality"]))
 
 
 def _only(state: IndexState, name: str) -> IndexState:
@@ -97,7 +100,7 @@ def _known(layout: IndexLayout) -> _Known:
     else:
         try:
             state = generation.state()
-            return _Known(state, [(each.name, Path(each.location)) for each in state.sources])
+            return _Known(state, [_request(each.to_json()) for each in state.sources])
         except (KbError, ValueError, TypeError, KeyError):
             pass  # its chunks are damaged: the list of sources may still be whole
         finally:
@@ -105,7 +108,7 @@ def _known(layout: IndexLayout) -> _Known:
     for folder in _candidates(layout):
         try:
             listed = json.loads((folder / SOURCES).read_text(encoding="utf-8"))
-            return _Known(None, [(each["name"], Path(each["location"])) for each in listed])
+            return _Known(None, [_request(each) for each in listed])
         except (OSError, ValueError, KeyError, TypeError):
             continue
     raise IndexUnavailableError(

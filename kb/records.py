@@ -24,6 +24,9 @@ class Source:
     """(path relative to the source's root, sha256 of its bytes), sorted by path."""
     chunking: str = ""
     """What the chunks depend on beside the files: chunker version and tagging rules."""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    """Patterns it was ingested with, so that a rebuild takes the same files."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -32,8 +35,9 @@ class Source:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Source":
         """The inverse of `to_json`."""
-        values = {**data, "files": tuple((path, digest) for path, digest in data["files"])}
-        return cls(**values)
+        files = tuple((path, digest) for path, digest in data["files"])
+        patterns = {name: tuple(data[name]) for name in ("include", "exclude")}
+        return cls(**{**data, **patterns, "files": files})
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def context(
     exclude: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Print what to know for a query, a kernel or a profile, within a budget."""
+    """Print what to know for a query, kernel or profile, within a budget."""
     from kb.context.build import build_context  # noqa: PLC0415
     from kb.context.models import ContextRequest  # noqa: PLC0415
     from kb.search.opening import open_searcher  # noqa: PLC0415

@@ -16,8 +16,9 @@ from kb.verify import CheckResult, verify_corpus
 @click.option("--only", multiple=True, metavar="SLUG", help="Only this kernel (repeatable).")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def verify(folder: Path | None, *, only: tuple[str, ...], as_json: bool) -> None:
-    """Check a corpus FOLDER: by default the one that comes with the package.
+    """Check a corpus: entries valid, kernels right.
 
+    FOLDER is by default the one that comes with the package.
     Runs its kernels, so check only a corpus that you trust. Needs no GPU.
     """
 

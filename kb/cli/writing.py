@@ -93,6 +93,7 @@ def embedder_for(index: Path, name: str | None) -> Embedder:
 @click.option("--name", help="Name of the source. Default: the folder's or file's name.")
 @click.option("--include", multiple=True, help="Only files matching this pattern (repeatable).")
 @click.option("--exclude", multiple=True, help="No files matching this pattern (repeatable).")
+@click.option("--quality", type=click.FloatRange(0, 1), help="Ranking weight of the source.")
 @click.option("--embedder", help="default, st:MODEL or openai:MODEL, for a new index.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -105,6 +106,7 @@ def ingest(
     include: tuple[str, ...],
     *,
     exclude: tuple[str, ...],
+    quality: float | None,
     embedder: str | None,
     dry_run: bool,
     as_json: bool,
@@ -117,7 +119,7 @@ def ingest(
     if name and len(sources) != 1:
         raise click.UsageError("--name goes with exactly one source")
     paths = sources or (shipped_corpus(),)
-    requests = [Request(path.expanduser(), name, include, exclude) for path in paths]
+    requests = [Request(path.expanduser(), name, include, exclude, quality) for path in paths]
     model = embedder_for(session.index, embedder)
     with Reporter(quiet=as_json) as reporter:
         report = run_ingest(requests, session.index, model, dry_run=dry_run, progress=reporter)

@@ -104,8 +104,8 @@ def _sources(root: Path) -> Iterator[Finding]:
                 source.location
                 if there
                 else (
-                    f"{source.location} is gone: its chunks stay in the index, but a rebuild can only "
-                    "take them over"
+                    f"{source.location} is gone: its chunks stay in the index, but a rebuild "
+                    "can only take them over"
                 )
             )
             yield Finding(f"source {source.name}", ok=True, detail=detail)
