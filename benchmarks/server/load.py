@@ -173,6 +173,7 @@ def main(given: str | None = None) -> None:
 
     ours, bare = pairs(index, queries[REQUESTS:])
     p50, bare_p50 = statistics.median(ours), statistics.median(bare)
+    _say(f"one client: {p50:.1f} ms, bare {bare_p50:.1f} ms, ratio {p50 / bare_p50:.2f}")
     rate_before = bare_on_all_cores(index, queries, BARE_SECONDS / 2)
     with served(index, where["cores"]) as (port, _):
         load(port, queries[:200], CLIENTS)
@@ -186,7 +187,10 @@ def main(given: str | None = None) -> None:
     p50_load, p99_load = (float(np.percentile(loaded, q)) for q in (50, 99))
     p50_seen, p99_seen = (float(np.percentile(seen, q)) for q in (50, 99))
     rate = len(records) / under_load["seconds"]
+    _say(f"{CLIENTS} clients: {rate:.0f}/s, bare {bare_rate:.0f}/s, errors {bad}")
+    _say(f"p50 {p50_seen:.0f} ms, p99 {p99_seen:.0f} ms")
     reload = reloads(index, RELOAD_REQUESTS)
+    _say(f"reload: {reload}")
     again = recovery(index)
 
     figures = [
@@ -211,6 +215,10 @@ def main(given: str | None = None) -> None:
         "recovery_over_import": again["ready"] / again["import_chromadb"],
     }
     _write(where, figures, detail)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _write(where: dict[str, Any], figures: Sequence[Figure], detail: dict[str, Any]) -> None:

@@ -74,12 +74,14 @@ def render_markdown(text: str, shift: int | None = 0, *, anchors: bool = False) 
     for position, token in enumerate(tokens):
         if token.type not in ("heading_open", "heading_close"):
             continue
+        opens = token.nesting > 0
         if shift is None:
             token.tag = "p"
-            token.attrSet("class", "heading")
+            if opens:
+                token.attrSet("class", "heading")
             continue
         token.tag = f"h{min(int(token.tag[1:]) + shift, _DEEPEST_HEADING)}"
-        if anchors and token.nesting > 0:
+        if anchors and opens:
             token.attrSet("id", anchor(tokens[position + 1].content))
     # The renderer escapes all text and the link filter below checks all addresses.
     return Markup(parser.renderer.render(tokens, parser.options, {}))  # noqa: S704
