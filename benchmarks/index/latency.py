@@ -27,6 +27,7 @@ from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
 from kb.search import engine
 from kb.search.engine import Searcher
+from kb.search.query import QueryReader
 
 CHUNKS = 20_000
 QUERIES = 40
@@ -40,7 +41,7 @@ STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
     "lexical scores": ((LexicalIndex, "query_tokens"), (LexicalIndex, "scores")),
     "dense scores": ((VectorMatrix, "similarities"),),
     "best of each order": ((engine, "top"),),
-    "understand the query": ((engine, "understand"),),
+    "understand the query": ((QueryReader, "read"),),
     "evidence for abstention": ((Searcher, "_evidence"),),
     "rank: gates and names": ((engine, "Ranker"),),
     "rank: fuse and adjust": ((Searcher, "_fuse"),),
