@@ -51,7 +51,8 @@ class HashingEmbedder:
         self.embedded += texts
         if on_done is not None:
             on_done(len(texts))
-        return np.stack([self.embed_query(text) for text in texts])
+        vectors = [self.embed_query(text) for text in texts]
+        return np.array(vectors, np.float32).reshape(-1, self.dimensions)
 
     def embed_query(self, text: str) -> np.ndarray:
         vector = np.full(self.dimensions, 0.01)

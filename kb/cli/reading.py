@@ -96,7 +96,7 @@ def _read_code(path: str) -> str:
 def _read_profile(path: str) -> dict[str, float]:
     try:
         data = json.loads(_read_code(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise InvalidInputError(f"{path} must hold one JSON object: metric -> number")
@@ -159,6 +159,7 @@ def tree(session: Session, as_json: bool) -> None:
     if as_json:
         _print_json(data)
         return
+    from rich.markup import escape  # noqa: PLC0415
     from rich.tree import Tree  # noqa: PLC0415
 
     from kb.cli.render import console  # noqa: PLC0415
@@ -167,7 +168,7 @@ def tree(session: Session, as_json: bool) -> None:
     for bottleneck in data["bottlenecks"]:
         branch = root.add(f"[bold]{bottleneck['bottleneck']}[/bold]")
         for technique in bottleneck["techniques"]:
-            leaf = branch.add(f"{technique['slug']} [dim]{technique['title']}[/dim]")
+            leaf = branch.add(f"{technique['slug']} [dim]{escape(technique['title'])}[/dim]")
             for example in technique["examples"]:
                 leaf.add(f"[cyan]{example['slug']}[/cyan] [dim]{example['language']}[/dim]")
     console().print(root)
@@ -197,6 +198,7 @@ def show(session: Session, slug: str, as_json: bool) -> None:
 
 def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
     from rich.markdown import Markdown  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
 
     from kb.cli import render  # noqa: PLC0415
 
@@ -204,24 +206,24 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
     if slug in generation.techniques:
         record = generation.techniques[slug]
         out.print(Markdown(render.technique_head(record.entry) + "\n" + record.body.strip()))
-        out.print(f"\n[bold]Verified[/bold]\n{render.verified_line(record.entry.verified)}")
+        out.print(f"\n[bold]Verified[/bold]\n{escape(render.verified_line(record.entry.verified))}")
         out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
         sources = record.entry.sources
     elif slug in generation.kernels:
         kernel = generation.kernels[slug]
-        out.print(f"[bold]{kernel.entry.title}[/bold]\n{kernel.path}")
+        out.print(f"[bold]{escape(kernel.entry.title)}[/bold]\n{escape(kernel.path)}")
         out.print(render.code(kernel.code, kernel.entry.language))
-        out.print(f"\n[bold]Verified[/bold]\n{render.verified_line(kernel.entry.verified)}")
+        out.print(f"\n[bold]Verified[/bold]\n{escape(render.verified_line(kernel.entry.verified))}")
         sources = kernel.entry.sources
     else:
-        out.print(
-            f"{data['source']['name']}: {data['path']}:{data['start_line']}-{data['end_line']}"
-        )
+        lines = f"{data['start_line']}-{data['end_line']}"
+        out.print(f"{data['source']['name']}: {data['path']}:{lines}", markup=False)
         out.print(render.code(data["text"], data["language"]))
         return
     out.print("\n[bold]Sources[/bold]")
     for source in sources:
-        out.print(f"- {source.title} ({source.licence})\n  {source.url}", soft_wrap=True)
+        line = f"- {source.title} ({source.licence})\n  {source.url}"
+        out.print(line, soft_wrap=True, markup=False)
 
 
 def _unknown(slug: str, generation: Generation) -> str:
@@ -260,6 +262,7 @@ def sources(session: Session, as_json: bool) -> None:
     if as_json:
         _print_json(data)
         return
+    from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     from kb.cli.render import console  # noqa: PLC0415
@@ -270,7 +273,7 @@ def sources(session: Session, as_json: bool) -> None:
     for row in data:
         table.add_row(
             *(
-                str(row[key] or "-")
+                escape(str(row[key] or "-"))
                 for key in ("name", "version", "licence", "files", "chunks", "location")
             )
         )

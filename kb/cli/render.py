@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
 from rich.markdown import Markdown
-from rich.markup import escape
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
@@ -28,7 +27,7 @@ _SNIPPET_LINES = 8
 
 def console() -> Console:
     """A console on standard output; colours only on a terminal, and not with $NO_COLOR."""
-    return Console(highlight=False, soft_wrap=False, width=_width())
+    return Console(highlight=False, emoji=False, soft_wrap=False, width=_width())
 
 
 def _width() -> int | None:
@@ -78,7 +77,7 @@ def result_block(number: int, result: Result, generation: Generation, *, explain
     facts = [result.kind, f"score {result.score:.3f}", source.licence or "licence unknown"]
     verified = entry_record(generation, result)
     parts: list[RenderableType] = [
-        Text.from_markup(f"[bold]{number}. {escape(result.title)}[/bold]"),
+        Text(f"{number}. {result.title}", style="bold"),
         Padding(Text(place, style="cyan"), (0, 0, 0, 3)),
         Padding(Text(" · ".join(facts), style="dim"), (0, 0, 0, 3)),
     ]

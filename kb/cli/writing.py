@@ -145,6 +145,7 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
         return
+    from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     from kb.cli.render import console  # noqa: PLC0415
@@ -162,7 +163,7 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
             source.folded,
             len(source.skipped),
         )
-        table.add_row(source.name, *(str(count) for count in counts))
+        table.add_row(escape(source.name), *(str(count) for count in counts))
     out = console()
     out.print(table)
     for source in report.sources:

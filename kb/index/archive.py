@@ -106,9 +106,10 @@ def _unpack(archive: Path, staging: Path) -> Path:
                 total += member.size
                 if total > MAX_UNPACKED_BYTES:
                     raise KbError(f"{archive} unpacks to more than {MAX_UNPACKED_BYTES} bytes")
-                if not (member.isfile() or member.isdir()):
-                    raise KbError(f"{archive} is not an exported index: {member.name} is a link")
-                # The data filter refuses absolute paths and traversal.
+                inside = member.name == _ROOT or member.name.startswith(f"{_ROOT}/")
+                if not inside or not (member.isfile() or member.isdir()):
+                    raise KbError(f"{archive} is not an exported index: it holds {member.name}")
+                # The data filter refuses what leads outside by `..`.
                 tar.extract(member, target, filter="data")
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:

@@ -3,8 +3,9 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from kb.errors import IndexMismatchError, IndexUnavailableError
 from kb.index.layout import MANIFEST, SCHEMA_VERSION
@@ -19,7 +20,7 @@ class Manifest:
     embedder: str
     dimensions: int
     chunks: int
-    content: str
+    content: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     """Digest over all chunks in order: equal content gives an equal digest."""
     created: str
     """UTC, ISO 8601."""
