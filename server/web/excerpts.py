@@ -31,7 +31,7 @@ def excerpt(chunk: Chunk) -> Excerpt:
     if chunk.language == "markdown":
         blocks = prose_blocks(chunk.text)
         shown = _beginning(blocks)
-        html = render_markdown("\n\n".join(shown), shift=None)
+        html = render_markdown("\n\n".join(shown), below=None)
         return Excerpt(html, len(shown) == len(blocks))
     lines = chunk.text.splitlines()
     shown = lines[:_CODE_LINES]

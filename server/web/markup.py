@@ -56,7 +56,7 @@ def anchor(heading: str) -> str:
     return "s-" + _NOT_IN_ANCHORS.sub("-", heading.lower()).strip("-")
 
 
-def render_markdown(text: str, shift: int | None = 0, *, anchors: bool = False) -> Markup:
+def render_markdown(text: str, below: int | None = 1, *, anchors: bool = False) -> Markup:
     """Markdown as HTML.
 
     Parameters
@@ -64,25 +64,27 @@ def render_markdown(text: str, shift: int | None = 0, *, anchors: bool = False) 
     text
         Markdown. HTML in it is shown as text, images are not loaded, links lead to the web or are
         no links.
-    shift
-        How many levels headings go down to fit below those of the page; None makes them bold lines.
+    below
+        Level of the page's heading that the text stands under: its own headings follow without a
+        gap. None makes them bold lines.
     anchors
         Whether headings get ids, for text that has the page to itself.
     """
     parser = _parser()
     tokens = parser.parse(text)
+    level = below or 0
     for position, token in enumerate(tokens):
-        if token.type not in ("heading_open", "heading_close"):
-            continue
-        opens = token.nesting > 0
-        if shift is None:
-            token.tag = "p"
-            if opens:
+        if token.type == "heading_open":
+            if below is None:
+                token.tag = "p"
                 token.attrSet("class", "heading")
-            continue
-        token.tag = f"h{min(int(token.tag[1:]) + shift, _DEEPEST_HEADING)}"
-        if anchors and opens:
-            token.attrSet("id", anchor(tokens[position + 1].content))
+            else:
+                wanted = min(int(token.tag[1:]) + below - 1, level + 1, _DEEPEST_HEADING)
+                level = max(wanted, below + 1)
+                token.tag = f"h{level}"
+            if anchors:
+                token.attrSet("id", anchor(tokens[position + 1].content))
+            tokens[position + 2].tag = token.tag
     # The renderer escapes all text and the link filter below checks all addresses.
     return Markup(parser.renderer.render(tokens, parser.options, {}))  # noqa: S704
 
@@ -99,6 +101,8 @@ def _parser() -> _Parser:
     parser.add_render_rule("fence", _fence)
     parser.add_render_rule("code_block", _fence)
     parser.add_render_rule("link_open", _link)
+    parser.add_render_rule("th_open", _cell)
+    parser.add_render_rule("td_open", _cell)
     parser.add_render_rule("table_open", _table_open)
     parser.add_render_rule("table_close", _table_close)
     return parser
@@ -111,7 +115,18 @@ def _fence(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) ->
 
 
 def _link(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    token = tokens[index]
+    if token.attrGet("href"):
+        token.attrSet("rel", "noopener noreferrer nofollow")
+    else:  # the link filter is not asked about an empty address, which would lead to this page
+        token.attrs = {}
+    return self.renderToken(tokens, index, options, env)
+
+
+def _cell(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    token = tokens[index]
+    # Alignment would come as a style attribute, which the pages' policy forbids.
+    token.attrs = {"scope": "col"} if token.tag == "th" else {}
     return self.renderToken(tokens, index, options, env)
 
 

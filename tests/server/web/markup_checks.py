@@ -1,5 +1,7 @@
 """Read pages as a browser does, and find what should not be in them."""
 
+import itertools
+
 import html5lib
 
 # Elements that load, run or submit something, with what ours are allowed to be.
@@ -66,7 +68,7 @@ def assert_well_made(document):
     levels = [int(e.tag[1]) for e in document.iter() if e.tag in {f"h{n}" for n in range(1, 7)}]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     ids = [each.get("id") for each in document.iter() if each.get("id")]
     assert len(ids) == len(set(ids)), ids
     targets = [href[1:] for href in links(document) if href.startswith("#")]

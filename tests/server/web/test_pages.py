@@ -109,7 +109,7 @@ def test_a_search_page_shows_the_results_of_the_api_in_its_order(client):
     document = parsed(client.get("/search", params={"q": QUERY, "k": 4}))
     results = client.post("/v1/search", json={"query": QUERY, "k": 4}).json()["results"]
     assert result_ids(document) == [each["id"] for each in results]
-    items = [each for each in document.iter("article")]
+    items = list(document.iter("article"))
     for item, result in zip(items, results, strict=True):
         shown = " ".join(text_of(item).split())
         source = result["source"]
