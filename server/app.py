@@ -52,10 +52,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        async with mcp.running():
-            warming = asyncio.create_task(_warm(state))
+        warming = asyncio.create_task(_warm(state))
+        async with mcp.running(after=warming):
             yield {"settings": settings}  # the connections read their limits there
-            await warming
         state.pool.close()
         limiter.close()
 

@@ -20,8 +20,8 @@ PATH = "/mcp"
 class McpEndpoint:
     """The ASGI application behind `/mcp`.
 
-    The SDK takes longer to import than everything else together, so it is imported while the
-    server answers already; a request that comes before waits for it.
+    The SDK takes longer to import than everything else together, so it is imported when the rest
+    is ready and answers already; a request that comes before waits for it.
     """
 
     def __init__(self, state: ServerState) -> None:
@@ -33,11 +33,11 @@ class McpEndpoint:
         return Route(PATH, endpoint=self, include_in_schema=False)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serve while the context lasts."""
+    async def running(self, after: asyncio.Task[None]) -> AsyncIterator[None]:
+        """Serve while the context lasts, from when the task `after` is done."""
         self._ready = asyncio.get_running_loop().create_future()
         stop = asyncio.Event()
-        serving = asyncio.create_task(self._serve(self._ready, stop))
+        serving = asyncio.create_task(self._serve(self._ready, stop, after))
         try:
             yield
         finally:
@@ -45,9 +45,13 @@ class McpEndpoint:
             await serving
 
     async def _serve(
-        self, ready: "asyncio.Future[StreamableHTTPSessionManager]", stop: asyncio.Event
+        self,
+        ready: "asyncio.Future[StreamableHTTPSessionManager]",
+        stop: asyncio.Event,
+        after: asyncio.Task[None],
     ) -> None:
         # entered and left in one task, as its cancel scopes demand
+        await asyncio.wait({after})
         try:
             manager = await asyncio.to_thread(self._manager)
         except Exception as error:
