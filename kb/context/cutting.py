@@ -4,6 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from kb.parsing import PARSING
+
 _FENCE = "```"
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
@@ -73,7 +75,8 @@ def code_prefixes(code: str, language: str) -> Iterator[str]:
 def _python_ends(code: str) -> list[int]:
     """Lines (1-based, as counts) after which a statement at depth 0 or 1 has ended."""
     try:
-        tree = ast.parse(code)
+        with PARSING:
+            tree = ast.parse(code)
     except (SyntaxError, ValueError):
         return []
     ends: set[int] = set()
