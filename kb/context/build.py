@@ -72,26 +72,44 @@ class _Composer:
 
     def compose(self) -> ContextResponse:
         wanted = min(self._request.max_examples, len(self._examples))
-        footer = self._footer(wanted)
-        citations, sources_text = self._citations()
-        room = self._budget.less(SEPARATOR, footer) if footer else self._budget
-        room = room.less(SEPARATOR, sources_text) if sources_text else room
-        share = _EXAMPLE_SHARE if wanted and self._selection.techniques else 0.0
-        share = 1.0 if wanted and not self._selection.techniques else share
-        text_room = Budget(int(room.limit * (1 - share)), room.measure)
-        techniques = self._technique_parts(text_room)
+        # The smaller the budget, the less it holds beside the technique itself.
+        plans = ((wanted, True), (0, True), (0, False))
+        for examples, extras in dict.fromkeys(plans):
+            response = self._compose(examples, extras=extras)
+            if response is not None:
+                return response
+        return self._respond(self._smallest(), [], [])
+
+    def _compose(self, wanted: int, *, extras: bool) -> ContextResponse | None:
+        """A context with `wanted` examples at most; None if the chief thing does not fit.
+
+        Without `extras` it has neither the line about examples nor the sources.
+        """
+        footer = self._footer(wanted) if extras else ""
+        citations, sources_text = self._citations() if extras else ([], "")
+        room = self._budget.less(*(SEPARATOR + part for part in (footer, sources_text) if part))
+        share = _EXAMPLE_SHARE if wanted else 0.0
+        if not self._selection.techniques:
+            share = 1.0
+        techniques = self._technique_parts(Budget(int(room.limit * (1 - share)), room.measure))
+        if not techniques and self._selection.techniques:
+            return None
         left = room.less(*(part + SEPARATOR for part in techniques))
         examples = self._example_parts(left, wanted)
+        if not techniques and not examples:
+            return None
         left = left.less(*(SEPARATOR + example.text for example in examples))
-        techniques = self._refill(techniques, left)
-        parts = [*techniques, *(example.text for example in examples)]
-        footer = self._footer(len(examples))
+        parts = [*self._refill(techniques, left), *(example.text for example in examples)]
+        footer = self._footer(len(examples)) if extras else ""
         text = SEPARATOR.join(part for part in (*parts, footer, sources_text) if part)
-        if not self._budget.fits(text):  # only where the budget holds little but a heading
-            text, examples, citations = self._smallest(parts), [], []
-        return _response(
-            text, self._selection, [each.id for each in examples], len(self._examples), citations
-        )
+        if not self._budget.fits(text):
+            return None
+        return self._respond(text, [each.id for each in examples], citations)
+
+    def _respond(
+        self, text: str, examples: list[str], citations: list[Citation]
+    ) -> ContextResponse:
+        return _response(text, self._selection, examples, len(self._examples), citations)
 
     def _available(self) -> list[Example]:
         generation = self._generation
@@ -192,13 +210,14 @@ class _Composer:
         more = self._part(slug, Budget(left.measure(parts[0]) + left.limit, left.measure))
         return [more or parts[0], *parts[1:]]
 
-    def _smallest(self, parts: list[str]) -> str:
-        """The first part alone, cut at a line, for a budget that holds no more."""
+    def _smallest(self) -> str:
+        """The heading alone, as many of its lines as fit, for a budget that holds no more."""
+        heads = [self._head(choice.technique.slug) for choice in self._selection.techniques]
+        heads += [f"## Example: {each.title}\n{each.provenance}" for each in self._examples]
         lines: list[str] = []
-        for line in "\n".join(parts[:1] or [_NOTHING]).splitlines():
-            if not self._budget.fits("\n".join([*lines, line])):
-                break
-            lines.append(line)
+        for line in (heads or [_NOTHING])[0].splitlines():
+            if self._budget.fits("\n".join([*lines, line])):
+                lines.append(line)
         return "\n".join(lines)
 
 
