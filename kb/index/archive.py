@@ -8,8 +8,6 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from kb.errors import IndexMismatchError, IndexUnavailableError, KbError
 from kb.index.cache import EmbeddingCache
 from kb.index.check import check_in_child
@@ -17,6 +15,7 @@ from kb.index.layout import CHUNKS, VECTORS
 from kb.index.manifest import Manifest, read_manifest, write_manifest
 from kb.index.reader import open_generation
 from kb.index.store import ChunkStore
+from kb.index.vectors import VectorMatrix
 from kb.index.writer import IndexWriter, explained
 from kb.records import text_hash
 
@@ -134,7 +133,7 @@ def _manifest(unpacked: Path, archive: Path) -> Manifest:
 
 
 def _remember_vectors(folder: Path, manifest: Manifest, cache_path: Path) -> None:
-    vectors = np.load(folder / VECTORS, mmap_mode="r")
+    vectors = VectorMatrix(folder / VECTORS).rows
     chunks = ChunkStore(folder / CHUNKS).all()
     with contextlib.closing(EmbeddingCache(cache_path)) as cache:
         pairs = (

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kb.errors import IndexUnavailableError
+from kb.parsing import PARSING
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS embedding (
@@ -102,7 +103,7 @@ def load_precomputed(embedder: str) -> dict[str, NDArray[np.float32]]:
     if not resource.is_file():
         return {}
     try:
-        with resource.open("rb") as stream, np.load(stream) as data:
+        with PARSING, resource.open("rb") as stream, np.load(stream) as data:
             hashes, vectors = data["hashes"], data["vectors"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return {}  # damaged: it only saves work

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kb.index.tokens import tokenize
+from kb.parsing import PARSING
 from kb.records import Chunk
 
 # A field's tokens count this many times. Symbols name exactly one thing; a title sums up the text.
@@ -47,7 +48,8 @@ class LexicalIndex:
         import bm25s  # noqa: PLC0415
         from bm25s.stopwords import STOPWORDS_EN_PLUS  # noqa: PLC0415
 
-        self._index: Any = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
+        with PARSING:
+            self._index: Any = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
         self._stopwords = frozenset(STOPWORDS_EN_PLUS)
         self._count = count
 

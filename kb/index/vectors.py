@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.parsing import PARSING
+
 
 def write_vectors(path: Path, vectors: NDArray[np.float32]) -> None:
     """Write the matrix, (n, d) float32 with rows of unit length."""
@@ -16,7 +18,8 @@ class VectorMatrix:
 
     def __init__(self, path: Path) -> None:
         # As a plain array: a `memmap` builds an object for every row taken from it.
-        self.rows: NDArray[np.float32] = np.asarray(np.load(path, mmap_mode="r"))
+        with PARSING:
+            self.rows: NDArray[np.float32] = np.asarray(np.load(path, mmap_mode="r"))
 
     def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Cosine to every chunk, (n,), for a unit-length query (d,)."""
