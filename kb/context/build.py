@@ -32,6 +32,8 @@ _FIRST_SHARE = 0.6
 # A second technique needs this much of the budget's tokens (characters) to say anything.
 _MIN_PART_TOKENS = 150
 _MIN_PART_CHARS = 600
+# A heading that would take more than this of a technique's part is shortened.
+_HEAD_SHARE = 0.5
 # Sources listed at the end may take this part of the budget.
 _CITATION_SHARE = 0.15
 _NOTHING = "Nothing relevant in the knowledge base."
@@ -153,9 +155,11 @@ class _Composer:
     def _source_of(self, row: int) -> Source:
         return self._generation.sources[self._generation.columns["sources"].of(row)[0]]
 
-    def _head(self, slug: str) -> str:
+    def _head(self, slug: str, *, short: bool = False) -> str:
         record = self._generation.techniques[slug]
         source = self._generation.sources[record.source]
+        if short:
+            return f"# {record.entry.title}\nQuoted data: {source.name}, {record.path}"
         place = f"{record.path}; {measured_line(record.entry.verified, brief=True)}"
         return f"# {record.entry.title} ({slug})\n{provenance(source, place)}"
 
@@ -167,7 +171,10 @@ class _Composer:
             self._request.language,
             self._exclude,
         )
-        return pack_sections(self._head(slug), sections, budget)
+        head = self._head(slug)
+        if budget.measure(head) > _HEAD_SHARE * budget.limit:
+            head = self._head(slug, short=True)
+        return pack_sections(head, sections, budget)
 
     def _technique_parts(self, budget: Budget) -> list[str]:
         smallest = _MIN_PART_CHARS if budget.measure is len else _MIN_PART_TOKENS
@@ -212,7 +219,9 @@ class _Composer:
 
     def _smallest(self) -> str:
         """The heading alone, as many of its lines as fit, for a budget that holds no more."""
-        heads = [self._head(choice.technique.slug) for choice in self._selection.techniques]
+        heads = [
+            self._head(choice.technique.slug, short=True) for choice in self._selection.techniques
+        ]
         heads += [f"## Example: {each.title}\n{each.provenance}" for each in self._examples]
         lines: list[str] = []
         for line in (heads or [_NOTHING])[0].splitlines():
