@@ -95,7 +95,8 @@ def open_columns(folder: Path) -> Columns:
         columns = {
             name: Column(
                 [tuple(value) for value in data["values"][name]],
-                np.load(folder / f"{name}.npy", mmap_mode="r"),
+                # As a plain array: reading single values of a `memmap` is slow.
+                np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")),
             )
             for name in _FIELDS
         }

@@ -24,8 +24,8 @@ class VectorMatrix:
     def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Cosine to every chunk, (n,), for a unit-length query (d,)."""
         # Row by row on the calling thread. `@` wakes all of BLAS's threads for a millisecond of
-        # work, and where other processes want the cores they wait for each other's time slices:
-        # 28 ms against 1 at 20,000 chunks. Nor does a row's cosine depend on the other rows.
+        # work, and where other processes want the cores they wait for each other's time slices.
+        # Nor does a row's cosine depend on the other rows.
         similarities: NDArray[np.float32] = np.vecdot(self.rows, query)
         return similarities
 

@@ -118,8 +118,8 @@ class Searcher:
         lexical = self.generation.lexical.scores(tokens)
         vector = self._embedder.embed_query(query)
         dense = self.generation.vectors.similarities(vector) if self._chroma is None else None
-        lexical_rows = top(lexical, CANDIDATES, mask)
-        lexical_rows = lexical_rows[lexical[lexical_rows] > 0]
+        found = lexical > 0  # most chunks hold no word of the query: do not sort their ties
+        lexical_rows = top(lexical, CANDIDATES, found if mask is None else found & mask)
         dense_rows, similarities = self._nearest(vector, dense, mask)
         said = self._reader.read(query)
         ranker = Ranker(said, self.generation)
