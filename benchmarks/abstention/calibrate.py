@@ -20,7 +20,7 @@ import kb
 from ingest.pipeline import Request, ingest
 from kb.corpus.loader import shipped_corpus
 from kb.embedders import Embedder, load_embedder
-from kb.search.abstention import Calibration, relevance
+from kb.search.abstention import Calibration, Evidence, relevance
 from kb.search.engine import Searcher
 from kb.search.models import Filters
 from kb.search.opening import open_searcher
@@ -72,12 +72,12 @@ def _fit(searchers: dict[str, Searcher], questions: dict[str, list[str]]) -> Cal
 
 
 def _probability(features: tuple[float, ...], calibration: Calibration) -> float:
-    from kb.search.abstention import Evidence
-
     return relevance(Evidence(*features), calibration)
 
 
-def _report(name: str, searcher: Searcher, calibration: Calibration, sides: dict[str, list[str]]) -> None:
+def _report(
+    name: str, searcher: Searcher, calibration: Calibration, sides: dict[str, list[str]]
+) -> None:
     for side, questions in sides.items():
         told = [_probability(row, calibration) for row in _evidence(searcher, questions)]
         refused = [q for q, p in zip(questions, told, strict=True) if p < calibration.threshold]
@@ -113,7 +113,7 @@ def main() -> None:
             },
         }
         head = (
-            "# When to answer \"nothing relevant\": see kb/search/abstention.py.\n"
+            '# When to answer "nothing relevant": see kb/search/abstention.py.\n'
             "# Written by `python -m benchmarks.abstention.calibrate --write`.\n"
         )
         _TARGET.write_text(head + yaml.safe_dump(data, sort_keys=False), encoding="utf-8")

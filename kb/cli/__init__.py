@@ -74,7 +74,7 @@ def cli(ctx: click.Context, index: Path | None, debug: bool) -> None:
     Start with `kb ingest ./corpus`, then `kb query "..."`.
     """
     del debug  # read from the arguments by `main`, also when they cannot be parsed
-    ctx.obj = Session(index.expanduser() if index else default_index_dir())
+    ctx.obj = Session(index or default_index_dir())
 
 
 def main() -> NoReturn:

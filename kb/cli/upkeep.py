@@ -8,9 +8,9 @@ import click
 
 from ingest.rebuild import rebuild as run_rebuild
 from kb.cli import Session
-from kb.cli.writing import Reporter
+from kb.cli.writing import Reporter, embedder_for
 from kb.embedders import load_embedder
-from kb.errors import KbError
+from kb.errors import IndexUnavailableError, KbError
 from kb.index.archive import export_index, import_index
 from kb.index.doctor import examine
 
@@ -39,11 +39,16 @@ def doctor(session: Session, /, *, as_json: bool) -> None:
 @click.option("--drop-missing", is_flag=True, help="Leave out sources that cannot be read.")
 @click.pass_obj
 def rebuild(session: Session, /, embedder: str | None, *, drop_missing: bool) -> None:
-    """Make the index anew from the sources that it records."""
+    """Make the index anew from the sources that it records.
+
+    With the embedder that made it, where this version has it.
+    """
+    try:
+        model = embedder_for(session.index, embedder)
+    except IndexUnavailableError:  # too damaged to say which embedder made it
+        model = load_embedder(embedder)
     with Reporter() as reporter:
-        report = run_rebuild(
-            session.index, load_embedder(embedder), drop_missing=drop_missing, progress=reporter
-        )
+        report = run_rebuild(session.index, model, drop_missing=drop_missing, progress=reporter)
     click.echo(
         f"rebuilt: {report.chunks} chunks, {report.embedded} embedded, {report.reused} reused; "
         f"published {report.generation}"

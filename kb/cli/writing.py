@@ -119,7 +119,7 @@ def ingest(
     if name and len(sources) != 1:
         raise click.UsageError("--name goes with exactly one source")
     paths = sources or (shipped_corpus(),)
-    requests = [Request(path.expanduser(), name, include, exclude, quality) for path in paths]
+    requests = [Request(path, name, include, exclude, quality) for path in paths]
     model = embedder_for(session.index, embedder)
     with Reporter(quiet=as_json) as reporter:
         report = run_ingest(requests, session.index, model, dry_run=dry_run, progress=reporter)

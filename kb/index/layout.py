@@ -29,7 +29,7 @@ def default_index_dir() -> Path:
     """`$KB_INDEX`, else `index` under the platform's user-data folder."""
     configured = os.environ.get("KB_INDEX")
     if configured:
-        return Path(configured).expanduser()
+        return Path(configured)
     return Path(platformdirs.user_data_dir("kernel-kb", appauthor=False)) / "index"
 
 
