@@ -10,6 +10,8 @@ QUESTION := my matmul rereads the same tiles from DRAM and L2 hit rate is 30%
 NVCC := $(shell command -v nvcc || ls "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)
 EXTRAS := dev,gpu,embed$(if $(NVCC),,$(comma)cuda)
 
+CHROMIUM := command -v "$${KB_CHROMIUM:-chromium}"
+
 .PHONY: quickstart test lint types contracts unit format embeddings clean
 .DEFAULT_GOAL := quickstart
 
@@ -51,6 +53,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@$(CHROMIUM) >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	  then apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	  else echo "the browser tests need Chromium: install it, or set KB_CHROMIUM" >&2; fi; }
 	@touch $@ $(VENV)/.core
 
 clean:

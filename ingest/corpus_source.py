@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from ingest.chunkers import Piece, chunk_file
 from ingest.folding import fold_key
+from kb.architectures import describe_targets
 from kb.corpus.entries import Gate, Technique
 from kb.corpus.frontmatter import split_front_matter
 from kb.corpus.loader import MANIFEST, Corpus, KernelFile, TechniqueFile, load_corpus
@@ -77,7 +78,7 @@ def technique_card(entry: Technique) -> str:
     if entry.aliases:
         lines.append("Also called: " + ", ".join(entry.aliases))
     lines.append("Relieves: " + ", ".join(entry.bottlenecks))
-    lines.append("Runs on: " + ", ".join(f"{name} and later" for name in entry.architectures))
+    lines.append("Runs on: " + describe_targets(entry.architectures))
     lines.append("Effect: " + entry.effect)
     lines += _gates("Use when:", entry.when)
     lines += _gates("Avoid when:", entry.avoid_when)

@@ -1,6 +1,7 @@
 """NVIDIA architecture names such as `sm_90a`, and which code runs on which of them."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -56,3 +57,11 @@ def any_runs_on(names: tuple[str, ...] | list[str], device: str) -> bool:
     return not names or any(
         parse_architecture(name).runs_on(parse_architecture(device)) for name in names
     )
+
+
+_REACH = {"": "and later", "a": "only", "f": "and later ones of its family"}
+
+
+def describe_targets(names: Iterable[str]) -> str:
+    """Compile targets with what else their code runs on: `sm_90 and later`, `sm_90a only`."""
+    return "; ".join(f"{name} {_REACH[parse_architecture(name).suffix]}" for name in names)

@@ -91,7 +91,7 @@ def _environment() -> Environment:
         "segment": lambda value: quote(str(value), safe=""),
         "capitalized": words.capitalized,
         "figures": words.figures,
-        "targets": words.targets,
+        "targets": describe_targets,
     }
     environment.globals |= {
         "code_block": markup.code_block,

@@ -1,11 +1,6 @@
 """Values as words and figures, as the templates show them."""
 
-from collections.abc import Iterable
-
-from kb.architectures import parse_architecture
 from kb.context.cutting import prose_prefixes
-
-_REACH = {"": "and later", "a": "only", "f": "and later ones of its family"}
 
 
 def first_sentence(text: str) -> str:
@@ -21,8 +16,3 @@ def capitalized(text: str) -> str:
 def figures(value: float) -> str:
     """A number with the four figures that a measurement is worth."""
     return f"{value:.4g}"
-
-
-def targets(names: Iterable[str]) -> str:
-    """Compile targets with what else their code runs on."""
-    return "; ".join(f"{name} {_REACH[parse_architecture(name).suffix]}" for name in names)
