@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 import kb
+from kb.architectures import describe_targets
 from server.problems import RETRY_SECONDS, clean
 from server.web import markup, words
 
