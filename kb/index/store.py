@@ -44,6 +44,7 @@ class ChunkStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
@@ -52,7 +53,14 @@ class ChunkStore:
             uri = f"{self._path.resolve().as_uri()}?mode=ro&immutable=1"
             connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
             self._local.connection = connection
+            self._opened.append(connection)
         return connection
+
+    def __del__(self) -> None:
+        # A connection refers to itself through its statement cache, so it would stay open until
+        # the next garbage collection, and its file with it.
+        for connection in self._opened:
+            connection.close()
 
     def _query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Any]:
         try:

@@ -64,25 +64,27 @@ class Ranker:
             for slug, record in generation.techniques.items()
             if understanding.metrics
         }
-        # Each term reads some columns; those the query says nothing about are left out.
+        # Each term reads some columns; those the query says nothing about are left out. The terms
+        # are functions of the class: bound methods would make a cycle, and the generation's files
+        # would stay open until the next garbage collection.
         self._terms: list[tuple[tuple[str, ...], Callable[..., Parts]]] = [
-            (("kinds", "techniques"), self._by_technique),
-            (("sources",), self._by_source),
+            (("kinds", "techniques"), Ranker._by_technique),
+            (("sources",), Ranker._by_source),
         ]
         if understanding.ops:
-            self._terms.append((("ops",), self._by_operator))
+            self._terms.append((("ops",), Ranker._by_operator))
         if understanding.languages:
-            self._terms.append((("languages",), self._by_language))
+            self._terms.append((("languages",), Ranker._by_language))
         if understanding.device:
-            self._terms.append((("architectures",), self._by_architecture))
+            self._terms.append((("architectures",), Ranker._by_architecture))
         if self._symbols:
-            self._terms.append((("symbols",), self._by_symbol))
+            self._terms.append((("symbols",), Ranker._by_symbol))
 
     def parts(self, row: int) -> Parts:
         """The named parts that the metadata of the chunk at `row` adds to its score."""
         parts: Parts = {}
         for fields, term in self._terms:
-            parts |= term(*(self._columns[field].of(row) for field in fields))
+            parts |= term(self, *(self._columns[field].of(row) for field in fields))
         return {name: value for name, value in parts.items() if value}
 
     def totals(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -96,7 +98,7 @@ class Ranker:
             ):
                 if key not in known:
                     values = (c.values[code] for c, code in zip(columns, key, strict=True))
-                    known[key] = sum(term(*values).values())
+                    known[key] = sum(term(self, *values).values())
                 total[position] += known[key]
         return total
 
