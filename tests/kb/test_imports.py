@@ -1,5 +1,6 @@
 """What is loaded when, and what works without torch and without a network."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,18 @@ def test_no_module_is_longer_than_four_hundred_lines():
         str(p.relative_to(ROOT)): n for p in modules if (n := len(p.read_text().splitlines())) > 400
     }
     assert long == {}
+
+
+def test_embedding_leaves_no_telemetry_in_the_home_folder(tmp_path):
+    code = "from kb.embedders import load_embedder; load_embedder().embed_query('a kernel')"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.rglob("*"))
