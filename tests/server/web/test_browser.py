@@ -72,7 +72,14 @@ def visit(browser, site):
         context = browser.new_context(**{"viewport": DESKTOP, **settings})
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda said: troubles.append(f"{page.url}: {said.text}"))
+
+        def hear(said):
+            # A server that refuses a request closes its connection, which may cross the browser's
+            # next request on it; the browser tries again by itself.
+            if root == site or "ERR_CONNECTION_RESET" not in said.text:
+                troubles.append(f"{page.url}: {said.text}")
+
+        page.on("console", hear)
         page.on("pageerror", lambda error: troubles.append(f"{page.url}: {error}"))
         page.on("dialog", lambda dialog: troubles.append(f"{page.url}: {dialog.message}"))
         page.on(
