@@ -28,7 +28,7 @@ from kb.embedders.tokens import count_tokens
 COMMAND = "python -m benchmarks.embedder.throughput"
 CHUNKS = 128
 REPEATS = 7
-BATCH_SIZES = (16, 32, 64, 128)
+BATCH_SIZES = (8, 16, 32, 64, 128)
 DEFAULT = "sentence-transformers, batch 32"  # SentenceTransformer.encode's own default
 TARGET = 2.5
 
