@@ -1,0 +1,1 @@
+"""The judge: correctness against an oracle, times against a floor, and one verdict."""
