@@ -1,0 +1,57 @@
+"""The report of which isolation layers are active around a sandboxed process."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+
+class LayerName(StrEnum):
+    """One kind of isolation."""
+
+    LANDLOCK = "landlock"  # the kernel refuses files outside an allow-list, TCP, signals outwards
+    MOUNTS = "mounts"  # a root of its own that holds only the allow-list
+    SECCOMP = "seccomp"  # system calls refused: sockets, ptrace, mount, ...
+    NETWORK = "network namespace"  # no interface, abstract sockets of its own
+    PROCESSES = "process namespace"  # sees and signals its own processes only; all die together
+    IPC = "ipc namespace"  # System V and POSIX queues of its own
+    USER = "user"  # another user id than the judge's, or a user namespace
+    PRIVILEGES = "privileges"  # no capabilities, and none to be had
+    LIMITS = "limits"  # rlimits
+    WATCH = "watch"  # memory, processes and output limited by the judge
+    ENVIRONMENT = "environment"  # only named variables
+
+
+class Layer(BaseModel):
+    """One isolation layer of one sandboxed process."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: LayerName
+    active: bool
+    """Whether the kernel accepted it."""
+    detail: str = ""
+    """What it covers, or why it is not active."""
+
+
+def missing(layers: Iterable[Layer]) -> list[str]:
+    """What keeps `layers` from being enough for code from a network or a model; [] if nothing."""
+    active = {layer.name for layer in layers if layer.active}
+    needed = {
+        "file system (Landlock or a mount namespace)": active
+        & {LayerName.LANDLOCK, LayerName.MOUNTS},
+        "network (seccomp or a network namespace)": active & {LayerName.SECCOMP, LayerName.NETWORK},
+        "privileges (no capabilities, none to be had)": active & {LayerName.PRIVILEGES},
+        "other processes (Landlock, a process namespace or another user)": active
+        & {LayerName.LANDLOCK, LayerName.PROCESSES, LayerName.USER},
+    }
+    return [name for name, having in needed.items() if not having]
+
+
+def is_sufficient(layers: Iterable[Layer]) -> bool:
+    """Whether untrusted code (sent over HTTP or written by a model) may run under `layers`.
+
+    True when the file system, the network, privileges and other processes are each isolated by
+    at least one active layer. Callers refuse otherwise, unless the user passed ``--trust``.
+    """
+    return not missing(layers)
