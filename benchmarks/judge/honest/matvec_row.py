@@ -1,0 +1,26 @@
+"""One row per program, in chunks."""
+
+import torch
+import triton
+import triton.language as tl
+
+HONEST = {"problem": "matvec", "needs": "cpu", "verdicts": ["correct"]}
+
+
+@triton.jit
+def _matvec(a_ptr, v_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, columns, BLOCK):
+        offsets = first + tl.arange(0, BLOCK)
+        a = tl.load(a_ptr + row * columns + offsets, mask=offsets < columns, other=0)
+        sums += a * tl.load(v_ptr + offsets, mask=offsets < columns, other=0)
+    tl.store(out_ptr + row, tl.sum(sums))
+
+
+def kernel_function(a, v):
+    rows, columns = a.shape
+    out = torch.empty((rows, 1), dtype=a.dtype, device=a.device)
+    block = min(2048, triton.next_power_of_2(triton.cdiv(columns, 2)))
+    _matvec[(rows,)](a, v, out, columns, BLOCK=block)
+    return out
