@@ -1,0 +1,1 @@
+"""The process that runs untrusted code: obeys the judge's commands, knows nothing of judging."""

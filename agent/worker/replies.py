@@ -1,0 +1,139 @@
+"""Replies of a worker: claims of an untrusted process, whose form is checked here; no torch."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, JsonValue
+
+from agent.worker.commands import MAX_LAUNCHES
+from agent.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpec
+
+# An exception of untrusted code is reported as a type and one line of at most this length.
+MAX_ERROR_CHARS: Final = 500
+
+
+class Reply(Message):
+    """What every reply to a command that succeeded carries."""
+
+    id: int = 0
+    ok: Literal[True] = True
+
+
+class Done(Reply):
+    """Nothing to tell."""
+
+
+class Problem(Reply):
+    """What a problem file defines."""
+
+    parameters: list[Parameter] = Field(max_length=2000)
+    attributes: dict[Label, JsonValue]
+    """Values of the model and its submodules that are no tensors, dotted, beside the arguments of
+    its constructor by name; encoded by `worker.values.encode`."""
+    init_inputs: JsonValue
+    """`get_init_inputs()` encoded, None where it holds what JSON cannot carry."""
+    input_names: list[Label] = Field(max_length=200)
+    """Parameters of `Model.forward` without `self`."""
+
+
+class Inputs(Reply):
+    """The inputs of the problem, in order."""
+
+    inputs: list[InputSpec] = Field(max_length=200)
+
+
+class OracleOutputs(Reply):
+    """Shapes of what the oracle computed."""
+
+    outputs: list[TensorSpec] = Field(max_length=200)
+    precision: Literal["float64", "float32"]
+    why_float32: Label = ""
+    chunks: int = Field(default=1, ge=1)
+    """Slices along dimension 0 that were computed apart, for want of memory."""
+
+
+class Observed(Message):
+    """What the worker saw the candidate do: claims of an untrusted process, for disclosure."""
+
+    triton_launches: dict[Label, int] = Field(default_factory=dict, max_length=500)
+    """Launches by kernel name."""
+    aten: dict[Label, int] = Field(default_factory=dict, max_length=500)
+    """Calls of operators that compute, by name ("aten.mm"); views and allocations left out."""
+    libraries: list[Label] = Field(default_factory=list, max_length=200)
+    """Shared libraries that were loaded since the worker started."""
+    other_stream: bool | None = None
+    """Work was issued on a stream other than the current one; None where it was not looked for."""
+    patched: list[Label] = Field(default_factory=list, max_length=200)
+    """Functions of torch and Python that are no longer the originals."""
+    notes: list[Label] = Field(default_factory=list, max_length=50)
+
+
+class Kernel(Reply):
+    """How a kernel file was loaded."""
+
+    language: Literal["triton", "cuda", "torch", "unknown"]
+    state_dict: bool = False
+    """`ModelNew` took the problem's state dict (else it was built under the same seed)."""
+    binding: Label = ""
+    """How the arguments of `kernel_function` were bound."""
+    observed: Observed = Observed()
+
+
+class OutputSpec(TensorSpec):
+    """One output of a call; nested outputs are flattened in order."""
+
+    device: str = Field(max_length=20)
+
+
+class Called(Reply):
+    """One call's outputs, held under `call`."""
+
+    call: int
+    outputs: list[OutputSpec] = Field(max_length=200)
+    seconds: float
+    """The worker's own clock, synchronized; the judge takes its own."""
+    observed: Observed = Observed()
+
+
+class Times(Reply):
+    """Times of launches, as the worker measured them."""
+
+    ms: list[float] = Field(max_length=MAX_LAUNCHES)
+    """Milliseconds per launch; with method "graph" one figure per replay, divided by its
+    launches."""
+    kept: int = Field(default=0, ge=0)
+    """Launches whose outputs are held, numbered from 0."""
+    outputs: list[OutputSpec] = Field(default_factory=list, max_length=200)
+    """Shapes of the outputs of a kept launch."""
+
+
+class Capturable(Reply):
+    """Whether one call could be captured and replayed."""
+
+    capturable: bool
+    reason: Annotated[str, Field(max_length=MAX_ERROR_CHARS)] = ""
+
+
+class Operations(Reply):
+    """Floating-point operations of one forward pass."""
+
+    flops: float
+    by_operator: dict[Label, float] = Field(max_length=500)
+    by_dtype: dict[Label, float] = Field(max_length=50)
+    """FLOPs by the dtype of the operator's first tensor."""
+    uncounted: dict[Label, int] = Field(default_factory=dict, max_length=500)
+    """Calls of operators that the counter has no formula for (elementwise, reductions)."""
+
+
+class Error(Message):
+    """An exception in the worker."""
+
+    type: Annotated[str, Field(max_length=200)]
+    message: Annotated[str, Field(max_length=MAX_ERROR_CHARS)]
+
+
+class Failed(Message):
+    """The reply to a command that raised."""
+
+    id: int = 0
+    ok: Literal[False] = False
+    error: Error
