@@ -1,0 +1,1 @@
+"""Problem and kernel files: read, checked by syntax tree, never run here."""
