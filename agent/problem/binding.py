@@ -156,6 +156,11 @@ def _bound(
     for p in parameters:
         source = found.get(p.name)
         if p.kind is p.VAR_POSITIONAL:
+            if by_name_only:
+                raise BindingError(
+                    "kernel_function has a parameter with a default before *args that nothing "
+                    "matches: move it behind *args"
+                )
             positional += [Source(input=i) for i in range(len(for_inputs), inputs)]
             taken = {each.tensor for each in found.values()}
             positional += [Source(tensor=name) for name in matches.tensors if name not in taken]
@@ -214,7 +219,7 @@ class _Matches:
                 raise BindingError(
                     f"kernel_function's argument '{p.name}' is ambiguous: "
                     f"{', '.join(sorted(names or several))} match; name one in full, such as "
-                    f"'{sorted(names or several)[0].replace('.', '_')}'"
+                    f"'{min(names or several).replace('.', '_')}'"
                 )
             raise BindingError(
                 f"kernel_function's argument '{p.name}' matches nothing: tensors "
