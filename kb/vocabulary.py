@@ -1,8 +1,10 @@
 """The fixed words of the knowledge base, from data files: taxonomy, metrics, GPU names."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import yaml
 
@@ -22,15 +24,34 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU model that a request may name."""
+    """What a request's GPU name stands for; its specifications are in `kb.gpus`."""
 
     name: str
+    """The family, such as H100, which may stand for several cards of one architecture."""
     architecture: str
+
+
+# libyaml parses these files about seven times faster than the pure Python loader, and every command
+# reads them; a build of PyYAML without it does as well.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Words before a card's name that do not tell cards apart.
+_GPU_PREFIX = re.compile(r"^(?:(?:nvidia|geforce|tesla) )+")
+
+
+def load_yaml(text: str) -> Any:
+    """Plain values from YAML text; no tags that construct objects.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If it cannot be parsed.
+    """
+    return yaml.load(text, _LOADER)  # noqa: S506 - one of the two safe loaders
 
 
 def _load(name: str) -> dict[str, dict[str, object]]:
     text = (files("kb") / "data" / name).read_text(encoding="utf-8")
-    data: dict[str, dict[str, object]] = yaml.safe_load(text)
+    data: dict[str, dict[str, object]] = load_yaml(text)
     return data
 
 
@@ -66,27 +87,41 @@ def all_metrics() -> list[Metric]:
     return list(dict.fromkeys(_metrics().values()))
 
 
+def gpu_spelling(name: str) -> str:
+    """A GPU's name in the one spelling by which names are compared.
+
+    `NVIDIA A100-SXM4-80GB` and `a100 sxm4 80gb` are one.
+    """
+    return _GPU_PREFIX.sub("", " ".join(re.split(r"[\s_-]+", name.strip().lower())))
+
+
+@cache
+def gpu_table() -> dict[str, dict[str, object]]:
+    """`gpus.yaml` as it stands; `kb.gpus` checks it."""
+    return _load("gpus.yaml")
+
+
 @cache
 def _gpus() -> dict[str, Gpu]:
     table: dict[str, Gpu] = {}
-    for name, fields in _load("gpus.yaml").items():
-        gpu = Gpu(name, str(fields["architecture"]))
+    for name, fields in gpu_table().items():
+        gpu = Gpu(str(fields["family"]), str(fields["architecture"]))
         aliases = fields["aliases"]
         assert isinstance(aliases, list)
-        for spelling in (name, *aliases):
-            table[str(spelling).lower()] = gpu
+        for spelling in (gpu.name, name, *aliases):
+            table[gpu_spelling(str(spelling))] = gpu
     return table
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU that goes by this name.
+    """The GPU family that goes by this name, or that a card of this name belongs to.
 
     Raises
     ------
     InvalidInputError
         If no GPU goes by it: there is no silent fallback.
     """
-    gpu = _gpus().get(name.strip().lower())
+    gpu = _gpus().get(gpu_spelling(name))
     if gpu is None:
         known = ", ".join(dict.fromkeys(each.name for each in _gpus().values()))
         raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
@@ -94,5 +129,5 @@ def find_gpu(name: str) -> Gpu:
 
 
 def gpu_names() -> list[str]:
-    """The names of all known GPUs, the longest first."""
+    """The names of all known GPU families, the longest first."""
     return sorted({gpu.name for gpu in _gpus().values()}, key=lambda name: (-len(name), name))

@@ -1,0 +1,324 @@
+"""GPU specifications: dense peak rates and limits of each card, found by name or by device.
+
+Knows nothing of torch: what a device says about itself is handed in.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from kb.architectures import parse_architecture
+from kb.errors import InvalidInputError
+from kb.vocabulary import gpu_spelling, gpu_table, load_yaml
+
+
+class GpuName(StrEnum):
+    """The cards that `kb/data/gpus.yaml` describes."""
+
+    A100_SXM4_40GB = "A100-SXM4-40GB"
+    A100_SXM4_80GB = "A100-SXM4-80GB"
+    A100_PCIE_40GB = "A100-PCIe-40GB"
+    A100_PCIE_80GB = "A100-PCIe-80GB"
+    A10 = "A10"
+    L40S = "L40S"
+    RTX_4090 = "RTX 4090"
+    H100_SXM = "H100-SXM"
+    H100_PCIE = "H100-PCIe"
+    H100_NVL = "H100-NVL"
+    H200 = "H200"
+    B200 = "B200"
+    GB200 = "GB200"
+    RTX_5080 = "RTX 5080"
+    RTX_5090 = "RTX 5090"
+
+
+Rate = Literal[
+    "fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"
+]  # fmt: skip
+
+# What a torch dtype computes in, by its name. float32 is here without TF32, which is a choice.
+_RATE_OF: dict[str, Rate] = {
+    "float64": "fp64", "float32": "fp32", "tf32": "tf32", "float16": "fp16", "half": "fp16",
+    "bfloat16": "bf16", "int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8", "float4_e2m1fn_x2": "fp4", "nvfp4": "fp4", "mxfp4": "fp4",
+}  # fmt: skip
+
+# CUDA reports less than the nominal memory: the driver keeps 1 to 2 %, and ECC in GDDR6 takes
+# another 6 % (22.06 of 24 GiB are left on an A10).
+_MEMORY_SHORT, _MEMORY_OVER = 0.90, 1.01
+# The bandwidth by bus width and memory clock lies within 3 % of what data sheets round it to. It
+# tells apart what memory size does not: the two A100 with 80 GB (1935 and 2039 GB/s) differ by 5 %.
+_BANDWIDTH_TOLERANCE = 0.03
+
+
+class SpecSource(BaseModel):
+    """Where a figure is printed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: Annotated[str, Field(min_length=1)]
+    url: Annotated[str, Field(pattern=r"^https?://\S+$")]
+
+
+_Positive = Annotated[float, Field(gt=0)]
+_Count = Annotated[int, Field(gt=0)]
+
+
+class GpuSpec(BaseModel):
+    """One card: what a kernel can reach on it at most."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    name: Annotated[str, Field(min_length=1)]
+    """Its key in the file."""
+    family: str = ""
+    """How people call it; may stand for several cards. By default the name."""
+    architecture: str
+    """Compile target, such as sm_90a."""
+    aliases: tuple[str, ...] = ()
+    """Other spellings; what the driver calls it belongs here."""
+    sms: _Count
+    """Streaming multiprocessors."""
+    boost_mhz: _Positive
+    """Boost clock in MHz."""
+    memory_gib: _Positive
+    """Nominal memory in GiB."""
+    memory_gbps: _Positive
+    """Peak memory bandwidth in 1e9 bytes/s."""
+    l2_mib: _Positive
+    """L2 cache in MiB."""
+    shared_kib_per_sm: _Positive
+    """Shared memory of an SM in KiB."""
+    shared_kib_per_block: _Positive
+    """Shared memory that one block may have, in KiB."""
+    registers_per_sm: _Count = 65536
+    """32-bit registers of an SM."""
+    threads_per_sm: _Count
+    """Resident threads of an SM at most."""
+    blocks_per_sm: _Count
+    """Resident blocks of an SM at most."""
+    dense_tflops: Annotated[dict[Rate, _Positive], Field(min_length=1)]
+    """Peak rates without sparsity in 1e12 operations/s; a missing key: not in hardware."""
+    sources: tuple[SpecSource, ...] = ()
+    """Data sheets and white papers."""
+
+    @field_validator("architecture")
+    @classmethod
+    def _known_architecture(cls, value: str) -> str:
+        try:
+            parse_architecture(value)
+        except InvalidInputError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    @property
+    def memory_bps(self) -> float:
+        """Peak memory bandwidth in bytes/s."""
+        return self.memory_gbps * 1e9
+
+    @property
+    def l2_bytes(self) -> int:
+        """L2 cache in bytes."""
+        return int(self.l2_mib * 2**20)
+
+    def dense_flops(self, dtype: str) -> float | None:
+        """Peak operations/s for a torch dtype name, a rate's own name or `nvfp4`.
+
+        None where the card has no such rate. float32 means without TF32: ask for `tf32`.
+        """
+        rate: str = _RATE_OF.get(dtype.removeprefix("torch."), dtype)
+        tflops = {str(key): value for key, value in self.dense_tflops.items()}.get(rate)
+        return None if tflops is None else tflops * 1e12
+
+    @property
+    def spellings(self) -> frozenset[str]:
+        """All spellings of this one card, made equal by `gpu_spelling`."""
+        return frozenset(gpu_spelling(each) for each in (self.name, *self.aliases))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """What a device says about itself."""
+
+    name: str
+    sms: int
+    memory_bytes: int
+    capability: tuple[int, int]
+    memory_bps: float | None = None
+    """Peak bandwidth from bus width and memory clock, in bytes/s, where the device tells them."""
+
+    @classmethod
+    def of(cls, properties: Any) -> "DeviceProperties":
+        """From what `torch.cuda.get_device_properties` returns."""
+        clock_khz = getattr(properties, "memory_clock_rate", 0) or 0
+        bus_bits = getattr(properties, "memory_bus_width", 0) or 0
+        # Two transfers per clock: CUDA's deviceQuery sample computes it so.
+        bandwidth = 2.0 * clock_khz * 1e3 * bus_bits / 8
+        return cls(
+            name=str(properties.name),
+            sms=int(properties.multi_processor_count),
+            memory_bytes=int(properties.total_memory),
+            capability=(int(properties.major), int(properties.minor)),
+            memory_bps=bandwidth or None,
+        )
+
+
+@cache
+def all_specs() -> dict[GpuName, GpuSpec]:
+    """Every card of the data file, by its member of the enum.
+
+    Raises
+    ------
+    InvalidInputError
+        The data file is not what this version expects.
+    """
+    specs = _parse(gpu_table(), "kb/data/gpus.yaml")
+    try:
+        return {GpuName(spec.name): spec for spec in specs}
+    except ValueError as error:
+        raise InvalidInputError(f"kb/data/gpus.yaml: {error}: add it to kb.gpus.GpuName") from error
+
+
+def load_specs(path: Path) -> tuple[GpuSpec, ...]:
+    """Cards that a user describes in a file of the shape of `kb/data/gpus.yaml`.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read or an entry is wrong: names the entry, the key and the reason.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InvalidInputError(f"cannot read {path}: {reason}") from error
+    try:
+        data = load_yaml(text)
+    except yaml.YAMLError as error:
+        problem = str(getattr(error, "problem", None) or "it cannot be parsed")
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
+        raise InvalidInputError(f"{path} is not YAML: {problem}{line}") from error
+    if not isinstance(data, dict) or not data:
+        raise InvalidInputError(
+            f"{path} must map a GPU's name to its specifications, as {data_file()} does"
+        )
+    return _parse(data, str(path))
+
+
+def data_file() -> str:
+    """Where the data file of this installation is, to be taken as a pattern."""
+    return str(files("kb") / "data" / "gpus.yaml")
+
+
+def _parse(data: dict[Any, Any], where: str) -> tuple[GpuSpec, ...]:
+    specs = []
+    for name, fields in data.items():
+        if not isinstance(fields, dict):
+            raise InvalidInputError(f"{where}: '{name}' must hold keys such as sms and memory_gbps")
+        try:
+            spec = GpuSpec.model_validate({"family": str(name), **fields, "name": str(name)})
+        except (ValidationError, TypeError) as error:
+            raise InvalidInputError(f"{where}: '{name}': {_first(error)}") from error
+        specs.append(spec)
+    return tuple(specs)
+
+
+def _first(error: ValidationError | TypeError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"] if part != "[key]")
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    match first["type"]:
+        case "missing":
+            return f"'{key}' is missing{more}"
+        case "extra_forbidden":
+            return f"'{key}' is not a known key{more}"
+        case _:
+            return f"'{key}': {first['msg'].removeprefix('Value error, ')}{more}"
+
+
+def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
+    """The card that goes by this name; cards in `extra` come first.
+
+    Raises
+    ------
+    InvalidInputError
+        No card goes by it, or several do (`H100`): there is no silent fallback.
+    """
+    wanted = gpu_spelling(name)
+    pool = (*extra, *all_specs().values())
+    for spec in pool:
+        if wanted in spec.spellings:
+            return spec
+    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    if len(family) == 1:
+        return family[0]
+    if family:
+        cards = ", ".join(spec.name for spec in family)
+        raise InvalidInputError(f"'{name}' names several cards: say which with --gpu: {cards}")
+    raise InvalidInputError(f"unknown GPU '{name}': {_remedy()}")
+
+
+def detect(device: DeviceProperties, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
+    """The card that a device is: by its name, else by its properties.
+
+    The properties must agree also where the name does: a slice of a card (MIG, vGPU) carries its
+    name but not its units. A card of an unknown name that has another one's SMs, memory and
+    capability is taken for that one: compare `spellings` with the name to tell.
+
+    Raises
+    ------
+    InvalidInputError
+        No card fits, or several do.
+    """
+    pool = (*extra, *all_specs().values())
+    wanted = gpu_spelling(device.name)
+    named = [spec for spec in pool if wanted in spec.spellings]
+    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    fitting = [spec for spec in named or family or pool if _fits(spec, device)]
+    if len({spec.name for spec in fitting}) > 1 and device.memory_bps:
+        fitting = [spec for spec in fitting if _bandwidth_fits(spec, device.memory_bps)]
+    if len({spec.name for spec in fitting}) == 1:
+        return fitting[0]
+    seen = (
+        f"'{device.name}' ({device.sms} SMs, {device.memory_bytes / 2**30:.1f} GiB, compute "
+        f"capability {device.capability[0]}.{device.capability[1]})"
+    )
+    if fitting:
+        cards = ", ".join(spec.name for spec in fitting)
+        raise InvalidInputError(f"{seen} may be several cards: say which with --gpu: {cards}")
+    raise InvalidInputError(f"unknown GPU {seen}: {_remedy()}")
+
+
+def _fits(spec: GpuSpec, device: DeviceProperties) -> bool:
+    capability = device.capability[0] * 10 + device.capability[1]
+    share = device.memory_bytes / (spec.memory_gib * 2**30)
+    return (
+        parse_architecture(spec.architecture).capability == capability
+        and spec.sms == device.sms
+        and _MEMORY_SHORT <= share <= _MEMORY_OVER
+    )
+
+
+def _bandwidth_fits(spec: GpuSpec, bandwidth: float) -> bool:
+    return math.isclose(spec.memory_bps, bandwidth, rel_tol=_BANDWIDTH_TOLERANCE)
+
+
+def _remedy() -> str:
+    known = ", ".join(GpuName)
+    return (
+        f"use one of {known}, or describe it with --gpu-spec FILE, whose shape is that of "
+        f"{data_file()}"
+    )
