@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent.sandbox.layers import Layer
+
 
 class Model(BaseModel):
     """Base of all results: frozen, no unknown keys, infinities as strings in JSON."""
@@ -72,11 +74,16 @@ class Case(Model):
     max_abs: float | None = None
     """max|got − expected| over all outputs; None if nothing could be compared."""
     max_rel: float | None = None
-    """max|got − expected| / max|expected|, the largest over the outputs."""
+    """max |got − expected| / (|expected| + rms(expected)), the largest over the outputs: relative
+    to the element, and defined where it is zero."""
     norm_ratio: float | None = None
     """‖got − expected‖₂ / ‖expected‖₂, the largest over the outputs."""
     tolerance: float | None = None
     """The bound on `norm_ratio` that held in this case (the loosest of the outputs)."""
+    tolerance_max_rel: float | None = None
+    """The bound on `max_rel` that held in this case (the loosest of the outputs)."""
+    eager_norm_ratio: float | None = None
+    """Eager's own `norm_ratio` in this case."""
     bit_exact_required: bool = False
     """Eager equals the rounded oracle bit for bit on this problem, so the candidate must too."""
     passed: bool
@@ -222,17 +229,6 @@ class Clocks(Model):
     """In the order they were taken."""
     note: str = ""
     """Why nothing was read, or what limited the clocks."""
-
-
-class Layer(Model):
-    """One layer of the sandbox."""
-
-    name: str
-    """landlock, seccomp, namespaces, limits, user."""
-    active: bool
-    """Whether it held the workers."""
-    detail: str = ""
-    """What it covers, or why it is not there."""
 
 
 class TimingReport(Model):
