@@ -20,6 +20,8 @@ class Metric:
     label: str
     unit: str
     aliases: tuple[str, ...] = ()
+    varies: bool = False
+    """Not every card has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,12 @@ def _metrics() -> dict[str, Metric]:
     table: dict[str, Metric] = {}
     for section, metrics in _load("metrics.yaml").items():
         for name, fields in metrics.items():
-            assert isinstance(fields, dict)
+            if not isinstance(fields, dict):
+                continue  # the section's title
             aliases = tuple(str(alias) for alias in fields["aliases"])
-            metric = Metric(name, section, str(fields["label"]), str(fields["unit"]), aliases)
+            varies = bool(fields.get("varies", False))
+            label, unit = str(fields["label"]), str(fields["unit"])
+            metric = Metric(name, section, label, unit, aliases, varies)
             for spelling in (name, *aliases):
                 table[spelling.lower()] = metric
     return table
@@ -80,6 +85,12 @@ def _metrics() -> dict[str, Metric]:
 def find_metric(spelling: str) -> Metric | None:
     """The metric that goes by this name or alias, or None."""
     return _metrics().get(spelling.strip().lower())
+
+
+@cache
+def metric_sections() -> dict[str, str]:
+    """Section of metrics → its title, in the order of the data file."""
+    return {name: str(section["title"]) for name, section in _load("metrics.yaml").items()}
 
 
 def all_metrics() -> list[Metric]:

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from agent.evaluate.result import Layer, Model
+from agent.evaluate.result import Model
+from agent.sandbox.layers import Layer
 
 
 class StaticFacts(Model):
