@@ -6,13 +6,19 @@ import socket
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeVar
 
 from agent.sandbox.launch import Exit, ExitReason
 from agent.worker import messages as m
 from kb.errors import KbError
 
+if TYPE_CHECKING:
+    from agent.evaluate.buffers import Exported
+
 R = TypeVar("R", bound=m.Reply)
+
+# Shared buffers opened by one message; Linux passes at most 253 descriptors (SCM_MAX_FD).
+MAX_DESCRIPTORS: Final = 64
 
 # Wall-clock limits in seconds; callers pass their own where they know better.
 # Executing a file may build a CUDA extension (nvcc with torch's headers took 100 s once).
@@ -94,9 +100,13 @@ class Worker:
         """Whether further commands make sense."""
         return self._gone is None and self._process.exit is None
 
-    def open(self, buffers: Sequence[m.Buffer]) -> None:
-        """Make the judge's buffers known to the worker."""
-        self._ask(m.Open(buffers=list(buffers)), m.Done, COMMAND_SECONDS)
+    def open(self, buffers: Sequence["Exported"]) -> None:
+        """Let the worker map the judge's buffers."""
+        for start in range(0, len(buffers), MAX_DESCRIPTORS):
+            batch = buffers[start : start + MAX_DESCRIPTORS]
+            shared = [each.descriptor for each in batch if each.descriptor is not None]
+            command = m.Open(buffers=[each.buffer for each in batch])
+            self._ask(command, m.Done, COMMAND_SECONDS, shared)
 
     def close_buffers(self, names: Sequence[str]) -> None:
         """Make the worker unmap buffers; do this before freeing them."""
@@ -230,7 +240,13 @@ class Worker:
     ) -> None:
         self.stop()
 
-    def _ask(self, command: m.Command, expected: type[R], timeout: float) -> R:
+    def _ask(
+        self,
+        command: m.Command,
+        expected: type[R],
+        timeout: float,
+        descriptors: Sequence[int] = (),
+    ) -> R:
         """Send one command and wait for its reply.
 
         Raises
@@ -251,7 +267,7 @@ class Worker:
         try:
             self._refuse_unasked(what)
             start = time.perf_counter()
-            self._send(line, deadline)
+            self._send(line, deadline, descriptors)
             answer = self._receive(deadline, what)
             self.last_seconds = time.perf_counter() - start
         except TimeoutError:
@@ -270,10 +286,13 @@ class Worker:
             )
         return reply
 
-    def _send(self, line: bytes, deadline: float) -> None:
+    def _send(self, line: bytes, deadline: float, descriptors: Sequence[int]) -> None:
         """Write all of `line`; a worker that does not read cannot hold the judge up."""
         channel = self._process.channel
         view = memoryview(line)
+        if descriptors:  # with the first bytes, so that they are there before the line is complete
+            channel.settimeout(max(0.001, deadline - time.monotonic()))
+            view = view[socket.send_fds(channel, [view], list(descriptors)) :]
         while view:
             channel.settimeout(max(0.001, deadline - time.monotonic()))
             view = view[channel.send(view) :]

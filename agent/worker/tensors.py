@@ -91,11 +91,15 @@ class TensorSpec(Message):
         return self.numel * ITEM_BYTES[self.dtype]
 
 
-class FileHandle(Message):
-    """Contents in a file that both processes map (device "cpu")."""
+class SharedHandle(Message):
+    """Contents in memory that both processes map (device "cpu").
 
-    kind: Literal["file"] = "file"
-    path: str
+    The descriptor comes with the `Open` message as a file descriptor of the channel's socket, one
+    for each buffer in order. It is sealed: a worker that could shrink it would kill the judge by
+    a bus error at its next read.
+    """
+
+    kind: Literal["shared"] = "shared"
 
 
 class CudaHandle(Message):
@@ -108,7 +112,7 @@ class CudaHandle(Message):
     """The 64 bytes of `cudaIpcMemHandle_t`."""
 
 
-Handle = Annotated[FileHandle | CudaHandle, Field(discriminator="kind")]
+Handle = Annotated[SharedHandle | CudaHandle, Field(discriminator="kind")]
 
 
 class Buffer(TensorSpec):
