@@ -1,15 +1,38 @@
 """The judge's side of the sandbox: start a zygote, spawn sandboxed processes, end them."""
 
+import json
+import os
+import select
+import signal
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from agent.sandbox.layers import Layer
+import agent
+from agent.sandbox import entries, environment
+from agent.sandbox.capture import Capture
+from agent.sandbox.layers import Layer, LayerName
 from agent.sandbox.policy import Policy
+from agent.sandbox.watch import INTERVAL_SECONDS, Watch
+from kb.errors import KbError
+
+_PACKET_BYTES = 1 << 16
+# How long a supervisor may take to end all descendants before it is killed itself.
+_GENTLE_SECONDS = 5.0
+_GONE_SECONDS = 30.0
+
+
+class SandboxError(KbError):
+    """A sandboxed process could not be started."""
 
 
 class ExitReason(StrEnum):
@@ -37,38 +60,116 @@ class Exit:
 
     def describe(self) -> str:
         """Return one line for a user."""
-        raise NotImplementedError
+        if self.reason is ExitReason.EXITED and self.signal is not None:
+            return f"died of {signal.Signals(self.signal).name}"
+        if self.reason is ExitReason.EXITED:
+            return f"exited with code {self.code}"
+        if self.reason is ExitReason.LOST:
+            return "lost: the process that it was forked from died"
+        return f"stopped ({self.reason}){': ' + self.detail if self.detail else ''}"
 
 
 class Sandboxed:
-    """One sandboxed process, seen from the judge. Made by `Zygote.spawn`; a context manager."""
+    """One sandboxed process, seen from the judge. Made by `Zygote.spawn`; a context manager.
 
-    pid: int
-    """Process id, in the judge's namespace, of the supervisor whose descendants are the sandbox."""
-    uid: int
-    """The user id under which the process runs, outside of any user namespace."""
-    channel: socket.socket
-    """Stream socket to the process, the entry function's first argument. End of file: it ended."""
-    layers: list[Layer]
-    """What is active around it."""
-    policy: Policy
+    Attributes
+    ----------
+    pid
+        Process id, in the judge's namespace, of the supervisor whose descendants are the sandbox.
+    uid
+        The user id that the process sees itself run under.
+    channel
+        Stream socket to the process, the entry function's first argument. End of file: it ended.
+    layers
+        What is active around it.
+    """
+
+    def __init__(
+        self, zygote: "Zygote", pid: int, policy: Policy, channel: socket.socket, output: int
+    ) -> None:
+        self.pid = pid
+        self.uid = -1
+        self.policy = policy
+        self.channel = channel
+        self.layers: list[Layer] = []
+        self._zygote = zygote
+        self._ended = threading.Event()
+        self._exit: Exit | None = None
+        self._reason: Exit | None = None
+        self._lock = threading.Lock()
+        self._capture = Capture(output, policy.output_bytes, self._exceeded_output)
 
     @property
     def exit(self) -> Exit | None:
         """How it ended; None while it runs."""
-        raise NotImplementedError
+        return self._exit
+
+    @property
+    def own_processes(self) -> int:
+        """How many of the supervisor's first descendants are ours: an init or none."""
+        active = {layer.name for layer in self.layers if layer.active}
+        return int(LayerName.PROCESSES in active)
 
     def output(self) -> str:
         """Return what it wrote to stdout and stderr so far: head and tail when it was long."""
-        raise NotImplementedError
+        return self._capture.text()
 
     def wait(self, timeout: float | None = None) -> Exit | None:
         """Wait for the end, at most `timeout` seconds; None when it still runs."""
-        raise NotImplementedError
+        self._ended.wait(timeout)
+        return self._exit
 
-    def kill(self, reason: ExitReason = ExitReason.KILLED) -> Exit:
-        """End it and every descendant, wait until they are gone, and say how it ended."""
-        raise NotImplementedError
+    def kill(self, reason: ExitReason = ExitReason.KILLED, detail: str = "") -> Exit:
+        """End it and every descendant, wait until they are gone, and say how it ended.
+
+        Safe to call at any time, from any thread, and again. A process stuck in a device driver
+        may outlive the call; `Exit.detail` then says so.
+        """
+        self._stop(reason, detail)
+        if not self._ended.wait(_GENTLE_SECONDS):
+            self._zygote.signal(self.pid, signal.SIGKILL)
+        if not self._ended.wait(_GONE_SECONDS):
+            self._end(None, signal.SIGKILL, "it has not gone yet: stuck in a device driver")
+        self.channel.close()
+        assert self._exit is not None
+        return self._exit
+
+    def _stop(self, reason: ExitReason, detail: str) -> None:
+        """Begin to end it; the first reason counts."""
+        with self._lock:
+            if self._reason is None and self._exit is None:
+                self._reason = Exit(reason, None, None, detail)
+        self._zygote.signal(self.pid, signal.SIGTERM)
+
+    def _exceeded_output(self) -> None:
+        self._stop(ExitReason.OUTPUT, f"more than {self.policy.output_bytes} bytes printed")
+
+    def exceeded_memory(self, used: int) -> None:
+        """End it: it holds `used` bytes."""
+        limit = self.policy.memory_bytes
+        self._stop(ExitReason.MEMORY, f"{used >> 20} MiB used, limit {limit >> 20} MiB")
+
+    def exceeded_processes(self, count: int) -> None:
+        """End it: it has `count` processes."""
+        limit = self.policy.max_processes
+        self._stop(ExitReason.PROCESSES, f"{count} processes, limit {limit}")
+
+    def _end(self, code: int | None, number: int | None, detail: str = "") -> None:
+        """Record the end; called once it is gone."""
+        self._capture.finish(1.0)
+        with self._lock:
+            if self._exit is None:
+                self._exit = Exit(ExitReason.EXITED, code, number, detail)
+                if self._reason is not None:
+                    said = "; ".join(filter(None, (self._reason.detail, detail)))
+                    self._exit = replace(self._reason, code=code, signal=number, detail=said)
+        self._ended.set()
+
+    def _lose(self) -> None:
+        with self._lock:
+            if self._reason is None:
+                self._reason = Exit(ExitReason.LOST, None, None)
+        self._end(None, signal.SIGKILL)
 
     def __enter__(self) -> Self:
         return self
@@ -98,16 +199,51 @@ class Zygote:
 
     Raises
     ------
-    kb.errors.KbError
+    SandboxError
         The zygote did not come up.
     """
 
     def __init__(
         self, *, interpret: bool = False, torch: bool = True, timeout: float = 120.0
     ) -> None:
-        raise NotImplementedError
+        self._lock = threading.Lock()
+        self._running: dict[int, Sandboxed] = {}
+        self._early: dict[int, dict[str, Any]] = {}  # exits that came before `spawn` returned
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._answered = threading.Condition()
+        self._requests = 0
+        self._lost = False
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        variables = environment.scrubbed() | {"PYTHONPATH": _import_path()}
+        if interpret:
+            variables["TRITON_INTERPRET"] = "1"
+        command = [sys.executable, "-m", "agent.sandbox.zygote", "--socket", str(theirs.fileno())]
+        command += ["--torch"] if torch else []
+        with theirs, tempfile.TemporaryFile() as errors:
+            self._process = subprocess.Popen(
+                command,
+                cwd="/",
+                env=variables,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            )
+            theirs.close()
+            ready, _, _ = select.select([self._socket], [], [], timeout)
+            if not ready or not self._socket.recv(_PACKET_BYTES):
+                self._process.kill()
+                self._process.wait()
+                self._socket.close()
+                errors.seek(0)
+                lines = errors.read().decode(errors="replace").strip().splitlines()
+                said = lines[-1] if lines else "it took too long"
+                raise SandboxError(f"the process that candidates fork from did not start: {said}")
+        self._watch = Watch()
+        self._events = threading.Thread(target=self._listen, name="zygote events", daemon=True)
+        self._events.start()
 
-    def spawn(self, entry: str, policy: Policy, *, timeout: float = 30.0) -> Sandboxed:
+    def spawn(self, entry: str, policy: Policy, *, timeout: float = 60.0) -> Sandboxed:
         """Fork a process, sandbox it by `policy`, and run `entry` in it.
 
         `entry` is "module:function" out of `entries.ENTRIES`; the function is called as
@@ -117,14 +253,145 @@ class Zygote:
 
         Raises
         ------
-        kb.errors.KbError
+        SandboxError
             Unknown entry, a path that is missing, or the process could not be set up in `timeout`.
         """
-        raise NotImplementedError
+        if entry not in entries.ENTRIES:
+            raise SandboxError(f"{entry} is not a function that may run in the sandbox")
+        for path in (policy.scratch, *policy.buffers, *policy.read):
+            if not path.is_absolute() or not path.exists():
+                raise SandboxError(f"{path} must be an absolute path that exists")
+        until = time.monotonic() + timeout
+        channel, theirs = socket.socketpair()
+        reading, output = os.pipe()
+        report, told = os.pipe()
+        try:
+            pid = self._ask(entry, policy, [theirs.fileno(), output, told], timeout)
+        except BaseException:
+            for handle in (reading, report):
+                os.close(handle)
+            channel.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(output)
+            os.close(told)
+        process = Sandboxed(self, pid, policy, channel, reading)
+        with self._lock:
+            self._running[pid] = process
+            early = self._early.pop(pid, None)
+        if early is not None:
+            self._ended(early)
+        try:
+            self._await_layers(process, report, until)
+        except BaseException:
+            process.kill()
+            raise
+        self._watch.add(process)
+        return process
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a supervisor that still runs."""
+        with suppress(OSError):  # the zygote is gone, and so is the supervisor
+            self._send({"do": "kill", "pid": pid, "signal": int(number)}, [])
 
     def close(self) -> None:
         """End every process and the zygote itself."""
-        raise NotImplementedError
+        with self._lock:
+            running = list(self._running.values())
+        for process in running:
+            process.kill()
+        self._watch.close()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(_GENTLE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._events.join()
+        self._socket.close()
+
+    def _send(self, request: dict[str, Any], handles: list[int]) -> None:
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], handles)
+
+    def _ask(self, entry: str, policy: Policy, handles: list[int], timeout: float) -> int:
+        """Request a process; returns its supervisor's id."""
+        with self._answered:
+            self._requests += 1
+            number = self._requests
+        wanted = policy.model_dump(mode="json")
+        request = {"do": "spawn", "id": number, "entry": entry, "policy": wanted}
+        try:
+            self._send(request, handles)
+        except OSError as error:
+            raise SandboxError(f"the zygote is gone: {error}") from error
+        with self._answered:
+            self._answered.wait_for(lambda: number in self._answers or self._lost, timeout)
+            answer = self._answers.pop(number, None)
+        if answer is None:
+            raise SandboxError("the zygote does not answer")
+        if answer["event"] != "spawned":
+            raise SandboxError(f"a sandboxed process could not be forked: {answer['error']}")
+        return int(answer["pid"])
+
+    @staticmethod
+    def _await_layers(process: Sandboxed, report: int, until: float) -> None:
+        text = b""
+        with os.fdopen(report, "rb", buffering=0) as pipe:
+            while True:
+                left = until - time.monotonic()
+                if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                    raise SandboxError("a sandbox took too long to set up")
+                chunk = pipe.read(_PACKET_BYTES)
+                if not chunk:
+                    break
+                text += chunk
+        answer = json.loads(text) if text else {"error": f"it died: {process.output()[-500:]}"}
+        if "error" in answer:
+            raise SandboxError(f"the sandbox could not be set up: {answer['error']}")
+        process.uid = answer["uid"]
+        watch = Layer(
+            name=LayerName.WATCH,
+            active=True,
+            detail=f"memory and processes every {INTERVAL_SECONDS} s, output",
+        )
+        process.layers = [*(Layer.model_validate(layer) for layer in answer["layers"]), watch]
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                packet = self._socket.recv(_PACKET_BYTES)
+            except OSError:
+                packet = b""
+            if not packet:
+                break
+            event = json.loads(packet)
+            if event["event"] == "exit":
+                self._ended(event)
+            else:
+                with self._answered:
+                    self._answers[event["id"]] = event
+                    self._answered.notify_all()
+        with self._answered:
+            self._lost = True
+            self._answered.notify_all()
+        with self._lock:
+            running = list(self._running.values())
+            self._running.clear()
+        for process in running:
+            self._watch.remove(process)
+            process._lose()
+
+    def _ended(self, event: dict[str, Any]) -> None:
+        with self._lock:
+            process = self._running.pop(event["pid"], None)
+            if process is None:
+                self._early[event["pid"]] = event
+                return
+        self._watch.remove(process)
+        process._end(event["code"], event["signal"])
 
     def __enter__(self) -> Self:
         return self
@@ -138,15 +405,19 @@ class Zygote:
         self.close()
 
 
+def _import_path() -> str:
+    """Return the folders from which the zygote imports what the judge does."""
+    checkout = str(Path(agent.__file__).parent.parent)
+    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return os.pathsep.join([checkout, *(str(Path(entry).resolve()) for entry in given)])
+
+
 def session_folder(parent: Path | None = None) -> Path:
     """Make a folder for one session's scratch and buffer folders, under `parent` or the system's.
 
     Only its owner can list it, but others can pass through it (mode 0o711): as root, sandboxed
     processes run under another user id and must reach their own folders in it.
     """
-    raise NotImplementedError
-
-
-def command(arguments: Sequence[str]) -> str:
-    """Return the JSON line to send on the channel of entry ``agent.sandbox.command:main``."""
-    raise NotImplementedError
+    folder = Path(tempfile.mkdtemp(prefix="kernel-kb-", dir=parent))
+    folder.chmod(0o711)
+    return folder

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent.sandbox.layers import LayerName
+
 GIB = 1 << 30
 
 
@@ -40,5 +42,7 @@ class Policy(BaseModel):
     """Bytes on standard output and error, together; more kills the process."""
     file_bytes: int = Field(default=8 * GIB, gt=0)
     """Size of one file that it writes (RLIMIT_FSIZE)."""
+    without: frozenset[LayerName] = frozenset()
+    """Layers left out, to find which one a driver or tool cannot live with; reported inactive."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Variables set in addition to the allow-list of `environment.scrubbed`."""

@@ -1,0 +1,61 @@
+"""The environment of a sandboxed process: an allow-list, and folders inside its scratch."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+ALLOWED = frozenset(
+    {
+        "CC",
+        "CPATH",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_HOME",
+        "CUDA_MODULE_LOADING",
+        "CUDA_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "CXX",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "LD_LIBRARY_PATH",
+        "LIBRARY_PATH",
+        "MKL_NUM_THREADS",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS",
+        "PATH",
+        "TORCH_CUDA_ARCH_LIST",
+        "TRITON_CUOBJDUMP_PATH",
+        "TRITON_NVDISASM_PATH",
+        "TRITON_PTXAS_PATH",
+        "TZ",
+        "VIRTUAL_ENV",
+    }
+)
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+FOLDERS = {
+    "HOME": "home",
+    "TMPDIR": "tmp",
+    "XDG_CACHE_HOME": "cache",
+    "CUDA_CACHE_PATH": "cache/cuda",
+    "TORCHINDUCTOR_CACHE_DIR": "cache/inductor",
+    "TORCH_EXTENSIONS_DIR": "cache/extensions",
+    "TRITON_CACHE_DIR": "cache/triton",
+}
+
+
+def scrubbed(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the allowed part of `variables` (the process's own by default)."""
+    given = os.environ if variables is None else variables
+    kept = {name: value for name, value in given.items() if name in ALLOWED}
+    kept.setdefault("PATH", DEFAULT_PATH)
+    # Nothing outside of the scratch folder can be written, so do not try to leave bytecode there.
+    kept["PYTHONDONTWRITEBYTECODE"] = "1"
+    return kept
+
+
+def folders(scratch: Path) -> dict[str, str]:
+    """Return the variables that lead programs to folders inside `scratch`, see `FOLDERS`."""
+    named = {name: str(scratch / inside) for name, inside in FOLDERS.items()}
+    # The user id need not be in /etc/passwd; Inductor and others ask for a name.
+    return named | {"USER": "sandbox", "LOGNAME": "sandbox"}
