@@ -3,6 +3,7 @@
 Seen: own.
 """
 
+
 ATTACK = {"problem": "leaky_relu", "needs": "cpu", "verdicts": ["cheat", "wrong"]}
 
 

@@ -3,6 +3,7 @@
 Seen: own.
 """
 
+
 ATTACK = {"problem": "matmul_rand", "needs": "cpu", "verdicts": ["cheat", "wrong"]}
 
 

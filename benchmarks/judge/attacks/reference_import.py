@@ -3,6 +3,7 @@
 Seen: own.
 """
 
+
 ATTACK = {"problem": "softmax", "needs": "cpu", "verdicts": ["cheat", "wrong", "library"]}
 
 

@@ -3,6 +3,7 @@
 Seen: own; returning the input is in Wafer's field guide.
 """
 
+
 ATTACK = {"problem": "transpose", "needs": "cpu", "verdicts": ["cheat", "wrong"]}
 
 
