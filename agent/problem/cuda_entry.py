@@ -9,7 +9,7 @@ The front matter stands between `---` lines in the leading comment:
     outputs:
       - {name: y, like: x}
       - {name: sums, shape: ["x.shape[0]"], dtype: float32}
-    arguments: [x, y, sums, float factor, int64 x.shape[0], int64 x.shape[1], stream]
+    arguments: [x, y, sums, float factor, "int64 x.shape[0]", "int64 x.shape[1]", stream]
     architectures: [sm_90a]      # optional; else the device's own
     ---
     */
