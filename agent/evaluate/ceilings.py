@@ -176,10 +176,9 @@ def _rate(bench: _Bench, product: _Product, device: str, sizes: Sequence[int]) -
 @contextlib.contextmanager
 def _fp32_precision(precision: str) -> Iterator[None]:
     """Let float32 products round to TF32, or not, meanwhile."""
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    matmul.fp32_precision = precision
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
         yield
     finally:
-        matmul.fp32_precision = before
+        torch.set_float32_matmul_precision(before)
