@@ -43,10 +43,17 @@ class ResourceUsage:
     """Mangled name."""
     registers: int
     """Registers per thread."""
-    spill_bytes: int
-    """Bytes spilled to local memory: stores plus loads in the code, per thread."""
+    spill_store_bytes: int
+    """Bytes that spills write to local memory, in the code, per thread."""
+    spill_load_bytes: int
+    """Bytes that spills read back, in the code, per thread."""
     shared_bytes: int
     """Static shared memory per block, in bytes."""
+
+    @property
+    def spill_bytes(self) -> int:
+        """Bytes spilled to local memory: stores plus loads in the code, per thread."""
+        return self.spill_store_bytes + self.spill_load_bytes
 
 
 def find_nvcc() -> Path:
@@ -255,6 +262,30 @@ def disassemble(cubin: Path) -> str:
     return done.stdout
 
 
+def resource_listing(cubin: Path) -> str:
+    """Registers, stack and shared memory of each function of a cubin, as cuobjdump lists them.
+
+    Works on any cubin, also one that another compiler made; spills are not in it.
+
+    Raises
+    ------
+    NvccError
+        If there is no cuobjdump, or it fails.
+    """
+    tool = _find_tool("cuobjdump")
+    if tool is None:
+        raise NvccError(
+            "cuobjdump was not found: install the CUDA toolkit's binary utilities, or triton, "
+            "which carries it"
+        )
+    done = subprocess.run(
+        [tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise NvccError(f"{tool.name} failed on {cubin.name}: {_first_error(done.stderr)}")
+    return done.stdout
+
+
 def resource_usage(cubin: Path) -> tuple[ResourceUsage, ...]:
     """Registers, spills and shared memory of each kernel in a cubin of `compile_cubin`."""
     log = cubin.with_suffix(".log").read_text(encoding="utf-8")
@@ -269,6 +300,7 @@ def _usage(function: str, report: str) -> ResourceUsage:
     return ResourceUsage(
         function=function,
         registers=int(registers[1]) if registers else 0,
-        spill_bytes=int(spills[1]) + int(spills[2]) if spills else 0,
+        spill_store_bytes=int(spills[1]) if spills else 0,
+        spill_load_bytes=int(spills[2]) if spills else 0,
         shared_bytes=int(shared[1]) if shared else 0,
     )
