@@ -348,6 +348,7 @@ class Zygote:
                 if not chunk:
                     break
                 text += chunk
+        answer: dict[str, Any]
         answer = json.loads(text) if text else {"error": f"it died: {process.output()[-500:]}"}
         if "error" in answer:
             raise SandboxError(f"the sandbox could not be set up: {answer['error']}")
