@@ -39,8 +39,7 @@ class CheckLaunch(Protocol):
             Whose launch it is.
         seed
             The launch ran on the problem's own inputs (kind "given") under this seed; the oracle is
-            computed from the same. Contenders of one round are checked on the same seed, one after
-            the other, so the last oracle is worth keeping.
+            computed from the same.
         outputs
             The judge's own tensors on the judged device, one for each output of the contender.
         """
@@ -121,7 +120,7 @@ class Interleaver:
         self._exporter = exporter
         self._check_launch = check_launch
         self._fetched: dict[str, list[Exported]] = {}
-        self._last_order: dict[str, list[int]] = {}
+        self._last_seeds: dict[str, list[int]] = {}
 
     def __enter__(self) -> "Interleaver":
         for index, contender in enumerate(self._contenders):
@@ -165,7 +164,10 @@ class Interleaver:
         return found
 
     def round(self, number: int, plan: Plan, *, held: bool, check: bool) -> None:
-        """One batch of every contender, on the same new contents, in random order.
+        """One batch of every contender on new contents, in random order.
+
+        A contender that is to be checked gets contents that no contender has seen: all have the
+        buffers open, and could compute ahead while it is another one's turn.
 
         Parameters
         ----------
@@ -185,7 +187,9 @@ class Interleaver:
         if plan.method != "graph":  # a graph's order is fixed when it is captured
             _secret.shuffle(order)
         secret_launch = _secret.randrange(plan.sets)
-        for contender in turns:
+        for turn, contender in enumerate(turns):
+            if turn and contender.checked:
+                self._sets.renew()
             self._sets.restore()
             reply = self._batch(contender, plan, order, held=held)
             if reply is None:
@@ -204,7 +208,8 @@ class Interleaver:
                 start = time.monotonic()
                 self._check(contender, order, secret_launch)
                 self.check_seconds += time.monotonic() - start
-            self._last_order[contender.name] = order
+            # Of the contents that each launch of this batch found, in order.
+            self._last_seeds[contender.name] = [self._sets.seeds[used] for used in order]
 
     def _batch(
         self, contender: Contender, plan: Plan, order: list[int], *, held: bool
@@ -281,13 +286,11 @@ class Interleaver:
         if len(sets.seeds) > 1:
             text = "timed launches compute only when their outputs are asked for"
             candidates.append(("cheat", sets.seeds[sets.successor(used)], text))
-        if sets.previous:
-            text = "timed launches return results of contents that were there before"
-            before = self._last_order.get(contender.name, order)
-            # The same memory one batch ago, and the same position in the batch.
-            places = dict.fromkeys((used, before[min(launch, len(before) - 1)]))
-            known = [place for place in places if place < len(sets.previous)]
-            candidates += [("cheat", sets.previous[place], text) for place in known]
+        before = self._last_seeds.get(contender.name, [])
+        if launch < len(before):
+            # The allocator gives the same memory to the launch at the same place in the batch.
+            text = "timed launches return results of an earlier batch"
+            candidates.append(("cheat", before[launch], text))
         last = sets.seeds[order[-1]]
         if last != sets.seeds[used]:
             text = "a timed launch's output was overwritten by a later launch of the same batch"

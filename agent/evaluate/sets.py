@@ -1,9 +1,9 @@
 """Input sets for timing: enough to keep the cache cold, with new contents before every batch.
 
 Every set is a buffer per input that all contenders have open, at addresses that never change. The
-problem worker makes the contents into a buffer of its own; the judge keeps a pristine copy of every
-set and writes the sets from these copies, so that all contenders of a round see the same contents,
-no contents come twice, and contents written over by one contender do no harm to the next.
+problem worker makes the contents into a buffer that only it and the judge have; the judge keeps a
+pristine copy of every set and writes the sets from these copies just before a contender's turn, so
+that no contents come twice, and what one contender writes over does no harm to the next.
 """
 
 import contextlib
@@ -75,8 +75,6 @@ class InputSets:
     def __init__(self, problem: Worker, inputs: Sequence[InputSpec], exporter: Exporter) -> None:
         self.seeds: list[int] = []
         """Under which seed the problem made each set's contents."""
-        self.previous: list[int] = []
-        """The seeds before these."""
         self.arguments: list[list[Argument]] = []
         """What commands call the sets."""
         self._problem = problem
@@ -122,7 +120,7 @@ class InputSets:
 
         The sets have them after `restore`.
         """
-        self.previous, self.seeds = self.seeds, []
+        self.seeds = []
         into = [None if each is None else each.name for each in self._made]
         for pristine in self._pristine:
             seed = secrets.randbits(_SEED_BITS)

@@ -1,71 +1,97 @@
-"""Times all contenders of a problem with one method and says what the times are worth.
+"""Time all contenders of a problem with one method, and say what the times are worth.
 
-(In the making: the signature of `time_contenders` is settled, its body follows.)
+One method for all (`planning`): replays of a CUDA graph of many launches where every contender can
+be captured and the fastest takes less than 20 µs, CUDA events otherwise, the clock on a CPU. Cold,
+interleaved in rounds of random order, on contents that never repeat (`interleave`, `sets`); claims
+are held against the judge's clock (`wall`), differences against the noise (`statistics`), and times
+against the floor (`floor`).
 """
 
+import contextlib
+import math
+import random
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Final
 
-from agent.evaluate.result import TimingReport
+import torch
 
+from agent.evaluate import floor as floors
+from agent.evaluate import planning, wall
+from agent.evaluate.buffers import Exporter
+from agent.evaluate.ceilings import measure as measure_ceilings
+from agent.evaluate.clocks import ClockWatch, card_id
+from agent.evaluate.floor import Work
+from agent.evaluate.interleave import CheckLaunch, Contender, Interleaver, Plan, Track
+from agent.evaluate.result import Ceilings, Clocks, Ratio, Timing, TimingReport, WallCheck
+from agent.evaluate.session import Worker
+from agent.evaluate.sets import InputSets
+from agent.evaluate.statistics import MIN_ROUNDS, ratio_of_medians, summarise
+from agent.worker.messages import InputSpec, Precision
 
-class CheckLaunch(Protocol):
-    """Compares the outputs of one timed launch with the oracle."""
+__all__ = ["CheckLaunch", "Contender", "Limits", "Measurement", "Work", "measure", "report",
+           "time_contenders"]  # fmt: skip
 
-    def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
-        """Say in one line what is wrong, or None.
-
-        Parameters
-        ----------
-        contender
-            Whose launch it is.
-        seed
-            The launch ran on the problem's own inputs (kind "given") under this seed; the oracle is
-            computed from the same. Contenders of one round are checked on the same seed, one after
-            the other, so the last oracle is worth keeping.
-        outputs
-            The judge's own tensors on the judged device, one for each output of the contender.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """One process that runs one implementation."""
-
-    name: str
-    """candidate, eager, compile, max-autotune, or the name of a further kernel file."""
-    worker: Any
-    """Its `agent.evaluate.session.Worker`, contender loaded, called at least once and right."""
-    outputs: Sequence[Any]
-    """`TensorSpec` of every output at the full shape, as its `call` replied."""
-    checked: bool
-    """Whether secretly chosen timed launches are checked (the candidate and other kernel files)."""
+EAGER: Final = "eager"
+# Every fourth round of events runs free, for the wall clock: see `wall`.
+_FREE_EVERY: Final = 4
+# At least this many launches are checked, however long the oracle takes.
+_MIN_CHECKS: Final = 4
+# p90 - p10 above this share of the median is said.
+_NOISY: Final = 0.2
+# Wrong in this many checked launches, and in half of them, is no accident.
+_SYSTEMATIC: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What any kernel for the problem has to do, for the floor."""
+class Limits:
+    """How long to measure."""
 
-    read_bytes: int
-    """Every input and parameter once."""
-    write_bytes: int
-    """Every output once."""
-    flops: dict[str, float]
-    """Operations by dtype ("bfloat16", "float32", …), as the problem worker's `flops` says."""
-    zero_fraction: float | None = None
-    """Fraction of the outputs that are zero for whatever inputs; None where it is unknown."""
+    launches: int = 100
+    """Launches of each contender that are enough, with events or the clock."""
+    replays: int = 30
+    """Replays that are enough, with graphs."""
+    seconds_each: float = 3.0
+    """Per contender, all told except checks; `statistics.MIN_ROUNDS` rounds are made anyway."""
+    seconds_most: float = 20.0
+    """Per contender, even if there are only three rounds by then."""
+    check_seconds: float = 20.0
+    """For comparing timed launches with the oracle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What was measured, before anything is made of it."""
+
+    plan: Plan
+    tracks: dict[str, Track]
+    """By contender, in the order they were given."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Found:
+    """What goes into the report beside times."""
+
+    walls: list[WallCheck] = field(default_factory=list)
+    cheats: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def time_contenders(
     contenders: Sequence[Contender],
     *,
-    problem: Any,
-    inputs: Sequence[Any],
+    problem: Worker,
+    inputs: Sequence[InputSpec],
     device: str,
-    precision: str,
+    exporter: Exporter,
+    precision: Precision,
     check_launch: CheckLaunch,
     work: Work | None = None,
+    ceilings: Ceilings | None = None,
+    limits: Limits = Limits(),
     say: Callable[[str], None] = lambda _: None,
 ) -> TimingReport:
     """Time every contender with one method, cold, interleaved, on contents that never repeat.
@@ -75,18 +101,226 @@ def time_contenders(
     contenders
         The candidate first; one of them named "eager", whose wall clock calibrates the check.
     problem
-        The problem worker (`agent.evaluate.session.Worker`), which makes the inputs.
+        The problem worker, which makes the inputs.
     inputs
-        The `inputs` of its reply to `describe_inputs` (kind "given") at the full shape.
+        Its reply to `describe_inputs` (kind "given") at the full shape, to which it is set.
     device
         "cuda:N" or "cpu" (where the clock is used and times mean little).
+    exporter
+        Where buffers come from; those made here are freed again.
     precision
         "ieee" or "tf32": which measured matmul rate bounds float32 products.
     check_launch
         Judges the outputs of one timed launch.
     work
         For the floor; without it the report has none.
+    ceilings
+        Those measured earlier in this session; by default they are measured here (CUDA only).
+    limits
+        How long to measure.
     say
         Takes one line of progress.
+
+    Raises
+    ------
+    kb.errors.KbError
+        The problem worker failed, or memory is short. A contender that fails is noted instead.
     """
-    raise NotImplementedError
+    cuda = torch.device(device).type == "cuda"
+    if cuda and ceilings is None:
+        say("measuring the card's ceilings")
+        ceilings = measure_ceilings(device)
+    with contextlib.ExitStack() as stack:
+        watch = stack.enter_context(ClockWatch(card_id(device))) if cuda else None
+        measured = measure(
+            contenders,
+            problem=problem,
+            inputs=inputs,
+            device=device,
+            exporter=exporter,
+            check_launch=check_launch,
+            limits=limits,
+            say=say,
+        )
+    clocks = watch.clocks if watch else None
+    return report(measured, work=work, ceilings=ceilings, precision=precision, clocks=clocks)
+
+
+def measure(
+    contenders: Sequence[Contender],
+    *,
+    problem: Worker,
+    inputs: Sequence[InputSpec],
+    device: str,
+    exporter: Exporter,
+    check_launch: CheckLaunch,
+    limits: Limits = Limits(),
+    say: Callable[[str], None] = lambda _: None,
+) -> Measurement:
+    """Measure rounds until there is enough; parameters as of `time_contenders`."""
+    output_bytes = max(sum(spec.nbytes for spec in each.outputs) for each in contenders)
+    sets = InputSets(problem, inputs, exporter)
+    try:
+        with Interleaver(contenders, sets, exporter, check_launch) as interleaver:
+            plan, notes = planning.choose(
+                interleaver, sets, device=device, output_bytes=output_bytes, say=say
+            )
+            say(f"timing by {plan.method}, {plan.sets} launches a batch")
+            _rounds(interleaver, plan, limits, any(each.checked for each in contenders))
+            tracks = interleaver.tracks
+    finally:
+        sets.close()
+    return Measurement(plan, tracks, tuple(notes))
+
+
+def _rounds(interleaver: Interleaver, plan: Plan, limits: Limits, checked: bool) -> None:
+    if plan.method == "graph":
+        goal = limits.replays
+    else:
+        goal = max(MIN_ROUNDS, -(-limits.launches // plan.sets))
+    secret = random.SystemRandom()
+    start = time.monotonic()
+    held_rounds = number = 0
+    check_share = 1.0
+    while interleaver.running and held_rounds < goal:
+        held = plan.method != "events" or number % _FREE_EVERY != _FREE_EVERY - 1
+        # The first round tells what a check costs; the rest are checked at random, to the end.
+        check = checked and (number == 0 or secret.random() < check_share)
+        interleaver.round(number, plan, held=held, check=check)
+        number += 1
+        held_rounds += held
+        if number == 1:
+            affordable = limits.check_seconds / max(interleaver.check_seconds, 1e-6)
+            check_share = min(1.0, max(affordable, _MIN_CHECKS) / goal)
+        spent = time.monotonic() - start - interleaver.check_seconds
+        each = spent / max(1, len(interleaver.running))
+        if held_rounds >= MIN_ROUNDS and each > limits.seconds_each:
+            break
+        if held_rounds >= wall.MIN_ROUNDS and each > limits.seconds_most:
+            break
+
+
+def report(
+    measured: Measurement,
+    *,
+    precision: Precision,
+    work: Work | None = None,
+    ceilings: Ceilings | None = None,
+    clocks: Clocks | None = None,
+) -> TimingReport:
+    """Turn measurements into times, ratios, evidence and notes; the first track is the candidate's.
+
+    Parameters are those of `time_contenders`.
+    """
+    found = _Found(notes=list(measured.notes))
+    if clocks is not None and clocks.note:
+        found.notes.append(clocks.note)
+    flagged = _evidence(measured, found)
+    floor = floors.floor(work, ceilings, precision) if work and ceilings else None
+    copy_ms = floors.copy_floor_ms(work, ceilings) if work and ceilings else None
+    timings = []
+    for name, track in measured.tracks.items():
+        times = [ms for row in track.times.values() for ms in row]
+        if not times:
+            continue
+        summary = summarise(times)
+        flags = list(flagged.get(name, ()))
+        if floor is not None:
+            flags += floors.flags(summary.median, floor.ms)
+        if summary.p90 - summary.p10 > _NOISY * summary.median:
+            flags.append("noisy: p90 and p10 are more than 20 % of the median apart")
+        timings.append(
+            Timing(
+                contender=name,
+                method=measured.plan.method,
+                median_ms=summary.median,
+                p10_ms=summary.p10,
+                p90_ms=summary.p90,
+                launches=len(track.times) * measured.plan.sets,
+                floor_fraction=None if floor is None else floor.ms / summary.median,
+                copy_floor_fraction=None if copy_ms is None else copy_ms / summary.median,
+                flagged=tuple(flags),
+            )
+        )
+    return TimingReport(
+        timings=tuple(timings),
+        ratios=_ratios(measured),
+        walls=tuple(found.walls),
+        floor=floor,
+        ceilings=ceilings,
+        clocks=clocks,
+        cheats=tuple(found.cheats),
+        wrong=tuple(found.wrong),
+        notes=tuple(found.notes),
+    )
+
+
+def _ratios(measured: Measurement) -> tuple[Ratio, ...]:
+    (candidate, mine), *others = measured.tracks.items()
+    ratios = []
+    for name, track in others:
+        if set(mine.times) & set(track.times):
+            found = ratio_of_medians(track.times, mine.times)
+            ratios.append(
+                Ratio(
+                    of=candidate, over=name, ratio=found.ratio, low=found.low, high=found.high,
+                    significant=found.significant,
+                )
+            )  # fmt: skip
+    return tuple(ratios)
+
+
+def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
+    """Wall checks and checked launches: against the candidate as such, of others as notes."""
+    candidate = next(iter(measured.tracks))
+    flagged: dict[str, list[str]] = {}
+    for name, track in measured.tracks.items():
+        cheats = list(dict.fromkeys(track.cheats))
+        wrong = _counted(track)
+        if track.wrong and measured.plan.method != "graph" and _systematic(track):
+            # Calls were right and these launches are the same, but for being timed.
+            cheats += [f"right when called, not when timed: {text}" for text in wrong]
+            wrong = []
+        for check in _wall_checks(name, measured):
+            found.walls.append(check)
+            if not check.passed:
+                cheats.append(wall.statement(check))
+                flagged.setdefault(name, []).append("the judge's clock disagrees with this time")
+        if name == candidate:
+            found.cheats += cheats
+            found.wrong += wrong
+            if track.failed is not None and not track.cheats:
+                found.wrong.append(f"failed while it was timed: {track.failed}")
+        else:
+            found.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
+            if track.failed is not None:
+                found.notes.append(f"{name} failed while it was timed: {track.failed}")
+    if EAGER not in measured.tracks or not measured.tracks[EAGER].held:
+        found.notes.append("times are unchecked claims: eager was not timed to calibrate the clock")
+    return flagged
+
+
+def _systematic(track: Track) -> bool:
+    return len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
+
+
+def _counted(track: Track) -> list[str]:
+    """What was wrong, each once, with how often."""
+    counts: dict[str, int] = {}
+    for text in track.wrong:
+        # Figures differ from launch to launch; what is wrong reads the same up to the first.
+        counts[text] = counts.get(text, 0) + 1
+    listed = sorted(counts, key=lambda text: -counts[text])[:3]
+    total = len(track.wrong)
+    return [f"{text} ({total} of {track.checks} checked launches are wrong)" for text in listed]
+
+
+def _wall_checks(name: str, measured: Measurement) -> list[WallCheck]:
+    """One check that tells most: a violated one, else that of held batches."""
+    eager, track = measured.tracks.get(EAGER), measured.tracks[name]
+    if eager is None:
+        return []
+    held = wall.check(name, track.held, eager.held, held=True)
+    free = wall.check(name, track.free, eager.free, held=False)
+    checks = [check for check in (held, free) if check is not None]
+    return [check for check in checks if not check.passed] or checks[:1]
