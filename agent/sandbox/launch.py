@@ -3,7 +3,6 @@
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -11,176 +10,25 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import agent
 from agent.sandbox import entries, environment
-from agent.sandbox.capture import Capture
 from agent.sandbox.layers import Layer, LayerName
 from agent.sandbox.policy import Policy
+from agent.sandbox.sandboxed import GENTLE_SECONDS, Exit, ExitReason, Sandboxed
 from agent.sandbox.watch import INTERVAL_SECONDS, Watch
 from kb.errors import KbError
 
+__all__ = ["Exit", "ExitReason", "SandboxError", "Sandboxed", "Zygote", "session_folder"]
+
 _PACKET_BYTES = 1 << 16
-# How long a supervisor may take to end all descendants before it is killed itself.
-_GENTLE_SECONDS = 5.0
-_GONE_SECONDS = 30.0
 
 
 class SandboxError(KbError):
     """A sandboxed process could not be started."""
-
-
-class ExitReason(StrEnum):
-    """Why a sandboxed process is no more."""
-
-    EXITED = "exited"  # by itself: returned, called exit, or died of a signal of its own making
-    KILLED = "killed"  # by `Sandboxed.kill`
-    TIME = "time"  # by `Sandboxed.kill(ExitReason.TIME)`: the caller's time limit
-    MEMORY = "memory"  # above Policy.memory_bytes
-    PROCESSES = "processes"  # above Policy.max_processes
-    OUTPUT = "output"  # above Policy.output_bytes
-    LOST = "lost"  # the zygote died, and everything with it
-
-
-@dataclass(frozen=True)
-class Exit:
-    """How a sandboxed process ended."""
-
-    reason: ExitReason
-    code: int | None
-    """Exit code, None when a signal ended it."""
-    signal: int | None
-    """Number of the signal that ended it, None when it exited."""
-    detail: str = ""
-
-    def describe(self) -> str:
-        """Return one line for a user."""
-        if self.reason is ExitReason.EXITED and self.signal is not None:
-            return f"died of {signal.Signals(self.signal).name}"
-        if self.reason is ExitReason.EXITED:
-            return f"exited with code {self.code}"
-        if self.reason is ExitReason.LOST:
-            return "lost: the process that it was forked from died"
-        return f"stopped ({self.reason}){': ' + self.detail if self.detail else ''}"
-
-
-class Sandboxed:
-    """One sandboxed process, seen from the judge. Made by `Zygote.spawn`; a context manager.
-
-    Attributes
-    ----------
-    pid
-        Process id, in the judge's namespace, of the supervisor whose descendants are the sandbox.
-    uid
-        The user id that the process sees itself run under.
-    channel
-        Stream socket to the process, the entry function's first argument. End of file: it ended.
-    layers
-        What is active around it.
-    """
-
-    def __init__(
-        self, zygote: "Zygote", pid: int, policy: Policy, channel: socket.socket, output: int
-    ) -> None:
-        self.pid = pid
-        self.uid = -1
-        self.policy = policy
-        self.channel = channel
-        self.layers: list[Layer] = []
-        self._zygote = zygote
-        self._ended = threading.Event()
-        self._exit: Exit | None = None
-        self._reason: Exit | None = None
-        self._lock = threading.Lock()
-        self._capture = Capture(output, policy.output_bytes, self._exceeded_output)
-
-    @property
-    def exit(self) -> Exit | None:
-        """How it ended; None while it runs."""
-        return self._exit
-
-    @property
-    def own_processes(self) -> int:
-        """How many of the supervisor's first descendants are ours: an init or none."""
-        active = {layer.name for layer in self.layers if layer.active}
-        return int(LayerName.PROCESSES in active)
-
-    def output(self) -> str:
-        """Return what it wrote to stdout and stderr so far: head and tail when it was long."""
-        return self._capture.text()
-
-    def wait(self, timeout: float | None = None) -> Exit | None:
-        """Wait for the end, at most `timeout` seconds; None when it still runs."""
-        self._ended.wait(timeout)
-        return self._exit
-
-    def kill(self, reason: ExitReason = ExitReason.KILLED, detail: str = "") -> Exit:
-        """End it and every descendant, wait until they are gone, and say how it ended.
-
-        Safe to call at any time, from any thread, and again. A process stuck in a device driver
-        may outlive the call; `Exit.detail` then says so.
-        """
-        self._stop(reason, detail)
-        if not self._ended.wait(_GENTLE_SECONDS):
-            self._zygote.signal(self.pid, signal.SIGKILL)
-        if not self._ended.wait(_GONE_SECONDS):
-            self._end(None, signal.SIGKILL, "it has not gone yet: stuck in a device driver")
-        self.channel.close()
-        assert self._exit is not None
-        return self._exit
-
-    def _stop(self, reason: ExitReason, detail: str) -> None:
-        """Begin to end it; the first reason counts."""
-        with self._lock:
-            if self._reason is None and self._exit is None:
-                self._reason = Exit(reason, None, None, detail)
-        self._zygote.signal(self.pid, signal.SIGTERM)
-
-    def _exceeded_output(self) -> None:
-        self._stop(ExitReason.OUTPUT, f"more than {self.policy.output_bytes} bytes printed")
-
-    def exceeded_memory(self, used: int) -> None:
-        """End it: it holds `used` bytes."""
-        limit = self.policy.memory_bytes
-        self._stop(ExitReason.MEMORY, f"{used >> 20} MiB used, limit {limit >> 20} MiB")
-
-    def exceeded_processes(self, count: int) -> None:
-        """End it: it has `count` processes."""
-        limit = self.policy.max_processes
-        self._stop(ExitReason.PROCESSES, f"{count} processes, limit {limit}")
-
-    def _end(self, code: int | None, number: int | None, detail: str = "") -> None:
-        """Record the end; called once it is gone."""
-        self._capture.finish(1.0)
-        with self._lock:
-            if self._exit is None:
-                self._exit = Exit(ExitReason.EXITED, code, number, detail)
-                if self._reason is not None:
-                    said = "; ".join(filter(None, (self._reason.detail, detail)))
-                    self._exit = replace(self._reason, code=code, signal=number, detail=said)
-        self._ended.set()
-
-    def _lose(self) -> None:
-        with self._lock:
-            if self._reason is None:
-                self._reason = Exit(ExitReason.LOST, None, None)
-        self._end(None, signal.SIGKILL)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.kill()
 
 
 class Zygote:
@@ -280,8 +128,11 @@ class Zygote:
         with self._lock:
             self._running[pid] = process
             early = self._early.pop(pid, None)
+            lost = self._lost
         if early is not None:
             self._ended(early)
+        if lost:
+            process.lose()
         try:
             self._await_layers(process, report, until)
         except BaseException:
@@ -305,7 +156,7 @@ class Zygote:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         try:
-            self._process.wait(_GENTLE_SECONDS)
+            self._process.wait(GENTLE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -383,7 +234,7 @@ class Zygote:
             self._running.clear()
         for process in running:
             self._watch.remove(process)
-            process._lose()
+            process.lose()
 
     def _ended(self, event: dict[str, Any]) -> None:
         with self._lock:
@@ -392,7 +243,7 @@ class Zygote:
                 self._early[event["pid"]] = event
                 return
         self._watch.remove(process)
-        process._end(event["code"], event["signal"])
+        process.end(event["code"], event["signal"])
 
     def __enter__(self) -> Self:
         return self
