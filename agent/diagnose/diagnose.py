@@ -1,0 +1,130 @@
+"""One diagnosis: facts together, position, bottleneck, two findings, techniques, a headline."""
+
+from agent.diagnose.bottleneck import Decision, decide
+from agent.diagnose.facts import Facts
+from agent.diagnose.findings import bottleneck_words, select
+from agent.diagnose.inputs import Measured
+from agent.diagnose.result import Diagnosis, Roofline
+from agent.diagnose.roofline import AT_ROOF, roofline
+from agent.diagnose.rules import Case
+from agent.diagnose.source import read_source
+from agent.diagnose.techniques import Shelf, advise
+from agent.evaluate.result import Evaluation
+from kb.gpus import GpuSpec
+
+
+def gather(
+    measured: Measured,
+    spec: GpuSpec | None = None,
+    evaluation: Evaluation | None = None,
+    source: str | None = None,
+) -> Facts:
+    """Put together what is known about one kernel."""
+    candidate = None
+    if evaluation is not None:
+        times = [each for each in evaluation.timings if each.contender == "candidate"]
+        candidate = times[0].median_ms if times else None
+    words = measured.words + (f" {evaluation.problem} {evaluation.kernel}" if evaluation else "")
+    return Facts(
+        metrics=measured.metrics,
+        spec=spec,
+        static=measured.static,
+        source=read_source(source) if source else None,
+        floor=evaluation.floor if evaluation else None,
+        ceilings=evaluation.ceilings if evaluation else None,
+        median_ms=candidate,
+        dtype=evaluation.dtype if evaluation else None,
+        tf32=evaluation is not None and evaluation.precision == "tf32",
+        kernel=measured.kernel,
+        share=measured.share,
+        words=words,
+    )
+
+
+def diagnose(
+    facts: Facts,
+    shelf: Shelf,
+    *,
+    language: str | None = None,
+    notes: tuple[str, ...] = (),
+    ignored: tuple[str, ...] = (),
+) -> Diagnosis:
+    """Diagnose by rules: the same facts and entries always give the same answer.
+
+    Parameters
+    ----------
+    facts : Facts
+        What is known; whatever is missing is not judged.
+    shelf : Shelf
+        The techniques to choose from.
+    language : str, optional
+        `triton` or `cuda`: leave out what is not for it. By default that of the kernel's source.
+    notes, ignored
+        What the input had to say, handed on.
+    """
+    position = roofline(facts)
+    decision = decide(facts, position)
+    case = Case(facts, position, decision)
+    findings, shortfall = select(case)
+    language = language or (facts.source.language if facts.source is not None else None)
+    said = (*notes, *_gaps(facts, position), *shortfall)
+    return Diagnosis(
+        headline=headline(facts, position, decision, bool(findings)),
+        kernel=facts.kernel,
+        gpu=facts.spec.name if facts.spec is not None else None,
+        bottleneck=decision.bottleneck,
+        why=decision.why,
+        roofline=position,
+        findings=advise(findings, facts, shelf, language),
+        notes=said,
+        ignored=ignored,
+    )
+
+
+def headline(facts: Facts, position: Roofline, decision: Decision, found: bool) -> str:
+    """The answer in one sentence."""
+    name = facts.kernel or "The kernel"
+    if decision.bottleneck is None:
+        if found:
+            return (
+                f"{name}: too little was measured to name the bottleneck, but there are findings."
+            )
+        return f"{name}: nothing can be said, since no value that was given tells what limits it."
+    if position.at_memory_roof:
+        ratio, floor = position.traffic_ratio, position.floor_fraction
+        if ratio is not None and floor is not None and floor < AT_ROOF and ratio > 1 / AT_ROOF:
+            return (
+                f"{name} is at the memory roof with {ratio:.1f} times the bytes that are needed: "
+                "fewer bytes are the way."
+            )
+        share = position.memory_fraction
+        attained = f", {share:.0%} of {_roof_words(position)}" if share is not None else ""
+        return f"{name} is at the memory roof{attained}: little is left."
+    words = bottleneck_words(decision.bottleneck)
+    reasons = "; ".join(
+        f"{each.label} {each.value:.4g}{' %' if each.unit == '%' else ''}"
+        for each in decision.why[:2]
+    )
+    return f"{name} is {words} ({reasons})." if reasons else f"{name} is {words}."
+
+
+def _roof_words(position: Roofline) -> str:
+    roof = position.memory_roof
+    if roof is None:
+        return "DRAM's peak"
+    if roof.source == "measured":
+        return "the bandwidth measured on the card"
+    return "the printed DRAM bandwidth"
+
+
+def _gaps(facts: Facts, position: Roofline) -> tuple[str, ...]:
+    gaps = []
+    if facts.spec is None and facts.ceilings is None:
+        gaps.append("no GPU is named, so there are no roofs: say which with --gpu")
+    if facts.metrics and position.flops is None:
+        gaps.append(
+            "operations are unknown, so there is no arithmetic intensity: --evaluation has them"
+        )
+    if not facts.metrics:
+        gaps.append("no metric was measured: only the code was looked at")
+    return tuple(gaps)

@@ -1,0 +1,322 @@
+"""A language model's view of the same evidence: structured, checked against it, never trusted.
+
+Any OpenAI-compatible endpoint that takes a JSON schema as `response_format`. A reply is refused
+when it cites a metric or a value that was not measured, or a technique that was not on offer.
+"""
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Annotated, Any
+
+import openai
+from jinja2 import Environment, StrictUndefined
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent.diagnose.facts import Facts
+from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Opinion
+from agent.diagnose.techniques import Shelf
+from kb.architectures import any_runs_on
+from kb.corpus.entries import Technique
+from kb.errors import KbError
+from kb.vocabulary import all_metrics
+
+# The client waits 0.5 s, then 1 s, or as long as Retry-After says: rides out a short limit without
+# keeping a terminal waiting.
+MAX_RETRIES = 2
+REQUEST_SECONDS = 120.0  # a local model on one GPU may think for a minute
+# Malformed once can be chance; twice is a model that cannot do it.
+ATTEMPTS = 2
+# Models round what they cite; 1 % is beyond any rounding that keeps three digits.
+_VALUE_TOLERANCE = 0.01
+# Bytes of source beyond this bury the evidence.
+_SOURCE_CHARS = 16_000
+_NO_KEY = "none"  # the client insists on a key; local endpoints ignore it
+
+
+class ModelJudgeError(KbError):
+    """The endpoint or the model failed; the diagnosis by rules stands."""
+
+    status = 503
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class CitedEvidence(_Reply):
+    """One metric that the model cites."""
+
+    metric: str
+    value: float
+    meaning: str
+
+
+class CitedFinding(_Reply):
+    """One cause in the model's words."""
+
+    cause: Annotated[str, Field(min_length=1)]
+    category: Bottleneck
+    severity: Annotated[float, Field(ge=0, le=1)]
+    evidence: Annotated[list[CitedEvidence], Field(min_length=1)]
+
+
+class JudgeReply(_Reply):
+    """What the model has to answer; its JSON schema goes with the request."""
+
+    bottleneck: Bottleneck
+    summary: Annotated[str, Field(min_length=1)]
+    findings: Annotated[list[CitedFinding], Field(min_length=2, max_length=2)]
+    techniques: list[str]
+
+
+class ModelJudge:
+    """A model behind an OpenAI-compatible endpoint.
+
+    Parameters
+    ----------
+    model : str
+        The model's name at the endpoint.
+    base_url : str, optional
+        By default the environment variable ``OPENAI_BASE_URL``, else OpenAI itself. The key is
+        ``OPENAI_API_KEY`` of the environment; an endpoint given by URL may do without.
+    max_retries : int
+        Retries of a request after a refused connection, a time-out, 408, 409, 429 or 5xx.
+    timeout : float
+        Seconds that one request may take.
+
+    Raises
+    ------
+    ModelJudgeError
+        Neither a key nor a URL is given, or the URL cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        *,
+        max_retries: int = MAX_RETRIES,
+        timeout: float = REQUEST_SECONDS,
+    ) -> None:
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        key = os.environ.get("OPENAI_API_KEY") or None
+        if base_url is None and key is None:
+            raise ModelJudgeError(
+                f"model '{model}' needs OPENAI_API_KEY, or --base-url of an endpoint without a key"
+            )
+        self._model, self._timeout = model, timeout
+        try:
+            self._client = openai.OpenAI(
+                base_url=base_url,
+                api_key=key or _NO_KEY,
+                max_retries=max_retries,
+                timeout=timeout,
+            )
+        except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
+            raise ModelJudgeError(f"'{base_url}' is not a usable URL of an endpoint") from error
+
+    def ask(self, facts: Facts, diagnosis: Diagnosis, shelf: Shelf) -> Opinion:
+        """The model's opinion on the evidence that the rules had.
+
+        Raises
+        ------
+        ModelJudgeError
+            The endpoint fails, the model refuses, or its reply is malformed twice; one line.
+        """
+        known = evidence_of(facts, diagnosis)
+        offered = {entry.slug: entry.title for entry in _fitting(facts, shelf)}
+        messages = [{"role": "user", "content": prompt(facts, known, offered)}]
+        problem = ""
+        for _ in range(ATTEMPTS):
+            text = self._request(messages)
+            try:
+                reply = JudgeReply.model_validate_json(text)
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(str(part) for part in first["loc"])
+                problem = f"{place}: {first['msg']}" if place else first["msg"]
+            else:
+                problem = _objection(reply, known, offered)
+                if not problem:
+                    return _opinion(self._model, reply, known)
+            correction = f"That answer cannot be used: {problem}. Answer again, corrected."
+            messages += [
+                {"role": "assistant", "content": text},
+                {"role": "user", "content": correction},
+            ]
+        raise ModelJudgeError(
+            f"model '{self._model}' gave an unusable answer {ATTEMPTS} times: {_line(problem)}"
+        )
+
+    def _request(self, messages: Sequence[Mapping[str, str]]) -> str:
+        schema = {
+            "name": "diagnosis",
+            "schema": JudgeReply.model_json_schema(),
+            "strict": True,
+        }
+        client: Any = self._client  # its overloads do not take plain dictionaries
+        try:
+            answer = client.chat.completions.create(
+                model=self._model,
+                messages=list(messages),
+                response_format={"type": "json_schema", "json_schema": schema},
+                temperature=0,
+            )
+            choice = answer.choices[0]
+            refusal, content = choice.message.refusal, choice.message.content
+        except openai.OpenAIError as error:
+            raise ModelJudgeError(self._explain(error)) from error
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise ModelJudgeError(
+                f"{self._client.base_url} does not answer as a chat endpoint does: check --base-url"
+            ) from error
+        if refusal:
+            raise ModelJudgeError(f"model '{self._model}' refused to answer: {_line(refusal)}")
+        if choice.finish_reason == "content_filter":
+            raise ModelJudgeError(f"model '{self._model}': the endpoint's filter held the answer")
+        return str(content or "")
+
+    def _explain(self, error: openai.OpenAIError) -> str:
+        match error:
+            case openai.APITimeoutError():
+                what = f"did not answer within {self._timeout:g} s; try again later"
+            case openai.APIConnectionError():
+                what = "cannot be reached: start the endpoint or correct --base-url"
+            case openai.AuthenticationError() | openai.PermissionDeniedError():
+                what = f"refused the key ({error.status_code}): check OPENAI_API_KEY"
+            case openai.NotFoundError():
+                what = f"has no model '{self._model}' (404): check --model and --base-url"
+            case openai.RateLimitError():
+                what = f"still refuses after {self._client.max_retries} retries (429): wait"
+            case openai.APIStatusError():
+                what = f"answered {error.status_code}: {_line(error.message)}"
+            case _:
+                what = f"failed: {_line(str(error))}"
+        return f"model endpoint {self._client.base_url} {what}"
+
+
+def evidence_of(facts: Facts, diagnosis: Diagnosis) -> dict[str, Evidence]:
+    """All that may be cited, by name: every metric, and what was computed from code and runs."""
+    known = {
+        metric.name: facts.evidence(metric.name, "")
+        for metric in all_metrics()
+        if metric.name in facts.metrics
+    }
+    position = diagnosis.roofline
+    computed = {
+        "roofline.intensity": ("Arithmetic intensity", position.intensity, "FLOP/byte"),
+        "roofline.ridge": ("Intensity of the ridge", position.ridge, "FLOP/byte"),
+        "roofline.memory_fraction": ("Bandwidth over the roof", position.memory_fraction, ""),
+        "roofline.compute_fraction": ("FLOP/s over the roof", position.compute_fraction, ""),
+        "roofline.traffic_ratio": ("Bytes moved over needed", position.traffic_ratio, ""),
+        "evaluation.floor_fraction": ("Floor over time", position.floor_fraction, ""),
+    }
+    for name, (label, value, unit) in computed.items():
+        if value is not None:
+            known[name] = Evidence(metric=name, label=label, value=value, unit=unit, meaning="")
+    for finding in diagnosis.findings:
+        for each in finding.evidence:
+            known.setdefault(each.metric, each.model_copy(update={"meaning": ""}))
+    for each in _static(facts):
+        known.setdefault(each.metric, each)
+    return known
+
+
+def _static(facts: Facts) -> list[Evidence]:
+    static = facts.static
+    if static is None:
+        return []
+    values: dict[str, tuple[str, float, str]] = {
+        "static.registers": ("Registers per thread", static.registers, ""),
+        "static.shared_bytes": ("Shared memory per block", static.shared_bytes, "byte"),
+        "static.instructions": ("Instructions in the code", static.instructions, ""),
+    }
+    for name, count in static.mix.items():
+        values[f"static.mix.{name}"] = (f"Instructions: {name.replace('_', ' ')}", count, "")
+    return [
+        Evidence(metric=name, label=label, value=float(value), unit=unit, meaning="")
+        for name, (label, value, unit) in values.items()
+    ]
+
+
+def prompt(facts: Facts, known: Mapping[str, Evidence], offered: Mapping[str, str]) -> str:
+    """The request's text: card, evidence by section, techniques, source."""
+    section = {metric.name: metric.section for metric in all_metrics()}
+    grouped: dict[str, list[Evidence]] = {}
+    for name, each in known.items():
+        grouped.setdefault(section.get(name, name.split(".")[0]), []).append(each)
+    source = facts.source.text[:_SOURCE_CHARS] if facts.source is not None else ""
+    template = (files("agent.diagnose") / "judge_prompt.md.j2").read_text(encoding="utf-8")
+    # Plain text for a model, not HTML; values are set in as they are.
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701
+    return environment.from_string(template).render(
+        spec=facts.spec,
+        sections=list(grouped.items()),
+        techniques=sorted(offered.items()),
+        source=source,
+        # Of the text itself, so that the text cannot hold it by chance, and the prompt is the same
+        # for the same facts.
+        mark=hashlib.sha256(source.encode()).hexdigest()[:12],
+    )
+
+
+def _fitting(facts: Facts, shelf: Shelf) -> list[Technique]:
+    device = facts.spec.architecture if facts.spec is not None else None
+    language = facts.source.language if facts.source is not None else None
+    return [
+        entry
+        for entry in shelf.techniques
+        if (device is None or any_runs_on(entry.architectures, device))
+        and (language is None or language in entry.languages)
+    ]
+
+
+def _objection(reply: JudgeReply, known: Mapping[str, Evidence], offered: Mapping[str, str]) -> str:
+    """What is wrong with a reply that has the right form; empty if nothing."""
+    for finding in reply.findings:
+        for cited in finding.evidence:
+            measured = known.get(cited.metric)
+            if measured is None:
+                return f"the metric '{cited.metric}' was not measured"
+            close = math.isclose(
+                cited.value, measured.value, rel_tol=_VALUE_TOLERANCE, abs_tol=1e-9
+            )
+            if not close:
+                return f"{cited.metric} is {measured.value:.6g}, not {cited.value:.6g}"
+    first, second = ({each.metric for each in finding.evidence} for finding in reply.findings)
+    if first == second:
+        return "the two findings rest on the same metrics: they have to be distinct"
+    for slug in reply.techniques:
+        if slug not in offered:
+            return f"the technique '{slug}' is not on offer"
+    return ""
+
+
+def _opinion(model: str, reply: JudgeReply, known: Mapping[str, Evidence]) -> Opinion:
+    findings = tuple(
+        Finding(
+            rule="model",
+            cause=" ".join(finding.cause.split()),
+            category=finding.category,
+            severity=finding.severity,
+            evidence=tuple(
+                known[each.metric].model_copy(update={"meaning": " ".join(each.meaning.split())})
+                for each in finding.evidence
+            ),
+        )
+        for finding in reply.findings
+    )
+    return Opinion(
+        model=model,
+        bottleneck=reply.bottleneck,
+        summary=" ".join(reply.summary.split()),
+        findings=findings,
+        techniques=tuple(dict.fromkeys(reply.techniques)),
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]

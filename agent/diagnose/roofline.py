@@ -1,0 +1,186 @@
+"""Position under the roofs: bandwidth and arithmetic attained, against what the card gives.
+
+The roofline model is that of Williams, Waterman and Patterson, "Roofline: an insightful visual
+performance model for multicore architectures", CACM 52(4), 2009: attainable FLOP/s =
+min(peak FLOP/s, bandwidth x FLOPs/byte).
+"""
+
+from typing import Literal
+
+from agent.diagnose.facts import Facts
+from agent.diagnose.result import Roof, Roofline
+
+# At the roof: within a tenth of a bandwidth that the card was seen to reach.
+AT_ROOF = 0.90
+# A plain copy reaches about this part of the printed bandwidth (4.27 of 4.8 TB/s on an H200), so a
+# kernel is at the roof at AT_ROOF of it where no ceiling was measured.
+COPY_OF_PEAK = 0.90
+# Nearly all reads, or nearly all writes: their own ceilings apply, not that of a copy.
+_ONE_SIDED = 0.95
+# Below this, the tensor pipe's counter shows background only.
+_TENSOR_IDLE = 2.0
+# Operations by counter; an FMA is two.
+_COUNTED = {"fadd_thread_inst": 1.0, "fmul_thread_inst": 1.0, "ffma_thread_inst": 2.0}
+_COUNTED_HALF = {"hadd_thread_inst": 1.0, "hmul_thread_inst": 1.0, "hfma_thread_inst": 2.0}
+_TENSOR_OPS = {
+    "tensor_fp64_ops": "fp64_tensor", "tensor_tf32_ops": "tf32", "tensor_bf16_ops": "bf16",
+    "tensor_fp16_ops": "fp16", "tensor_fp8_ops": "fp8", "tensor_int8_ops": "int8",
+    "tensor_fp4_ops": "fp4",
+}  # fmt: skip
+_TENSOR_RATE = {"float32": "tf32", "float64": "fp64_tensor"}
+
+
+def roofline(facts: Facts) -> Roofline:
+    """Compute what the facts allow; the rest stays None."""
+    seconds = facts.seconds
+    moved = dram_bytes(facts)
+    flops = _flops(facts)
+    bandwidth = _bandwidth(facts, moved, seconds)
+    rate = flops / seconds if flops and seconds else None
+    memory, compute = _memory_roof(facts), _compute_roof(facts)
+    memory_fraction = _memory_fraction(facts, bandwidth, memory)
+    intensity = flops / moved if flops and moved else None
+    ridge = compute.value / memory.value if compute and memory else None
+    return Roofline(
+        seconds=seconds,
+        bytes=moved,
+        flops=flops,
+        intensity=intensity,
+        attained_bps=bandwidth,
+        attained_flops=rate,
+        memory_roof=memory,
+        compute_roof=compute,
+        ridge=ridge,
+        memory_fraction=memory_fraction,
+        compute_fraction=rate / compute.value if rate and compute else None,
+        region=_region(intensity, ridge),
+        traffic_ratio=_traffic_ratio(facts, moved),
+        floor_fraction=_floor_fraction(facts),
+        at_memory_roof=_at_roof(facts, memory_fraction, memory),
+    )
+
+
+def dram_bytes(facts: Facts) -> float | None:
+    """Bytes that DRAM read and wrote in one launch; None unless both are known."""
+    read, written = facts.get("dram_bytes_read"), facts.get("dram_bytes_write")
+    return None if read is None or written is None else read + written
+
+
+def _flops(facts: Facts) -> float | None:
+    """Operations of one launch: the problem's, else those the counters saw."""
+    if facts.floor is not None and facts.floor.flops > 0:
+        return facts.floor.flops if facts.whole_call else None
+    ordinary = _weighted(facts, _COUNTED)
+    if ordinary is None:
+        return None
+    tensor = [value for alias in _TENSOR_OPS if (value := facts.get(alias)) is not None]
+    in_use = facts.get("tensor_utilization")
+    if not tensor and (in_use is None or in_use >= _TENSOR_IDLE):
+        return None  # the tensor cores may have done most of the work, uncounted
+    return (ordinary + (_weighted(facts, _COUNTED_HALF) or 0.0) + sum(tensor)) or None
+
+
+def _weighted(facts: Facts, weights: dict[str, float]) -> float | None:
+    total = 0.0
+    for alias, weight in weights.items():
+        value = facts.get(alias)
+        if value is None:
+            return None
+        total += weight * value
+    return total
+
+
+def _bandwidth(facts: Facts, moved: float | None, seconds: float | None) -> float | None:
+    measured = facts.get("dram_bandwidth")
+    if measured is not None:
+        return measured
+    # Bytes belong to the profiled launch, so its own duration does, not the judged time.
+    duration = facts.get("duration")
+    if moved is not None and (duration or seconds):
+        return moved / (duration / 1e9 if duration else seconds or 1.0)
+    share = facts.get("dram_throughput")
+    if share is not None and facts.spec is not None:
+        return share / 100 * facts.spec.memory_bps
+    return None
+
+
+def _memory_roof(facts: Facts) -> Roof | None:
+    if facts.ceilings is not None:
+        read, written = facts.get("dram_bytes_read"), facts.get("dram_bytes_write")
+        total = (read or 0.0) + (written or 0.0)
+        if read is not None and written is not None and total:
+            if read / total >= _ONE_SIDED:
+                return Roof(name="DRAM read", value=facts.ceilings.read_bps, source="measured")
+            if written / total >= _ONE_SIDED:
+                return Roof(name="DRAM write", value=facts.ceilings.write_bps, source="measured")
+        return Roof(name="DRAM copy", value=facts.ceilings.copy_bps, source="measured")
+    if facts.spec is not None:
+        return Roof(name="DRAM", value=facts.spec.memory_bps, source="data sheet")
+    return None
+
+
+def _compute_roof(facts: Facts) -> Roof | None:
+    """The fastest pipe that the operations could use: tensor cores for matrix products."""
+    rate = _rate(facts)
+    if rate is None:
+        return None
+    measured = facts.ceilings.matmul_flops if facts.ceilings is not None else {}
+    if facts.has_matrix_product and facts.dtype in measured:
+        name = f"{facts.dtype} matrix product"
+        return Roof(name=name, value=measured[facts.dtype], source="measured")
+    peak = facts.spec.dense_flops(rate) if facts.spec is not None else None
+    return Roof(name=rate, value=peak, source="data sheet") if peak else None
+
+
+def _rate(facts: Facts) -> str | None:
+    used = {rate: facts.get(alias) or 0.0 for alias, rate in _TENSOR_OPS.items()}
+    most = max(used, key=lambda rate: used[rate])
+    if used[most] > 0:
+        return most
+    if facts.has_matrix_product:
+        if facts.dtype is None:
+            return None
+        if facts.dtype == "float32" and not facts.tf32:
+            return "fp32"
+        return _TENSOR_RATE.get(facts.dtype, facts.dtype)
+    return "fp64" if facts.dtype == "float64" else "fp32"
+
+
+def _memory_fraction(facts: Facts, bandwidth: float | None, roof: Roof | None) -> float | None:
+    if bandwidth is not None and roof is not None:
+        return bandwidth / roof.value
+    share = facts.get("dram_throughput")
+    return None if share is None else share / 100
+
+
+def _at_roof(facts: Facts, fraction: float | None, roof: Roof | None) -> bool:
+    # ncu's own percentage is against the clocks of the card, which a data sheet may round.
+    share = facts.get("dram_throughput")
+    if share is not None and share >= 100 * AT_ROOF * COPY_OF_PEAK:
+        return True
+    if fraction is None:
+        return False
+    measured = roof is not None and roof.source == "measured"
+    return fraction >= (AT_ROOF if measured else AT_ROOF * COPY_OF_PEAK)
+
+
+def _region(intensity: float | None, ridge: float | None) -> Literal["memory", "compute"] | None:
+    if intensity is None or ridge is None:
+        return None
+    return "memory" if intensity < ridge else "compute"
+
+
+def _traffic_ratio(facts: Facts, moved: float | None) -> float | None:
+    if moved is None or facts.floor is None or not facts.whole_call:
+        return None
+    least = facts.floor.read_bytes + facts.floor.write_bytes
+    # What fits in L2 need not reach DRAM at all, and the ratio says nothing then.
+    if not least or (facts.spec is not None and least < facts.spec.l2_bytes):
+        return None
+    return moved / least
+
+
+def _floor_fraction(facts: Facts) -> float | None:
+    if facts.floor is None or not facts.median_ms:
+        return None
+    return facts.floor.ms / facts.median_ms

@@ -1,0 +1,166 @@
+"""Rules about instructions: idle tensor pipes, full slots, emulated conversions, divergence."""
+
+from agent.diagnose.result import Bottleneck, Evidence
+from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
+
+_TENSOR_IDLE = 5.0
+_TENSOR_FULL = 80.0
+_ISSUE_FULL = 75.0
+_PIPE_FULL = 70.0
+_MATH_STALL = 10.0
+# Uniform branches below this: lanes of a warp go different ways often.
+_UNIFORM = 85.0
+_LANES = 32.0
+_FEW_LANES = 24.0
+# Selects and compares of an emulated conversion keep the schedulers this busy.
+_FP4_BUSY = 40.0
+_FIRST_WITH_FP4 = 100
+
+
+def _idle_tensor_pipe(case: Case) -> Draft | None:
+    if not case.facts.has_matrix_product:
+        return None
+    tensor, static = case.get("tensor_utilization"), case.facts.static
+    evidence: list[Evidence] = []
+    if tensor is not None:
+        if tensor >= _TENSOR_IDLE:
+            return None
+        evidence.append(case.said("tensor_utilization", "the matrix units do next to nothing"))
+    elif static is not None:
+        used = sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05"))
+        if used:
+            return None
+        meaning = "the machine code has no matrix instruction"
+        evidence.append(fact("static.tensor_instructions", "Matrix instructions", 0.0, "", meaning))
+    else:
+        return None
+    if case.position.at_memory_roof:
+        return None  # faster arithmetic would wait for the same bytes
+    evidence += case.also("fma_pipe", "the ordinary pipe carries the products")
+    evidence += case.also("sm_throughput", "busy with arithmetic of another kind")
+    if case.position.intensity is not None:
+        meaning = "operations per byte: enough reuse for matrix units to pay"
+        value = round(case.position.intensity, 1)
+        label = "Arithmetic intensity"
+        evidence.append(fact("roofline.intensity", label, value, "FLOP/byte", meaning))
+    cause = "A matrix product runs without the tensor cores, on pipes several times slower."
+    return Draft(cause, Bottleneck.COMPUTE, 0.9, tuple(evidence))
+
+
+def _tensor_roof(case: Case) -> Draft | None:
+    tensor = case.get("tensor_utilization")
+    if tensor is None or tensor < _TENSOR_FULL:
+        return None
+    evidence = (
+        case.said("tensor_utilization", "near the pipe's peak"),
+        *case.also("dram_throughput", "memory keeps up"),
+    )
+    cause = "The tensor pipe is near its peak: only a lower precision or less work is faster."
+    return Draft(cause, Bottleneck.COMPUTE, clamp(tensor / 100), evidence)
+
+
+def _scalar_fp4(case: Case) -> Draft | None:
+    """FP4 values packed or unpacked by compares and selects instead of one instruction for two."""
+    static, source = case.facts.static, case.facts.source
+    speaks = (source is not None and source.fp4) or any(
+        word in case.facts.words.lower() for word in ("fp4", "e2m1")
+    )
+    if static is None or not speaks or static.mix.get("convert_fp4", 0):
+        return None
+    if sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05")):
+        return None  # matrix units read packed FP4 themselves
+    meaning = "the code converts to or from FP4, and has no instruction for it"
+    evidence = [
+        fact("static.fp4_conversions", "Hardware FP4 conversions", 0.0, "", meaning),
+        fact(
+            "static.instructions", "Instructions in the code", float(static.instructions), "",
+            "compares, selects and shifts stand in for the conversion",
+        ),
+    ]  # fmt: skip
+    busy = case.get("issue_slots_busy")
+    evidence += case.also("issue_slots_busy", "a quantizer should wait for bytes, not for slots")
+    evidence += case.also("dram_throughput", "of the bandwidth at which it could run")
+    if busy is not None and busy < _FP4_BUSY and case.position.at_memory_roof:
+        return None
+    capability = int("".join(c for c in static.architecture if c.isdigit()) or 0)
+    card = (
+        "use the hardware conversion (built for a target with the suffix a or f)"
+        if capability >= _FIRST_WITH_FP4
+        else f"{static.architecture} has no such instruction: fewer operations per value are left"
+    )
+    cause = f"FP4 values are converted one by one in ordinary arithmetic; {card}."
+    severity = 0.6 if busy is None else 0.3 + 0.6 * busy / 100
+    return Draft(cause, Bottleneck.COMPUTE, clamp(severity), tuple(evidence))
+
+
+def _issue_bound(case: Case) -> Draft | None:
+    busy, tensor = case.get("issue_slots_busy"), case.get("tensor_utilization")
+    if busy is None or busy < _ISSUE_FULL or (tensor is not None and tensor >= 30.0):
+        return None
+    evidence = (
+        case.said("issue_slots_busy", "schedulers issue nearly every cycle"),
+        *case.also("dram_throughput", "while memory waits"),
+        *case.also("stall_not_selected", "warps that are ready and have to queue"),
+    )
+    cause = "The schedulers are full: the number of instructions sets the time."
+    return Draft(cause, Bottleneck.COMPUTE, clamp(busy / 100 - 0.15), evidence)
+
+
+def _math_pipe(case: Case) -> Draft | None:
+    stall = case.get("stall_math_pipe_throttle")
+    pipes = ("fma_pipe", "alu_pipe", "xu_pipe", "fp64_pipe")
+    full = [alias for alias in pipes if (case.get(alias) or 0.0) >= _PIPE_FULL]
+    if not full and (stall is None or stall < _MATH_STALL):
+        return None
+    evidence = (
+        *(case.said(alias, "one kind of arithmetic fills its pipe") for alias in full),
+        *case.also("stall_math_pipe_throttle", "warps queue for a math pipe"),
+        *case.also("sm_throughput", "the busiest pipe of the SM"),
+    )
+    cause = "One arithmetic pipe is full while others idle."
+    severity = max([(case.get(alias) or 0.0) / 100 - 0.1 for alias in full] or [0.0])
+    return Draft(cause, Bottleneck.COMPUTE, clamp(max(severity, (stall or 0.0) / 50)), evidence)
+
+
+def _divergence(case: Case) -> Draft | None:
+    uniform, lanes = case.get("branch_uniformity"), case.get("threads_per_inst")
+    if uniform is None or uniform >= _UNIFORM:
+        return None
+    if lanes is not None and lanes >= _FEW_LANES:
+        return None  # branches diverge, but little runs under them
+    evidence = (
+        case.said("branch_uniformity", "of branches send all lanes of a warp the same way"),
+        *case.also("threads_per_inst", "of 32 lanes are active in an instruction"),
+        *case.also("stall_branch_resolving", "warps wait for branches"),
+    )
+    cause = "Lanes of a warp take different branches, and each side runs with the others idle."
+    lost = 1 - lanes / _LANES if lanes is not None else (1 - uniform / 100)
+    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(lost), evidence)
+
+
+RULES = (
+    Rule(
+        "idle-tensor-pipe", "tensor", ("tensor-cores", "mixed-precision-math", "implicit-gemm"),
+        _idle_tensor_pipe, ("tensor_utilization",),
+    ),
+    Rule(
+        "tensor-roof", "tensor",
+        ("mixed-precision-math", "structural-sparsity", "blackwell-tcgen05"),
+        _tensor_roof, ("tensor_utilization",),
+    ),
+    Rule("scalar-fp4", "fp4", ("fp4-intrinsics", "fast-math"), _scalar_fp4),
+    Rule(
+        "issue-bound", "issue",
+        ("vectorized-access", "loop-unrolling", "fast-math", "thread-coarsening",
+         "shape-specialization", "fp4-intrinsics"),
+        _issue_bound, ("issue_slots_busy",),
+    ),
+    Rule(
+        "math-pipe", "issue", ("tensor-cores", "fast-math", "mixed-precision-math"),
+        _math_pipe, ("stall_math_pipe_throttle",),
+    ),
+    Rule(
+        "divergence", "lanes", ("divergence-avoidance", "load-balancing", "thread-utilization"),
+        _divergence, ("branch_uniformity",),
+    ),
+)  # fmt: skip

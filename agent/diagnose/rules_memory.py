@@ -1,0 +1,301 @@
+"""Rules about bytes: the roof, traffic that is repeated or wasted, and how it is asked for."""
+
+from agent.diagnose.facts import percent
+from agent.diagnose.result import Bottleneck, Evidence
+from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
+
+# Above this, the bytes that DRAM moved are more than rounding and metadata over the least.
+_EXTRA_TRAFFIC = 1.3
+# Matrix tiles that other blocks want again should mostly be found in L2.
+_LOW_L2_HITS = 60.0
+_DRAM_BUSY = 60.0
+# A stride of 2 gives 50 %. 16 sectors is a warp of 128-bit loads, 32 is one sector for every lane.
+_WASTED_SECTORS = 60.0
+_MANY_SECTORS = 17.0
+# No memory level is busy: wasted sectors are not what holds it up.
+_MEMORY_IDLE = 25.0
+# A coalesced warp asks for 4 sectors with 32-bit loads, for 2 with 16-bit loads.
+_FEW_SECTORS = 4.5
+_NARROW_BITS = 32
+_WIDE_BITS = 128
+_TENSOR_IN_USE = 5.0
+# Streams have no second use of a line; hits are reads of what was read before.
+_L1_REREAD = 40.0
+# All blocks of a matrix-vector product share the vector: half of its reads hit L2.
+_L2_REREAD = 60.0
+# Cycles that conflicts add to shared accesses, and stalls on them, that are worth a look.
+_CONFLICT_SHARE = 0.10
+_CONFLICTS_PER_INST = 0.05
+_SHARED_STALL = 10.0
+# Spill code that runs: one in a hundred instructions.
+_SPILL_SHARE = 0.01
+# At the roof, with this much idle in the SMs: work fused into the kernel is free.
+_ROOM = 60.0
+
+
+def _memory_roof(case: Case) -> Draft | None:
+    position = case.position
+    if not position.at_memory_roof:
+        return None
+    evidence = list(case.also("dram_throughput", "a plain copy reaches little more"))
+    if position.memory_fraction is not None and position.memory_roof is not None:
+        measured = position.memory_roof.source == "measured"
+        roof = "the bandwidth measured on this card" if measured else "the printed bandwidth"
+        label = f"Attained of the {position.memory_roof.name} roof"
+        value = percent(position.memory_fraction)
+        evidence.append(fact("roofline.memory_fraction", label, value, "%", f"of {roof}"))
+    ratio, floor = position.traffic_ratio, position.floor_fraction
+    if ratio is not None and ratio >= _EXTRA_TRAFFIC:
+        return None  # fast, but with bytes to save: `repeated-traffic` says so
+    if floor is not None:
+        meaning = "of the least time in which the bytes can move; 100 % leaves nothing"
+        evidence.append(
+            fact("evaluation.floor_fraction", "Floor of the time", percent(floor), "%", meaning)
+        )
+    if not evidence:
+        return None
+    cause = (
+        "The kernel is at the memory roof: little is left to gain, except by moving fewer bytes "
+        "(fusion with a neighbour, a narrower type)."
+    )
+    return Draft(cause, Bottleneck.MEMORY, 1.0, tuple(evidence))
+
+
+def _room_for_fusion(case: Case) -> Draft | None:
+    compute = case.get("sm_throughput")
+    if not case.position.at_memory_roof or compute is None or compute >= _ROOM:
+        return None
+    evidence = (
+        case.said("sm_throughput", "compute has room while DRAM has none"),
+        *case.also("issue_slots_busy", "schedulers have free slots"),
+    )
+    cause = "Arithmetic waits on bytes: work of a neighbouring operator would run here for free."
+    return Draft(cause, Bottleneck.MEMORY, clamp(0.3 * (1 - compute / 100)), evidence)
+
+
+def _repeated_traffic(case: Case) -> Draft | None:
+    ratio = case.position.traffic_ratio
+    if ratio is None or ratio < _EXTRA_TRAFFIC:
+        return None
+    meaning = "DRAM bytes over the bytes that any kernel must move: the rest is moved again"
+    evidence = (
+        fact(
+            "roofline.traffic_ratio", "Bytes moved of bytes needed", round(ratio, 2), "x", meaning
+        ),
+        *case.also("dram_throughput", "what the repeated bytes cost"),
+        *case.also("l2_hit_rate", "how much L2 caught"),
+    )
+    cause = f"DRAM moves {ratio:.1f} times the bytes that the problem needs: data is read again."
+    busy = case.get("dram_throughput")
+    weight = 1.0 if busy is None else min(1.0, busy / 80)
+    return Draft(cause, Bottleneck.MEMORY, clamp((1 - 1 / ratio) * weight), evidence)
+
+
+def _tile_rereads(case: Case) -> Draft | None:
+    hits, busy, tensor = case.get("l2_hit_rate"), case.get("dram_throughput"), _tensor(case)
+    if hits is None or busy is None or hits >= _LOW_L2_HITS or busy < _DRAM_BUSY:
+        return None
+    # A stream misses L2 by nature; only tiles that other blocks want again could hit.
+    if not (case.facts.has_matrix_product or (tensor is not None and tensor >= _TENSOR_IN_USE)):
+        return None
+    evidence = (
+        case.said("l2_hit_rate", "operand tiles leave L2 before another block wants them"),
+        case.said("dram_throughput", "the misses take most of DRAM's bandwidth"),
+        *case.also("waves_per_sm", "several waves: the order of blocks decides which tiles live"),
+    )
+    cause = "Operand tiles are read again from DRAM because the order of blocks outruns L2."
+    return Draft(cause, Bottleneck.MEMORY, clamp(busy / 100 * (1 - hits / 100) + 0.2), evidence)
+
+
+def _uncoalesced(case: Case) -> Draft | None:
+    evidence: list[Evidence] = []
+    waste = 0.0
+    for alias, what in (("global_load_efficiency", "load"), ("global_store_efficiency", "store")):
+        used = case.get(alias)
+        if used is not None and used < _WASTED_SECTORS:
+            meaning = f"of each 32-byte sector is used by {what}s; the rest is wasted"
+            evidence.append(case.said(alias, meaning))
+            waste = max(waste, 1 - used / 100)
+    for alias in ("sectors_per_load_request", "sectors_per_store_request"):
+        sectors = case.get(alias)
+        if sectors is not None and sectors > _MANY_SECTORS:
+            meaning = "16 serve a warp of 128-bit accesses, 32 are one for every lane"
+            evidence.append(case.said(alias, meaning))
+            waste = max(waste, 1 - 4 / sectors)
+    busy = case.get("memory_throughput")
+    if not evidence or (busy is not None and busy < _MEMORY_IDLE):
+        return None
+    evidence += case.also("memory_throughput", "what these accesses keep busy")
+    cause = "Global accesses are not coalesced: the lanes of a warp touch sectors that lie apart."
+    return Draft(cause, Bottleneck.MEMORY, clamp(waste), tuple(evidence))
+
+
+def _narrow_loads(case: Case) -> Draft | None:
+    tensor = _tensor(case)
+    if case.position.at_memory_roof or (tensor is not None and tensor >= _TENSOR_IN_USE):
+        return None  # wide asynchronous copies feed a tensor pipe
+    evidence = list(_narrow_static(case))
+    sectors, used = case.get("sectors_per_load_request"), case.get("global_load_efficiency")
+    coalesced = used is None or used >= 80.0
+    if sectors is not None and sectors <= _FEW_SECTORS and coalesced:
+        meaning = "a warp of 128-bit loads takes 16; 4 are 32-bit loads, 2 are 16-bit loads"
+        evidence.append(case.said("sectors_per_load_request", meaning))
+    if not evidence:
+        return None
+    evidence += case.also("stall_lg_throttle", "warps queue to issue loads")
+    busy = case.get("dram_throughput")
+    evidence += case.also("dram_throughput", "bandwidth that more bytes in flight could use")
+    left = 0.4 if busy is None else 0.7 * (1 - busy / 100)
+    cause = (
+        "Loads are narrow (32 bits per thread or less): few bytes are in flight per instruction."
+    )
+    return Draft(cause, Bottleneck.MEMORY, clamp(left), tuple(evidence))
+
+
+def _narrow_static(case: Case) -> tuple[Evidence, ...]:
+    static = case.facts.static
+    widths = static.widths.get("global_load", {}) if static is not None else {}
+    narrow = sum(count for bits, count in widths.items() if bits <= _NARROW_BITS)
+    if not narrow or narrow < sum(widths.values()) / 2 or max(widths) >= _WIDE_BITS:
+        return ()
+    widest = float(max(widths))
+    meaning = f"{narrow} of {sum(widths.values())} load instructions move 32 bits or less"
+    return (fact("static.global_load_bits", "Widest global load", widest, "bit", meaning),)
+
+
+def _rereads(case: Case) -> Draft | None:
+    """Values read again by the block that had them: across barriers, or in further passes."""
+    tensor = _tensor(case)
+    if tensor is not None and tensor >= _TENSOR_IN_USE:
+        return None  # L2 hits of a matrix kernel are tiles shared between blocks
+    evidence: list[Evidence] = []
+    for each in case.facts.source.rereads if case.facts.source is not None else ():
+        where = "regions between barriers" if each.where == "__syncthreads" else "separate loops"
+        meaning = f"'{each.array}' is read at the same place in {each.passes} {where}"
+        metric = "source.passes_over_input"
+        evidence.append(fact(metric, "Passes over an input", float(each.passes), "", meaning))
+    l1, l2 = case.get("l1_hit_rate"), case.get("l2_read_hit_rate")
+    measured: list[Evidence] = []
+    if l1 is not None and l1 > _L1_REREAD:
+        measured.append(case.said("l1_hit_rate", "a block finds its own earlier reads in L1"))
+    if l2 is not None and l2 > _L2_REREAD:
+        measured.append(case.said("l2_read_hit_rate", "later passes find the input in L2"))
+    # Hits alone may be neighbours that share lines; strided loads make just such hits.
+    used = case.get("global_load_efficiency")
+    if not evidence and (not measured or used is None or used < 80.0):
+        return None
+    cause = "Values are read again from memory although the block that wants them had them before."
+    known = [value / 150 for value in (l1, l2) if value is not None]
+    weight = max(0.25, *known, 0.0) + (0.15 if evidence and measured else 0.0)
+    if not evidence and (l1 is None or l1 <= _L1_REREAD):
+        weight = 0.3  # hits in L2 alone may be other blocks that want the same
+    return Draft(cause, Bottleneck.MEMORY, clamp(weight), (*evidence, *measured))
+
+
+def _bank_conflicts(case: Case) -> Draft | None:
+    conflicts = case.get("shared_bank_conflicts")
+    if not conflicts:
+        return None
+    wavefronts, executed = case.get("shared_wavefronts"), case.get("inst_executed")
+    if wavefronts:
+        share = conflicts / wavefronts
+        grave = share >= _CONFLICT_SHARE
+    elif executed:
+        share = min(1.0, conflicts / executed)
+        grave = share >= _CONFLICTS_PER_INST
+    else:
+        return None  # a count says nothing without what it is a part of
+    stalls = [
+        value
+        for alias in ("stall_short_scoreboard", "stall_mio_throttle")
+        if (value := case.get(alias)) is not None
+    ]
+    if not grave or (stalls and max(stalls) < _SHARED_STALL):
+        return None
+    evidence = (
+        case.said("shared_bank_conflicts", f"{share:.0%} of the shared-memory cycles or more"),
+        *case.also("shared_wavefronts", "cycles of shared memory in all"),
+        *case.also("stall_short_scoreboard", "warps wait for shared memory"),
+        *case.also("stall_mio_throttle", "warps queue for shared memory"),
+    )
+    cause = "Lanes of a warp hit the same shared-memory bank, and their accesses run one by one."
+    severity = clamp(max([share / 2, *(value / 100 for value in stalls)]))
+    return Draft(cause, Bottleneck.MEMORY, severity, evidence)
+
+
+def _spills(case: Case) -> Draft | None:
+    evidence: list[Evidence] = []
+    severity = 0.0
+    executed = case.get("inst_executed")
+    counts = [case.get("local_load_inst"), case.get("local_store_inst")]
+    local = sum(value for value in counts if value is not None)
+    if local > 0 and executed and local / executed >= _SPILL_SHARE:
+        share = f"{local / executed:.0%} of all instructions go to local memory"
+        for alias in ("local_load_inst", "local_store_inst"):
+            evidence += case.also(alias, share)
+        severity = min(0.9, 0.2 + 3 * local / executed)
+    static = case.facts.static
+    spilled = static.spill_store_bytes + static.spill_load_bytes if static is not None else 0
+    # Where counters ran and saw none, the spill code lies off the path.
+    if spilled and not (local == 0 and all(value is not None for value in counts)):
+        meaning = "per thread in the code: more values are live than registers are allowed"
+        evidence.append(
+            fact("static.spill_bytes", "Spilled to local memory", float(spilled), "byte", meaning)
+        )
+        severity = max(severity, 0.35)
+    if not evidence:
+        return None
+    evidence += case.also("registers_per_thread", "registers that a thread has")
+    cause = "Registers spill to local memory, whose traffic runs through L1 and L2."
+    return Draft(cause, Bottleneck.MEMORY, clamp(severity), tuple(evidence))
+
+
+def _tensor(case: Case) -> float | None:
+    return case.get("tensor_utilization")
+
+
+RULES = (
+    Rule(
+        "memory-roof", "roof",
+        ("kernel-fusion", "low-precision-storage", "cache-eviction-hints", "recomputation"),
+        _memory_roof, ("dram_throughput",),
+    ),
+    Rule(
+        "room-for-fusion", "fusion", ("kernel-fusion", "dequant-fusion"),
+        _room_for_fusion, ("dram_throughput", "sm_throughput"),
+    ),
+    Rule(
+        "repeated-traffic", "traffic",
+        ("register-caching", "pid-swizzling", "online-reduction", "shared-memory-tiling",
+         "kernel-fusion", "structural-sparsity"),
+        _repeated_traffic, ("dram_bytes_read", "dram_bytes_write"),
+    ),
+    Rule(
+        "tile-rereads", "traffic",
+        ("pid-swizzling", "shared-memory-tiling", "persistent-kernel", "tma-multicast"),
+        _tile_rereads, ("l2_hit_rate", "dram_throughput"),
+    ),
+    Rule(
+        "uncoalesced-access", "access",
+        ("coalesced-access", "shared-memory-tiling", "data-layout-transform"),
+        _uncoalesced, ("global_load_efficiency",),
+    ),
+    Rule(
+        "narrow-loads", "access", ("vectorized-access", "tma-host-descriptor", "async-copy"),
+        _narrow_loads, ("sectors_per_load_request",),
+    ),
+    Rule(
+        "re-read-values", "rereads",
+        ("register-caching", "online-reduction", "kernel-fusion"),
+        _rereads, ("l1_hit_rate",),
+    ),
+    Rule(
+        "bank-conflicts", "shared", ("bank-conflict-avoidance", "shared-memory-tiling"),
+        _bank_conflicts, ("shared_bank_conflicts", "inst_executed"),
+    ),
+    Rule(
+        "register-spills", "spills",
+        ("register-pressure", "occupancy-tuning", "autotuning"),
+        _spills, ("local_load_inst", "inst_executed"),
+    ),
+)  # fmt: skip

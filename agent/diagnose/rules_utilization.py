@@ -1,0 +1,193 @@
+"""Rules about emptiness: small grids, partial waves, limited occupancy, idle lanes, imbalance."""
+
+import math
+
+from agent.diagnose.result import Bottleneck, Evidence
+from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
+
+# A last wave that is mostly empty costs as much as a full one; after a few waves it shows little.
+_WAVE_EFFICIENCY = 0.8
+_FEW_WAVES = 5.0
+_LOW_THEORETICAL = 50.0
+_TINY_BLOCK = 64.0
+_FEW_LANES = 24.0
+_LANES = 32.0
+_UNIFORM = 85.0
+# What runs over what could be resident; below, blocks end at different times or start late.
+_ACHIEVED_SHARE = 0.7
+_LIMITS = {
+    "registers": "launch__occupancy_limit_registers",
+    "shared memory": "launch__occupancy_limit_shared_mem",
+    "block slots": "launch__occupancy_limit_blocks",
+    "warp slots": "launch__occupancy_limit_warps",
+}
+
+
+def _small_grid(case: Case) -> Draft | None:
+    waves, blocks = case.get("waves_per_sm"), case.get("grid_size")
+    spec = case.facts.spec
+    empty = spec is not None and blocks is not None and blocks < spec.sms
+    if not empty and (waves is None or waves >= 1.0):
+        return None
+    if case.position.at_memory_roof:
+        return None
+    evidence: list[Evidence] = []
+    if waves is not None:
+        meaning = "below 1: all blocks run at once and still leave slots empty"
+        evidence.append(case.said("waves_per_sm", meaning))
+    sms = f"for {spec.sms} SMs" if spec is not None else "in all"
+    evidence += case.also("grid_size", f"blocks {sms}")
+    evidence += case.also("block_size", "threads in each")
+    evidence += case.also("dram_throughput", "what so few blocks can ask of DRAM")
+    evidence += case.also("sm_throughput", "of the compute rate")
+    filled = blocks / spec.sms if empty and spec is not None and blocks is not None else 1.0
+    part = min(filled, waves if waves is not None else 1.0)
+    rates = [case.get(alias) for alias in ("dram_throughput", "sm_throughput")]
+    busy = max((rate / 100 for rate in rates if rate is not None), default=0.5)
+    cause = "The grid is too small for the card: SMs and warp slots have nothing to run."
+    # Empty slots cost at most what the busy ones leave of the roof.
+    severity = clamp(max(1 - part, 0.3) * 0.5 + 0.5 * (1 - busy))
+    return Draft(cause, Bottleneck.UNDERUTILIZED, severity, tuple(evidence))
+
+
+def _partial_wave(case: Case) -> Draft | None:
+    waves = case.get("waves_per_sm")
+    if waves is None or not 1.0 < waves < _FEW_WAVES or case.position.at_memory_roof:
+        return None
+    efficiency = waves / math.ceil(waves)
+    if efficiency >= _WAVE_EFFICIENCY:
+        return None
+    meaning = f"the last wave fills {waves - math.floor(waves):.0%} of the card and takes as long"
+    evidence = (case.said("waves_per_sm", meaning), *case.also("grid_size", "blocks in all"))
+    cause = f"The last wave of blocks is mostly empty: {efficiency:.0%} of the slots do work."
+    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(1 - efficiency), evidence)
+
+
+def _limiter(case: Case) -> str | None:
+    """What admits the fewest blocks to an SM; None unless the limits were measured."""
+    limits = {what: case.get(alias) for what, alias in _LIMITS.items()}
+    known = {what: value for what, value in limits.items() if value is not None}
+    # Without these two, the least of the others may not be the least.
+    if not {"registers", "shared memory"} <= set(known):
+        return None
+    return min(known, key=lambda what: known[what])
+
+
+def _limited_occupancy(case: Case) -> Draft | None:
+    theoretical, limiter = case.get("theoretical_occupancy"), _limiter(case)
+    if theoretical is None or theoretical >= _LOW_THEORETICAL or case.position.at_memory_roof:
+        return None
+    if limiter not in {"registers", "shared memory"}:
+        return None
+    tensor = case.get("tensor_utilization")
+    if tensor is not None and tensor >= 60.0:
+        return None  # large tiles reach the tensor peak with one block per SM, by design
+    evidence = [
+        case.said("theoretical_occupancy", f"{limiter} keep the other warp slots empty"),
+        case.said(_LIMITS[limiter], f"blocks per SM that {limiter} admit: the least of all limits"),
+    ]
+    detail = "registers_per_thread" if limiter == "registers" else "shared_mem_per_block"
+    evidence += case.also(detail, "what one takes")
+    evidence += case.also("achieved_occupancy", "resident in fact")
+    cause = f"Occupancy is limited by {limiter}: few warps can be resident to hide latency."
+    severity = 0.6 * (1 - theoretical / 100)
+    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(severity), tuple(evidence))
+
+
+def _tiny_blocks(case: Case) -> Draft | None:
+    threads, theoretical = case.get("block_size"), case.get("theoretical_occupancy")
+    if threads is None or threads > _TINY_BLOCK or case.position.at_memory_roof:
+        return None
+    slots = case.get(_LIMITS["block slots"])
+    spec = case.facts.spec
+    if theoretical is None:
+        if spec is None:
+            return None
+        theoretical = 100 * min(1.0, spec.blocks_per_sm * threads / spec.threads_per_sm)
+    if theoretical >= 100.0 or _limiter(case) in {"registers", "shared memory"}:
+        return None
+    evidence = [case.said("block_size", "threads: block slots run out before warp slots do")]
+    evidence += case.also("theoretical_occupancy", "the most that such blocks can fill")
+    if slots is not None:
+        evidence.append(case.said(_LIMITS["block slots"], "blocks per SM at most"))
+    cause = f"Blocks of {threads:.0f} threads are too small: the slots for blocks run out first."
+    return Draft(
+        cause, Bottleneck.UNDERUTILIZED, clamp(0.7 * (1 - theoretical / 100)), tuple(evidence)
+    )
+
+
+def _idle_lanes(case: Case) -> Draft | None:
+    """Loops with a bound below the block, guards, tiles smaller than it, inactive lanes."""
+    evidence: list[Evidence] = []
+    lost = 0.0
+    for each in case.facts.source.idle if case.facts.source is not None else ():
+        threads = case.facts.threads_per_block or each.threads
+        if threads is None or each.busy >= threads:
+            continue
+        meaning = f"of {threads} threads have an item in '{each.where}'"
+        metric = "source.busy_threads"
+        evidence.append(fact(metric, "Threads with work", float(each.busy), "threads", meaning))
+        lost = max(lost, 1 - each.busy / threads)
+    lanes, uniform = case.get("threads_per_inst"), case.get("branch_uniformity")
+    if lanes is not None and lanes < _FEW_LANES and (uniform is None or uniform >= _UNIFORM):
+        meaning = "of 32 lanes are active in an instruction, and not for divergence"
+        evidence.append(case.said("threads_per_inst", meaning))
+        evidence += case.also("branch_uniformity", "branches go one way")
+        lost = max(lost, 1 - lanes / _LANES)
+    if not evidence:
+        return None
+    evidence += case.also("block_size", "threads launched per block")
+    weight = 0.4 if case.position.at_memory_roof else 1.0
+    cause = "Threads of the block have no work: loops or tiles are shorter than the block is wide."
+    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(lost * weight), tuple(evidence))
+
+
+def _imbalance(case: Case) -> Draft | None:
+    achieved, theoretical = case.get("achieved_occupancy"), case.get("theoretical_occupancy")
+    waves = case.get("waves_per_sm")
+    if achieved is None or not theoretical or waves is None or waves < 1.0:
+        return None
+    share = achieved / theoretical
+    if share >= _ACHIEVED_SHARE or case.position.at_memory_roof:
+        return None
+    evidence = (
+        case.said("achieved_occupancy", "resident on average"),
+        case.said("theoretical_occupancy", "could be resident"),
+        *case.also("sm_active_share", "of the time an SM has anything to run"),
+    )
+    cause = "Fewer warps run than fit: blocks end at different times, or are too short to overlap."
+    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(0.6 * (1 - share)), evidence)
+
+
+RULES = (
+    Rule(
+        "small-grid", "grid",
+        ("split-k", "thread-coarsening", "stream-k", "vectorized-access", "cluster-launch"),
+        _small_grid, ("waves_per_sm",),
+    ),
+    Rule(
+        "partial-wave", "grid",
+        ("wave-quantization", "persistent-kernel", "stream-k", "autotuning", "split-k"),
+        _partial_wave, ("waves_per_sm",),
+    ),
+    Rule(
+        "limited-occupancy", "occupancy",
+        ("occupancy-tuning", "register-pressure", "autotuning"),
+        _limited_occupancy, ("theoretical_occupancy", *_LIMITS.values()),
+    ),
+    Rule(
+        "tiny-blocks", "occupancy",
+        ("thread-coarsening", "occupancy-tuning", "autotuning", "vectorized-access"),
+        _tiny_blocks, ("block_size",),
+    ),
+    Rule(
+        "idle-threads", "lanes",
+        ("thread-utilization", "thread-coarsening", "warp-shuffle-reduction", "occupancy-tuning",
+         "autotuning"),
+        _idle_lanes, ("threads_per_inst",),
+    ),
+    Rule(
+        "imbalance", "balance", ("load-balancing", "persistent-kernel", "autotuning", "stream-k"),
+        _imbalance, ("achieved_occupancy", "theoretical_occupancy"),
+    ),
+)  # fmt: skip

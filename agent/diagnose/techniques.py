@@ -1,0 +1,173 @@
+"""From a finding to techniques: through the entries' metric gates, for this card and language."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.diagnose.facts import Facts
+from agent.diagnose.findings import rule_named
+from agent.diagnose.result import Advice, Bottleneck, Finding
+from kb.architectures import any_runs_on, describe_targets
+from kb.corpus.detection import Detector
+from kb.corpus.entries import Kernel, Technique
+from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.search.gates import GateVerdict, judge_gates
+
+# More than a few is a list to choose from, not an answer.
+MOST = 3
+# A rule's own list says what answers the cause, the best first. Gates decide among them, and may
+# bring in others that the measurements support.
+_SUGGESTED = 0.5
+_SUGGESTED_STEP = 0.05
+_GATES = 0.4
+_CATEGORY = 0.1
+# A kernel that does it already gains little from reading about it.
+_ALREADY_USED = 0.3
+# Techniques below this speak against themselves.
+_LEAST = 0.15
+# The corpus's three bottlenecks, for the four of a diagnosis: arithmetic at a limit is a matter of
+# which units do it, and that stands under utilization; a few lie under latency.
+_HOME = {
+    Bottleneck.MEMORY: {"memory"},
+    Bottleneck.COMPUTE: {"utilization", "latency"},
+    Bottleneck.LATENCY: {"latency"},
+    Bottleneck.UNDERUTILIZED: {"utilization"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The techniques there are, with kernels that show them."""
+
+    techniques: tuple[Technique, ...]
+    kernels: dict[str, Kernel]
+
+    def examples(self, entry: Technique, language: str | None, device: str | None) -> list[str]:
+        """Slugs of kernels that show the entry and fit: its own order first."""
+        showing = [slug for slug, kernel in self.kernels.items() if entry.slug in kernel.techniques]
+        ordered = dict.fromkeys((*entry.examples, *sorted(showing)))
+        return [
+            slug
+            for slug in ordered
+            if slug in self.kernels
+            and language in (None, self.kernels[slug].language)
+            and (device is None or any_runs_on(self.kernels[slug].architectures, device))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What techniques are weighed against."""
+
+    facts: Facts
+    shelf: Shelf
+    language: str | None
+    used: frozenset[str]
+    """Slugs that the kernel shows already."""
+
+
+def shelf_from_corpus(root: Path | None = None) -> Shelf:
+    """The techniques of a corpus folder; by default of the one that comes with the package."""
+    corpus = load_corpus(root or shipped_corpus())
+    return Shelf(
+        tuple(file.entry for file in corpus.techniques),
+        {file.entry.slug: file.entry for file in corpus.kernels},
+    )
+
+
+def shelf_from_index(folder: Path) -> Shelf:
+    """The techniques of the current generation of an index.
+
+    Raises
+    ------
+    IndexUnavailableError
+        There is no index in `folder`.
+    """
+    from kb.index.reader import open_generation  # noqa: PLC0415 - loads numpy and the columns
+
+    generation = open_generation(folder)
+    try:
+        return Shelf(
+            tuple(record.entry for record in generation.techniques.values()),
+            {slug: record.entry for slug, record in generation.kernels.items()},
+        )
+    finally:
+        generation.close()
+
+
+def advise(
+    findings: Sequence[Finding], facts: Facts, shelf: Shelf, language: str | None
+) -> tuple[Finding, ...]:
+    """The findings with their techniques, best first; a technique stands under one finding only."""
+    used = _already_used(facts, shelf.techniques, language)
+    asked = _Asked(facts, shelf, language, used)
+    given: set[str] = set()
+    answered = []
+    for finding in findings:
+        advice = [
+            each
+            for entry in shelf.techniques
+            if entry.slug not in given and (each := _weigh(entry, finding, asked)) is not None
+        ]
+        advice.sort(key=lambda each: (-each.score, each.slug))
+        best = tuple(advice[:MOST])
+        given |= {each.slug for each in best}
+        answered.append(finding.model_copy(update={"techniques": best}))
+    return tuple(answered)
+
+
+def _already_used(
+    facts: Facts, entries: Iterable[Technique], language: str | None
+) -> frozenset[str]:
+    if facts.source is None:
+        return frozenset()
+    found = Detector(list(entries)).techniques(facts.source.text, language or facts.source.language)
+    return frozenset(found)
+
+
+def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
+    facts, language = asked.facts, asked.language
+    device = facts.spec.architecture if facts.spec is not None else None
+    if language is not None and language not in entry.languages:
+        return None
+    if device is not None and not any_runs_on(entry.architectures, device):
+        return None
+    suggested = rule_named(finding.rule).techniques
+    verdict = judge_gates(entry, facts.metrics)
+    cited = {each.metric for each in finding.evidence}
+    on_evidence = any(
+        gate.metric in cited and gate.holds(facts.metrics[gate.metric])
+        for gate in entry.when
+        if gate.metric in facts.metrics
+    )
+    at_home = bool(_HOME[finding.category] & set(entry.bottlenecks))
+    if entry.slug not in suggested and not (on_evidence and at_home):
+        return None
+    score = _GATES * verdict.support + (_CATEGORY if at_home else 0.0)
+    reasons: list[str] = []
+    if entry.slug in suggested:
+        score += max(0.0, _SUGGESTED - _SUGGESTED_STEP * suggested.index(entry.slug))
+        reasons.append(f"answers the finding '{finding.rule}'")
+    against = [*verdict.against_it, *_unmet(verdict)]
+    if entry.slug in asked.used:
+        score *= _ALREADY_USED
+        against.insert(0, "the kernel already shows it")
+    if score < _LEAST:
+        return None
+    if device is None and entry.architectures != ("sm_80",):
+        reasons.append(f"needs {describe_targets(entry.architectures)}")
+    return Advice(
+        slug=entry.slug,
+        title=entry.title,
+        score=round(min(score, 1.0), 3),
+        reasons=(*verdict.for_it, *reasons),
+        against=tuple(against),
+        examples=tuple(asked.shelf.examples(entry, language, device)),
+    )
+
+
+def _unmet(verdict: GateVerdict) -> tuple[str, ...]:
+    if not verdict.failed:
+        return ()
+    measured = verdict.failed + len(verdict.for_it)
+    return (f"{verdict.failed} of its {measured} measured conditions do not hold",)
