@@ -1,0 +1,138 @@
+"""The processes of one evaluation, and the memory that the judge lends to each of them."""
+
+import contextlib
+import re
+import shutil
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from agent.evaluate.buffers import Exported, Exporter
+from agent.evaluate.session import Worker, WorkerError
+from agent.sandbox.launch import Zygote, session_folder
+from agent.sandbox.layers import Layer
+from agent.sandbox.policy import Policy
+from agent.worker.messages import TensorSpec
+
+_ENTRY = "agent.worker.main:main"
+
+Lent = list[Exported | None]
+
+
+class Desk:
+    """One worker and the buffers that it shares with the judge, in named groups.
+
+    A group keeps its memory as long as the specs stay the same, so that a kernel sees new contents
+    at old addresses.
+    """
+
+    def __init__(self, worker: Worker, exporter: Exporter) -> None:
+        self.worker = worker
+        self._exporter = exporter
+        self._groups: dict[str, tuple[list[TensorSpec | None], Lent]] = {}
+        self._made = 0
+
+    def lend(self, group: str, specs: Sequence[TensorSpec | None]) -> Lent:
+        """Buffers for `specs`, None where there is no tensor; known to the worker."""
+        plain = [None if s is None else TensorSpec(shape=s.shape, dtype=s.dtype) for s in specs]
+        known = self._groups.get(group)
+        if known is not None and known[0] == plain:
+            return known[1]
+        self.take_back(group)
+        self._made += 1
+        lent: Lent = []
+        # Kept before it is complete: what was allocated is freed if the rest cannot be had.
+        self._groups[group] = (plain, lent)
+        for index, spec in enumerate(plain):
+            name = f"{_plain(self.worker.name)}.{group}.{self._made}.{index}"
+            lent.append(None if spec is None else self._exporter.allocate(name, spec))
+        self.worker.open([each for each in lent if each is not None])
+        return lent
+
+    def take_back(self, group: str) -> None:
+        """Free a group; its tensors must not be used again."""
+        _, lent = self._groups.pop(group, ([], []))
+        names = [each.name for each in lent if each is not None]
+        if names and self.worker.alive:
+            with contextlib.suppress(WorkerError):
+                self.worker.close_buffers(names)
+        self._exporter.free(names)
+
+    def close(self) -> None:
+        """Free all groups."""
+        for group in list(self._groups):
+            self.take_back(group)
+
+
+class Bench:
+    """Starts workers and allocates their buffers; a context manager that ends and frees all.
+
+    Parameters
+    ----------
+    device
+        "cuda:N" or "cpu"; on the CPU Triton kernels are interpreted.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.layers: list[Layer] = []
+        """What holds the workers; that of the last one where they differ."""
+        self._folder = session_folder()
+        self._desks: list[Desk] = []
+        self._opened = contextlib.ExitStack()
+        self._opened.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        try:
+            self._zygote = self._opened.enter_context(Zygote(interpret=device == "cpu"))
+            self._exporter = self._opened.enter_context(Exporter(device))
+        except BaseException:
+            self._opened.close()
+            raise
+
+    def start(self, name: str) -> Desk:
+        """Start one more worker, called `name` in messages."""
+        scratch = self._folder / f"{len(self._desks)}-{_plain(name)}"
+        scratch.mkdir()
+        policy = Policy(scratch=scratch, gpu=self.device != "cpu")
+        process = self._zygote.spawn(_ENTRY, policy)
+        self.layers = process.layers
+        desk = Desk(Worker(process, name), self._exporter)
+        self._desks.append(desk)
+        return desk
+
+    def stop(self, desk: Desk) -> None:
+        """End one worker and free its buffers."""
+        desk.worker.stop()
+        desk.close()
+
+    def close(self) -> None:
+        """End every worker and free everything."""
+        for desk in self._desks:
+            desk.worker.stop()
+        for desk in self._desks:
+            desk.close()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def names(lent: Lent) -> list[str | None]:
+    """Names of buffers by position."""
+    return [None if each is None else each.name for each in lent]
+
+
+def tensors(lent: Lent) -> list[Any]:
+    """The judge's views of buffers that are all there."""
+    return [each.tensor for each in lent if each is not None]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:40]

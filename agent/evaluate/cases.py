@@ -1,0 +1,123 @@
+"""Which cases a kernel has to pass: shapes, secret seeds, kinds of values."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agent.problem.source import ProblemFile
+from agent.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose
+from agent.worker.messages import ValueKind
+
+ShapeLabel = Literal["full", "reduced", "variant"]
+
+LEAST_SEEDS = 5
+# 62 bits: what torch.manual_seed takes on every device, and nobody guesses.
+_SEED_BITS = 62
+# Zero-mean values first: they tell most, so a wrong kernel is found by the first case.
+EVERY_KIND = (
+    ValueKind.NORMAL,
+    ValueKind.GIVEN,
+    ValueKind.LARGE,
+    ValueKind.TINY,
+    ValueKind.ZERO,
+    ValueKind.NEGATIVE,
+    ValueKind.INF,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """One case to come."""
+
+    kind: ValueKind
+    seed: int
+    seed_index: int
+    poison: bool
+    """Fill free memory and fresh tensors with NaN: some calls with and some without, so that a
+    kernel cannot depend on either."""
+    observe: bool
+    """Watch what runs. Slow, and visible to the kernel: never in all cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShape:
+    """One shape and its cases."""
+
+    label: ShapeLabel
+    source: str
+    """The problem's text with the shape's constants."""
+    constants: Mapping[str, int] = field(default_factory=dict)
+    cases: tuple[PlannedCase, ...] = ()
+
+
+def secret_seeds(count: int = LEAST_SEEDS) -> list[int]:
+    """Seeds that no candidate can know; at least `LEAST_SEEDS`."""
+    return [secrets.randbits(_SEED_BITS) for _ in range(max(count, LEAST_SEEDS))]
+
+
+def plan(
+    problem: ProblemFile, *, seeds: int = LEAST_SEEDS, tiny: bool = False
+) -> list[PlannedShape]:
+    """Shapes in the order of judging: small ones first, the given one last.
+
+    Parameters
+    ----------
+    seeds
+        How many secret seeds.
+    tiny
+        Only sizes for Triton's interpreter. The given shape is then left out where a smaller one
+        could be made.
+
+    Notes
+    -----
+    The first shape gets every kind of values; the given shape its own distribution and zero-mean
+    values (on which the judge can prove its power); the others zero-mean values. Where no other
+    shape can be made, the given one gets every kind.
+    """
+    values = secret_seeds(seeds)
+    proposals = propose(
+        problem,
+        secrets.randbits(_SEED_BITS),
+        reduced=1 if tiny else 2,
+        variants=2 if tiny else 3,
+        limit_elements=INTERPRET_ELEMENTS if tiny else REDUCED_ELEMENTS,
+    )
+    smaller = any(each.label == "reduced" for each in proposals)
+    drawn = _Draw(values)
+    shapes = [
+        PlannedShape(
+            each.label,
+            problem.with_constants(each.constants),
+            dict(each.constants),
+            drawn.cases(EVERY_KIND if number == 0 else (ValueKind.NORMAL,), observe=number == 0),
+        )
+        for number, each in enumerate(proposals)
+    ]
+    if tiny and smaller:
+        return shapes
+    kinds = (ValueKind.NORMAL, ValueKind.GIVEN) if shapes else EVERY_KIND
+    # The given distribution at the given shape under a seed of its own, whatever came before.
+    given = drawn.cases(kinds, observe=True)
+    return [*shapes, PlannedShape("full", problem.text, {}, given)]
+
+
+class _Draw:
+    """Hands out the seeds in turn, and poison to every second case from a random start."""
+
+    def __init__(self, seeds: list[int]) -> None:
+        self._seeds = seeds
+        self._next = 0
+        self._poison = bool(secrets.randbits(1))
+
+    def cases(self, kinds: tuple[ValueKind, ...], *, observe: bool) -> tuple[PlannedCase, ...]:
+        """One case a kind; the first is observed if any is."""
+        return tuple(
+            self._case(kind, observe=observe and number == 0) for number, kind in enumerate(kinds)
+        )
+
+    def _case(self, kind: ValueKind, *, observe: bool) -> PlannedCase:
+        index = self._next % len(self._seeds)
+        self._next += 1
+        self._poison = not self._poison
+        return PlannedCase(kind, self._seeds[index], index, self._poison, observe)

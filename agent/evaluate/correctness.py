@@ -1,0 +1,321 @@
+"""One correctness case: the candidate's outputs for secret inputs against the oracle's."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from agent.evaluate.bench import Desk, Lent, names
+from agent.evaluate.buffers import copy, pristine, refill, unchanged
+from agent.evaluate.cases import PlannedCase
+from agent.evaluate.result import Case, Counterexample
+from agent.evaluate.rules import Checked
+from agent.evaluate.session import CommandFailedError, WorkerDiedError, WorkerError
+from agent.evaluate.stage import Prepared, Settings, Stage, arguments
+from agent.problem.kernel import KernelFile
+from agent.worker import messages as m
+
+# Elements of an output that are kept to recognise it when the next call returns it again.
+_REMEMBERED = 1 << 16
+# How errors of the device read; the process cannot go on, and no kernel raises them to decline.
+_DEVICE_ERRORS = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One case, and what decides later."""
+
+    case: Case
+    cheats: list[str] = field(default_factory=list)
+    """Evidence of cheating that this case gave."""
+    inexact: dict[int, tuple[str, tuple[Counterexample, ...]]] = field(default_factory=dict)
+    """Outputs that differ although nothing has to be rounded: counts if that is required."""
+    exact: frozenset[int] | None = None
+    """Outputs where eager equals the oracle in this case; None if it does not count."""
+    fatal: bool = False
+    """The candidate's process is gone: no further case can be run."""
+
+
+@dataclass(slots=True)
+class Observations:
+    """What the candidate's process was seen to do, as it says itself."""
+
+    seen: list[m.Observed] = field(default_factory=list)
+
+    def names(self, field_name: str) -> dict[str, int]:
+        """Counts by name over all calls, of `triton_launches` or `aten`."""
+        found: dict[str, int] = {}
+        for each in self.seen:
+            for name, count in getattr(each, field_name).items():
+                found[name] = found.get(name, 0) + count
+        return found
+
+    def all(self, field_name: str) -> list[str]:
+        """Everything listed under `patched`, `libraries` or `notes`, once."""
+        return list(dict.fromkeys(x for each in self.seen for x in getattr(each, field_name)))
+
+
+class Contestant:
+    """One kernel file in its worker, set to a stage's shape.
+
+    Parameters
+    ----------
+    desk
+        Its worker's; the worker knows nothing of the problem.
+    call_seconds
+        How long one call may take, compilation included.
+    """
+
+    def __init__(
+        self, desk: Desk, kernel: KernelFile, settings: Settings, *, call_seconds: float
+    ) -> None:
+        self.kernel = kernel
+        self.desk, self.worker = desk, desk.worker
+        self.settings = settings
+        self.call_seconds = call_seconds
+        self.observations = Observations()
+        self.loaded: m.Kernel | None = None
+        self.outputs: list[m.TensorSpec] = []
+        """Of the last call."""
+        self._parameters: list[Any] = []
+        self._lent_parameters: Lent = []
+        self._previous: list[Any] | None = None
+
+    def load(self, stage: Stage) -> None:
+        """Execute the kernel file for this shape's parameters.
+
+        Raises
+        ------
+        WorkerError
+            The file cannot be executed, or its arguments cannot be bound.
+        """
+        self._previous = None
+        described = stage.problem
+        self._parameters = stage.parameters()
+        self._lent_parameters = self.desk.lend(
+            "parameters", [each.tensor for each in described.parameters]
+        )
+        given = []
+        for parameter, values, lent in zip(
+            described.parameters, self._parameters, self._lent_parameters, strict=True
+        ):
+            assert lent is not None
+            copy(values, lent)
+            given.append(
+                m.KernelParameter(name=parameter.name, buffer=lent.name, kind=parameter.kind)
+            )
+        command = m.LoadKernel(
+            source=self.kernel.text,
+            module_name="kernel",
+            form=self.kernel.form.value,
+            device=self.settings.device,
+            dtype=self.settings.dtype,
+            precision=self.settings.precision,
+            seed=self.settings.model_seed,
+            init_inputs=described.init_inputs,
+            parameters=given,
+            attributes=described.attributes,
+            input_names=described.input_names,
+        )
+        self.loaded = self.worker.load_kernel(command)
+        self.observations.seen.append(self.loaded.observed)
+
+    def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
+        """Run one prepared case."""
+        start = time.perf_counter()
+        case = Case(
+            shape=stage.shape.label,
+            kind=planned.kind.value,
+            seed_index=planned.seed_index,
+            constants=dict(stage.shape.constants),
+            counted=prepared.why_not is None,
+            why_not=prepared.why_not,
+            eager_norm_ratio=prepared.eager.largest("norm_ratio") if prepared.eager else None,
+            passed=False,
+        )
+        outcome = Outcome(case)
+        if prepared.why_not is None:
+            outcome.exact = prepared.exact
+            try:
+                self._judge(stage, prepared, planned, outcome)
+            except WorkerError as error:
+                self._failed(error, stage, outcome)
+        outcome.case = outcome.case.model_copy(update={"seconds": time.perf_counter() - start})
+        return outcome
+
+    def _judge(
+        self, stage: Stage, prepared: Prepared, planned: PlannedCase, outcome: Outcome
+    ) -> None:
+        lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        called = self._call(prepared, lent, planned)
+        if problem := _unlike(called.outputs, prepared.outputs, self.settings.device):
+            self.worker.drop([called.call])
+            _note(outcome, problem=problem)
+            return
+        self.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        written = self._written(lent, prepared)
+        if not stage.aliases:
+            for number, each in enumerate(lent):
+                if each is not None:
+                    refill(each, self.settings.refill_seed + number)
+        got = self._fetch(called)
+        assert prepared.reference is not None
+        checked = prepared.reference.check(got, prepared.limits)
+        self._record(prepared, checked, outcome)
+        if checked.problem:
+            if stale := self._stale(got, prepared):
+                outcome.cheats.append(stale)
+            elif not stage.aliases and self._right_at_once(prepared, lent, planned):
+                outcome.cheats.append(
+                    "the outputs are right only if they are read before the inputs change: they "
+                    "are computed late, or are views of the inputs"
+                )
+            elif constant := _constant(got, prepared):
+                _note(outcome, problem=f"{checked.problem} ({constant})")
+        if written and not stage.writes:
+            _note(outcome, problem=outcome.case.problem or f"it writes its inputs ({written})")
+            outcome.cheats.append(f"it changes what it is given: {written}")
+        self._remember(got)
+
+    def _call(self, prepared: Prepared, lent: Lent, planned: PlannedCase) -> m.Called:
+        for values, each in zip(prepared.pristine, lent, strict=True):
+            if each is not None:
+                copy(values, each)
+        called = self.worker.call(
+            arguments(prepared.inputs, lent),
+            poison=planned.poison,
+            observe=planned.observe,
+            timeout=self.call_seconds,
+        )
+        if planned.observe:
+            self.observations.seen.append(called.observed)
+        return called
+
+    def _fetch(self, called: m.Called) -> list[Any]:
+        """The outputs in the judge's own memory, whatever the process does to the buffers later."""
+        outputs = self.desk.lend("outputs", called.outputs)
+        for each in outputs:
+            assert each is not None
+            each.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
+            if each.tensor.device.type == "cuda":
+                torch.cuda.synchronize(each.tensor.device)
+        self.worker.fetch(names(outputs), call=called.call)
+        self.worker.drop([called.call])
+        return [pristine(each) for each in outputs if each is not None]
+
+    def _written(self, lent: Lent, prepared: Prepared) -> str | None:
+        """Which input or parameter was changed by the call."""
+        for spec, kept, each in zip(prepared.inputs, prepared.pristine, lent, strict=True):
+            if each is not None and not unchanged(each, kept):
+                return f"input '{spec.name}'"
+        for kept, each in zip(self._parameters, self._lent_parameters, strict=True):
+            if each is not None and not unchanged(each, kept):
+                copy(kept, each)
+                return "a parameter of the model"
+        return None
+
+    def _right_at_once(self, prepared: Prepared, lent: Lent, planned: PlannedCase) -> bool:
+        """Whether the same call is right when its outputs are fetched before anything changes."""
+        assert prepared.reference is not None
+        called = self._call(prepared, lent, planned)
+        if _unlike(called.outputs, prepared.outputs, self.settings.device):
+            return False
+        got = self._fetch(called)
+        return prepared.reference.check(got, prepared.limits).problem is None
+
+    def _record(self, prepared: Prepared, checked: Checked, outcome: Outcome) -> None:
+        limits = [each for each in prepared.limits if each is not None]
+        outcome.case = outcome.case.model_copy(
+            update={
+                "max_abs": checked.largest("max_abs"),
+                "max_rel": checked.largest("max_rel"),
+                "norm_ratio": checked.largest("norm_ratio"),
+                "tolerance": max((each.norm for each in limits), default=None),
+                "tolerance_max_rel": max((each.worst for each in limits), default=None),
+                "passed": checked.problem is None,
+                "problem": checked.problem,
+                "counterexamples": checked.examples,
+            }
+        )
+        for index in prepared.exact:
+            if checked.problem is None and (unequal := checked.unequal(index)):
+                problem = f"{unequal} elements of output {index} are not exactly the oracle's"
+                outcome.inexact[index] = (problem, ())
+
+    def _failed(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
+        """An error in a call: declined where the kernel raises by itself at another shape."""
+        outcome.fatal = not self.worker.alive
+        problem, declined, broken = str(error), False, False
+        if isinstance(error, CommandFailedError):
+            broken = any(word in error.message for word in _DEVICE_ERRORS)
+            declined = stage.shape.label != "full" and not broken
+            problem = f"it raises {error.kind}: {error.message}"
+        if isinstance(error, WorkerDiedError):
+            problem = f"its process ended: {error.reason}"
+        outcome.fatal = outcome.fatal or broken
+        outcome.case = outcome.case.model_copy(
+            update={"passed": False, "refused": declined, "problem": m.one_line(problem, 300)}
+        )
+
+    def _stale(self, got: Sequence[Any], prepared: Prepared) -> str | None:
+        """Evidence that the outputs are those of the call before."""
+        if self._previous is None or prepared.reference is None:
+            return None
+        now = [_sample(each) for each in got]
+        if len(now) != len(self._previous) or not all(
+            a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a, b))
+            for a, b in zip(now, self._previous, strict=True)
+        ):
+            return None
+        varied = any(len(sample.unique()) > 1 for sample in now)
+        return "it returns the outputs of an earlier call for other contents" if varied else None
+
+    def _remember(self, got: Sequence[Any]) -> None:
+        self._previous = [_sample(each) for each in got]
+
+
+def _unlike(
+    got: Sequence[m.OutputSpec], expected: Sequence[m.TensorSpec], device: str
+) -> str | None:
+    """How the outputs' number, shapes, dtypes or device differ from eager's."""
+    if len(got) != len(expected):
+        return f"it returns {len(got)} outputs instead of {len(expected)}"
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        which = f"output {number} has" if len(expected) > 1 else "its output has"
+        if one.shape != other.shape:
+            return f"{which} shape {list(one.shape)} instead of {list(other.shape)}"
+        if one.dtype != other.dtype:
+            return f"{which} dtype {one.dtype} instead of {other.dtype}"
+        if one.device.partition(":")[0] != device.partition(":")[0]:
+            return f"{which} device {one.device} instead of {device}"
+    return None
+
+
+def _note(outcome: Outcome, *, problem: str) -> None:
+    outcome.case = outcome.case.model_copy(update={"passed": False, "problem": problem})
+
+
+def _sample(tensor: Any) -> Any:
+    """Bytes of up to `_REMEMBERED` elements, evenly spread."""
+    flat = tensor.reshape(-1)
+    step = max(1, flat.numel() // _REMEMBERED)
+    return flat[::step].contiguous().view(torch.uint8)
+
+
+def _constant(got: Sequence[Any], prepared: Prepared) -> str | None:
+    """Whether all outputs are constant where the oracle's are not."""
+    assert prepared.reference is not None
+    for tensor, each in zip(got, prepared.reference.expected, strict=True):
+        if each is None or tensor.numel() < 2:
+            return None
+        flat, wanted = _spread(tensor), _spread(each.values)
+        if bool((flat != flat[0]).any()) or not bool((wanted != wanted[0]).any()):
+            return None
+    return "the output is constant"
+
+
+def _spread(tensor: Any) -> Any:
+    flat = tensor.reshape(-1)
+    return flat[:: max(1, flat.numel() // _REMEMBERED)]

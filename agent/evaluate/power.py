@@ -1,0 +1,167 @@
+"""Proof that the judge would have refused wrong kernels: deliberate mistakes, case by case.
+
+On the given values of some problems a wrong kernel is right enough: a bfloat16 dot product of 2²⁰
+uniform numbers is within rounding of a constant. So every evaluation tries, at the given shape and
+at the smaller ones apart (a kernel can tell them apart, too), whether zeros, the mean of the right
+answer, and the exact results of a shortened or thinned out computation would be refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from agent.evaluate.result import PowerCheck
+from agent.evaluate.stage import Prepared, Stage
+from agent.worker import messages as m
+from agent.worker.buffers import dtype_of
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16", "complex64", "complex128")
+# More than any operator has; a problem with hundreds of inputs would take hundreds of oracles.
+_MOST_MUTATIONS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One wrong kernel."""
+
+    name: str
+    detail: str
+    mutation: m.Mutation | None
+    """None for answers that need no computation: zeros and the mean."""
+
+
+@dataclass(slots=True)
+class _State:
+    mistake: Mistake
+    rejected_by: str | None = None
+    tried: bool = False
+    """Some case was computed with the mistake."""
+    differs: bool = False
+    """In some case the mistake changes the exact result."""
+
+
+@dataclass(slots=True)
+class Power:
+    """What is proven about one group of shapes, "full" or "smaller"."""
+
+    group: str
+    _states: list[_State] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every mistake that was thought of is refused."""
+        return bool(self._states) and all(each.rejected_by for each in self._states)
+
+    def checks(self) -> list[PowerCheck]:
+        """The results, one a mistake."""
+        return [
+            PowerCheck(
+                mutation=each.mistake.name,
+                detail=f"{each.mistake.detail}, {self.group} shapes",
+                rejected_by=each.rejected_by,
+                applies=each.differs or not each.tried,
+            )
+            for each in self._states
+            if each.tried or each.mistake.mutation is None
+        ]
+
+    def examine(self, stage: Stage, prepared: Prepared) -> None:
+        """Try on a prepared, counted case whatever is not yet refused."""
+        reference = prepared.reference
+        assert reference is not None
+        for mistake in mistakes(stage, prepared):
+            if mistake.name + mistake.detail not in self._known:
+                self._known.add(mistake.name + mistake.detail)
+                self._states.append(_State(mistake))
+        waiting = [each for each in self._states if each.rejected_by is None]
+        if not waiting:
+            return
+        device = _device(prepared)
+        templates = [
+            torch.empty(each.shape, dtype=dtype_of(each.dtype), device=device)
+            for each in prepared.outputs
+        ]
+        case = f"{stage.shape.label} shape, {prepared.kind.value} values"
+        for state in waiting:
+            outputs = _answer(stage, prepared, state.mistake, templates)
+            if outputs is None:
+                continue
+            state.tried = True
+            checked = reference.check(outputs, prepared.limits)
+            if checked.problem:
+                state.rejected_by = case
+            changed = [checked.unequal(i) for i in range(len(outputs))]
+            state.differs = state.differs or bool(checked.problem) or any(changed)
+
+
+def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
+    """The wrong kernels that are to be told apart on this problem.
+
+    Every input's tail dropped along every dimension, every 27th element of an input dropped, and
+    a tap of every parameter that has a window.
+    """
+    found = [
+        Mistake("zeros", "all outputs zero", None),
+        Mistake("mean", "every output its mean", None),
+    ]
+    for index, spec in enumerate(prepared.inputs):
+        if spec.tensor is None or spec.tensor.dtype not in _FLOATS:
+            continue
+        for dim, size in enumerate(spec.tensor.shape):
+            if size > 1:
+                found.append(
+                    Mistake(
+                        "truncate",
+                        f"tail of '{spec.name}' along dimension {dim} dropped",
+                        m.Mutation(name="truncate", index=index, dim=dim),
+                    )
+                )
+        if spec.tensor.numel > 1:
+            found.append(
+                Mistake(
+                    "sparse",
+                    f"every 27th element of '{spec.name}' dropped",
+                    m.Mutation(name="sparse", index=index, seed=stage.settings.refill_seed),
+                )
+            )
+    for parameter in stage.problem.parameters:
+        shape = parameter.tensor.shape
+        if parameter.tensor.dtype in _FLOATS and len(shape) > 2 and max(shape[2:]) > 1:
+            found.append(
+                Mistake(
+                    "tap",
+                    f"first tap of '{parameter.name}' dropped",
+                    m.Mutation(name="tap", parameter=parameter.name),
+                )
+            )
+    return found[:_MOST_MUTATIONS]
+
+
+def unproven(checks: Sequence[PowerCheck]) -> str | None:
+    """Why the judge could not have told, in one line; None where it could."""
+    missing = [each for each in checks if not each.proven]
+    if not missing:
+        return None
+    first = missing[0]
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return (
+        f"a wrong kernel would pass every case that counts: {first.mutation} ({first.detail}){more}"
+    )
+
+
+def _answer(
+    stage: Stage, prepared: Prepared, mistake: Mistake, templates: Sequence[Any]
+) -> list[Any] | None:
+    assert prepared.reference is not None
+    if mistake.mutation is None:
+        return prepared.reference.answer_like(templates, mistake.name)
+    return stage.mutated(mistake.mutation, templates)
+
+
+def _device(prepared: Prepared) -> Any:
+    assert prepared.reference is not None
+    values = [each.values for each in prepared.reference.expected if each is not None]
+    return (values[0] if values else prepared.reference.values).device

@@ -1,0 +1,257 @@
+"""The problem's side of one shape: its inputs, the oracle, and how far eager is from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from agent.evaluate.bench import Desk, Lent, names, tensors
+from agent.evaluate.buffers import copy, pristine, refill, unchanged
+from agent.evaluate.cases import PlannedShape
+from agent.evaluate.rules import Checked, Reference
+from agent.evaluate.session import CommandFailedError
+from agent.evaluate.tolerance import Limits
+from agent.problem.judge import JudgeDeclaration
+from agent.worker import messages as m
+from agent.worker.buffers import dtype_of
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for the whole evaluation."""
+
+    device: str
+    dtype: str | None
+    precision: m.Precision
+    model_seed: int
+    """Secret: the model's parameters are made under it."""
+    refill_seed: int
+    """Secret: of the noise that replaces inputs before outputs are fetched."""
+    declaration: JudgeDeclaration
+
+
+@dataclass(slots=True)
+class Prepared:
+    """The inputs of one case, and what is to come out."""
+
+    kind: m.ValueKind
+    why_not: str | None = None
+    """Why the case does not count."""
+    inputs: list[m.InputSpec] = field(default_factory=list)
+    pristine: list[Any] = field(default_factory=list)
+    """The input tensors in the judge's own memory; None where an input is no tensor."""
+    outputs: list[m.TensorSpec] = field(default_factory=list)
+    """What eager returned."""
+    reference: Reference | None = None
+    eager: Checked | None = None
+    limits: list[Limits | None] = field(default_factory=list)
+    """Bounds for the candidate."""
+    exact: frozenset[int] = frozenset()
+    """Outputs where nothing has to be rounded and eager equals the oracle."""
+
+
+class Stage:
+    """The problem worker, set to one shape.
+
+    Parameters
+    ----------
+    desk
+        The problem worker's, the problem loaded.
+    shape
+        Becomes the worker's shape now.
+
+    Raises
+    ------
+    WorkerError
+        The problem cannot be built at this shape.
+    """
+
+    def __init__(self, desk: Desk, shape: PlannedShape, settings: Settings) -> None:
+        self.shape = shape
+        self.settings = settings
+        self.aliases = False
+        """Eager's outputs share memory with its inputs, so a candidate's may as well."""
+        self.writes = False
+        """Eager writes its inputs, so a candidate may as well."""
+        self.oracle_precision = "float64"
+        self.observed: m.Observed | None = None
+        """What eager runs."""
+        self._desk, self._worker = desk, desk.worker
+        self.problem = self._worker.use_variant(shape.source, seed=settings.model_seed)
+        self._worker.contender("eager")
+        self._terms: float | None = None
+        self._oracle_specs: dict[str, list[m.TensorSpec]] = {}
+        self._arguments: list[m.Argument] = []
+        self._parameters: list[Any] | None = None
+
+    def parameters(self) -> list[Any]:
+        """The model's tensors in the judge's own memory, in the order of `problem.parameters`."""
+        if self._parameters is None:
+            lent = self._desk.lend("parameters", [each.tensor for each in self.problem.parameters])
+            self._worker.export_parameters(names(lent))
+            self._parameters = [pristine(each) for each in lent if each is not None]
+        return self._parameters
+
+    def prepare(self, kind: m.ValueKind, seed: int) -> Prepared:
+        """Make the inputs of one case, run eager and the oracle on them."""
+        prepared = Prepared(kind)
+        try:
+            prepared.inputs = self._worker.describe_inputs(seed, kind)
+            lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
+            self._worker.make_inputs(seed, names(lent), kind)
+            prepared.pristine = [None if each is None else pristine(each) for each in lent]
+            self._arguments = arguments(prepared.inputs, lent)
+            self._run(prepared, lent)
+        except CommandFailedError as error:
+            prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
+        return prepared
+
+    def mutated(self, mutation: m.Mutation, templates: Sequence[Any]) -> list[Any] | None:
+        """What a kernel with this mistake would store for the prepared case, in `templates`.
+
+        None where the worker cannot apply the mutation.
+        """
+        try:
+            oracle, values = self._ask_oracle(len(templates), "mutant", mutation)
+        except CommandFailedError:
+            return None
+        assert self._reference is not None
+        return self._reference.from_oracle(oracle, values, templates)
+
+    def _run(self, prepared: Prepared, lent: Lent) -> None:
+        called, got = self._eager(prepared, lent, late=not self.aliases)
+        prepared.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        self._restore(prepared, lent)
+        oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
+        self._restore(prepared, lent)
+        prepared.why_not = _undefined(prepared, oracle, values)
+        if prepared.why_not:
+            return
+        reference = self._reference = Reference(
+            oracle,
+            [dtype_of(each.dtype) for each in prepared.outputs],
+            self.settings.declaration,
+            precision=self.settings.precision,
+            terms=self._longest_sum(prepared),
+            values=values,
+        )
+        eager = reference.check(got, reference.eager_limits())
+        if eager.problem and not self.aliases:
+            # Perhaps the outputs are views of the inputs, which have changed since.
+            _, got = self._eager(prepared, lent, late=False)
+            self._restore(prepared, lent)
+            at_once = reference.check(got, reference.eager_limits())
+            if not at_once.problem:
+                self.aliases, eager = True, at_once
+        prepared.reference, prepared.eager = reference, eager
+        prepared.limits = reference.candidate_limits(eager)
+        prepared.exact = frozenset(
+            index
+            for index, each in enumerate(reference.expected)
+            if each is not None and each.representable and not eager.unequal(index)
+        )
+        if eager.problem:
+            prepared.why_not = f"eager itself is off: {eager.problem}"
+
+    _reference: Reference | None = None
+
+    def _eager(self, prepared: Prepared, lent: Lent, *, late: bool) -> tuple[m.Called, list[Any]]:
+        """Call eager; `late` replaces the inputs before the outputs are fetched."""
+        called = self._worker.call(self._arguments, observe=self.observed is None)
+        if self.observed is None:
+            self.observed = called.observed
+        pairs = zip(lent, prepared.pristine, strict=True)
+        if not all(unchanged(each, kept) for each, kept in pairs if each is not None):
+            self.writes = True
+        outputs = self._desk.lend("eager", called.outputs)
+        if late:
+            for number, each in enumerate(lent):
+                if each is not None:
+                    refill(each, self.settings.refill_seed + number)
+        self._worker.fetch(names(outputs), call=called.call)
+        self._worker.drop([called.call])
+        return called, tensors(outputs)
+
+    def _restore(self, prepared: Prepared, lent: Lent) -> None:
+        for each, kept in zip(lent, prepared.pristine, strict=True):
+            if each is not None and not unchanged(each, kept):
+                copy(kept, each)
+
+    def _ask_oracle(
+        self, outputs: int, group: str, mutation: m.Mutation | None
+    ) -> tuple[list[Any], Any]:
+        """The oracle's outputs of `forward` (None where NVFP4 values stand for them), and values.
+
+        Under the NVFP4 rule `forward` is only asked where it returns more than codes and scales.
+        """
+        judge = self.settings.declaration
+        if judge.rule is None:
+            return self._oracle("forward", group, mutation), None
+        values = self._oracle(judge.values, f"{group}.values", mutation)[0]
+        packed = {judge.codes, judge.scales}
+        if outputs == len(packed):
+            return [None] * outputs, values
+        every = self._oracle("forward", group, mutation)
+        return [None if i in packed else each for i, each in enumerate(every)], values
+
+    def _oracle(self, method: str, group: str, mutation: m.Mutation | None) -> list[Any]:
+        specs = self._oracle_specs.get(method)
+        if specs is None:
+            answer = self._worker.oracle(self._arguments, None, method=method, mutate=mutation)
+            specs = self._oracle_specs[method] = answer.outputs
+            self.oracle_precision = answer.precision
+        lent = self._desk.lend(group, specs)
+        try:
+            self._worker.oracle(self._arguments, names(lent), method=method, mutate=mutation)
+        except CommandFailedError:
+            del self._oracle_specs[method]  # the shape may depend on the values
+            raise
+        return tensors(lent)
+
+    def _longest_sum(self, prepared: Prepared) -> float:
+        """Terms of the longest sum behind one output element.
+
+        A matrix product or convolution takes 2·n operations for n terms; a reduction reads its
+        inputs once.
+        """
+        if self._terms is None:
+            written = max(1, min((each.numel for each in prepared.outputs), default=1))
+            read = sum(each.tensor.numel for each in prepared.inputs if each.tensor is not None)
+            read += sum(each.tensor.numel for each in self.problem.parameters)
+            try:
+                flops = self._worker.flops(self.settings.model_seed).flops
+            except CommandFailedError:
+                flops = 0.0  # the operators cannot be counted without running them
+            self._terms = max(1.0, read / written, flops / (2 * written))
+        return self._terms
+
+
+def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:
+    """The inputs as a call takes them: buffers by name, other values as they are."""
+    return [
+        m.ValueArgument(value=spec.value) if each is None else m.BufferArgument(buffer=each.name)
+        for spec, each in zip(inputs, lent, strict=True)
+    ]
+
+
+def _undefined(prepared: Prepared, oracle: Sequence[Any], values: Any) -> str | None:
+    """Why there is nothing to compare with."""
+    real = [each for each in oracle if each is not None]
+    shapes = [tuple(each.shape) for each in prepared.outputs]
+    for each, shape in zip(oracle, shapes, strict=False):
+        if each is not None and tuple(each.shape) != shape:
+            return f"the oracle's shape {list(each.shape)} is not eager's {list(shape)}"
+    if len(oracle) != len(shapes):
+        return f"the oracle has {len(oracle)} outputs, eager {len(shapes)}"
+    if values is not None and _has_nan(values):
+        return "the values to be quantized are not all defined"
+    if prepared.kind is m.ValueKind.INF and any(_has_nan(each) for each in real):
+        return "not defined for infinite values: the oracle is NaN somewhere"
+    return None
+
+
+def _has_nan(tensor: Any) -> bool:
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    return any(bool(torch.isnan(part).any()) for part in tensor.reshape(-1).split(1 << 24))
