@@ -1,7 +1,6 @@
 """Choose one method, one hold and one number of input sets for all contenders of a problem."""
 
 import os
-import statistics
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -108,9 +107,9 @@ def _held(
         # Twice, and the better of both: one disturbed batch would decide otherwise.
         tries = [interleaver.warm_up(longer) for _ in range(2)]
         again = {
-            name: statistics.fmean(sorted(t[name] for t in tries)[:1])
+            name: min(each[name] for each in tries)
             for name in found
-            if all(name in t for t in tries)
+            if all(name in each for each in tries)
         }
         gain = [
             name
