@@ -50,8 +50,8 @@ PATTERNS = (
     ),
     _pattern(
         "process", "suspect",
-        r"\b(?:std::(?:thread|jthread|async)|pthread_create|fork|vfork|execv\w*|popen|system|clone)"
-        r"\s*[({<]",
+        r"\bstd::(?:thread|jthread|async)\b|"
+        r"(?<![.>:\w])(?:pthread_create|fork|vfork|execv\w*|popen|system|clone)\s*\(",
         "starts threads or processes",
     ),
     _pattern(
@@ -62,7 +62,7 @@ PATTERNS = (
     ),
     _pattern(
         "reads-reference", "suspect",
-        r"\b(?:fopen|std::ifstream|open)\s*\(|/proc/",
+        r"(?<![.>:\w])(?:fopen|open)\s*\(|\bstd::ifstream\b|/proc/",
         "opens files",
     ),
     _pattern(
