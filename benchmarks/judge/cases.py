@@ -1,0 +1,93 @@
+"""The suite's files: what each attack and honest kernel declares, read without running it."""
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.evaluate.result import Verdict
+from agent.problem.source import ProblemFile
+
+ROOT = Path(__file__).parent
+Kind = Literal["attack", "honest"]
+_FOLDERS: dict[Kind, str] = {"attack": "attacks", "honest": "honest"}
+# One line in a Python file, a comment in a .cu file.
+_DECLARATION = re.compile(r"^(?:// )?(ATTACK|HONEST) = (\{.*\})$", re.MULTILINE)
+_DOCSTRING = re.compile(r'\A"""(.*?)"""\n', re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A/\*\n---\n.*?\n---\n(.*?)\*/", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteCase:
+    """One kernel of the suite and the verdicts that are right for it."""
+
+    name: str
+    kind: Kind
+    path: Path
+    problem: Path
+    needs: Literal["cpu", "gpu"]
+    """`gpu`: what it does exists on a GPU only, or shows in timing only."""
+    verdicts: frozenset[Verdict]
+    """An attack is caught, an honest kernel well judged, if its verdict is among these."""
+    about: str
+    """What it does, in a sentence."""
+
+    def source(self) -> str:
+        """The text that is judged: no docstring, no declaration, but the same line numbers.
+
+        The judge shall not be helped by what the files say about themselves.
+        """
+        text = self.path.read_text()
+        if self.path.suffix == ".py":
+            text = _DOCSTRING.sub(_blank, text, count=1)
+        return _DECLARATION.sub("", text, count=1)
+
+    def problem_source(self, *, small: bool) -> str:
+        """The problem's text; with `small`, at the sizes that its `SMALL` names."""
+        problem = ProblemFile.read(self.problem)
+        return problem.with_constants(_small(problem.text)) if small else problem.text
+
+
+def read_suite(kind: Kind) -> list[SuiteCase]:
+    """All cases of one kind, by name."""
+    folder = ROOT / _FOLDERS[kind]
+    paths = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".cu"))
+    return [_read(path, kind) for path in paths]
+
+
+def _read(path: Path, kind: Kind) -> SuiteCase:
+    text = path.read_text()
+    found = _DECLARATION.findall(text)
+    if [name for name, _ in found] != [kind.upper()]:
+        raise ValueError(f"{path}: declare {kind.upper()} once")
+    declared: dict[str, Any] = ast.literal_eval(found[0][1])
+    problem = ROOT / "problems" / f"{declared['problem']}.py"
+    if not problem.is_file():
+        raise ValueError(f"{path}: no problem {declared['problem']}")
+    if declared["needs"] not in ("cpu", "gpu"):
+        raise ValueError(f"{path}: needs 'cpu' or 'gpu'")
+    match = (_DOCSTRING if path.suffix == ".py" else _FRONT_MATTER).match(text)
+    if match is None:
+        raise ValueError(f"{path}: say what it does")
+    return SuiteCase(
+        name=path.stem,
+        kind=kind,
+        path=path,
+        problem=problem,
+        needs=declared["needs"],
+        verdicts=frozenset(Verdict(each) for each in declared["verdicts"]),
+        about=" ".join(match[1].strip().split("\n\n")[0].split()),
+    )
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")
+
+
+def _small(text: str) -> dict[str, int]:
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SMALL":
+            sizes: dict[str, int] = ast.literal_eval(node.value)
+            return sizes
+    raise ValueError("the problem declares no SMALL")
