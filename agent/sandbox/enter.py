@@ -35,6 +35,8 @@ class Ground:
     """User id to take on, still to be done; None: stay."""
     admin: bool = False
     """Namespaces can be made (as root, or inside the user namespace that was entered)."""
+    changed_user: bool = False
+    """The supervisor has taken on the sandbox's user id already."""
     user_namespace: bool = False
     process_namespace: bool = False
     why: str = ""
@@ -62,7 +64,7 @@ def ground(policy: Policy) -> Ground:
         if here.change_user is not None:
             _own(policy, here.change_user)
             privileges.become(here.change_user, _device_groups(policy))
-            here.change_user = None
+            here.change_user, here.changed_user = None, True
         _enter_user_namespace(here)
     if policy.pid_namespace:
         here.layers.append(
@@ -175,7 +177,23 @@ def enter(here: Ground) -> list[Layer]:
         rules += [(mounts.SHARED_MEMORY, landlock.WRITE)]
     add(LayerName.LANDLOCK, lambda: landlock.restrict(rules, network=loopback))
     add(LayerName.SECCOMP, lambda: seccomp.restrict(loopback=loopback))
+    layers.append(_signals(here, layers))
     return layers
+
+
+def _signals(here: Ground, layers: list[Layer]) -> Layer:
+    """Say whether signals can leave the sandbox, which no layer stops by itself alone."""
+    active = {layer.name for layer in layers if layer.active}
+    by = []
+    if here.process_namespace:
+        by.append("process namespace")
+    if LayerName.LANDLOCK in active and landlock.abi() >= landlock.SIGNALS_ABI:
+        by.append("Landlock")
+    # A user namespace alone leaves the id, which is what the kernel goes by, the judge's.
+    if LayerName.USER in active and (here.changed_user or not here.user_namespace):
+        by.append("user id")
+    detail = f"held back by {', '.join(by)}" if by else "processes of the same user get them"
+    return Layer(name=LayerName.SIGNALS, active=bool(by), detail=detail)
 
 
 def _change_user(here: Ground, *, mounted: bool) -> Layer:
@@ -193,13 +211,10 @@ def _change_user(here: Ground, *, mounted: bool) -> Layer:
         return Layer(
             name=LayerName.USER, active=True, detail=f"uid {uid}{'' if own else ', shared'}"
         )
-    if here.user_namespace:
-        return Layer(
-            name=LayerName.USER, active=True, detail=f"user namespace, uid {os.getuid()} inside"
-        )
     uid = os.getuid()
-    if uid >= privileges.USER_BASE:
-        return Layer(name=LayerName.USER, active=True, detail=f"uid {uid}")
+    if here.changed_user or here.user_namespace:
+        where = ", in a user namespace" if here.user_namespace else ""
+        return Layer(name=LayerName.USER, active=True, detail=f"uid {uid}{where}")
     return Layer(name=LayerName.USER, active=False, detail=f"the judge's uid {uid}; {here.why}")
 
 

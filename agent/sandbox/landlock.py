@@ -24,6 +24,7 @@ REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 FILE_RIGHTS = {1: (1 << 13) - 1, 2: REFER, 3: TRUNCATE, 5: IOCTL_DEV}
 NET_RIGHTS = {4: 0b11}  # bind and connect, TCP
 SCOPES = {6: 0b11}  # abstract unix sockets, signals
+SIGNALS_ABI = 6
 NEWEST_ABI = 7  # 7 adds audit flags only
 
 READ = READ_FILE | READ_DIR | EXECUTE

@@ -91,6 +91,11 @@ class Zygote:
         self._events = threading.Thread(target=self._listen, name="zygote events", daemon=True)
         self._events.start()
 
+    @property
+    def pid(self) -> int:
+        """Process id of the zygote."""
+        return self._process.pid
+
     def spawn(self, entry: str, policy: Policy, *, timeout: float = 60.0) -> Sandboxed:
         """Fork a process, sandbox it by `policy`, and run `entry` in it.
 

@@ -14,6 +14,7 @@ class LayerName(StrEnum):
     SECCOMP = "seccomp"  # system calls refused: sockets, ptrace, mount, ...
     NETWORK = "network namespace"  # no interface, abstract sockets of its own
     PROCESSES = "process namespace"  # sees and signals its own processes only; all die together
+    SIGNALS = "signals"  # none reach the judge's processes; follows from other layers
     IPC = "ipc namespace"  # System V and POSIX queues of its own
     USER = "user"  # another user id than the judge's, or a user namespace
     PRIVILEGES = "privileges"  # no capabilities, and none to be had
@@ -38,14 +39,24 @@ def missing(layers: Iterable[Layer]) -> list[str]:
     """What keeps `layers` from being enough for code from a network or a model; [] if nothing."""
     active = {layer.name for layer in layers if layer.active}
     needed = {
-        "file system (Landlock or a mount namespace)": active
-        & {LayerName.LANDLOCK, LayerName.MOUNTS},
-        "network (seccomp or a network namespace)": active & {LayerName.SECCOMP, LayerName.NETWORK},
-        "privileges (no capabilities, none to be had)": active & {LayerName.PRIVILEGES},
-        "other processes (Landlock, a process namespace or another user)": active
-        & {LayerName.LANDLOCK, LayerName.PROCESSES, LayerName.USER},
+        "file system (Landlock or a mount namespace)": LayerName.LANDLOCK in active
+        or LayerName.MOUNTS in active,
+        "network (seccomp or a network namespace)": LayerName.SECCOMP in active
+        or LayerName.NETWORK in active,
+        # Without seccomp a new user namespace would hand capabilities back, over itself at least.
+        "privileges (no capabilities, and seccomp against new ones)": {
+            LayerName.PRIVILEGES,
+            LayerName.SECCOMP,
+        }
+        <= active,
+        "memory of other processes (Landlock, a process namespace or another user)": bool(
+            active & {LayerName.LANDLOCK, LayerName.PROCESSES, LayerName.USER}
+        ),
+        "signals to other processes (Landlock ABI 6, a process namespace or another user id)": (
+            LayerName.SIGNALS in active
+        ),
     }
-    return [name for name, having in needed.items() if not having]
+    return [name for name, holds in needed.items() if not holds]
 
 
 def is_sufficient(layers: Iterable[Layer]) -> bool:

@@ -90,5 +90,8 @@ def _toolchains() -> list[Path]:
     for entry in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         if entry.startswith("/") and any(Path(entry).glob("*.so*")):
             found.append(Path(entry).resolve())
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user id that nobody has
+        return found
     return [path for path in found if not home.is_relative_to(path)]
