@@ -52,6 +52,8 @@ class Rule:
     check: Callable[[Case], Draft | None]
     needs: tuple[str, ...] = ()
     """Aliases of the metrics that it needs at least; named when too little was measured."""
+    open: bool = True
+    """Whether the gates may bring in techniques that are not on its list."""
 
 
 def clamp(value: float) -> float:

@@ -258,11 +258,11 @@ RULES = (
     Rule(
         "memory-roof", "roof",
         ("kernel-fusion", "low-precision-storage", "cache-eviction-hints", "recomputation"),
-        _memory_roof, ("dram_throughput",),
+        _memory_roof, ("dram_throughput",), open=False,
     ),
     Rule(
         "room-for-fusion", "fusion", ("kernel-fusion", "dequant-fusion"),
-        _room_for_fusion, ("dram_throughput", "sm_throughput"),
+        _room_for_fusion, ("dram_throughput", "sm_throughput"), open=False,
     ),
     Rule(
         "repeated-traffic", "traffic",

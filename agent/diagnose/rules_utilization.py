@@ -35,9 +35,9 @@ def _small_grid(case: Case) -> Draft | None:
     if waves is not None:
         meaning = "below 1: all blocks run at once and still leave slots empty"
         evidence.append(case.said("waves_per_sm", meaning))
-    sms = f"for {spec.sms} SMs" if spec is not None else "in all"
-    evidence += case.also("grid_size", f"blocks {sms}")
-    evidence += case.also("block_size", "threads in each")
+    sms = f"for {spec.sms} SMs" if spec is not None else "blocks in all"
+    evidence += case.also("grid_size", sms)
+    evidence += case.also("block_size", "in each block")
     evidence += case.also("dram_throughput", "what so few blocks can ask of DRAM")
     evidence += case.also("sm_throughput", "of the compute rate")
     filled = blocks / spec.sms if empty and spec is not None and blocks is not None else 1.0

@@ -98,7 +98,10 @@ def shelf_from_index(folder: Path) -> Shelf:
 def advise(
     findings: Sequence[Finding], facts: Facts, shelf: Shelf, language: str | None
 ) -> tuple[Finding, ...]:
-    """The findings with their techniques, best first; a technique stands under one finding only."""
+    """The findings with their techniques, best first.
+
+    A technique stands under one finding, except where the other has no further one.
+    """
     used = _already_used(facts, shelf.techniques, language)
     asked = _Asked(facts, shelf, language, used)
     given: set[str] = set()
@@ -107,10 +110,11 @@ def advise(
         advice = [
             each
             for entry in shelf.techniques
-            if entry.slug not in given and (each := _weigh(entry, finding, asked)) is not None
+            if (each := _weigh(entry, finding, asked)) is not None
         ]
         advice.sort(key=lambda each: (-each.score, each.slug))
-        best = tuple(advice[:MOST])
+        fresh = [each for each in advice if each.slug not in given]
+        best = tuple((fresh or advice)[:MOST])
         given |= {each.slug for each in best}
         answered.append(finding.model_copy(update={"techniques": best}))
     return tuple(answered)
@@ -132,7 +136,8 @@ def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
         return None
     if device is not None and not any_runs_on(entry.architectures, device):
         return None
-    suggested = rule_named(finding.rule).techniques
+    rule = rule_named(finding.rule)
+    suggested = rule.techniques
     verdict = judge_gates(entry, facts.metrics)
     cited = {each.metric for each in finding.evidence}
     on_evidence = any(
@@ -141,7 +146,7 @@ def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
         if gate.metric in facts.metrics
     )
     at_home = bool(_HOME[finding.category] & set(entry.bottlenecks))
-    if entry.slug not in suggested and not (on_evidence and at_home):
+    if entry.slug not in suggested and not (rule.open and on_evidence and at_home):
         return None
     score = _GATES * verdict.support + (_CATEGORY if at_home else 0.0)
     reasons: list[str] = []
