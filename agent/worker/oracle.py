@@ -190,7 +190,7 @@ class Oracle:
     def _chunks_for_memory(self, inputs: list[Any], targets: list[Any]) -> int:
         if self._problem.device.type != "cuda":
             return 1
-        elements = sum(
+        elements: int = sum(
             each.numel() for each in (*inputs, *targets) if isinstance(each, torch.Tensor)
         )
         free = int(torch.cuda.mem_get_info(self._problem.device)[0])

@@ -75,6 +75,13 @@ class LoadedProblem:
         """Parameters, buffers and other tensors of the model, by dotted name, each name once."""
         return named_tensors(self.model)
 
+    def encoded_init_inputs(self) -> Any:
+        """Return `get_init_inputs()` as JSON, None where it holds what JSON cannot carry."""
+        try:
+            return encode(self.init_inputs)
+        except NotEncodableError:
+            return None
+
     def inputs(self, seed: int) -> list[Any]:
         """Return what `get_inputs` makes under `seed`: contiguous tensors and plain values.
 

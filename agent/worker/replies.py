@@ -57,7 +57,10 @@ class Observed(Message):
     triton_launches: dict[Label, int] = Field(default_factory=dict, max_length=500)
     """Launches by kernel name."""
     aten: dict[Label, int] = Field(default_factory=dict, max_length=500)
-    """Calls of operators that compute, by name ("aten.mm"); views and allocations left out."""
+    """Calls of operators that compute, by name ("aten.mm"), composite ones beside their parts;
+    views, allocations and copies left out."""
+    kernels: dict[Label, int] = Field(default_factory=dict, max_length=500)
+    """GPU kernels, copies and fills by name, as CUPTI reports them; empty where it is absent."""
     libraries: list[Label] = Field(default_factory=list, max_length=200)
     """Shared libraries that were loaded since the worker started."""
     other_stream: bool | None = None
