@@ -84,6 +84,8 @@ class Track:
     """Timed launches whose outputs were compared with the oracle."""
     wrong: list[str] = field(default_factory=list)
     """What was wrong with some of them."""
+    overwritten: list[str] = field(default_factory=list)
+    """The same, where a later launch wrote into an earlier one's output."""
     cheats: list[str] = field(default_factory=list)
     """Evidence of intent."""
     failed: str | None = None
@@ -275,17 +277,16 @@ class Interleaver:
             track.wrong.append(f"a timed launch is wrong: {problem}")
         else:
             kind, text = explained
-            (track.cheats if kind == "cheat" else track.wrong).append(text)
+            (track.cheats if kind == "cheat" else track.overwritten).append(text)
 
     def _explain(
         self, contender: Contender, order: list[int], launch: int, outputs: Sequence[Any]
-    ) -> tuple[Literal["cheat", "wrong"], str] | None:
+    ) -> tuple[Literal["cheat", "overwritten"], str] | None:
         """Say whose result a wrong output is, if that can be told."""
         sets, used = self._sets, order[launch]
-        candidates: list[tuple[Literal["cheat", "wrong"], int, str]] = []
-        if len(sets.seeds) > 1:
-            text = "timed launches compute only when their outputs are asked for"
-            candidates.append(("cheat", sets.seeds[sets.successor(used)], text))
+        candidates: list[tuple[Literal["cheat", "overwritten"], int, str]] = []
+        text = "timed launches compute only when their outputs are asked for"
+        candidates.append(("cheat", sets.spare_seed, text))
         before = self._last_seeds.get(contender.name, [])
         if launch < len(before):
             # The allocator gives the same memory to the launch at the same place in the batch.
@@ -294,7 +295,7 @@ class Interleaver:
         last = sets.seeds[order[-1]]
         if last != sets.seeds[used]:
             text = "a timed launch's output was overwritten by a later launch of the same batch"
-            candidates.append(("wrong", last, text))
+            candidates.append(("overwritten", last, text))
         for kind, seed, text in candidates:
             if self._check_launch(contender.name, seed, outputs) is None:
                 return kind, text

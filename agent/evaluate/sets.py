@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from agent.evaluate.buffers import Exported, Exporter, refill, unchanged
+from agent.evaluate.buffers import Exported, Exporter, unchanged
 from agent.evaluate.session import Worker, WorkerError
 from agent.worker.messages import (
     Argument,
@@ -75,6 +75,8 @@ class InputSets:
     def __init__(self, problem: Worker, inputs: Sequence[InputSpec], exporter: Exporter) -> None:
         self.seeds: list[int] = []
         """Under which seed the problem made each set's contents."""
+        self.spare_seed = 0
+        """Of the contents that `disturb` writes, which are in no set before."""
         self.arguments: list[list[Argument]] = []
         """What commands call the sets."""
         self._problem = problem
@@ -87,6 +89,7 @@ class InputSets:
             None if spec.tensor is None else exporter.allocate(f"timing.made.{i}", spec.tensor)
             for i, spec in enumerate(self._inputs)
         ]
+        self._spare = self._like_made()
         self._open(problem, [each for each in self._made if each is not None])
 
     @property
@@ -109,7 +112,7 @@ class InputSets:
                 arguments.append(BufferArgument(buffer=name))
             self.arguments.append(arguments)
             self._sets.append(exported)
-            self._pristine.append([torch.empty_like(each.tensor) for each in exported])
+            self._pristine.append(self._like_made())
             added += exported
         for worker in {id(each): each for each in workers}.values():
             self._open(worker, added)
@@ -120,16 +123,8 @@ class InputSets:
 
         The sets have them after `restore`.
         """
-        self.seeds = []
-        into = [None if each is None else each.name for each in self._made]
-        for pristine in self._pristine:
-            seed = secrets.randbits(_SEED_BITS)
-            self._problem.make_inputs(seed, into, ValueKind.GIVEN)
-            self.seeds.append(seed)
-            made = [each for each in self._made if each is not None]
-            for kept, exported in zip(pristine, made, strict=True):
-                _bytes(kept).copy_(exported.flat)
-            self._wait()  # the problem writes the next contents over these
+        self.seeds = [self._make(pristine) for pristine in self._pristine]
+        self.spare_seed = self._make(self._spare)
 
     def restore(self) -> None:
         """Write the current contents into all sets."""
@@ -141,21 +136,12 @@ class InputSets:
     def disturb(self) -> None:
         """Write other contents into all sets, so that outputs computed from now on come out wrong.
 
-        With more than one set, each gets the contents of `successor`, which are valid inputs.
+        They are inputs of the problem as well (an index stays in range), under `spare_seed`.
         """
-        count = len(self._sets)
-        for number, exported in enumerate(self._sets):
-            if count == 1:
-                for each in exported:
-                    refill(each, secrets.randbits(_SEED_BITS))
-                continue
-            for each, kept in zip(exported, self._pristine[self.successor(number)], strict=True):
+        for exported in self._sets:
+            for each, kept in zip(exported, self._spare, strict=True):
                 each.flat.copy_(_bytes(kept))
         self._wait()
-
-    def successor(self, number: int) -> int:
-        """Whose contents set `number` has after `disturb`."""
-        return (number + 1) % len(self._sets)
 
     def unchanged(self, number: int) -> bool:
         """Whether a set has, bit for bit, the contents that the judge wrote."""
@@ -178,7 +164,21 @@ class InputSets:
                     worker.close_buffers(names)
         made = [each.name for each in self._made if each is not None]
         self._exporter.free([*made, *(each.name for group in self._sets for each in group)])
-        self._sets, self._pristine, self._opened = [], [], []
+        self._sets, self._pristine, self._spare, self._opened = [], [], [], []
+
+    def _make(self, into: Sequence[Any]) -> int:
+        """Have the problem make inputs, copy them out of its reach, and return their seed."""
+        seed = secrets.randbits(_SEED_BITS)
+        names = [None if each is None else each.name for each in self._made]
+        self._problem.make_inputs(seed, names, ValueKind.GIVEN)
+        made = [each for each in self._made if each is not None]
+        for kept, exported in zip(into, made, strict=True):
+            _bytes(kept).copy_(exported.flat)
+        self._wait()  # the problem writes the next contents over these
+        return seed
+
+    def _like_made(self) -> list[Any]:
+        return [torch.empty_like(each.tensor) for each in self._made if each is not None]
 
     def _tensors(self) -> list[TensorSpec]:
         return [spec.tensor for spec in self._inputs if spec.tensor is not None]

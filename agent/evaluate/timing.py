@@ -11,6 +11,7 @@ import contextlib
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -276,11 +277,12 @@ def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
     flagged: dict[str, list[str]] = {}
     for name, track in measured.tracks.items():
         cheats = list(dict.fromkeys(track.cheats))
-        wrong = _counted(track)
+        wrong = _counted(track.wrong, track.checks)
         if track.wrong and measured.plan.method != "graph" and _systematic(track):
             # Calls were right and these launches are the same, but for being timed.
             cheats += [f"right when called, not when timed: {text}" for text in wrong]
             wrong = []
+        wrong += _counted(track.overwritten, track.checks)
         for check in _wall_checks(name, measured):
             found.walls.append(check)
             if not check.passed:
@@ -304,15 +306,10 @@ def _systematic(track: Track) -> bool:
     return len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
 
 
-def _counted(track: Track) -> list[str]:
-    """What was wrong, each once, with how often."""
-    counts: dict[str, int] = {}
-    for text in track.wrong:
-        # Figures differ from launch to launch; what is wrong reads the same up to the first.
-        counts[text] = counts.get(text, 0) + 1
-    listed = sorted(counts, key=lambda text: -counts[text])[:3]
-    total = len(track.wrong)
-    return [f"{text} ({total} of {track.checks} checked launches are wrong)" for text in listed]
+def _counted(texts: Sequence[str], checks: int) -> list[str]:
+    """What was wrong, each once (figures differ: the three most frequent), with how often."""
+    listed = [text for text, _ in Counter(texts).most_common(3)]
+    return [f"{text} ({len(texts)} of {checks} checked launches)" for text in listed]
 
 
 def _wall_checks(name: str, measured: Measurement) -> list[WallCheck]:
