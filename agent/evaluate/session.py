@@ -1,24 +1,41 @@
-"""The judge's handle on one worker: typed commands, time limits, and why a worker ended."""
+"""The judge's handle on its workers: a session of them, and typed commands to each."""
 
 import contextlib
-import select
-import socket
-import time
+import re
+import shutil
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Self
 
-from agent.sandbox.launch import Exit, ExitReason
+from agent.evaluate.exchange import (
+    CommandFailedError,
+    Exchange,
+    Process,
+    WorkerDiedError,
+    WorkerError,
+    WorkerTimedOutError,
+)
+from agent.sandbox.launch import Zygote, session_folder
+from agent.sandbox.layers import Layer
+from agent.sandbox.policy import GIB, Policy
 from agent.worker import messages as m
-from kb.errors import KbError
 
 if TYPE_CHECKING:
     from agent.evaluate.buffers import Exported
 
-R = TypeVar("R", bound=m.Reply)
+__all__ = [
+    "CommandFailedError",
+    "Session",
+    "Worker",
+    "WorkerDiedError",
+    "WorkerError",
+    "WorkerTimedOutError",
+]
 
 # Shared buffers opened by one message; Linux passes at most 253 descriptors (SCM_MAX_FD).
 MAX_DESCRIPTORS: Final = 64
+
+WORKER_ENTRY: Final = "agent.worker.main:main"
 
 # Wall-clock limits in seconds; callers pass their own where they know better.
 # Executing a file may build a CUDA extension (nvcc with torch's headers took 100 s once).
@@ -29,50 +46,72 @@ CALL_SECONDS: Final = 600.0
 COMMAND_SECONDS: Final = 120.0
 
 
-class WorkerError(KbError):
-    """A worker did not do what it was told."""
+class Session:
+    """The sandboxed workers and exported buffers of one evaluation; a context manager.
 
-    status = 422
+    Parameters
+    ----------
+    device
+        "cpu" or "cuda:N".
+    interpret
+        Triton kernels run in its interpreter (device "cpu").
+    zygote
+        To fork from, left open at the end; None starts one of the session's own.
+    memory_bytes
+        Host memory that one worker may use, its mapped buffers among it.
+    """
 
+    def __init__(
+        self,
+        device: str,
+        *,
+        interpret: bool = False,
+        zygote: Zygote | None = None,
+        memory_bytes: int = 64 * GIB,
+    ) -> None:
+        from agent.evaluate.buffers import Exporter  # noqa: PLC0415 (it imports torch)
 
-class CommandFailedError(WorkerError):
-    """The command raised in the worker, which goes on: type and one line of message."""
+        self.device = device
+        self._memory_bytes = memory_bytes
+        self._workers: list[Worker] = []
+        with contextlib.ExitStack() as stack:
+            self.folder = session_folder()
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self._zygote = zygote or stack.enter_context(Zygote(interpret=interpret))
+            self.buffers = stack.enter_context(Exporter(device))
+            self._stack = stack.pop_all()
 
-    def __init__(self, worker: str, command: str, kind: str, message: str) -> None:
-        super().__init__(f"{worker}: {command} failed: {kind}: {message}")
-        self.kind = kind
-        self.message = message
+    def worker(self, name: str) -> "Worker":
+        """Start a sandboxed worker.
 
+        Raises
+        ------
+        agent.sandbox.launch.SandboxError
+            It could not be started.
+        """
+        scratch = self.folder / f"{len(self._workers)}-{re.sub(r'[^A-Za-z0-9]', '-', name)[:40]}"
+        scratch.mkdir()
+        policy = Policy(scratch=scratch, gpu=self.device != "cpu", memory_bytes=self._memory_bytes)
+        worker = Worker(self._zygote.spawn(WORKER_ENTRY, policy), name)
+        self._workers.append(worker)
+        return worker
 
-class WorkerDiedError(WorkerError):
-    """The process ended, or was killed for what it sent."""
+    def close(self) -> None:
+        """Stop the workers, then free the buffers."""
+        for worker in self._workers:
+            worker.stop()
+        self._stack.close()
 
-    def __init__(self, worker: str, command: str, reason: str) -> None:
-        super().__init__(f"{worker}: ended during {command}: {reason}")
-        self.reason = reason
+    def __enter__(self) -> Self:
+        return self
 
-
-class WorkerTimedOutError(WorkerError):
-    """No reply within the limit; the process was killed."""
-
-    def __init__(self, worker: str, command: str, seconds: float) -> None:
-        super().__init__(f"{worker}: {command} took more than {seconds:.0f} s and was ended")
-        self.seconds = seconds
-
-
-class Process(Protocol):
-    """What the worker handle needs of `agent.sandbox.launch.Sandboxed`."""
-
-    @property
-    def channel(self) -> socket.socket:
-        """A stream socket whose other end the worker reads and writes."""
-
-    @property
-    def exit(self) -> Exit | None:
-        """How the process ended, None while it runs."""
-
-    def kill(self, reason: ExitReason = ...) -> Exit:
-        """End the process and all that it started; may be repeated."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class Worker:
@@ -88,17 +127,27 @@ class Worker:
 
     def __init__(self, process: Process, name: str) -> None:
         self.name = name
-        self.last_seconds = 0.0
+        self._exchange = Exchange(process, name)
+
+    @property
+    def last_seconds(self) -> float:
         """Wall-clock seconds of the last command by the judge's clock: from the first byte sent
         to the last byte of the reply received."""
-        self._process = process
-        self._next = 0
-        self._gone: WorkerError | None = None
+        return self._exchange.last_seconds
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The isolation layers around the process."""
+        return list(self._exchange.process.layers)
+
+    def output(self) -> str:
+        """What the worker printed so far: compilers' messages, and whatever candidates print."""
+        return self._exchange.process.output()
 
     @property
     def alive(self) -> bool:
         """Whether further commands make sense."""
-        return self._gone is None and self._process.exit is None
+        return self._exchange.alive
 
     def open(self, buffers: Sequence["Exported"]) -> None:
         """Let the worker map the judge's buffers."""
@@ -106,11 +155,11 @@ class Worker:
             batch = buffers[start : start + MAX_DESCRIPTORS]
             shared = [each.descriptor for each in batch if each.descriptor is not None]
             command = m.Open(buffers=[each.buffer for each in batch])
-            self._ask(command, m.Done, COMMAND_SECONDS, shared)
+            self._exchange.ask(command, m.Done, COMMAND_SECONDS, shared)
 
     def close_buffers(self, names: Sequence[str]) -> None:
         """Make the worker unmap buffers; do this before freeing them."""
-        self._ask(m.Close(names=list(names)), m.Done, COMMAND_SECONDS)
+        self._exchange.ask(m.Close(names=list(names)), m.Done, COMMAND_SECONDS)
 
     def load_problem(
         self,
@@ -132,31 +181,31 @@ class Worker:
             precision=precision,
             seed=seed,
         )
-        return self._ask(command, m.Problem, timeout)
+        return self._exchange.ask(command, m.Problem, timeout)
 
     def use_variant(
         self, source: str, *, seed: int = 0, timeout: float = LOAD_SECONDS
     ) -> m.Problem:
         """Execute another text of the same problem (other constants); device and dtype stay."""
-        return self._ask(m.UseVariant(source=source, seed=seed), m.Problem, timeout)
+        return self._exchange.ask(m.UseVariant(source=source, seed=seed), m.Problem, timeout)
 
     def describe_inputs(
         self, seed: int, kind: m.ValueKind = m.ValueKind.GIVEN
     ) -> list[m.InputSpec]:
         """Shapes, dtypes and values of what `make_inputs` would write."""
         command = m.DescribeInputs(seed=seed, kind=kind)
-        return self._ask(command, m.Inputs, COMMAND_SECONDS).inputs
+        return self._exchange.ask(command, m.Inputs, COMMAND_SECONDS).inputs
 
     def make_inputs(
         self, seed: int, into: Sequence[str | None], kind: m.ValueKind = m.ValueKind.GIVEN
     ) -> None:
         """Write the inputs into open buffers, by position; None for those without a tensor."""
         command = m.MakeInputs(seed=seed, kind=kind, into=list(into))
-        self._ask(command, m.Done, COMMAND_SECONDS)
+        self._exchange.ask(command, m.Done, COMMAND_SECONDS)
 
     def export_parameters(self, into: Sequence[str | None]) -> None:
         """Write the model's tensors into open buffers, in the order of `Problem.parameters`."""
-        self._ask(m.ExportParameters(into=list(into)), m.Done, COMMAND_SECONDS)
+        self._exchange.ask(m.ExportParameters(into=list(into)), m.Done, COMMAND_SECONDS)
 
     def oracle(
         self,
@@ -174,15 +223,15 @@ class Worker:
             method=method,
             mutate=mutate,
         )
-        return self._ask(command, m.OracleOutputs, timeout)
+        return self._exchange.ask(command, m.OracleOutputs, timeout)
 
     def contender(self, form: Literal["eager", "compile", "max-autotune"]) -> None:
         """Make the problem's model what `call` and `time` run."""
-        self._ask(m.Contender(form=form), m.Done, COMMAND_SECONDS)
+        self._exchange.ask(m.Contender(form=form), m.Done, COMMAND_SECONDS)
 
     def load_kernel(self, command: m.LoadKernel, *, timeout: float = LOAD_SECONDS) -> m.Kernel:
         """Execute a kernel file and make it what `call` and `time` run."""
-        return self._ask(command, m.Kernel, timeout)
+        return self._exchange.ask(command, m.Kernel, timeout)
 
     def call(
         self,
@@ -194,40 +243,35 @@ class Worker:
     ) -> m.Called:
         """Call the contender once; its outputs are held until `drop`."""
         command = m.Call(inputs=list(inputs), poison=poison, observe=observe)
-        return self._ask(command, m.Called, timeout)
+        return self._exchange.ask(command, m.Called, timeout)
 
     def fetch(
         self, into: Sequence[str | None], *, call: int | None = None, launch: int | None = None
     ) -> None:
         """Copy held outputs of one call or one kept launch into open buffers."""
-        self._ask(m.Fetch(call=call, launch=launch, into=list(into)), m.Done, COMMAND_SECONDS)
+        self._exchange.ask(
+            m.Fetch(call=call, launch=launch, into=list(into)), m.Done, COMMAND_SECONDS
+        )
 
     def drop(self, calls: Sequence[int] = (), *, launches: bool = False) -> None:
         """Let go of held outputs."""
-        self._ask(m.Drop(calls=list(calls), launches=launches), m.Done, COMMAND_SECONDS)
+        self._exchange.ask(m.Drop(calls=list(calls), launches=launches), m.Done, COMMAND_SECONDS)
 
     def time(self, command: m.Time, *, timeout: float = CALL_SECONDS) -> m.Times:
         """Launch and time; `last_seconds` has the judge's own wall clock of it."""
-        return self._ask(command, m.Times, timeout)
+        return self._exchange.ask(command, m.Times, timeout)
 
     def probe(self, inputs: Sequence[m.Argument], *, timeout: float = CALL_SECONDS) -> m.Capturable:
         """Try to capture the contender in a CUDA graph."""
-        return self._ask(m.Probe(inputs=list(inputs)), m.Capturable, timeout)
+        return self._exchange.ask(m.Probe(inputs=list(inputs)), m.Capturable, timeout)
 
     def flops(self, seed: int = 0) -> m.Operations:
         """Count the model's floating-point operations without running it."""
-        return self._ask(m.Flops(seed=seed), m.Operations, COMMAND_SECONDS)
+        return self._exchange.ask(m.Flops(seed=seed), m.Operations, COMMAND_SECONDS)
 
     def stop(self) -> None:
         """Ask the worker to quit, then end it; never raises, never waits long."""
-        if self.alive:
-            with contextlib.suppress(WorkerError):
-                self._ask(m.Quit(), m.Done, 5.0)
-        self._process.kill()
-        with contextlib.suppress(OSError):
-            self._process.channel.close()
-        if self._gone is None:
-            self._gone = WorkerDiedError(self.name, "quit", "it was stopped")
+        self._exchange.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -239,112 +283,3 @@ class Worker:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-    def _ask(
-        self,
-        command: m.Command,
-        expected: type[R],
-        timeout: float,
-        descriptors: Sequence[int] = (),
-    ) -> R:
-        """Send one command and wait for its reply.
-
-        Raises
-        ------
-        CommandFailedError
-            The worker's code raised; the worker can go on.
-        WorkerDiedError
-            The process ended, or sent what no worker sends and was ended.
-        WorkerTimedOutError
-            No reply within `timeout` seconds; the process was ended.
-        """
-        if self._gone is not None:
-            raise self._gone
-        what = str(getattr(command, "do", "a command"))
-        self._next += 1
-        line = command.model_copy(update={"id": self._next}).model_dump_json().encode() + b"\n"
-        deadline = time.monotonic() + timeout
-        try:
-            self._refuse_unasked(what)
-            start = time.perf_counter()
-            self._send(line, deadline, descriptors)
-            answer = self._receive(deadline, what)
-            self.last_seconds = time.perf_counter() - start
-        except TimeoutError:
-            raise self._give_up(WorkerTimedOutError(self.name, what, timeout)) from None
-        except OSError as error:
-            reason = self._reason() or f"its channel broke ({error.strerror or error})"
-            raise self._give_up(WorkerDiedError(self.name, what, reason)) from None
-        try:
-            reply = m.read_reply(answer, expected, self._next)
-        except ValueError as error:
-            reason = f"it sent something that is no reply ({m.one_line(str(error), 200)})"
-            raise self._give_up(WorkerDiedError(self.name, what, reason)) from None
-        if isinstance(reply, m.Failed):
-            raise CommandFailedError(
-                self.name, what, m.one_line(reply.error.type, 200), m.one_line(reply.error.message)
-            )
-        return reply
-
-    def _send(self, line: bytes, deadline: float, descriptors: Sequence[int]) -> None:
-        """Write all of `line`; a worker that does not read cannot hold the judge up."""
-        channel = self._process.channel
-        view = memoryview(line)
-        if descriptors:  # with the first bytes, so that they are there before the line is complete
-            channel.settimeout(max(0.001, deadline - time.monotonic()))
-            view = view[socket.send_fds(channel, [view], list(descriptors)) :]
-        while view:
-            channel.settimeout(max(0.001, deadline - time.monotonic()))
-            view = view[channel.send(view) :]
-            if time.monotonic() > deadline:
-                raise TimeoutError
-
-    def _receive(self, deadline: float, what: str) -> bytes:
-        """One line without its end; more than a line, or too long a one, ends the worker."""
-        channel = self._process.channel
-        received = bytearray()
-        while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise TimeoutError
-            channel.settimeout(remaining)
-            part = channel.recv(1 << 16)
-            if not part:
-                reason = self._reason() or "it closed its channel"
-                raise self._give_up(WorkerDiedError(self.name, what, reason))
-            received += part
-            end = part.find(b"\n")
-            if len(received) > m.MAX_REPLY_BYTES:
-                reason = f"its reply is longer than {m.MAX_REPLY_BYTES} bytes"
-                raise self._give_up(WorkerDiedError(self.name, what, reason))
-            if end >= 0:
-                if end != len(part) - 1:
-                    reason = "it sent more than one reply"
-                    raise self._give_up(WorkerDiedError(self.name, what, reason))
-                return bytes(received[:-1])
-
-    def _refuse_unasked(self, what: str) -> None:
-        """A worker speaks only when asked: anything waiting in the channel was forged."""
-        channel = self._process.channel
-        if select.select([channel], [], [], 0)[0]:
-            channel.settimeout(0)
-            with contextlib.suppress(OSError):
-                if channel.recv(1):
-                    reason = "it sent a message unasked"
-                    raise self._give_up(WorkerDiedError(self.name, what, reason))
-            reason = self._reason() or "it closed its channel"
-            raise self._give_up(WorkerDiedError(self.name, what, reason))
-
-    def _reason(self) -> str | None:
-        """Why the process ended; the channel can close a moment before the process is reaped."""
-        for _ in range(20):
-            if (exit_ := self._process.exit) is not None:
-                return exit_.describe()
-            time.sleep(0.05)
-        return None
-
-    def _give_up(self, error: WorkerError) -> WorkerError:
-        timed_out = isinstance(error, WorkerTimedOutError)
-        self._process.kill(ExitReason.TIME if timed_out else ExitReason.KILLED)
-        self._gone = error
-        return error
