@@ -146,6 +146,7 @@ def enter(here: Ground) -> list[Layer]:
             devices=device_files,
             buffers=policy.buffers,
             own_processes=here.process_namespace,
+            writable_processes=policy.gpu,
             shared_memory_bytes=policy.memory_bytes // SHARED_MEMORY_FRACTION,
         )
 
@@ -169,14 +170,18 @@ def enter(here: Ground) -> list[Layer]:
         Layer(name=LayerName.ENVIRONMENT, active=True, detail=f"{len(os.environ)} variables")
     )
     loopback = policy.loopback and own_network
-    rules = [(path, landlock.READ) for path in (*read, Path("/proc"))]
+    rules = [(path, landlock.READ) for path in read]
+    # CUDA names its threads through /proc/self/task/*/comm and does not start where it cannot.
+    # What else in /proc another user id may write is nothing but its own processes' files.
+    rename = landlock.WRITE_FILE | landlock.TRUNCATE if policy.gpu else 0
+    rules += [(Path("/proc"), landlock.READ | rename)]
     rules += [(path, landlock.DEVICE) for path in device_files]
     rules += [(path, landlock.BUFFER) for path in policy.buffers]
     rules += [(policy.scratch, landlock.WRITE)]
     if mounted:
         rules += [(mounts.SHARED_MEMORY, landlock.WRITE)]
     add(LayerName.LANDLOCK, lambda: landlock.restrict(rules, network=loopback))
-    add(LayerName.SECCOMP, lambda: seccomp.restrict(loopback=loopback))
+    add(LayerName.SECCOMP, lambda: seccomp.restrict(loopback=loopback, gpu=policy.gpu))
     layers.append(_signals(here, layers))
     return layers
 

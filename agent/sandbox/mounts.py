@@ -77,8 +77,8 @@ class _Tree:
         flags = linux.MS_NOSUID | linux.MS_NODEV
         linux.mount("tmpfs", str(target), "tmpfs", flags, f"size={size},mode=1777")
 
-    def processes(self, *, own: bool) -> str:
-        """Mount /proc: of the own process namespace where that works."""
+    def processes(self, *, own: bool, writable: bool) -> str:
+        """Mount /proc: of the own process namespace where that works, else the machine's."""
         target = self.inside(Path("/proc"))
         target.mkdir(parents=True, exist_ok=True)
         if own:
@@ -86,10 +86,10 @@ class _Tree:
             try:
                 linux.mount("proc", str(target), "proc", flags)
             except OSError as error:
-                self.bind(Path("/proc"))
+                self.bind(Path("/proc"), writable=writable)
                 return f"/proc is the machine's ({error})"
             return "own /proc"
-        self.bind(Path("/proc"))
+        self.bind(Path("/proc"), writable=writable)
         return "/proc is the machine's"
 
 
@@ -126,12 +126,14 @@ def isolate(
     devices: Iterable[Path],
     buffers: Iterable[Path],
     own_processes: bool,
+    writable_processes: bool,
     shared_memory_bytes: int,
 ) -> Layer:
     """Enter a mount namespace and make a tree of only these paths the root.
 
     Needs CAP_SYS_ADMIN (in the own user namespace, or as root). `own_processes`: the calling
-    process is in a process namespace of its own. A failure leaves the old root in place.
+    process is in a process namespace of its own. `writable_processes`: its files in /proc may be
+    written, which CUDA needs. A failure leaves the old root in place.
     """
     at = scratch / ".root"
     try:
@@ -154,7 +156,7 @@ def isolate(
             tree.bind(path, writable=True, recursive=False)
         # Not recursive: the tree itself is mounted below it.
         tree.bind(scratch, writable=True, recursive=False)
-        processes = tree.processes(own=own_processes)
+        processes = tree.processes(own=own_processes, writable=writable_processes)
         (at / _OLD).mkdir()
         linux.pivot_root(str(at), str(at / _OLD))
     except OSError as error:

@@ -8,14 +8,24 @@ from pathlib import Path
 _KIB = 1024
 
 
-def parent(pid: int) -> int:
-    """Return the parent of `pid`, 0 when there is no such process."""
+def _stat(pid: int, field: int) -> int:
+    """Return a number of /proc/PID/stat, counted from the state, which is 0; 0 if it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return 0
     # The name in parentheses may itself contain any character.
-    return int(stat.rpartition(")")[2].split()[1])
+    return int(stat.rpartition(")")[2].split()[field])
+
+
+def parent(pid: int) -> int:
+    """Return the parent of `pid`, 0 when there is no such process."""
+    return _stat(pid, 1)
+
+
+def started(pid: int) -> int:
+    """Return when `pid` started, in clock ticks since boot: with `pid` it names one process."""
+    return _stat(pid, 19)
 
 
 def _scanned_children() -> dict[int, list[int]]:

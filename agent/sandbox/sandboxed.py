@@ -84,6 +84,7 @@ class Sandboxed:
         self.policy = policy
         self.channel = channel
         self.layers: list[Layer] = []
+        self.seen: list[tuple[int, int]] = []
         self._zygote = zygote
         self._ended = threading.Event()
         self._exit: Exit | None = None
@@ -166,7 +167,15 @@ class Sandboxed:
         self._ended.set()
 
     def lose(self) -> None:
-        """Record that the zygote died and took it along."""
+        """Record that the zygote died, and end what that did not take along.
+
+        The supervisor and the sandboxed process died with it; of their descendants, where there
+        is no process namespace, those that the watch has seen are killed here.
+        """
+        for pid, started in self.seen:
+            if processes.started(pid) == started:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         with self._lock:
             if self._reason is None:
                 self._reason = Exit(ExitReason.LOST, None, None)

@@ -104,6 +104,7 @@ SOCKETS: dict[str, tuple[int, int]] = {
     "accept": (43, 202),
     "accept4": (288, 242),
 }
+OFFERING = ("bind", "listen", "accept", "accept4")
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 CLONE, CLONE3, PRLIMIT, IOCTL = (56, 220), (435, 435), (302, 261), (16, 29)
 MOVE_PAGES, MIGRATE_PAGES = (279, 239), (256, 238)
@@ -143,8 +144,11 @@ def _when(number: int, body: list[Instruction]) -> list[Instruction]:
     return [_op(_EQUAL, number, 0, len(body)), *body]
 
 
-def program(machine: str, *, loopback: bool = False) -> list[Instruction]:
+def program(machine: str, *, loopback: bool = False, gpu: bool = False) -> list[Instruction]:
     """Return the BPF program for `machine` ("x86_64" or "aarch64").
+
+    `gpu`: unix sockets may be bound and listened on, without which CUDA does not start (it offers
+    an abstract `cuda-uvmfd-…` socket to its own process family). None can be connected.
 
     Raises
     ------
@@ -158,6 +162,9 @@ def program(machine: str, *, loopback: bool = False) -> list[Instruction]:
     refused: dict[str, tuple[int | None, int | None]] = dict(REFUSED)
     if not loopback:
         refused.update(SOCKETS)
+        if gpu:
+            for name in OFFERING:
+                del refused[name]
     for numbers in refused.values():
         number = numbers[column]
         if number is not None:
@@ -209,12 +216,12 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def restrict(*, loopback: bool = False) -> Layer:
+def restrict(*, loopback: bool = False, gpu: bool = False) -> Layer:
     """Install the filter for this process and all that it starts. Needs no_new_privs."""
     machine = linux.machine()
     if machine not in ARCHITECTURES:
         return Layer(name=LayerName.SECCOMP, active=False, detail=f"no filter for {machine}")
-    code = program(machine, loopback=loopback)
+    code = program(machine, loopback=loopback, gpu=gpu)
     packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
     # A character pointer keeps `packed` alive; the kernel copies it during the call.
     filled = _Program(len(code), packed)

@@ -15,6 +15,8 @@ class Watched(Protocol):
 
     pid: int
     policy: Policy
+    seen: list[tuple[int, int]]
+    """The descendants found last, and when each started."""
 
     @property
     def own_processes(self) -> int:
@@ -62,6 +64,7 @@ class Watch:
     @staticmethod
     def _look(process: Watched) -> None:
         below = processes.descendants(process.pid)[process.own_processes :]
+        process.seen = [(pid, processes.started(pid)) for pid in below]
         used = processes.usage(below)
         if used.memory_bytes > process.policy.memory_bytes:
             process.exceeded_memory(used.memory_bytes)

@@ -1,0 +1,99 @@
+"""Memory, processes, output and file sizes end at their limits."""
+
+import time
+
+import pytest
+
+from agent.sandbox.capture import KEPT_BYTES
+from agent.sandbox.launch import ExitReason
+from agent.sandbox.layers import LayerName
+
+MIB = 1 << 20
+HOG = """
+import time
+held = []
+for _ in range(40):
+    held.append(bytearray(b"x" * (16 << 20)))
+    time.sleep(0.02)
+time.sleep(60)
+"""
+
+
+def test_a_process_that_hoards_memory_is_ended(sandbox, pid_namespace):
+    ran = sandbox.run(HOG, memory_bytes=200 * MIB, pid_namespace=pid_namespace)
+    assert ran.exit.reason is ExitReason.MEMORY
+    assert "limit 200 MiB" in ran.exit.detail
+
+
+def test_memory_of_descendants_counts(sandbox, pid_namespace):
+    source = f"import os\nif os.fork() == 0:\n    os.setsid()\n    exec({HOG!r})\nos.wait()"
+    ran = sandbox.run(source, memory_bytes=200 * MIB, pid_namespace=pid_namespace)
+    assert ran.exit.reason is ExitReason.MEMORY
+
+
+def test_shared_memory_counts(sandbox):
+    source = f"import mmap, time\nm = mmap.mmap(-1, 1 << 30)\nm.write(b'x' * (400 << 20))\n{HOG}"
+    assert sandbox.run(source, memory_bytes=200 * MIB).exit.reason is ExitReason.MEMORY
+
+
+def test_memory_within_the_limit_is_left_alone(sandbox):
+    source = "held = b'x' * (100 << 20)\nimport time; time.sleep(0.4)"
+    assert sandbox.run(source, memory_bytes=400 * MIB).exit.code == 0
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_printing_without_end_is_ended_and_the_output_bounded(sandbox, stream):
+    source = "import sys\nprint('the beginning')\n"
+    source += f"while True: print('y' * 100_000, file=sys.{stream})"
+    ran = sandbox.run(source, output_bytes=2 * MIB)
+    assert ran.exit.reason is ExitReason.OUTPUT
+    assert ran.output.startswith("the beginning")
+    assert "bytes ...]" in ran.output
+    assert len(ran.output) < 2 * KEPT_BYTES + 100
+
+
+def test_output_within_the_limit_is_whole(sandbox):
+    assert sandbox.run("print('y' * 50_000)").output == "y" * 50_000 + "\n"
+
+
+def test_the_end_of_long_output_is_kept(sandbox):
+    ran = sandbox.run("print('y' * 300_000)\nprint('the end')")
+    assert ran.exit.code == 0
+    assert ran.output.endswith("the end\n")
+
+
+def test_a_fork_bomb_is_ended(sandbox, pid_namespace, until):
+    source = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    began = time.monotonic()
+    ran = sandbox.run(source, max_processes=40, max_threads=80, pid_namespace=pid_namespace)
+    assert ran.exit.reason is ExitReason.PROCESSES
+    assert time.monotonic() - began < 30
+
+
+def test_threads_are_limited(sandbox):
+    source = """
+    import threading, time
+    count = 0
+    try:
+        for count in range(200):
+            threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+    except RuntimeError:
+        channel.sendall(str(count).encode())
+    """
+    import textwrap
+
+    ran = sandbox.run(textwrap.dedent(source), max_threads=50)
+    if LayerName.USER in {layer.name for layer in ran.process.layers if layer.active}:
+        assert 40 <= int(ran.answer) <= 50
+
+
+def test_files_have_a_largest_size(sandbox):
+    source = "f = open('big', 'wb', buffering=0)\nf.write(b'x' * 1000)\n"
+    source += "try: f.seek(1 << 20); f.write(b'x')\nexcept OSError as e: print(e.strerror)"
+    assert sandbox.run(source, file_bytes=1 << 20).output == "File too large\n"
+
+
+def test_no_core_file_is_left(sandbox):
+    scratch = sandbox.folder()
+    sandbox.run("import os; os.abort()", scratch=scratch)
+    assert not list(scratch.glob("core*"))
