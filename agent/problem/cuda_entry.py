@@ -8,8 +8,8 @@ The front matter stands between `---` lines in the leading comment:
     inputs: [x, factor]          # bound as the parameters of a kernel_function are
     outputs:
       - {name: y, like: x}
-      - {name: sums, shape: ["x.shape[0]"], dtype: float32}
-    arguments: [x, y, sums, float factor, "int64 x.shape[0]", "int64 x.shape[1]", stream]
+      - {name: sums, shape: "x.shape[0], 4", dtype: float32}
+    arguments: x, y, sums, float factor, int64 x.shape[0], int64 x.shape[1], stream
     architectures: [sm_90a]      # optional; else the device's own
     ---
     */
@@ -19,8 +19,10 @@ where the input is None), `stream` for the current CUDA stream, or a C type (int
 double) and an expression. Expressions are sums, differences, products, floor divisions and
 remainders of numbers, scalar inputs, `x.shape[i]`, `x.numel`, `x.ndim` and `x.dtype`, a code:
 0 bfloat16, 1 float16, 2 float32, 3 float64, 4 float8_e4m3fn, 5 uint8, 6 int8, 7 int32, 8 int64,
-9 bool. Tensors are contiguous; outputs are uninitialized. The file is compiled by itself with
-`kb.nvcc`: no torch headers, no files of its own beside it.
+9 bool. Lists are separated by commas; inside [ ], YAML wants quotes around what has brackets.
+
+Tensors are contiguous; outputs are uninitialized. The file is compiled by itself with `kb.nvcc`: no
+torch headers, no files of its own beside it.
 """
 
 import ast
@@ -32,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.problem.syntax import ProblemFileError
 from kb import nvcc
@@ -54,6 +56,13 @@ _C_TYPES: Mapping[str, Any] = {
 _STREAM = "stream"
 _TYPED = re.compile(r"(int|int64|float|double)\s+(\S.*)")
 
+
+def _separated(value: object) -> object:
+    """`a, b` as [a, b]: YAML's own lists take the brackets of `x.shape[0]` for theirs."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+_List = BeforeValidator(_separated)
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$", max_length=200)]
 
 
@@ -67,8 +76,8 @@ class Output(_Strict):
     name: Identifier
     like: Identifier | None = None
     """An input of the same shape and, unless `dtype` says otherwise, dtype."""
-    shape: tuple[str | int, ...] | None = None
-    """An expression a dimension."""
+    shape: Annotated[tuple[str | int, ...] | None, _List] = None
+    """An expression a dimension; a list, or separated by commas."""
     dtype: str | None = None
     """A dtype's name, or `x.dtype` for that of an input."""
 
@@ -85,10 +94,10 @@ class CudaEntry(_Strict):
     """The front matter of a `.cu` file."""
 
     entry: Identifier
-    inputs: Annotated[tuple[Identifier, ...], Field(min_length=1)]
+    inputs: Annotated[tuple[Identifier, ...], _List, Field(min_length=1)]
     outputs: Annotated[tuple[Output, ...], Field(min_length=1)]
-    arguments: Annotated[tuple[str, ...], Field(min_length=1)]
-    architectures: tuple[str, ...] = ()
+    arguments: Annotated[tuple[str, ...], _List, Field(min_length=1)]
+    architectures: Annotated[tuple[str, ...], _List] = ()
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:

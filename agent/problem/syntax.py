@@ -127,9 +127,25 @@ def reachable_names(module: ast.Module, roots: list[str]) -> set[str]:
         if name in reached:
             continue
         reached.add(name)
-        used = {node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
+        used = {
+            node.id
+            for node in ast.walk(_defining(defined[name], name))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
         waiting.extend(used & defined.keys() - reached)
     return reached
+
+
+def _defining(statement: ast.stmt, name: str) -> ast.AST:
+    """The part of a statement that gives `name` its value: one element of `a, b = 1, 2`."""
+    match statement:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(
+            names
+        ) == len(values):
+            for target, value in zip(names, values, strict=True):
+                if isinstance(target, ast.Name) and target.id == name:
+                    return value
+    return statement
 
 
 def integer(  # noqa: PLR0911 (one return a kind of node)

@@ -66,7 +66,8 @@ CHEATS = {
     "getattr on gc": "import gc\ngetattr(gc, 'get_' + 'objects')()",
     "frames": "import sys\nsys._getframe(1)",
     "inspect": "import inspect\ninspect.currentframe().f_back.f_locals",
-    "a traceback's frame": "try:\n    1/0\nexcept Exception as e:\n    f = e.__traceback__.tb_frame",
+    "a traceback's frame": "try:\n    1/0\nexcept Exception as e:\n"
+    "    f = e.__traceback__.tb_frame",
     "subclasses": "torch.nn.Module.__subclasses__()",
     "another process": "maps = open('/proc/self/maps')",
     "the judge": "import agent.evaluate.judge",
@@ -161,7 +162,8 @@ def test_an_inherited_forward_is_reached():
 
 
 SUSPECTS = {
-    "other-stream": ("s = torch.cuda.Stream()", "with torch.cuda.stream(s):", "    return _launch(x)"),
+    "other-stream": ("s = torch.cuda.Stream()", "with torch.cuda.stream(s):",
+                     "    return _launch(x)"),
     "cuda-graph": ("g = torch.cuda.CUDAGraph()", "return _launch(x)"),
     "process": ("import threading", "threading.Thread(target=_launch, args=(x,)).start()",
                 "return _launch(x)"),
@@ -203,7 +205,8 @@ def test_outputs_that_no_input_reaches(line):
     [
         "out = torch.empty_like(x)\n    _copy[(1,)](x, out, 4, BLOCK=16)\n    return out",
         "out = torch.empty_like(x)\n    args = [x, out]\n    _copy[(1,)](*args, 4)\n    return out",
-        "out = torch.empty_like(x)\n    run = lambda: _copy[(1,)](x, out)\n    run()\n    return out",
+        "out = torch.empty_like(x)\n    run = lambda: _copy[(1,)](x, out)\n    run()\n"
+        "    return out",
         "out = torch.empty_like(x)\n    lib.go(x.data_ptr(), out.data_ptr())\n    return out",
         "z = x.contiguous()\n    if z.numel() == 0:\n        return torch.empty_like(x)\n"
         "    return _launch(z)",
