@@ -83,7 +83,7 @@ class Bench:
         self._opened.callback(shutil.rmtree, self._folder, ignore_errors=True)
         try:
             self._zygote = self._opened.enter_context(Zygote(interpret=device == "cpu"))
-            self._exporter = self._opened.enter_context(Exporter(device))
+            self.exporter = self._opened.enter_context(Exporter(device))
         except BaseException:
             self._opened.close()
             raise
@@ -92,10 +92,11 @@ class Bench:
         """Start one more worker, called `name` in messages."""
         scratch = self._folder / f"{len(self._desks)}-{_plain(name)}"
         scratch.mkdir()
-        policy = Policy(scratch=scratch, gpu=self.device != "cpu")
+        interpreter = {"TRITON_INTERPRET": "1"} if self.device == "cpu" else {}
+        policy = Policy(scratch=scratch, gpu=self.device != "cpu", environment=interpreter)
         process = self._zygote.spawn(_ENTRY, policy)
         self.layers = process.layers
-        desk = Desk(Worker(process, name), self._exporter)
+        desk = Desk(Worker(process, name), self.exporter)
         self._desks.append(desk)
         return desk
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from agent.evaluate.options import LEAST_SEEDS
 from agent.problem.source import ProblemFile
 from agent.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose
 from agent.worker.messages import ValueKind
 
 ShapeLabel = Literal["full", "reduced", "variant"]
 
-LEAST_SEEDS = 5
 # 62 bits: what torch.manual_seed takes on every device, and nobody guesses.
 _SEED_BITS = 62
 # Zero-mean values first: they tell most, so a wrong kernel is found by the first case.

@@ -43,9 +43,11 @@ class Observations:
     """What the candidate's process was seen to do, as it says itself."""
 
     seen: list[m.Observed] = field(default_factory=list)
+    watched: bool = False
+    """A call that was observed has returned."""
 
     def names(self, field_name: str) -> dict[str, int]:
-        """Counts by name over all calls, of `triton_launches` or `aten`."""
+        """Counts by name over all calls, of `triton_launches`, `aten` or `kernels`."""
         found: dict[str, int] = {}
         for each in self.seen:
             for name, count in getattr(each, field_name).items():
@@ -164,6 +166,8 @@ class Contestant:
         assert prepared.reference is not None
         checked = prepared.reference.check(got, prepared.limits)
         self._record(prepared, checked, outcome)
+        if not checked.problem and any(checked.unequal(index) for index in prepared.exact):
+            self._note_inexact(prepared, got, outcome)
         if checked.problem:
             if stale := self._stale(got, prepared):
                 outcome.cheats.append(stale)
@@ -191,6 +195,7 @@ class Contestant:
         )
         if planned.observe:
             self.observations.seen.append(called.observed)
+            self.observations.watched = True
         return called
 
     def _fetch(self, called: m.Called) -> list[Any]:
@@ -239,10 +244,15 @@ class Contestant:
                 "counterexamples": checked.examples,
             }
         )
+
+    def _note_inexact(self, prepared: Prepared, got: Sequence[Any], outcome: Outcome) -> None:
+        """Where the outputs differ although nothing had to be rounded."""
+        assert prepared.reference is not None
+        exactly = prepared.reference.check(got, prepared.limits, prepared.exact)
         for index in prepared.exact:
-            if checked.problem is None and (unequal := checked.unequal(index)):
-                problem = f"{unequal} elements of output {index} are not exactly the oracle's"
-                outcome.inexact[index] = (problem, ())
+            difference = exactly.differences[index]
+            if difference is not None and difference.problem:
+                outcome.inexact[index] = (difference.problem, difference.examples)
 
     def _failed(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
         """An error in a call: declined where the kernel raises by itself at another shape."""

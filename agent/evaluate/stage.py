@@ -77,9 +77,10 @@ class Stage:
         self.oracle_precision = "float64"
         self.observed: m.Observed | None = None
         """What eager runs."""
-        self._desk, self._worker = desk, desk.worker
-        self.problem = self._worker.use_variant(shape.source, seed=settings.model_seed)
-        self._worker.contender("eager")
+        self.worker = desk.worker
+        self._desk = desk
+        self.problem = self.worker.use_variant(shape.source, seed=settings.model_seed)
+        self.worker.contender("eager")
         self._terms: float | None = None
         self._oracle_specs: dict[str, list[m.TensorSpec]] = {}
         self._arguments: list[m.Argument] = []
@@ -89,7 +90,7 @@ class Stage:
         """The model's tensors in the judge's own memory, in the order of `problem.parameters`."""
         if self._parameters is None:
             lent = self._desk.lend("parameters", [each.tensor for each in self.problem.parameters])
-            self._worker.export_parameters(names(lent))
+            self.worker.export_parameters(names(lent))
             self._parameters = [pristine(each) for each in lent if each is not None]
         return self._parameters
 
@@ -97,9 +98,9 @@ class Stage:
         """Make the inputs of one case, run eager and the oracle on them."""
         prepared = Prepared(kind)
         try:
-            prepared.inputs = self._worker.describe_inputs(seed, kind)
+            prepared.inputs = self.worker.describe_inputs(seed, kind)
             lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
-            self._worker.make_inputs(seed, names(lent), kind)
+            self.worker.make_inputs(seed, names(lent), kind)
             prepared.pristine = [None if each is None else pristine(each) for each in lent]
             self._arguments = arguments(prepared.inputs, lent)
             self._run(prepared, lent)
@@ -118,6 +119,11 @@ class Stage:
             return None
         assert self._reference is not None
         return self._reference.from_oracle(oracle, values, templates)
+
+    def release(self) -> None:
+        """Free the memory of the last prepared case, which must not be used any more."""
+        for group in ("inputs", "eager", "oracle", "mutant", "oracle.values", "mutant.values"):
+            self._desk.take_back(group)
 
     def _run(self, prepared: Prepared, lent: Lent) -> None:
         called, got = self._eager(prepared, lent, late=not self.aliases)
@@ -158,7 +164,7 @@ class Stage:
 
     def _eager(self, prepared: Prepared, lent: Lent, *, late: bool) -> tuple[m.Called, list[Any]]:
         """Call eager; `late` replaces the inputs before the outputs are fetched."""
-        called = self._worker.call(self._arguments, observe=self.observed is None)
+        called = self.worker.call(self._arguments, observe=self.observed is None)
         if self.observed is None:
             self.observed = called.observed
         pairs = zip(lent, prepared.pristine, strict=True)
@@ -169,8 +175,8 @@ class Stage:
             for number, each in enumerate(lent):
                 if each is not None:
                     refill(each, self.settings.refill_seed + number)
-        self._worker.fetch(names(outputs), call=called.call)
-        self._worker.drop([called.call])
+        self.worker.fetch(names(outputs), call=called.call)
+        self.worker.drop([called.call])
         return called, tensors(outputs)
 
     def _restore(self, prepared: Prepared, lent: Lent) -> None:
@@ -198,12 +204,12 @@ class Stage:
     def _oracle(self, method: str, group: str, mutation: m.Mutation | None) -> list[Any]:
         specs = self._oracle_specs.get(method)
         if specs is None:
-            answer = self._worker.oracle(self._arguments, None, method=method, mutate=mutation)
+            answer = self.worker.oracle(self._arguments, None, method=method, mutate=mutation)
             specs = self._oracle_specs[method] = answer.outputs
             self.oracle_precision = answer.precision
         lent = self._desk.lend(group, specs)
         try:
-            self._worker.oracle(self._arguments, names(lent), method=method, mutate=mutation)
+            self.worker.oracle(self._arguments, names(lent), method=method, mutate=mutation)
         except CommandFailedError:
             del self._oracle_specs[method]  # the shape may depend on the values
             raise
@@ -220,7 +226,7 @@ class Stage:
             read = sum(each.tensor.numel for each in prepared.inputs if each.tensor is not None)
             read += sum(each.tensor.numel for each in self.problem.parameters)
             try:
-                flops = self._worker.flops(self.settings.model_seed).flops
+                flops = self.worker.flops(self.settings.model_seed).flops
             except CommandFailedError:
                 flops = 0.0  # the operators cannot be counted without running them
             self._terms = max(1.0, read / written, flops / (2 * written))
