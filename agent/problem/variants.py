@@ -22,10 +22,14 @@ SMALL = 8
 REDUCED_ELEMENTS = 1 << 22
 # What Triton's interpreter gets through in seconds.
 INTERPRET_ELEMENTS = 1 << 12
+# Smaller inputs leave nothing for a window to slide over or a group to hold.
+_FEWEST_ELEMENTS = 1 << 10
 # Each further reduced shape has about this share of the one before.
 _STEP = 16
 # Down to which size the first dimension, the second and the others go before any becomes 1.
 _LEAST = (1, 2, 4)
+# What a batch of images, sequences or matrices keeps as long as the other sizes are above `SMALL`.
+_LEAST_BATCH = 2
 # How often a kind of variant is tried before the choices count as exhausted.
 _ATTEMPTS = 40
 
@@ -81,11 +85,13 @@ def propose(
     if not sizes.free:
         return found
     limit = limit_elements
-    while len(found) < reduced and limit >= 1:
+    while len(found) < reduced:
         values = sizes.shrink(limit)
         if values and not any(each.constants == values for each in found):
             found.append(Variant(values, "reduced"))
-        limit //= _STEP
+        if limit <= _FEWEST_ELEMENTS:
+            break
+        limit = max(limit // _STEP, _FEWEST_ELEMENTS)
     # The secret seed decides; random() is enough, an attacker never sees the generator's output.
     generator = random.Random(seed)  # noqa: S311
     seen = [dict(each.constants) for each in found] + [{}]
@@ -161,10 +167,14 @@ class _Sizes:
         values = {name: self.given(name) for name in self.large}
         movable = set(values)
         while movable and self.elements(values) > limit:
-            above = [name for name in movable if values[name] > SMALL]
+            above = [name for name in movable if values[name] > self._floor(name)]
             if above:
-                largest = max(values[name] for name in above)
-                chosen = [name for name in above if values[name] == largest]
+                largest = max((self._weight(name) * values[name], values[name]) for name in above)
+                chosen = [
+                    name
+                    for name in above
+                    if (self._weight(name) * values[name], values[name]) == largest
+                ]
             else:
                 chosen = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
             for name in chosen:
@@ -174,6 +184,18 @@ class _Sizes:
                 else:
                     movable.discard(name)
         return {name: value for name, value in values.items() if value != self.given(name)}
+
+    def _is_batch(self, name: str) -> bool:
+        """Whether a constant is the first of at least three dimensions, and nothing else."""
+        images = self.shapes is not None and max(len(shape) for shape in self.shapes) > 2
+        return images and self.places[name] == 0 and not self.structural(name)
+
+    def _floor(self, name: str) -> int:
+        return _LEAST_BATCH if self._is_batch(name) else SMALL
+
+    def _weight(self, name: str) -> int:
+        # A batch is halved before what windows slide over, down to a quarter of it.
+        return 4 if self._is_batch(name) else 1
 
     def _last_resort(self, name: str, value: int) -> tuple[bool, int, str]:
         """What to halve first below `SMALL`: the batch to 1, channels to 2, images to 4."""
