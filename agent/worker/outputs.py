@@ -9,6 +9,7 @@ from agent.worker.messages import OutputSpec, TensorSpec
 
 _MAX_OUTPUTS: Final = 200
 _DEPTH: Final = 10
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 
 
 class OutputError(Exception):
@@ -34,6 +35,12 @@ def flatten(returned: Any) -> list[Any]:
 
 def _collect(value: Any, found: list[Any], depth: int) -> None:
     if isinstance(value, torch.Tensor):
+        if type(value) not in _PLAIN:
+            # A subclass may compute when it is looked at, after the time was taken.
+            raise OutputError(
+                f"output {len(found)} is a {type(value).__name__}, a subclass of torch.Tensor: "
+                "return plain tensors"
+            )
         if value.layout != torch.strided or value.is_nested:
             raise OutputError(f"output {len(found)} is no dense tensor")
         found.append(value.detach())
