@@ -38,6 +38,8 @@ class Ground:
     changed_user: bool = False
     """The supervisor has taken on the sandbox's user id already."""
     user_namespace: bool = False
+    root_underneath: bool = False
+    """To the kernel the user is still root, for whom threads are not limited."""
     process_namespace: bool = False
     why: str = ""
     """Why namespaces cannot be made, or the user id not be changed."""
@@ -82,12 +84,14 @@ def _enter_user_namespace(here: Ground) -> None:
     if LayerName.USER in here.policy.without:
         here.why = "user namespace left out"
         return
+    uid = os.geteuid()
     try:
         namespaces.user()
     except OSError as error:
         here.why = str(error)
     else:
         here.admin = here.user_namespace = True
+        here.root_underneath = uid == 0
 
 
 def _needed(policy: Policy) -> list[Path]:
@@ -160,7 +164,7 @@ def enter(here: Ground) -> list[Layer]:
         add(LayerName.IPC, namespaces.ipc, needs_admin=True)
     mounted = add(LayerName.MOUNTS, isolated_mounts, needs_admin=True)
     layers.append(_change_user(here, mounted=mounted))
-    alone = layers[-1].active
+    alone = layers[-1].active and not here.root_underneath
     add(LayerName.LIMITS, lambda: limits.restrict(policy, count_threads=alone))
     layers.append(privileges.drop())
     # Without it the process could not open its own /proc files.

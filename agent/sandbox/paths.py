@@ -77,7 +77,8 @@ def _python() -> list[Path]:
 
 def _toolchains() -> list[Path]:
     found = []
-    for name in COMPILERS:
+    chosen = (os.environ.get(variable, "") for variable in ("CC", "CXX", "CUDAHOSTCXX"))
+    for name in (*COMPILERS, *chosen):
         command = shutil.which(name)
         if command:
             program = Path(command).resolve()
