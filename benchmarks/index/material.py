@@ -5,6 +5,7 @@ on them: most vectors of code (`stand_ins`), and two fields that filters of a kn
 need (`_with_known_shares`). An index is built once per machine and kept in the user's cache folder.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import pickle
@@ -28,6 +29,7 @@ from kb.corpus.loader import shipped_corpus
 from kb.embedders import Embedder
 from kb.embedders.base import Vectors, unit_rows
 from kb.embedders.onnx import OnnxEmbedder
+from kb.index.cache import EmbeddingCache
 from kb.index.layout import SCHEMA_VERSION, IndexLayout
 from kb.index.state import IndexState
 from kb.index.writer import IndexWriter
@@ -102,7 +104,8 @@ def sized_index(count: int) -> Path:
     """An index of `count` chunks with their `SHARES`, from the cache or built now."""
     embedder = OnnxEmbedder()
     corpus = corpus_state(shipped_corpus())
-    key = _digest(SCHEMA_VERSION, embedder.name, NOISE, ANCHORS, corpus.content(""), _origin())
+    facts = (SCHEMA_VERSION, embedder.name, NOISE, ANCHORS, "vectors in the cache")
+    key = _digest(*facts, corpus.content(""), _origin())
     index = CACHE / f"index-{count}-{key}"
     if IndexLayout(index).current() is not None:
         return index
@@ -112,8 +115,12 @@ def sized_index(count: int) -> Path:
     detector = detector_of(corpus)
     code = _with_known_shares(_code(count - len(corpus.chunks)), detector, count)
     state = corpus.merged(code)
-    vectors = _vectors(state, embedder)
+    hashes = [text_hash(chunk.embedding_text()) for chunk in state.chunks]
     with IndexWriter(index) as writer:
+        # Through the cache, as an ingest would: a later one must find these vectors there.
+        with contextlib.closing(EmbeddingCache(writer.layout.cache)) as cache:
+            cache.put(embedder.name, zip(hashes, _vectors(state, embedder), strict=True))
+        vectors, _ = writer.embed(state.chunks, embedder)
         writer.publish(state, vectors, embedder.name)
     return index
 

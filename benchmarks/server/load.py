@@ -46,6 +46,8 @@ from server.settings import Settings
 CHUNKS = 20_000
 REQUESTS = 20_000
 RELOAD_REQUESTS = 10_000
+# A small index is published every few seconds, a large one only a few times in the whole test.
+RELOAD_CHUNKS = 2_000
 CLIENTS = 8
 # Pairs of one search by the server and one bare search, in turns.
 PAIRS = 600
@@ -117,7 +119,8 @@ def reloads(index: Path, count: int) -> dict[str, Any]:
         with served(copy, len(os.sched_getaffinity(0))) as (port, _):
             publisher = threading.Thread(target=publish)
             publisher.start()
-            queries = [f"{STAMPED} crossing numbered, question {n}" for n in range(count)]
+            # it names the symbol, so that it is never taken for a question about something else
+            queries = [f"{STAMPED} crossing numbered by `stamped`, {n}" for n in range(count)]
             result = load(port, queries, CLIENTS)
             stop.set()
             publisher.join()
@@ -189,7 +192,7 @@ def main(given: str | None = None) -> None:
     rate = len(records) / under_load["seconds"]
     _say(f"{CLIENTS} clients: {rate:.0f}/s, bare {bare_rate:.0f}/s, errors {bad}")
     _say(f"p50 {p50_seen:.0f} ms, p99 {p99_seen:.0f} ms")
-    reload = reloads(index, RELOAD_REQUESTS)
+    reload = reloads(sized_index(RELOAD_CHUNKS), RELOAD_REQUESTS)
     _say(f"reload: {reload}")
     again = recovery(index)
 
@@ -230,10 +233,10 @@ def _write(where: dict[str, Any], figures: Sequence[Figure], detail: dict[str, A
 vectors are stand-ins near real ones. Each of {REQUESTS} questions is asked once. The first figure
 is measured in turns in one process; the others with `kb serve --workers {where["cores"]}` and the
 load generator on the same {where["cores"]} cores, which the bare loop (one process a core) has for
-itself. While {reload["generations_published"]} generations were published, {reload["answers"]}
-answers came from {reload["generations_seen"]} of them. From the kill of the only worker to ready
-again took {detail["recovery_over_import"]:.2f}× the time to import chromadb
-({again["ready"]:.2f} s and {again["import_chromadb"]:.2f} s).
+itself. While {reload["generations_published"]} generations of {RELOAD_CHUNKS} chunks were
+published, {reload["answers"]} answers came from {reload["generations_seen"]} of them. From the kill
+of the only worker to ready again took {detail["recovery_over_import"]:.2f}× the time to import
+chromadb ({again["ready"]:.2f} s and {again["import_chromadb"]:.2f} s).
 
 Measured {where["date"]} by `{COMMAND}` on {where["processor"]}, {where["cores"]} cores,
 {where["memory_gb"]} GB; Python {where["python"]}, {versions}. Load average before:
