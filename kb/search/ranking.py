@@ -102,11 +102,6 @@ class Ranker:
                 total[position] += known[key]
         return total
 
-    def supported(self) -> list[str]:
-        """Techniques whose gates the query's metrics support, the best supported first."""
-        supported = [slug for slug, support in self._gates.items() if support > 0]
-        return sorted(supported, key=lambda slug: (-self._gates[slug], slug))
-
     def named(self) -> list[str]:
         """Techniques that the query names, the first one first."""
         return list(self._named)
