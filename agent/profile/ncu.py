@@ -24,7 +24,6 @@ _PERMISSION = (
 )
 # What ncu prints -> what it means and what to do, the weightiest first.
 _FAILURES = (
-    ("ERR_NVGPUCTRPERM", _PERMISSION),
     (
         "LibraryNotLoaded",
         "ncu could not load its part of the driver (LibraryNotLoaded): containers and sandboxes "
@@ -38,6 +37,8 @@ _FAILURES = (
     ),
     ("No kernels were profiled", "the kernel file launched no GPU kernel that ncu could see"),
 )
+# Failures that no layer of a sandbox has a part in.
+_FINAL = ("is not compatible with Nsight Compute", "No kernels were profiled")
 
 
 class NcuError(KbError):
@@ -48,6 +49,10 @@ class NcuError(KbError):
 
 class PermissionDeniedError(NcuError):
     """The driver does not open the counters to this user."""
+
+
+class FinalError(NcuError):
+    """A failure that another try would meet again."""
 
 
 class UnknownMetricsError(NcuError):
@@ -195,7 +200,7 @@ def failure(output: str, code: int | None, *, report_exists: bool) -> NcuError |
         return None
     for sign, meaning in _FAILURES:
         if sign in output:
-            return NcuError(meaning)
+            return (FinalError if sign in _FINAL else NcuError)(meaning)
     errors = [line for line in output.splitlines() if line.startswith("==ERROR==")]
     last = errors or [line for line in output.splitlines() if line.strip()]
     said = last[-1].removeprefix("==ERROR==").strip() if last else "it printed nothing"

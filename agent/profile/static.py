@@ -11,6 +11,7 @@ from kb import nvcc
 from kb.architectures import parse_architecture
 
 Origin = Literal["triton", "nvcc"]
+_TARGET = re.compile(r"^\s*code for (sm_\w+)", re.MULTILINE)
 # Itanium C++ ABI: <length><name>, in nested names one after another.
 _LENGTH = re.compile(r"\d+")
 
@@ -53,7 +54,11 @@ def facts_of(
         else {}
     )
     found = []
-    for function, instructions in functions_in(nvcc.disassemble(code)):
+    listing = nvcc.disassemble(code)
+    # Triton is told sm_90 and compiles for sm_90a: the code itself knows.
+    targets = set(_TARGET.findall(listing))
+    target = targets.pop() if len(targets) == 1 else architecture
+    for function, instructions in functions_in(listing):
         given = resources.get(function)
         if given is None:
             continue
@@ -66,7 +71,7 @@ def facts_of(
                 function=function,
                 name=source_name(function),
                 origin=origin,
-                architecture=architecture,
+                architecture=target,
                 registers=given.registers,
                 spill_store_bytes=stores,
                 spill_load_bytes=loads,

@@ -31,6 +31,9 @@ _COMMANDS = {
     "export": "upkeep",
     "import": "upkeep",
     "verify": "verifying",
+    "evaluate": "evaluating",
+    "profile": "profiling",
+    "diagnose": "diagnosing",
 }
 
 

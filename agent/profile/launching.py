@@ -1,0 +1,165 @@
+"""Runs programs of the profile (the profiler, the compiling process) inside the sandbox."""
+
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agent.sandbox import command
+from agent.sandbox.launch import Exit, ExitReason, SandboxError, Zygote, session_folder
+from agent.sandbox.layers import Layer, LayerName, missing
+from agent.sandbox.policy import GIB, Policy
+
+# ncu saves and restores what a kernel writes between its passes, in host memory if need be.
+_MEMORY_BYTES = 64 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A program that has ended."""
+
+    exit: Exit
+    output: str
+    """What it printed; head and tail where it was long."""
+    layers: tuple[Layer, ...]
+    scratch: Path
+    """The folder that it could write to."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was ended for its time."""
+        return self.exit.reason is ExitReason.TIME
+
+    def said(self) -> str:
+        """Its last line, or how it ended."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return lines[-1] if lines else self.exit.describe()
+
+
+class Programs:
+    """Starts programs in the sandbox, each with a folder of its own; a context manager.
+
+    Everything is deleted at the end.
+
+    Parameters
+    ----------
+    zygote
+        What processes fork from; by default one is started (without torch, which programs of
+        their own do not inherit anyway) and ended with this.
+    untrusted
+        The files come over a network or from a model: refuse to run them where the layers of the
+        sandbox are not enough for that.
+    """
+
+    def __init__(self, zygote: Zygote | None = None, *, untrusted: bool = False) -> None:
+        self._own = zygote is None
+        self._zygote = Zygote(torch=False) if zygote is None else zygote
+        self._untrusted = untrusted
+        self.folder = session_folder()
+        self._count = 0
+
+    def given(self, name: str, contents: str | bytes) -> Path:
+        """Write a file that programs may be allowed to read; its path."""
+        folder = self.folder / "given"
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)  # as root, programs run under another user id
+        path = folder / name
+        path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
+        path.chmod(0o644)
+        return path
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float,
+        read: Sequence[Path] = (),
+        gpu: bool = False,
+        without: frozenset[LayerName] = frozenset(),
+        environment: dict[str, str] | None = None,
+    ) -> Ran:
+        """Run a program to its end. `{scratch}` in an argument stands for its folder.
+
+        Parameters
+        ----------
+        arguments
+            The program and what it is given.
+        timeout
+            Seconds after which it is ended.
+        read
+            Files and folders that it may read besides Python, CUDA and the compilers.
+        gpu
+            Whether it may use the GPU, and sockets of a loopback of its own (for the profiler).
+        without
+            Layers of the sandbox that are left out.
+        environment
+            Variables in addition to the sandbox's.
+
+        Raises
+        ------
+        agent.sandbox.launch.SandboxError
+            If it cannot be started, or must not be.
+        """
+        self._count += 1
+        scratch = self.folder / f"program{self._count}"
+        scratch.mkdir()
+        policy = Policy(
+            scratch=scratch,
+            read=tuple(read),
+            gpu=gpu,
+            loopback=gpu,
+            memory_bytes=_MEMORY_BYTES,
+            without=without,
+        )
+        with self._zygote.spawn("agent.sandbox.command:main", policy) as process:
+            if self._untrusted and (lacking := missing(process.layers)):
+                raise SandboxError(
+                    f"refused to run code that is not trusted: no isolation of {lacking[0]} here"
+                )
+            filled = [each.replace("{scratch}", str(scratch)) for each in arguments]
+            until = time.monotonic() + timeout
+            process.channel.sendall(command.line(filled, environment))
+            ended = process.wait(max(0.0, until - time.monotonic()))
+            if ended is None:
+                ended = process.kill(ExitReason.TIME)
+            return Ran(ended, process.output(), tuple(process.layers), scratch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._own:
+            self._zygote.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def take(path: Path, limit: int) -> bytes | None:
+    """Contents of a file that a program left: None unless it is a plain file within `limit`.
+
+    Links are not followed: the program could point them at what only this process may read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > limit:
+            return None
+        return file.read(limit + 1)
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of this project with this interpreter."""
+    return [sys.executable, str(Path(__file__).with_name("bootstrap.py")), module, *arguments]
