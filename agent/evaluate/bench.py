@@ -1,20 +1,15 @@
-"""The processes of one evaluation, and the memory that the judge lends to each of them."""
+"""The workers of one evaluation, each with the memory that the judge lends to it."""
 
 import contextlib
 import re
-import shutil
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from agent.evaluate.buffers import Exported, Exporter
-from agent.evaluate.session import Worker, WorkerError
-from agent.sandbox.launch import Zygote, session_folder
+from agent.evaluate.session import Session, Worker, WorkerError
 from agent.sandbox.layers import Layer
-from agent.sandbox.policy import Policy
 from agent.worker.messages import TensorSpec
-
-_ENTRY = "agent.worker.main:main"
 
 Lent = list[Exported | None]
 
@@ -59,13 +54,14 @@ class Desk:
         self._exporter.free(names)
 
     def close(self) -> None:
-        """Free all groups."""
+        """End the worker and free all groups."""
+        self.worker.stop()
         for group in list(self._groups):
             self.take_back(group)
 
 
 class Bench:
-    """Starts workers and allocates their buffers; a context manager that ends and frees all.
+    """A session and its workers' desks; a context manager that ends and frees all.
 
     Parameters
     ----------
@@ -74,44 +70,29 @@ class Bench:
     """
 
     def __init__(self, device: str) -> None:
-        self.device = device
         self.layers: list[Layer] = []
-        """What holds the workers; that of the last one where they differ."""
-        self._folder = session_folder()
+        """What holds the workers."""
         self._desks: list[Desk] = []
-        self._opened = contextlib.ExitStack()
-        self._opened.callback(shutil.rmtree, self._folder, ignore_errors=True)
-        try:
-            self._zygote = self._opened.enter_context(Zygote(interpret=device == "cpu"))
-            self.exporter = self._opened.enter_context(Exporter(device))
-        except BaseException:
-            self._opened.close()
-            raise
+        self._session = Session(device, interpret=device == "cpu")
+
+    @property
+    def exporter(self) -> Exporter:
+        """Where buffers come from."""
+        return self._session.buffers
 
     def start(self, name: str) -> Desk:
         """Start one more worker, called `name` in messages."""
-        scratch = self._folder / f"{len(self._desks)}-{_plain(name)}"
-        scratch.mkdir()
-        interpreter = {"TRITON_INTERPRET": "1"} if self.device == "cpu" else {}
-        policy = Policy(scratch=scratch, gpu=self.device != "cpu", environment=interpreter)
-        process = self._zygote.spawn(_ENTRY, policy)
-        self.layers = process.layers
-        desk = Desk(Worker(process, name), self.exporter)
+        worker = self._session.worker(name)
+        self.layers = self.layers or worker.layers
+        desk = Desk(worker, self._session.buffers)
         self._desks.append(desk)
         return desk
-
-    def stop(self, desk: Desk) -> None:
-        """End one worker and free its buffers."""
-        desk.worker.stop()
-        desk.close()
 
     def close(self) -> None:
         """End every worker and free everything."""
         for desk in self._desks:
-            desk.worker.stop()
-        for desk in self._desks:
             desk.close()
-        self._opened.close()
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self

@@ -107,7 +107,7 @@ class Contest:
         contestant.desk.take_back("outputs")
         if problem is None:
             return Contender(entrant.name, contestant.worker, contestant.outputs, checked=True)
-        self.bench.stop(contestant.desk)
+        contestant.desk.close()
         if candidate:
             self.wrong.append(f"in a fresh process at the given shape: {problem}")
             self.cheats += [cheat for each in outcomes for cheat in each.cheats]
@@ -130,7 +130,7 @@ class Contest:
             outputs, problem = self._called(desk)
         except WorkerError as error:
             self.notes.append(f"{form} is not timed: {error}")
-            self.bench.stop(desk)
+            desk.close()
             return None
         if problem:
             self.notes.append(f"{form} is timed although it is off: {problem}")

@@ -75,6 +75,8 @@ class Stage:
         self.writes = False
         """Eager writes its inputs, so a candidate may as well."""
         self.oracle_precision = "float64"
+        self.why_float32 = ""
+        """The error that kept the oracle from float64."""
         self.observed: m.Observed | None = None
         """What eager runs."""
         self.worker = desk.worker
@@ -206,10 +208,12 @@ class Stage:
         if specs is None:
             answer = self.worker.oracle(self._arguments, None, method=method, mutate=mutation)
             specs = self._oracle_specs[method] = answer.outputs
-            self.oracle_precision = answer.precision
         lent = self._desk.lend(group, specs)
         try:
-            self.worker.oracle(self._arguments, names(lent), method=method, mutate=mutation)
+            answer = self.worker.oracle(
+                self._arguments, names(lent), method=method, mutate=mutation
+            )
+            self.oracle_precision, self.why_float32 = answer.precision, answer.why_float32
         except CommandFailedError:
             del self._oracle_specs[method]  # the shape may depend on the values
             raise

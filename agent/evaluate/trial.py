@@ -107,7 +107,7 @@ class Trial:
                 break
         require_exact(evidence.outcomes)
         evidence.power = power.checks()
-        bench.stop(contestant.desk)
+        contestant.desk.close()
         if stage is not None and self._worth_timing(stage):
             self._time(bench, stage, settings, kernel)
 
@@ -151,6 +151,9 @@ class Trial:
             prepared = stage.prepare(planned.kind, planned.seed)
             self.evidence.eager = self.evidence.eager or stage.observed
             self.oracle = "nvfp4" if self.problem.judge.rule else stage.oracle_precision
+            if stage.why_float32:
+                said = f"the oracle is in float32, not float64: {stage.why_float32}"
+                self.notes += [] if said in self.notes else [said]
             chosen = any(
                 each.tensor is not None and "float" in each.tensor.dtype for each in prepared.inputs
             )
