@@ -231,6 +231,8 @@ def _settle(policy: Policy, *, private_shared_memory: bool) -> None:
     os.umask(0o077)
     folders = environment.folders(policy.scratch)
     kept = environment.scrubbed() | folders
+    if environment.INTERPRET in os.environ:  # set by the zygote's maker, not by the user
+        kept[environment.INTERPRET] = os.environ[environment.INTERPRET]
     if not private_shared_memory:
         # Semaphores live in /dev/shm, where the judge's buffers may be: it stays closed, and
         # Inductor must not start the worker processes that would need them.

@@ -32,6 +32,8 @@ ALLOWED = frozenset(
         "VIRTUAL_ENV",
     }
 )
+# Not among them: in the user's environment it would turn a GPU evaluation into something else.
+INTERPRET = "TRITON_INTERPRET"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOLDERS = {
     "HOME": "home",

@@ -64,7 +64,7 @@ class Zygote:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = environment.scrubbed() | {"PYTHONPATH": _import_path()}
         if interpret:
-            variables["TRITON_INTERPRET"] = "1"
+            variables[environment.INTERPRET] = "1"
         command = [sys.executable, "-m", "agent.sandbox.zygote", "--socket", str(theirs.fileno())]
         command += ["--torch"] if torch else []
         with theirs, tempfile.TemporaryFile() as errors:
@@ -275,6 +275,6 @@ def session_folder(parent: Path | None = None) -> Path:
     Only its owner can list it, but others can pass through it (mode 0o711): as root, sandboxed
     processes run under another user id and must reach their own folders in it.
     """
-    folder = Path(tempfile.mkdtemp(prefix="kernel-kb-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="kernel-kb-session-", dir=parent))
     folder.chmod(0o711)
     return folder

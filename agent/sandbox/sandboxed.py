@@ -85,6 +85,7 @@ class Sandboxed:
         self.channel = channel
         self.layers: list[Layer] = []
         self.seen: list[tuple[int, int]] = []
+        self._paused: list[int] = []
         self._zygote = zygote
         self._ended = threading.Event()
         self._exit: Exit | None = None
@@ -111,6 +112,40 @@ class Sandboxed:
         """Wait for the end, at most `timeout` seconds; None when it still runs."""
         self._ended.wait(timeout)
         return self._exit
+
+    def pause(self) -> bool:
+        """Stop all its processes until `resume`; False where that is not permitted.
+
+        What it queued on a GPU goes on; nothing else is queued.
+        """
+        stopped: list[int] = []
+        while new := [
+            pid
+            for pid in processes.descendants(self.pid)[self.own_processes :]
+            if pid not in stopped
+        ]:  # again for what was forked meanwhile: in the end all that could fork are stopped
+            for pid in new:
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                except ProcessLookupError:
+                    pass
+                except PermissionError:
+                    self._continue(stopped)
+                    return False
+            stopped += new
+        self._paused = stopped
+        return True
+
+    def resume(self) -> None:
+        """Let what `pause` stopped go on."""
+        self._continue(self._paused)
+        self._paused = []
+
+    @staticmethod
+    def _continue(pids: list[int]) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGCONT)
 
     def kill(self, reason: ExitReason = ExitReason.KILLED, detail: str = "") -> Exit:
         """End it and every descendant, wait until they are gone, and say how it ended.

@@ -150,6 +150,7 @@ def main() -> None:
         server.run()
     finally:
         server.end()
+        os._exit(0)  # taking torch down in order would take a second
 
 
 if __name__ == "__main__":

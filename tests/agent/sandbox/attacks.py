@@ -4,6 +4,9 @@ Runs inside a sandbox, where all must fail, and as a plain process, where they m
 what shows that the sandbox stopped them and not a mistake in the attack.
 """
 
+# Attacks call the system, not a library.
+# ruff: noqa: PTH104, PTH123, PTH208
+
 import ctypes
 import os
 import resource
@@ -64,9 +67,10 @@ def read_through_the_root_of_the_judge(o):
 def read_through_the_root_of_any_process(o):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            return contains_secret(f"/proc/{pid}/root{o['secret']}")
+            contains_secret(f"/proc/{pid}/root{o['secret']}")
         except OSError:
             continue
+        return
     raise PermissionError("none")
 
 
@@ -84,7 +88,8 @@ def read_through_an_open_folder(o):
             handle = os.open(o["secret"].lstrip("/"), os.O_RDONLY, dir_fd=number)
         except OSError:
             continue
-        return contains_secret(f"/proc/self/fd/{handle}")
+        contains_secret(f"/proc/self/fd/{handle}")
+        return
     # As a plain process there is no folder open: open one, as a leaked descriptor would be.
     handle = os.open("/", os.O_RDONLY)
     contains_secret(f"/proc/self/fd/{handle}{o['secret']}")
@@ -175,9 +180,10 @@ def read_memory_by_file(o):
 def read_the_environment_of_any_process(o):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            return contains_secret(f"/proc/{pid}/environ")
+            contains_secret(f"/proc/{pid}/environ")
         except (OSError, AssertionError):
             continue
+        return
     raise PermissionError("none")
 
 

@@ -4,6 +4,7 @@ import json
 import mmap
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_shared_memory_files_stay_inside(sandbox):
     source = f"open('/dev/shm/{name}', 'w').write('x')\nprint(open('/dev/shm/{name}').read())"
     ran = sandbox.run(source)
     assert ran.output == "x\n"
-    assert name not in os.listdir("/dev/shm")
+    assert not Path("/dev/shm", name).exists()
 
 
 def test_buffers_are_shared_with_the_judge_and_with_nobody_else(sandbox, pid_namespace):
@@ -106,8 +107,9 @@ def test_buffers_are_shared_with_the_judge_and_with_nobody_else(sandbox, pid_nam
 import mmap, os
 with open({str(buffers / "one")!r}, "r+b") as file:
     view = mmap.mmap(file.fileno(), 4096)
-    channel.sendall(view[:5])
+    seen = view[:5]
     view[:5] = b"child"
+    channel.sendall(seen)
     channel.recv(1)
     print(bytes(view[:5]).decode())
 for attempt in (lambda: open({str(others / "one")!r}, "rb"),
@@ -120,13 +122,18 @@ for attempt in (lambda: open({str(others / "one")!r}, "rb"),
     except OSError:
         pass
 """
-    with waiting, sandbox.start(source, buffers=[buffers], pid_namespace=pid_namespace) as process:
-        with (buffers / "one").open("r+b") as file, mmap.mmap(file.fileno(), 4096) as view:
-            assert process.channel.recv(5) == b"judge"
-            view[:5] = b"again"
-            process.channel.sendall(b"x")
-            assert process.wait(10).code == 0, process.output()
-            assert process.output() == "again\n"
+    with (
+        waiting,
+        sandbox.start(source, buffers=[buffers], pid_namespace=pid_namespace) as process,
+        (buffers / "one").open("r+b") as file,
+        mmap.mmap(file.fileno(), 4096) as view,
+    ):
+        assert process.channel.recv(5) == b"judge"
+        assert view[:5] == b"child"
+        view[:5] = b"again"
+        process.channel.sendall(b"x")
+        assert process.wait(10).code == 0, process.output()
+        assert process.output() == "again\n"
 
 
 def test_a_buffer_made_later_can_be_opened(sandbox):
