@@ -64,6 +64,12 @@ class Process(Protocol):
     def exit(self) -> Exit | None:
         """How the process ended, None while it runs."""
 
+    def pause(self) -> bool:
+        """Stop all its processes; False where that is not permitted."""
+
+    def resume(self) -> None:
+        """Let them go on."""
+
     def kill(self, reason: ExitReason = ...) -> Exit:
         """End the process and all that it started; may be repeated."""
 

@@ -115,6 +115,8 @@ class Interleaver:
         check_launch: CheckLaunch,
     ) -> None:
         self.tracks = {contender.name: Track() for contender in contenders}
+        self.pausing = True
+        """Whether contenders could be stopped while it was not their turn."""
         self.check_seconds = 0.0
         """Time spent on checking launches so far."""
         self._contenders = list(contenders)
@@ -137,6 +139,7 @@ class Interleaver:
 
     def __exit__(self, *_: object) -> None:
         for contender in self._contenders:
+            contender.worker.resume()
             names = [each.name for each in self._fetched.pop(contender.name, [])]
             if names and contender.worker.alive:
                 with contextlib.suppress(WorkerError):
@@ -168,8 +171,9 @@ class Interleaver:
     def round(self, number: int, plan: Plan, *, held: bool, check: bool) -> None:
         """One batch of every contender on new contents, in random order.
 
-        A contender that is to be checked gets contents that no contender has seen: all have the
-        buffers open, and could compute ahead while it is another one's turn.
+        Contenders are stopped while it is not their turn, so that none keeps the device busy for
+        the others, or reads contents and computes ahead. One that is to be checked gets contents
+        that no contender has seen.
 
         Parameters
         ----------
@@ -182,8 +186,10 @@ class Interleaver:
         check
             Check one secretly chosen launch of each contender that is to be checked.
         """
-        self._sets.renew()
         turns = self.running
+        for contender in turns:
+            self._pause(contender)
+        self._sets.renew()
         _secret.shuffle(turns)
         order = list(range(plan.sets))
         if plan.method != "graph":  # a graph's order is fixed when it is captured
@@ -193,6 +199,7 @@ class Interleaver:
             if turn and contender.checked:
                 self._sets.renew()
             self._sets.restore()
+            contender.worker.resume()
             reply = self._batch(contender, plan, order, held=held)
             if reply is None:
                 continue
@@ -210,8 +217,14 @@ class Interleaver:
                 start = time.monotonic()
                 self._check(contender, order, secret_launch)
                 self.check_seconds += time.monotonic() - start
+            self._pause(contender)
             # Of the contents that each launch of this batch found, in order.
             self._last_seeds[contender.name] = [self._sets.seeds[used] for used in order]
+
+    def _pause(self, contender: Contender) -> None:
+        worker = contender.worker
+        if worker is not self._sets.problem and worker.alive and not worker.pause():
+            self.pausing = False
 
     def _batch(
         self, contender: Contender, plan: Plan, order: list[int], *, held: bool

@@ -128,6 +128,7 @@ class Worker:
     def __init__(self, process: Process, name: str) -> None:
         self.name = name
         self._exchange = Exchange(process, name)
+        self._paused = False
 
     @property
     def last_seconds(self) -> float:
@@ -148,6 +149,20 @@ class Worker:
     def alive(self) -> bool:
         """Whether further commands make sense."""
         return self._exchange.alive
+
+    def pause(self) -> bool:
+        """Stop the worker's processes until `resume`; False where that is not permitted.
+
+        A worker that waits for its turn in timing must not use the device meanwhile.
+        """
+        self._paused = self._exchange.alive and self._exchange.process.pause()
+        return self._paused
+
+    def resume(self) -> None:
+        """Let a paused worker go on; nothing is asked of it while it is paused."""
+        if self._paused:
+            self._exchange.process.resume()
+            self._paused = False
 
     def open(self, buffers: Sequence["Exported"]) -> None:
         """Let the worker map the judge's buffers."""
@@ -271,6 +286,7 @@ class Worker:
 
     def stop(self) -> None:
         """Ask the worker to quit, then end it; never raises, never waits long."""
+        self.resume()
         self._exchange.stop()
 
     def __enter__(self) -> Self:

@@ -79,7 +79,8 @@ class InputSets:
         """Of the contents that `disturb` writes, which are in no set before."""
         self.arguments: list[list[Argument]] = []
         """What commands call the sets."""
-        self._problem = problem
+        self.problem = problem
+        """The worker that makes the contents."""
         self._inputs = list(inputs)
         self._exporter = exporter
         self._opened: list[tuple[Worker, list[str]]] = []
@@ -170,7 +171,7 @@ class InputSets:
         """Have the problem make inputs, copy them out of its reach, and return their seed."""
         seed = secrets.randbits(_SEED_BITS)
         names = [None if each is None else each.name for each in self._made]
-        self._problem.make_inputs(seed, names, ValueKind.GIVEN)
+        self.problem.make_inputs(seed, names, ValueKind.GIVEN)
         made = [each for each in self._made if each is not None]
         for kept, exported in zip(into, made, strict=True):
             _bytes(kept).copy_(exported.flat)

@@ -169,6 +169,11 @@ def measure(
             say(f"timing by {plan.method}, {plan.sets} launches a batch")
             _rounds(interleaver, plan, limits, any(each.checked for each in contenders))
             tracks = interleaver.tracks
+            if not interleaver.pausing:
+                notes.append(
+                    "contenders could not be stopped while it was not their turn: one of them "
+                    "could have kept the card busy for the others"
+                )
     finally:
         sets.close()
     return Measurement(plan, tracks, tuple(notes))

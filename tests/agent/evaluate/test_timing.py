@@ -55,6 +55,8 @@ class FakeWorker:
     def __init__(self, run: Run = right, milliseconds: float = 1.0, claims: float = 1.0) -> None:
         self.alive = True
         self.last_seconds = 0.0
+        self.paused = False
+        self.can_pause = True
         self.opened: dict[str, Any] = {}
         self.batches: list[tuple[Time, list[torch.Tensor]]] = []
         """Every command, with the contents that its sets had."""
@@ -70,21 +72,32 @@ class FakeWorker:
 
         self._launch = launch
 
+    def pause(self) -> bool:
+        self.paused = self.can_pause
+        return self.can_pause
+
+    def resume(self) -> None:
+        self.paused = False
+
     def open(self, buffers: Sequence[Exported]) -> None:
+        assert not self.paused
         for each in buffers:
             assert each.name not in self.opened
             self.opened[each.name] = each.tensor
 
     def close_buffers(self, names: Sequence[str]) -> None:
+        assert not self.paused
         for name in names:
             del self.opened[name]
 
     def make_inputs(self, seed: int, into: Sequence[str | None], kind: object) -> None:
+        assert not self.paused
         assert list(into)[1:] == [None]
         self.made.append(seed)
         self.opened[str(into[0])].copy_(make(seed))
 
     def time(self, command: Time, *, timeout: float) -> Times:
+        assert not self.paused
         sets = [
             [self.opened[a.buffer] if hasattr(a, "buffer") else a.value for a in each]
             for each in command.sets
@@ -100,6 +113,7 @@ class FakeWorker:
         return Times(ms=[ms * self._claims for ms in times], kept=len(kept))
 
     def fetch(self, into: Sequence[str | None], *, launch: int) -> None:
+        assert not self.paused
         self.fetched.append(launch)
         (name,) = into
         output = self._timer.kept[launch]
@@ -213,6 +227,30 @@ def test_contents_of_a_checked_contender_were_seen_by_no_other_before(judge: Jud
     warming = 3 * 3
     assert "eager" in overlaps[warming:]
     assert not {"candidate", "other"} & set(overlaps[warming:])
+
+
+def test_contenders_are_stopped_while_another_one_has_its_turn(judge: Judge) -> None:
+    # The eager worker makes the inputs here, so that one cannot be.
+    workers = [FakeWorker() for _ in range(3)]
+    together: set[int] = set()
+    for worker in workers:
+        real = worker.time
+
+        def time(command: Time, *, timeout: float, real: Any = real) -> Times:
+            together.add(sum(not each.paused for each in workers))
+            return real(command, timeout=timeout)
+
+        worker.time = time  # type: ignore[method-assign]
+    judge.time(*workers)
+    assert together == {3, 1}  # all run while warming up
+    assert not any(each.paused for each in workers)
+
+
+def test_it_is_said_where_contenders_cannot_be_stopped(judge: Judge) -> None:
+    worker = FakeWorker()
+    worker.can_pause = False
+    found = judge.time(worker)
+    assert any("could not be stopped" in note for note in found.notes)
 
 
 def test_all_buffers_are_closed_and_freed_afterwards(judge: Judge) -> None:
