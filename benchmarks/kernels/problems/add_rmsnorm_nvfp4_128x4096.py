@@ -46,9 +46,10 @@ def quantize(
     4], whose bytes are tiles of 128 x 4 (see `swizzle`) and zero where there is no block.
     """
     # Divided by a tensor: on a GPU PyTorch turns division by a number into a multiplication by
-    # its rounded reciprocal, which is off by one unit at times.
-    six = torch.tensor(6.0, dtype=torch.float32, device=values.device)
-    factor = torch.tensor(global_scale, dtype=torch.float32, device=values.device)
+    # its rounded reciprocal, which is off by one unit at times. `full` fills on the device, which
+    # a CUDA graph can capture; `torch.tensor` would copy from the host.
+    six = torch.full((), 6.0, dtype=torch.float32, device=values.device)
+    factor = torch.full((), global_scale, dtype=torch.float32, device=values.device)
     blocks = values.float().unflatten(-1, (-1, BLOCK))
     amax = blocks.abs().amax(dim=-1)
     # Clamped first: PyTorch's conversion does not saturate.

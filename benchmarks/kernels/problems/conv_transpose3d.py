@@ -1,8 +1,8 @@
 """3-D transposed convolution, 16 x 32 x 16 x 32 x 32 to 64 channels, window 3, stride 2,
 padding 1, dilation 2.
 
-The window's taps are 2 apart and so are the images of neighbouring input elements, so only odd output
-positions receive anything: 8 of 9 output elements are zero whatever the input.
+The window's taps are 2 apart and so are the images of neighbouring input elements, so only odd
+output positions receive anything: 8 of 9 output elements are zero whatever the input.
 """
 
 import torch

@@ -24,7 +24,8 @@ def run(text):
             output = namespace["Model"](*namespace["get_init_inputs"]())(*inputs)
     except (RuntimeError, ValueError, IndexError):
         return None
-    return [tuple(each.shape) for each in inputs] if output.numel() else None
+    outputs = output if isinstance(output, tuple) else (output,)
+    return [tuple(each.shape) for each in inputs] if all(o.numel() for o in outputs) else None
 
 
 @pytest.mark.parametrize("text", OPERATORS.values(), ids=OPERATORS)
