@@ -70,7 +70,7 @@ def shelf_from_corpus(root: Path | None = None) -> Shelf:
     """The techniques of a corpus folder; by default of the one that comes with the package."""
     corpus = load_corpus(root or shipped_corpus())
     return Shelf(
-        tuple(file.entry for file in corpus.techniques),
+        _ordered(file.entry for file in corpus.techniques),
         {file.entry.slug: file.entry for file in corpus.kernels},
     )
 
@@ -88,11 +88,15 @@ def shelf_from_index(folder: Path) -> Shelf:
     generation = open_generation(folder)
     try:
         return Shelf(
-            tuple(record.entry for record in generation.techniques.values()),
+            _ordered(record.entry for record in generation.techniques.values()),
             {slug: record.entry for slug, record in generation.kernels.items()},
         )
     finally:
         generation.close()
+
+
+def _ordered(entries: Iterable[Technique]) -> tuple[Technique, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.slug))
 
 
 def advise(
