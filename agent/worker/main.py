@@ -14,6 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+# torch.manual_seed imports it at its first call, which takes a second: here the process that
+# workers fork from does so, once for all.
+import torch._dynamo  # noqa: F401
+
 from agent.worker import messages as m
 from agent.worker.channel import Channel, failure
 from agent.worker.handler import Handler

@@ -50,12 +50,20 @@ def compute_only(counts: dict[str, int]) -> dict[str, int]:
 
 
 def loaded_libraries() -> set[str]:
-    """Paths of the shared libraries that are mapped into this process."""
+    """Paths of the shared libraries in this process, Python's extension modules left out."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         parts = (line.split(maxsplit=5) for line in lines)
-        return {each[5] for each in parts if len(each) == 6 and ".so" in each[5]}
+        paths = {each[5] for each in parts if len(each) == 6 and ".so" in each[5]}
+        return {path for path in paths if not _is_extension(path)}
     return set()
+
+
+def _is_extension(path: str) -> bool:
+    """Whether it is a compiled module of an installed package, imported for whatever reason."""
+    return path.startswith((sys.prefix, sys.base_prefix)) and bool(
+        re.search(r"\.(?:cpython-|abi3)[^/]*$", path)
+    )
 
 
 class Observer:

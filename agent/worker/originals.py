@@ -63,6 +63,7 @@ _WATCHED: Final = (
     "torch.isnan",
     "torch.isfinite",
     "torch.testing.assert_close",
+    "torch.manual_seed",
     "torch.rand",
     "torch.randn",
     "torch.randint",
