@@ -28,6 +28,16 @@ def started(pid: int) -> int:
     return _stat(pid, 19)
 
 
+def stopped(pid: int) -> bool:
+    """Whether all threads of `pid` are stopped by a signal; also when it is gone."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+        stats = [(thread / "stat").read_text(errors="replace") for thread in threads]
+    except OSError:  # it, or a thread, ended just now: looked at again if it is still there
+        return not Path(f"/proc/{pid}").exists()
+    return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
+
+
 def _scanned_children() -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 (called often: no Path objects)

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +19,8 @@ from agent.sandbox.policy import Policy
 # How long a supervisor may take to end all descendants before it is killed itself.
 GENTLE_SECONDS = 5.0
 GONE_SECONDS = 30.0
+# A stop takes effect when the process leaves the kernel; a wait for a GPU is over within seconds.
+PAUSE_SECONDS = 2.0
 
 
 class ExitReason(StrEnum):
@@ -114,38 +117,39 @@ class Sandboxed:
         return self._exit
 
     def pause(self) -> bool:
-        """Stop all its processes until `resume`; False where that is not permitted.
+        """Stop all its processes until `resume`, and wait until they have stopped.
 
-        What it queued on a GPU goes on; nothing else is queued.
+        What it queued on a GPU goes on; nothing else is queued. False where that is not
+        permitted, or a process does not stop (it is inside a device driver).
         """
-        stopped: list[int] = []
+        until = time.monotonic() + PAUSE_SECONDS
+        self._paused = []
         while new := [
             pid
             for pid in processes.descendants(self.pid)[self.own_processes :]
-            if pid not in stopped
-        ]:  # again for what was forked meanwhile: in the end all that could fork are stopped
-            for pid in new:
-                try:
-                    os.kill(pid, signal.SIGSTOP)
-                except ProcessLookupError:
-                    pass
-                except PermissionError:
-                    self._continue(stopped)
+            if pid not in self._paused
+        ]:  # again for what was forked before its parent stopped
+            try:
+                for pid in new:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+            except PermissionError:
+                self.resume()
+                return False
+            self._paused += new
+            while not all(processes.stopped(pid) for pid in new):
+                if time.monotonic() > until:
+                    self.resume()
                     return False
-            stopped += new
-        self._paused = stopped
+                time.sleep(0.0002)
         return True
 
     def resume(self) -> None:
         """Let what `pause` stopped go on."""
-        self._continue(self._paused)
-        self._paused = []
-
-    @staticmethod
-    def _continue(pids: list[int]) -> None:
-        for pid in pids:
+        for pid in self._paused:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGCONT)
+        self._paused = []
 
     def kill(self, reason: ExitReason = ExitReason.KILLED, detail: str = "") -> Exit:
         """End it and every descendant, wait until they are gone, and say how it ended.
