@@ -177,6 +177,7 @@ class Oracle:
 
     def _describe(self, inputs: list[Any], method: str) -> list[TensorSpec]:
         """Describe the outputs, without memory where the model allows it."""
+        self._model(self._precision)  # made now: under the mode it would be a fake, for good
         try:
             with FakeTensorMode(allow_non_fake_inputs=True) as mode:
                 fake = [

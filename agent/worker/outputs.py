@@ -3,13 +3,15 @@
 from typing import Any, Final
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from agent.worker.buffers import spec_of
 from agent.worker.messages import OutputSpec, TensorSpec
 
 _MAX_OUTPUTS: Final = 200
 _DEPTH: Final = 10
-_PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
+# The oracle's outputs are described with fakes; one of a candidate has nothing to be copied.
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
 class OutputError(Exception):
