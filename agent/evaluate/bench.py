@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from agent.evaluate.buffers import Exported, Exporter
 from agent.evaluate.session import Session, Worker, WorkerError
+from agent.sandbox.launch import Zygote
 from agent.sandbox.layers import Layer
 from agent.worker.messages import TensorSpec
 
@@ -67,13 +68,15 @@ class Bench:
     ----------
     device
         "cuda:N" or "cpu"; on the CPU Triton kernels are interpreted.
+    zygote
+        To fork from; None starts one.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, zygote: Zygote | None = None) -> None:
         self.layers: list[Layer] = []
         """What holds the workers."""
         self._desks: list[Desk] = []
-        self._session = Session(device, interpret=device == "cpu")
+        self._session = Session(device, interpret=device == "cpu", zygote=zygote)
 
     @property
     def exporter(self) -> Exporter:

@@ -23,6 +23,7 @@ from agent.evaluate.verdict import decide
 from agent.problem.kernel import Form, KernelFile
 from agent.problem.source import ProblemFile
 from agent.problem.syntax import read_text
+from agent.sandbox.launch import Zygote
 from kb.errors import InvalidInputError, KbError
 
 __all__ = ["BASELINES", "DTYPES", "Options", "evaluate"]
@@ -33,6 +34,7 @@ def evaluate(
     kernel_path: Path,
     options: Options | None = None,
     *,
+    zygote: Zygote | None = None,
     on_progress: Say = lambda _: None,
 ) -> Evaluation:
     """Judge a kernel file against a problem file.
@@ -45,6 +47,8 @@ def evaluate(
         `ModelNew`, `kernel_function`, or a `.cu` with a declared entry point.
     options
         How; see `Options`.
+    zygote
+        Where workers fork from; None starts one, which takes some seconds.
     on_progress
         Takes one line at a time.
 
@@ -77,7 +81,7 @@ def evaluate(
             )
         language = kernel.language.value
         trial.evidence.language = kernel.language
-        with _card(host, on_progress), Bench(device) as bench:
+        with _card(host, on_progress), Bench(device, zygote) as bench:
             trial.run(bench, kernel)
     decision = decide(trial.evidence)
     report = trial.report
