@@ -55,6 +55,7 @@ class Zygote:
         self, *, interpret: bool = False, torch: bool = True, timeout: float = 120.0
     ) -> None:
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
         self._running: dict[int, Sandboxed] = {}
         self._early: dict[int, dict[str, Any]] = {}  # exits that came before `spawn` returned
         self._answers: dict[int, dict[str, Any]] = {}
@@ -169,7 +170,7 @@ class Zygote:
         self._socket.close()
 
     def _send(self, request: dict[str, Any], handles: list[int]) -> None:
-        with self._lock:
+        with self._sending:
             socket.send_fds(self._socket, [json.dumps(request).encode()], handles)
 
     def _ask(self, entry: str, policy: Policy, handles: list[int], timeout: float) -> int:

@@ -88,6 +88,9 @@ class _Tree:
             except OSError as error:
                 self.bind(Path("/proc"), writable=writable)
                 return f"/proc is the machine's ({error})"
+            # To the kernel a process can still be root, without capabilities, and would then own
+            # the settings below /proc/sys.
+            _read_only(target)
             return "own /proc"
         self.bind(Path("/proc"), writable=writable)
         return "/proc is the machine's"

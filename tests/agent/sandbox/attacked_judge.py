@@ -40,6 +40,7 @@ VARIANTS = {
     "no namespaces but another user": {"without": NAMESPACES - {LayerName.USER}},
     # What an old kernel, or gVisor, leaves.
     "no Landlock": {"without": {LayerName.LANDLOCK}},
+    "no Landlock, the judge's user": {"without": {LayerName.LANDLOCK, LayerName.USER}},
     "no Landlock nor seccomp": {"without": {LayerName.LANDLOCK, LayerName.SECCOMP}},
 }
 

@@ -241,6 +241,11 @@ def change_a_library(o):
         pass
 
 
+def change_a_kernel_setting(o):
+    with open("/proc/sys/kernel/core_pattern", "r+b"):
+        pass
+
+
 ANYBODY = (
     read_the_file,
     list_its_folder,
@@ -274,7 +279,7 @@ ANYBODY = (
     trace_the_victim,
     leave_by_a_user_namespace,
 )
-ROOT_ONLY = (take_back_the_user_id, mount_something, change_a_library)
+ROOT_ONLY = (take_back_the_user_id, mount_something, change_a_library, change_a_kernel_setting)
 # Its success cannot be shown by a process that is root already.
 WITHOUT_CONTROL = (run_a_set_user_id_program,)
 

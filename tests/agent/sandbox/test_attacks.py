@@ -49,6 +49,10 @@ def may_become_others() -> bool:
     )
 
 
+def is_admin(user: str) -> bool:
+    return user == "present user" and may_become_others()
+
+
 USERS = {
     "present user": lambda: [],
     "ordinary user": lambda: as_root_but(
@@ -80,18 +84,23 @@ def test_every_attack_succeeds_without_the_sandbox(outcomes):
 
 
 @pytest.mark.parametrize("variant", attacked_judge.VARIANTS)
-def test_no_attack_succeeds_inside_it(outcomes, variant):
-    found = dict(outcomes[1][variant])
-    layers, sufficient = found.pop("layers"), found.pop("sufficient")
+def test_no_attack_succeeds_where_the_layers_are_called_sufficient(outcomes, variant):
+    user, found = outcomes[0], dict(outcomes[1][variant])
+    sufficient = found.pop("sufficient")
+    del found["layers"]
     assert len(found) >= len(attacks.ANYBODY) + len(attacks.ROOT_ONLY)
     succeeded = {name for name, outcome in found.items() if outcome == "succeeded"}
-    if "seccomp" in layers:
-        assert not succeeded
-        assert sufficient
-    else:
+    if variant == "no Landlock nor seccomp":
         # Capabilities over a namespace of its own, which is why this is called insufficient.
         assert succeeded <= {"leave_by_a_user_namespace"}
         assert not sufficient
+    elif variant == "no Landlock, the judge's user" and not is_admin(user):
+        # Without a user namespace there is no other one: what is left is not enough, and said so.
+        assert succeeded
+        assert not sufficient
+    else:
+        assert not succeeded
+        assert sufficient
 
 
 def test_the_present_user_has_every_layer(outcomes):
