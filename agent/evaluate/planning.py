@@ -54,7 +54,9 @@ def choose(
     fewest = 2
     if cuda:
         plan, found = _held(interleaver, plan, found)
-        if found and min(found.values()) < GRAPH_BELOW_MS:
+        # A claim below 20 µs on sets that fill the memory is a lie, or a launch too large to repeat.
+        room = _fitting(interleaver, sets, device, output_bytes) >= GRAPH_LAUNCHES
+        if found and min(found.values()) < GRAPH_BELOW_MS and room:
             reasons = [reason for each in interleaver.running if (reason := _reason(each, sets))]
             notes += reasons
             if not reasons:
@@ -82,14 +84,16 @@ def grow(
     interleaver: Interleaver, sets: InputSets, device: str, output_bytes: int, wanted: int
 ) -> None:
     """Add sets up to `wanted`, as far as memory allows; at least one."""
-    running = interleaver.running
+    count = max(1, min(wanted, _fitting(interleaver, sets, device, output_bytes)))
+    if count > len(sets.seeds):
+        sets.grow(count, [each.worker for each in interleaver.running])
+
+
+def _fitting(interleaver: Interleaver, sets: InputSets, device: str, output_bytes: int) -> int:
+    """How many sets there can be, those that are there among them."""
     # The judge's copy, the buffer, and an output of every contender, held until the next batch.
-    per_set = 2 * sets.nbytes + output_bytes * len(running)
-    have = len(sets.seeds)
-    fitting = have + sets_fitting(per_set, 0, _free_bytes(device))
-    count = max(1, min(wanted, fitting))
-    if count > have:
-        sets.grow(count, [each.worker for each in running])
+    per_set = 2 * sets.nbytes + output_bytes * len(interleaver.running)
+    return len(sets.seeds) + sets_fitting(per_set, 0, _free_bytes(device))
 
 
 def _free_bytes(device: str) -> int:
