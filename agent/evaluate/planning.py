@@ -54,7 +54,7 @@ def choose(
     fewest = 2
     if cuda:
         plan, found = _held(interleaver, plan, found)
-        # A claim below 20 µs on sets that fill the memory is a lie, or a launch too large to repeat.
+        # Sets that fill the memory are not read in 20 µs, whatever is claimed.
         room = _fitting(interleaver, sets, device, output_bytes) >= GRAPH_LAUNCHES
         if found and min(found.values()) < GRAPH_BELOW_MS and room:
             reasons = [reason for each in interleaver.running if (reason := _reason(each, sets))]
