@@ -1,13 +1,12 @@
 """The compiling program: static facts of a kernel file at its problem's shapes, without a GPU.
 
-`python bootstrap.py agent.profile.compiling SPEC ANSWER`, in the sandbox. The problem and the
-kernel file run on tensors without contents (torch's fake tensors) that claim to be on a GPU, so
-shapes of any size cost nothing; each Triton launch is compiled and not made. What needs contents or
-a real GPU raises, and the facts found until then are kept.
+Runs in a fork of the zygote, in the sandbox. The problem and the kernel file run on tensors without
+contents (torch's fake tensors) that claim to be on a GPU, so shapes of any size cost nothing; each
+Triton launch is compiled and not made. What needs contents or a real GPU raises, and the facts
+found until then are kept.
 """
 
 import contextlib
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +34,7 @@ def main(spec_path: str, answer_path: str) -> None:
     spec = Spec.model_validate_json(Path(spec_path).read_text(encoding="utf-8"))
     assert spec.architecture is not None
     notes: list[str] = []
+    tempfile.tempdir = None  # what this was forked from had another one
     with tempfile.TemporaryDirectory(prefix="kb-compile-") as folder:
         if spec.form == "cuda":
             static = _cuda(spec, Path(folder))
@@ -168,7 +168,3 @@ def pretended_gpu(architecture: str, multiprocessors: int) -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch.nn.Module, "_apply", _apply))
         stack.enter_context(fake_tensor.FakeTensorMode(allow_non_fake_inputs=True))
         yield
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,10 +1,10 @@
 """Runs programs of the profile (the profiler, the compiling process) inside the sandbox."""
 
+import json
 import os
 import shutil
 import stat
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,7 @@ class Programs:
     Parameters
     ----------
     zygote
-        What processes fork from; by default one is started (without torch, which programs of
-        their own do not inherit anyway) and ended with this.
+        What processes fork from; by default one is started and ended with this.
     untrusted
         The files come over a network or from a model: refuse to run them where the layers of the
         sandbox are not enough for that.
@@ -59,7 +58,7 @@ class Programs:
 
     def __init__(self, zygote: Zygote | None = None, *, untrusted: bool = False) -> None:
         self._own = zygote is None
-        self._zygote = Zygote(torch=False) if zygote is None else zygote
+        self._zygote = Zygote() if zygote is None else zygote
         self._untrusted = untrusted
         self.folder = session_folder()
         self._count = 0
@@ -106,29 +105,61 @@ class Programs:
         agent.sandbox.launch.SandboxError
             If it cannot be started, or must not be.
         """
+        policy = self._policy(read=read, gpu=gpu, without=without, environment=environment)
+        filled = [each.replace("{scratch}", str(policy.scratch)) for each in arguments]
+        request = command.line(filled)
+        return self._end("agent.sandbox.command:main", policy, request, timeout)
+
+    def call(
+        self,
+        module: str,
+        *arguments: str,
+        timeout: float,
+        read: Sequence[Path] = (),
+        environment: dict[str, str] | None = None,
+    ) -> Ran:
+        """Call `main` of a module of this project in a fork that has torch loaded already.
+
+        `{scratch}` in an argument stands for its folder; the parameters are those of `run`.
+        """
+        policy = self._policy(read=read, environment=environment)
+        filled = [each.replace("{scratch}", str(policy.scratch)) for each in arguments]
+        source = f"from {module} import main\nmain(*{filled!r})\n"
+        request = json.dumps({"source": source}).encode() + b"\n"
+        return self._end("agent.sandbox.script:main", policy, request, timeout)
+
+    def _policy(
+        self,
+        *,
+        read: Sequence[Path],
+        gpu: bool = False,
+        without: frozenset[LayerName] = frozenset(),
+        environment: dict[str, str] | None,
+    ) -> Policy:
         self._count += 1
         scratch = self.folder / f"program{self._count}"
         scratch.mkdir()
-        policy = Policy(
+        return Policy(
             scratch=scratch,
             read=tuple(read),
             gpu=gpu,
             loopback=gpu,
             memory_bytes=_MEMORY_BYTES,
             without=without,
+            environment=environment or {},
         )
-        with self._zygote.spawn("agent.sandbox.command:main", policy) as process:
+
+    def _end(self, entry: str, policy: Policy, request: bytes, timeout: float) -> Ran:
+        with self._zygote.spawn(entry, policy) as process:
             if self._untrusted and (lacking := missing(process.layers)):
                 raise SandboxError(
                     f"refused to run code that is not trusted: no isolation of {lacking[0]} here"
                 )
-            filled = [each.replace("{scratch}", str(scratch)) for each in arguments]
-            until = time.monotonic() + timeout
-            process.channel.sendall(command.line(filled, environment))
-            ended = process.wait(max(0.0, until - time.monotonic()))
+            process.channel.sendall(request)
+            ended = process.wait(timeout)
             if ended is None:
                 ended = process.kill(ExitReason.TIME)
-            return Ran(ended, process.output(), tuple(process.layers), scratch)
+            return Ran(ended, process.output(), tuple(process.layers), policy.scratch)
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from agent.profile.result import KernelProfile, Profile, SanitizerReport, Static
 from agent.profile.sanitize import Tool, find_sanitizer, read_log, sanitize_command
 from agent.profile.spec import MAX_ANSWER_BYTES, Answer, Spec
 from agent.profile.static import facts_for
+from agent.sandbox.launch import Zygote
 from agent.sandbox.layers import Layer, LayerName
 from kb.architectures import parse_architecture
 from kb.errors import InvalidInputError, KbError
@@ -92,11 +93,19 @@ def has_gpu() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
-def profile(request: Request) -> Profile:
+def profile(request: Request, zygote: Zygote | None = None) -> Profile:
     """Profile a kernel file on its problem's inputs, in the sandbox.
 
     The problem and the kernel file run in one process there, since nothing is judged by what it
     says: profile kernels that were evaluated before. What cannot be had becomes a note.
+
+    Parameters
+    ----------
+    request
+        What to profile.
+    zygote
+        What processes fork from (with torch loaded, not for the interpreter); by default one is
+        started, which takes seconds.
 
     Raises
     ------
@@ -113,7 +122,7 @@ def profile(request: Request) -> Profile:
         raise InvalidInputError(
             "there is no GPU here: name what to compile for, such as --arch sm_90a"
         )
-    with Programs(untrusted=request.untrusted) as programs:
+    with Programs(zygote, untrusted=request.untrusted) as programs:
         if request.static_only:
             notes.append("static facts only: nothing was run on a GPU")
         elif not gpu:
@@ -254,8 +263,10 @@ def _compile(request: Request, programs: Programs) -> tuple[Answer, tuple[Layer,
         "compile.json",
         request.spec(architecture=architecture, multiprocessors=_multiprocessors(architecture)),
     )
-    ran = programs.run(
-        python_module("agent.profile.compiling", str(spec), "{scratch}/answer.json"),
+    ran = programs.call(
+        "agent.profile.compiling",
+        str(spec),
+        "{scratch}/answer.json",
         timeout=_COMPILE_TIMEOUT_S,
         read=[spec],
         environment={"TORCH_CUDA_ARCH_LIST": _arch_list(architecture)},
