@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from agent.diagnose.facts import Facts, percent
 from agent.diagnose.result import Bottleneck, Evidence, Roofline
+from agent.diagnose.roofline import at_floor, dram_full
 
 # Nsight Compute's own reading of its "Speed of Light" section: above 80 % of its peak a unit is the
 # bottleneck, and with all units below 60 % latency is (Profiling Guide, "GPU Speed of Light").
@@ -69,11 +70,19 @@ def decide(facts: Facts, position: Roofline) -> Decision:
 
 
 def _at_roof(facts: Facts, position: Roofline) -> Decision:
-    if facts.get("dram_throughput") is not None:
-        return Decision(
-            Bottleneck.MEMORY,
-            (facts.evidence("dram_throughput", "about what a plain copy reaches"),),
+    if at_floor(facts) and position.floor_fraction is not None:
+        meaning = "the time is about the least in which the bytes can move"
+        said = Evidence(
+            metric="evaluation.floor_fraction",
+            label="Floor of the time",
+            value=percent(position.floor_fraction),
+            unit="%",
+            meaning=meaning,
         )
+        return Decision(Bottleneck.MEMORY, (said,))
+    if dram_full(facts):
+        said = facts.evidence("dram_throughput", "about what a plain copy reaches")
+        return Decision(Bottleneck.MEMORY, (said,))
     assert position.memory_fraction is not None
     said = Evidence(
         metric="roofline.memory_fraction",

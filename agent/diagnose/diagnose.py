@@ -5,7 +5,7 @@ from agent.diagnose.facts import Facts
 from agent.diagnose.findings import bottleneck_words, select
 from agent.diagnose.inputs import Measured
 from agent.diagnose.result import Diagnosis, Roofline
-from agent.diagnose.roofline import AT_ROOF, roofline
+from agent.diagnose.roofline import WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.source import read_source
 from agent.diagnose.techniques import Shelf, advise
@@ -91,14 +91,17 @@ def headline(facts: Facts, position: Roofline, decision: Decision, found: bool) 
             )
         return f"{name}: nothing can be said, since no value that was given tells what limits it."
     if position.at_memory_roof:
-        ratio, floor = position.traffic_ratio, position.floor_fraction
-        if ratio is not None and floor is not None and floor < AT_ROOF and ratio > 1 / AT_ROOF:
+        ratio = excess(position)
+        if ratio is not None and ratio >= WASTE:
             return (
                 f"{name} is at the memory roof with {ratio:.1f} times the bytes that are needed: "
                 "fewer bytes are the way."
             )
-        share = position.memory_fraction
-        attained = f", {share:.0%} of {_roof_words(position)}" if share is not None else ""
+        share, floor = position.memory_fraction, position.floor_fraction
+        if at_floor(facts) and floor is not None:
+            attained = f", at {floor:.0%} of the floor"
+        else:
+            attained = f", {share:.0%} of {_roof_words(position)}" if share is not None else ""
         return f"{name} is at the memory roof{attained}: little is left."
     words = bottleneck_words(decision.bottleneck)
     reasons = "; ".join(

@@ -15,6 +15,8 @@ AT_ROOF = 0.90
 # A plain copy reaches about this part of the printed bandwidth (4.27 of 4.8 TB/s on an H200), so a
 # kernel is at the roof at AT_ROOF of it where no ceiling was measured.
 COPY_OF_PEAK = 0.90
+# At the roof, yet this far from the floor: more bytes move than have to.
+WASTE = 1.3
 # Nearly all reads, or nearly all writes: their own ceilings apply, not that of a copy.
 _ONE_SIDED = 0.95
 # Below this, the tensor pipe's counter shows background only.
@@ -58,6 +60,15 @@ def roofline(facts: Facts) -> Roofline:
         floor_fraction=_floor_fraction(facts),
         at_memory_roof=_at_roof(facts, memory_fraction, memory),
     )
+
+
+def excess(position: Roofline) -> float | None:
+    """How many times the least bytes were moved, by the counters or by the time at the roof."""
+    if position.traffic_ratio is not None:
+        return position.traffic_ratio
+    if position.at_memory_roof and position.floor_fraction:
+        return 1 / position.floor_fraction
+    return None
 
 
 def dram_bytes(facts: Facts) -> float | None:
@@ -153,10 +164,27 @@ def _memory_fraction(facts: Facts, bandwidth: float | None, roof: Roof | None) -
     return None if share is None else share / 100
 
 
-def _at_roof(facts: Facts, fraction: float | None, roof: Roof | None) -> bool:
-    # ncu's own percentage is against the clocks of the card, which a data sheet may round.
+def at_floor(facts: Facts) -> bool:
+    """Whether the judged time is about the least in which the problem's bytes can move."""
+    fraction = _floor_fraction(facts)
+    return (
+        fraction is not None
+        and fraction >= AT_ROOF
+        and facts.floor is not None
+        and facts.floor.bound == "memory"
+    )
+
+
+def dram_full(facts: Facts) -> bool:
+    """Whether DRAM is as busy as a plain copy keeps it, by ncu's own percentage."""
     share = facts.get("dram_throughput")
-    if share is not None and share >= 100 * AT_ROOF * COPY_OF_PEAK:
+    return share is not None and share >= 100 * AT_ROOF * COPY_OF_PEAK
+
+
+def _at_roof(facts: Facts, fraction: float | None, roof: Roof | None) -> bool:
+    # ncu profiles at the base clock, where a kernel may fall short of what it reaches when judged;
+    # and ncu's own percentage is against the card's clocks, which a data sheet may round.
+    if at_floor(facts) or dram_full(facts):
         return True
     if fraction is None:
         return False
@@ -181,6 +209,6 @@ def _traffic_ratio(facts: Facts, moved: float | None) -> float | None:
 
 
 def _floor_fraction(facts: Facts) -> float | None:
-    if facts.floor is None or not facts.median_ms:
+    if facts.floor is None or not facts.median_ms or not facts.whole_call:
         return None
     return facts.floor.ms / facts.median_ms

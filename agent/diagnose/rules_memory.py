@@ -2,10 +2,9 @@
 
 from agent.diagnose.facts import percent
 from agent.diagnose.result import Bottleneck, Evidence
+from agent.diagnose.roofline import WASTE, dram_full, excess
 from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
 
-# Above this, the bytes that DRAM moved are more than rounding and metadata over the least.
-_EXTRA_TRAFFIC = 1.3
 # Matrix tiles that other blocks want again should mostly be found in L2.
 _LOW_L2_HITS = 60.0
 _DRAM_BUSY = 60.0
@@ -37,15 +36,17 @@ def _memory_roof(case: Case) -> Draft | None:
     position = case.position
     if not position.at_memory_roof:
         return None
-    evidence = list(case.also("dram_throughput", "a plain copy reaches little more"))
+    evidence: list[Evidence] = []
+    if dram_full(case.facts):
+        evidence += case.also("dram_throughput", "a plain copy reaches little more")
     if position.memory_fraction is not None and position.memory_roof is not None:
         measured = position.memory_roof.source == "measured"
         roof = "the bandwidth measured on this card" if measured else "the printed bandwidth"
         label = f"Attained of the {position.memory_roof.name} roof"
         value = percent(position.memory_fraction)
         evidence.append(fact("roofline.memory_fraction", label, value, "%", f"of {roof}"))
-    ratio, floor = position.traffic_ratio, position.floor_fraction
-    if ratio is not None and ratio >= _EXTRA_TRAFFIC:
+    ratio, floor = excess(position), position.floor_fraction
+    if ratio is not None and ratio >= WASTE:
         return None  # fast, but with bytes to save: `repeated-traffic` says so
     if floor is not None:
         meaning = "of the least time in which the bytes can move; 100 % leaves nothing"
@@ -74,14 +75,19 @@ def _room_for_fusion(case: Case) -> Draft | None:
 
 
 def _repeated_traffic(case: Case) -> Draft | None:
-    ratio = case.position.traffic_ratio
-    if ratio is None or ratio < _EXTRA_TRAFFIC:
+    ratio = excess(case.position)
+    if ratio is None or ratio < WASTE:
         return None
-    meaning = "DRAM bytes over the bytes that any kernel must move: the rest is moved again"
+    if case.position.traffic_ratio is not None:
+        meaning = "DRAM bytes over the bytes that any kernel must move: the rest is moved again"
+        name, label = "roofline.traffic_ratio", "Bytes moved over needed"
+        measured = fact(name, label, round(ratio, 2), "x", meaning)
+    else:
+        meaning = "of the time is what the bytes need, while DRAM is busy throughout"
+        share = percent(case.position.floor_fraction or 0.0)
+        measured = fact("evaluation.floor_fraction", "Floor of the time", share, "%", meaning)
     evidence = (
-        fact(
-            "roofline.traffic_ratio", "Bytes moved of bytes needed", round(ratio, 2), "x", meaning
-        ),
+        measured,
         *case.also("dram_throughput", "what the repeated bytes cost"),
         *case.also("l2_hit_rate", "how much L2 caught"),
     )

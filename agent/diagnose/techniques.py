@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from agent.diagnose.facts import Facts
@@ -66,8 +67,9 @@ class _Asked:
     """Slugs that the kernel shows already."""
 
 
+@cache
 def shelf_from_corpus(root: Path | None = None) -> Shelf:
-    """The techniques of a corpus folder; by default of the one that comes with the package."""
+    """The techniques of a corpus folder, read once; by default of the shipped one."""
     corpus = load_corpus(root or shipped_corpus())
     return Shelf(
         _ordered(file.entry for file in corpus.techniques),

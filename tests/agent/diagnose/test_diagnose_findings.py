@@ -144,6 +144,30 @@ def test_a_roof_reached_with_twice_the_bytes_is_not_the_end():
     assert "2.0 times the bytes" in known["repeated-traffic"].cause
 
 
+def test_a_time_at_the_floor_is_the_roof_whatever_the_profiler_slowed_down():
+    slowed = SATURATED_RMSNORM | {"dram_throughput": 76.0, "duration": 2.1e6}
+    judged = {"floor": floor(3.76e9, 3.76e9, ms=1.76), "median_ms": 1.82}
+    assert not case(slowed).position.at_memory_roof
+    known = case(slowed, **judged)
+    assert known.position.at_memory_roof
+    assert known.decision.why[0].metric == "evaluation.floor_fraction"
+    (finding, _), _ = select(known)
+    assert finding.rule == "memory-roof"
+    assert metric_of("dram_throughput").name not in {each.metric for each in finding.evidence}
+
+
+def test_a_busy_dram_far_from_the_floor_moves_too_much_even_where_bytes_were_not_counted():
+    values = {k: v for k, v in SATURATED_RMSNORM.items() if not k.startswith("dram_bytes")}
+    known = found(values, floor=floor(3.76e9, 3.76e9, ms=0.9), median_ms=1.82)
+    assert "memory-roof" not in known
+    assert known["repeated-traffic"].evidence[0].metric == "evaluation.floor_fraction"
+
+
+def test_the_floor_of_a_call_is_not_that_of_one_of_its_kernels():
+    judged = {"floor": floor(3.76e9, 3.76e9, ms=0.9), "median_ms": 1.82, "share": 0.5}
+    assert "memory-roof" in found(SATURATED_RMSNORM, **judged)
+
+
 def test_a_roof_is_judged_by_what_the_card_was_seen_to_reach():
     values = {k: v for k, v in SATURATED_RMSNORM.items() if k != "dram_throughput"}
     slower = values | {"duration": 2.2e6}  # 3.4 TB/s: 80 % of the copy
@@ -208,7 +232,7 @@ def test_spills_in_the_code_count_unless_the_counters_saw_none():
 
 
 def test_a_matmul_without_tensor_cores_is_found_from_its_operations():
-    product = floor(1e8, 5e7, flops=1.4e11)
+    product = floor(1e8, 5e7, flops=1.4e11, ms=0.2)
     known = found(SOUND, floor=product, median_ms=1.0)
     assert known["idle-tensor-pipe"].category == "compute"
     matvec = floor(4.3e9, 4e3, flops=4.3e9)
