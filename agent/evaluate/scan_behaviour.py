@@ -28,8 +28,12 @@ class BehaviourChecks(Check):
                 self._narrowing(node)
         for entry in self.reach.entries:
             self._entry(entry)
+            self._kept_outputs(entry)
         for function in self.reach.functions:
             self._counters(function)
+        for node in self.context.called:
+            if isinstance(node, ast.Call) and self.names.resolve(node.func) in tables.CLOCKS:
+                self.add("reads-clock", "suspect", node, "asks for the time while it is called")
         self._unused_kernel()
 
     def _concurrency(self, node: ast.AST) -> None:
@@ -178,27 +182,61 @@ class BehaviourChecks(Check):
                 self.add("writes-input", "suspect", node, "writes to an argument")
 
     def _counters(self, function: Function) -> None:
-        shared = {
+        """`n += 1` and `n[x] = n.get(x) + 1` on what outlives the call, where a condition asks."""
+        shared = self._outliving(function)
+        counted: dict[str, ast.AST] = {}
+        for node in ast.walk(function):
+            if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant):
+                targets: list[ast.expr] = [node.target]
+            elif isinstance(node, ast.Assign) and _adds_constant(node.value):
+                targets = node.targets
+            else:
+                continue
+            if {_root(target) for target in targets} & shared:
+                # What is assigned along, `n = calls[x] = ...`, counts as well.
+                counted |= {_counter(target): node for target in targets}
+        for node in ast.walk(function):
+            if isinstance(node, ast.If | ast.IfExp | ast.While):
+                asked = {_counter(e) for e in ast.walk(node.test) if isinstance(e, ast.expr)}
+                for each in sorted(asked & counted.keys()):
+                    self.add("call-counter", "suspect", counted[each],
+                             "counts calls and decides by the count")  # fmt: skip
+
+    def _outliving(self, function: Function) -> set[str]:
+        """Names in a function that are still there at the next call: module-level data, self."""
+        stored = {
+            name
+            for name, statement in definitions(self.context.module).items()
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+        }
+        own = {
+            node.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        declared = {
             name
             for node in ast.walk(function)
             if isinstance(node, ast.Global | ast.Nonlocal)
             for name in node.names
         }
-        counted = {}
-        for node in ast.walk(function):
-            if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant):
-                target = node.target
-                if isinstance(target, ast.Attribute | ast.Subscript) or (
-                    isinstance(target, ast.Name) and target.id in shared
-                ):
-                    counted[ast.unparse(target)] = node
-        for node in ast.walk(function):
-            if isinstance(node, ast.If | ast.IfExp | ast.While):
-                for each in ast.walk(node.test):
-                    text = ast.unparse(each) if isinstance(each, ast.expr) else ""
-                    if text in counted:
-                        self.add("call-counter", "suspect", counted[text],
-                                 "counts calls and decides by the count")  # fmt: skip
+        return (stored - own) | declared | {"self"}
+
+    def _kept_outputs(self, entry: Function) -> None:
+        """Results that are kept from call to call: in a module-level container, on an input."""
+        stored = self._outliving(entry) - {"self"}
+        inputs = {each.arg for each in entry.args.args} - {"self"}
+        for node in ast.walk(entry):
+            if (
+                isinstance(node, ast.Return)
+                and isinstance(node.value, ast.Subscript | ast.Call | ast.Attribute)
+                and _container(node.value) in stored
+            ):
+                self.add("cached-output", "suspect", node, "returns what outlives a call")
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and _root(target) in inputs:
+                        self.add("cached-output", "suspect", node, "stores something on an input")
 
     def _unused_kernel(self) -> None:
         if (
@@ -209,6 +247,39 @@ class BehaviourChecks(Check):
         ):
             self.add("kernel-not-launched", "suspect", self.reach.device[0],
                      "is a GPU kernel, but a call reaches none")  # fmt: skip
+
+
+def _root(node: ast.expr) -> str:
+    """The variable that an expression starts from: `a` for `a.b[c]`."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _counter(node: ast.expr) -> str:
+    """What identifies a counter: `calls` for `calls[x]`, `self.calls` in full."""
+    root = _root(node)
+    return ast.unparse(node) if root in ("self", "") else root
+
+
+def _container(node: ast.expr) -> str:
+    """The variable that `a[b]`, `a[b].clone()` or `a.get(b)` takes from."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("get", "setdefault", "pop"):
+            return _root(node.func.value)
+        return _container(node.func.value)
+    return _root(node) if isinstance(node, ast.Subscript) else ""
+
+
+def _adds_constant(node: ast.expr) -> bool:
+    """`x + 1`, or a choice between that and something else."""
+    if isinstance(node, ast.IfExp):
+        return _adds_constant(node.body) or _adds_constant(node.orelse)
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Add | ast.Sub)
+        and isinstance(node.right, ast.Constant)
+    )
 
 
 def _single_tf32(keyword: ast.keyword) -> bool:

@@ -61,6 +61,8 @@ FORBIDDEN_READS = {
     "inspect.currentframe": "reads the caller's frame",
     "inspect.getouterframes": "reads the callers' frames",
     "inspect.getinnerframes": "reads the callers' frames",
+    "traceback.walk_stack": "walks through the callers' frames",
+    "traceback.StackSummary": "walks through the callers' frames",
     "sys.settrace": "watches the judge's calls",
     "sys.setprofile": "watches the judge's calls",
     "threading.settrace": "watches the judge's calls",
@@ -88,7 +90,18 @@ SUSPECT_READS = {
 REFERENCE_MODULES = frozenset({"problem", "reference", "ref", "model", "original", "baseline"})
 
 # Assigning below these replaces what the judge measures or compares with.
-PROTECTED = ("torch", "triton", "time", "builtins", "math", "numpy", "os", "ctypes", "agent", "kb")
+PROTECTED = (
+    "torch", "triton", "time", "builtins", "math", "numpy", "os", "ctypes", "agent", "kb", "json",
+    "pydantic", "io", "mmap", "struct", "inspect", "gc", "threading", "importlib",
+)  # fmt: skip
+# Attributes that nothing but a clock has.
+CLOCK_ATTRIBUTES = frozenset(
+    {"elapsed_time", "perf_counter", "perf_counter_ns", "monotonic_ns", "process_time"}
+)
+CLOCKS = (
+    "time.time", "time.time_ns", "time.perf_counter", "time.perf_counter_ns", "time.monotonic",
+    "time.monotonic_ns", "time.process_time", "time.clock_gettime", "datetime.datetime.now",
+)  # fmt: skip
 # ... except settings, which are disclosed (`precision` has its own findings).
 SETTINGS = (
     "torch.backends", "torch._dynamo.config", "torch._inductor.config", "triton.knobs",

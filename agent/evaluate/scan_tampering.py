@@ -11,6 +11,7 @@ _SETTERS = frozenset({"setattr", "delattr", "object.__setattr__", "type.__setatt
 _PATCHERS = ("unittest.mock.patch", "mock.patch", "pytest.MonkeyPatch")
 _TF32_WORDS = ("tf32", "fp32_precision", "reduced_precision", "float32_matmul")
 _PATH_READS = frozenset({"read_text", "read_bytes", "iterdir", "rglob"})
+_PATH_WRITES = frozenset({"write_text", "write_bytes", "unlink", "rmdir", "rename"})
 _PATCHED = "patched-measurement"
 
 
@@ -31,7 +32,10 @@ class TamperingChecks(Check):
         name = self.names.resolve(node)
         if name in tables.FORBIDDEN_READS:
             self.add("reads-reference", "cheat", node, tables.FORBIDDEN_READS[name])
-        elif isinstance(node, ast.Attribute) and node.attr in tables.FRAME_ATTRIBUTES:
+        elif (
+            isinstance(node, ast.Attribute | ast.Call)
+            and _attribute(node, name) in tables.FRAME_ATTRIBUTES
+        ):
             self.add("reads-reference", "cheat", node, "walks through the callers' frames")
         elif isinstance(node, ast.Attribute) and node.attr == "__subclasses__":
             self.add("reads-reference", "cheat", node, "lists classes that it was not given")
@@ -41,6 +45,8 @@ class TamperingChecks(Check):
                 self.add("reads-files", "suspect", node, tables.SUSPECT_READS[called])
             elif isinstance(node.func, ast.Attribute) and node.func.attr in _PATH_READS:
                 self.add("reads-files", "suspect", node, "reads a file")
+            elif isinstance(node.func, ast.Attribute) and node.func.attr in _PATH_WRITES:
+                self.add("writes-files", "suspect", node, "writes or removes a file")
         if name == "sys.modules":
             self._sys_modules(node)
 
@@ -62,7 +68,9 @@ class TamperingChecks(Check):
             key = parent.slice
             if isinstance(key, ast.Name) and key.id == "__name__":
                 return
-            if text_of(key) is not None and isinstance(parent.ctx, ast.Load):
+            if not isinstance(parent.ctx, ast.Load):
+                return  # `_patches` looks at it
+            if text_of(key) is not None:
                 self.add("reads-reference", "suspect", parent, "takes a module that is loaded")
                 return
         elif isinstance(parent, ast.Compare):
@@ -93,11 +101,10 @@ class TamperingChecks(Check):
 
     def _target(self, statement: ast.AST, target: ast.expr) -> None:
         if isinstance(target, ast.Attribute):
-            if isinstance(target.value, ast.Call) and self.names.resolve(target.value.func) in (
-                "type",
-                "builtins.type",
-            ):
+            if self._is_type_of(target.value):
                 self.add(_PATCHED, "cheat", statement, "changes a type it was given")
+            elif target.attr in tables.CLOCK_ATTRIBUTES and not _is_self(target.value):
+                self.add(_PATCHED, "cheat", statement, "replaces a clock")
             elif target.attr in ("__class__", "__code__") and not _is_self(target.value):
                 self.add(_PATCHED, "cheat", statement,
                          "changes what an object or function is")  # fmt: skip
@@ -106,13 +113,34 @@ class TamperingChecks(Check):
         elif isinstance(target, ast.Subscript):
             base = self.names.resolve(target.value)
             if base == "sys.modules":
-                self.add(_PATCHED, "cheat", statement, "replaces a loaded module")
+                module = text_of(target.slice)
+                if within(module, "sys", *tables.PROTECTED):
+                    self.add(_PATCHED, "cheat", statement, f"replaces the module {module}")
+                else:  # how generated source is imported
+                    self.add(_PATCHED, "suspect", statement, "adds or replaces a module")
             elif base == "os.environ":
                 self.add("environment", "disclose", statement, "sets an environment variable")
             elif isinstance(target.value, ast.Attribute | ast.Call):
                 name = self.names.resolve(target)
                 if name is not None and "." in name:
                     self._assigned(statement, name)
+
+    def _is_type_of(self, node: ast.expr) -> bool:
+        """`type(x)`, or a variable that holds it; `type(self)` is a class of the file's own."""
+        if isinstance(node, ast.Name):
+            return any(
+                isinstance(each, ast.Assign)
+                and any(isinstance(t, ast.Name) and t.id == node.id for t in each.targets)
+                and not isinstance(each.value, ast.Name)
+                and self._is_type_of(each.value)
+                for each in self.context.host
+            )
+        return (
+            isinstance(node, ast.Call)
+            and self.names.resolve(node.func) in ("type", "builtins.type")
+            and len(node.args) == 1
+            and not _is_self(node.args[0])
+        )
 
     def _rooted(self, node: ast.expr) -> bool:
         """Whether an attribute hangs on an import or an alias of one, not on a plain variable."""
@@ -140,7 +168,11 @@ class TamperingChecks(Check):
         if name in _SETTERS and call.args:
             owner = self.names.resolve(call.args[0])
             attribute = text_of(call.args[1]) if len(call.args) > 1 else None
-            if owner is not None and self._rooted(call.args[0]):
+            if self._is_type_of(call.args[0]):
+                self.add(_PATCHED, "cheat", call, "changes a type it was given")
+            elif attribute in tables.CLOCK_ATTRIBUTES:
+                self.add(_PATCHED, "cheat", call, "replaces a clock")
+            elif owner is not None and self._rooted(call.args[0]):
                 self._assigned(call, f"{owner}.{attribute or '?'}")
         elif within(name, *_PATCHERS):
             self.add(_PATCHED, "cheat", call, "patches what the judge uses")
@@ -157,6 +189,11 @@ class TamperingChecks(Check):
         if "torch.Tensor" in bases or methods & {"__torch_function__", "__torch_dispatch__"}:
             self.add("lazy-output", "suspect", node,
                      "is a tensor that decides by itself what its operators do")  # fmt: skip
+
+
+def _attribute(node: ast.Attribute | ast.Call, name: str | None) -> str:
+    """The attribute that is read: `x.y`, or `getattr(x, "y")`, which `name` has resolved."""
+    return node.attr if isinstance(node, ast.Attribute) else (name or "").rpartition(".")[2]
 
 
 def _is_self(node: ast.expr) -> bool:

@@ -75,6 +75,12 @@ CHEATS = {
     "class Spy(TorchDispatchMode):\n    pass",
     "the interpreter": "import ctypes\nctypes.pythonapi.PyGILState_Check()",
     "what a function is": "scan = len\nscan.__code__ = None",
+    "a type kept in a variable": "kind = type(torch.ones(1))\nkind.__sub__ = lambda a, b: a",
+    "an event's clock": "event = make()\nevent.elapsed_time = lambda end: 0.0",
+    "a clock by name": "setattr(make(), 'elapsed' + '_time', lambda *a: 0.0)",
+    "the replies": "import pydantic\npydantic.BaseModel.model_dump_json = lambda self: ''",
+    "a walk of the stack": "import traceback\nfor f, _ in traceback.walk_stack(None):\n    pass",
+    "getattr on frames": "def look(frame):\n    return getattr(frame, 'f_' + 'locals')",
 }  # fmt: skip
 
 
@@ -176,6 +182,12 @@ SUSPECTS = {
     "writes-input": ("x.fill_(0)", "return _launch(x)"),
     "call-counter": ("global CALLS", "CALLS += 1", "if CALLS > 5:", "    return y",
                      "return _launch(x)"),
+    "cached-output": ("if x.shape not in CACHE:", "    CACHE[x.shape] = _launch(x)",
+                      "return CACHE[x.shape].clone()"),
+    "reads-clock": ("import time", "if time.monotonic() > 3:", "    return y",
+                    "return _launch(x)"),
+    "writes-files": ("from pathlib import Path", "Path('/tmp/x').write_text('x')",
+                     "return _launch(x)"),
     "reads-files": ("torch.load('answers.pt')", "return _launch(x)"),
     "lazy-output": ("class Lazy(torch.Tensor):", "    pass", "return Lazy(_launch(x))"),
     "hook": ("import atexit", "atexit.register(print)", "return _launch(x)"),
@@ -186,7 +198,7 @@ SUSPECTS = {
 
 @pytest.mark.parametrize("rule", SUSPECTS)
 def test_what_the_runtime_checks_should_look_at_is_suspect(rule):
-    assert (rule, "suspect") in found(body(*SUSPECTS[rule]))
+    assert (rule, "suspect") in found("CACHE = {}\n" + body(*SUSPECTS[rule]))
 
 
 @pytest.mark.parametrize(
@@ -216,6 +228,28 @@ def test_outputs_that_no_input_reaches(line):
 )
 def test_outputs_that_an_input_reaches(line):
     assert "constant-output" not in {rule for rule, _ in found(body(line))}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("global CALLS", "CALLS += 1", "if CALLS > 5:", "    return y", "return _launch(x)"),
+        ("CACHE[0] = CACHE.get(0, 0) + 1", "if CACHE[0] > 5:", "    return y", "return _launch(x)"),
+        ("n = CACHE[0] = CACHE.get(0, 0) + 1", "if n > 5:", "    return y", "return _launch(x)"),
+    ],
+)
+def test_counting_calls_in_what_outlives_them(lines):
+    assert ("call-counter", "suspect") in found("CACHE = {}\nCALLS = 0\n" + body(*lines))
+
+
+def test_counting_within_a_call_is_no_counter():
+    lines = ("n = 0", "for i in range(3):", "    n += 1", "    if n > 2:", "        break")
+    assert found(body(*lines, "return _launch(x)")) == set()
+    forward = "self.a += 1\n        if self.training:\n            pass\n        return _launch(x)"
+    assert found(MODEL.format(forward=forward)) == set()
+    assert found(MODEL.format(forward=forward.replace("training", "a"))) == {
+        ("call-counter", "suspect")
+    }
 
 
 def test_cuda_text_in_a_python_file_is_read_at_its_lines():
@@ -265,6 +299,14 @@ HONEST = {
                               "return _launch(x)"),
     "names a set": ("seen = set()", "seen.add(1)", "return _launch(x)"),
     "asks what is loaded": ("import sys", "here = sys.modules[__name__]", "return _launch(x)"),
+    "imports generated source": (
+        "import importlib.util, sys",
+        "spec = importlib.util.spec_from_file_location('generated', 'generated.py')",
+        "sys.modules['generated'] = importlib.util.module_from_spec(spec)",
+        "return _launch(x)",
+    ),
+    "counts on its own class": ("class Own:", "    def step(self):",
+                                "        type(self).steps = 1", "return _launch(x)"),
     "locks": ("import threading", "with threading.Lock():", "    return _launch(x)"),
 }  # fmt: skip
 
@@ -272,7 +314,7 @@ HONEST = {
 @pytest.mark.parametrize("lines", HONEST.values(), ids=HONEST)
 def test_honest_idioms_are_no_cheat_and_mostly_pass_unmentioned(lines):
     rules = found(body(*lines), dtype="bfloat16")
-    assert rules <= {("cached-by-address", "suspect")}
+    assert rules <= {("cached-by-address", "suspect"), ("patched-measurement", "suspect")}
 
 
 MODULE_LEVEL = {
