@@ -1,0 +1,1 @@
+"""Plain, correct Triton kernels for our problem files: where `kb optimize` may start from."""
