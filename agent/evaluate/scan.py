@@ -16,7 +16,7 @@ from agent.evaluate.scan_cuda import cuda_findings
 from agent.evaluate.scan_library import LibraryChecks
 from agent.evaluate.scan_tampering import TamperingChecks
 from agent.problem.kernel import CUDA_SUFFIXES
-from agent.problem.syntax import parse
+from agent.problem.syntax import ProblemFileError, parse
 
 __all__ = ["Finding", "Severity", "scan"]
 
@@ -37,14 +37,17 @@ def scan(text: str, name: str = "kernel.py", *, dtype: str | None = None) -> lis
     Raises
     ------
     ProblemFileError
-        If a Python file cannot be parsed.
+        If a Python file cannot be parsed, or is nested too deeply to check.
     """
     if name.endswith(CUDA_SUFFIXES):
         return _sorted(cuda_findings(text, 1))
     module = parse(text, name)
-    context = Context(module, narrow_casts=dtype in (None, "float32"))
-    for group in (LibraryChecks, TamperingChecks, BehaviourChecks):
-        group(context).run()
+    try:
+        context = Context(module, narrow_casts=dtype in (None, "float32"))
+        for group in (LibraryChecks, TamperingChecks, BehaviourChecks):
+            group(context).run()
+    except RecursionError as error:
+        raise ProblemFileError(f"{name}:1: nested too deeply to check") from error
     return _sorted(context.findings)
 
 

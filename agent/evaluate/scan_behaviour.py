@@ -4,7 +4,7 @@ import ast
 
 from agent.evaluate import scan_tables as tables
 from agent.evaluate.dataflow import returns_contents
-from agent.evaluate.scan_context import Check
+from agent.evaluate.scan_context import Check, Context
 from agent.evaluate.scan_cuda import cuda_findings
 from agent.evaluate.scan_names import text_of, within
 from agent.evaluate.scan_reach import Function
@@ -14,6 +14,11 @@ from agent.problem.syntax import definitions
 
 class BehaviourChecks(Check):
     """Looks at the whole file, and at the entry points' own statements."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.keys = {name for node in context.host if (name := _used_as_key(node))}
+        self.defined = definitions(context.module)
 
     def run(self) -> None:
         """Add findings."""
@@ -121,15 +126,7 @@ class BehaviourChecks(Check):
             return parent.func.attr in ("get", "setdefault", "pop") and node in parent.args
         if isinstance(parent, ast.Assign):
             keys = {t.id for t in parent.targets if isinstance(t, ast.Name)}
-            return any(self._indexes(each, keys) for each in self.context.host)
-        return False
-
-    def _indexes(self, node: ast.AST, keys: set[str]) -> bool:
-        match node:
-            case ast.Subscript(slice=ast.Name(id=name)) | ast.Compare(left=ast.Name(id=name)):
-                return name in keys
-            case ast.Call(func=ast.Attribute(attr="get" | "setdefault"), args=[ast.Name(id=n), *_]):
-                return n in keys
+            return bool(keys & self.keys)
         return False
 
     def _text(self, node: ast.AST) -> None:
@@ -170,7 +167,7 @@ class BehaviourChecks(Check):
     def _entry(self, entry: Function) -> None:
         fixed = self.names.imported | {
             name
-            for name, statement in definitions(self.context.module).items()
+            for name, statement in self.defined.items()
             if isinstance(statement, Function | ast.ClassDef)
         }
         if not returns_contents(entry, self.names, frozenset(fixed)):
@@ -206,7 +203,7 @@ class BehaviourChecks(Check):
         """Names in a function that are still there at the next call: module-level data, self."""
         stored = {
             name
-            for name, statement in definitions(self.context.module).items()
+            for name, statement in self.defined.items()
             if isinstance(statement, ast.Assign | ast.AnnAssign)
         }
         own = {
@@ -247,6 +244,16 @@ class BehaviourChecks(Check):
         ):
             self.add("kernel-not-launched", "suspect", self.reach.device[0],
                      "is a GPU kernel, but a call reaches none")  # fmt: skip
+
+
+def _used_as_key(node: ast.AST) -> str | None:
+    """The variable by which a subscript, comparison or `get` looks something up."""
+    match node:
+        case ast.Subscript(slice=ast.Name(id=name)) | ast.Compare(left=ast.Name(id=name)):
+            return name
+        case ast.Call(func=ast.Attribute(attr="get" | "setdefault"), args=[ast.Name(id=name), *_]):
+            return name
+    return None
 
 
 def _root(node: ast.expr) -> str:

@@ -7,6 +7,8 @@ from agent.evaluate.scan_names import Names
 from agent.evaluate.scan_reach import reach
 
 _EVIDENCE_CHARACTERS = 160
+# More tell a reader nothing, and a file could be written to hold hundreds of thousands.
+_MOST_FINDINGS = 500
 
 
 class Context:
@@ -30,7 +32,9 @@ class Context:
         """The nodes of `host` that a call of the kernel runs."""
 
     def add(self, rule: str, severity: Severity, node: ast.AST, explanation: str) -> None:
-        """Record a finding at a node."""
+        """Record a finding at a node; past the first `_MOST_FINDINGS` only cheats."""
+        if len(self.findings) >= _MOST_FINDINGS and severity != "cheat":
+            return
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             text = f"def {node.name}"
         elif isinstance(node, ast.ClassDef):

@@ -3,7 +3,7 @@
 import ast
 
 from agent.evaluate import scan_tables as tables
-from agent.evaluate.scan_context import Check
+from agent.evaluate.scan_context import Check, Context
 from agent.evaluate.scan_names import text_of, within
 
 _SETTERS = frozenset({"setattr", "delattr", "object.__setattr__", "type.__setattr__",
@@ -17,6 +17,17 @@ _PATCHED = "patched-measurement"
 
 class TamperingChecks(Check):
     """Looks at the whole file but for functions compiled for the GPU."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.types: set[str] = set()
+        self.types |= {
+            target.id
+            for node in context.host
+            if isinstance(node, ast.Assign) and self._is_type_of(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
 
     def run(self) -> None:
         """Add findings for reads and patches."""
@@ -70,12 +81,11 @@ class TamperingChecks(Check):
                 return
             if not isinstance(parent.ctx, ast.Load):
                 return  # `_patches` looks at it
-            if text_of(key) is not None:
-                self.add("reads-reference", "suspect", parent, "takes a module that is loaded")
-                return
-        elif isinstance(parent, ast.Compare):
+            self.add("reads-reference", "suspect", parent, "takes a module that is loaded")
             return
-        elif isinstance(parent, ast.Attribute) and parent.attr in ("get", "setdefault"):
+        if isinstance(parent, ast.Compare):
+            return
+        if isinstance(parent, ast.Attribute) and parent.attr in ("get", "setdefault"):
             self.add("reads-reference", "suspect", parent, "takes a module that is loaded")
             return
         self.add("reads-reference", "cheat", parent or node, "goes through the loaded modules")
@@ -128,13 +138,7 @@ class TamperingChecks(Check):
     def _is_type_of(self, node: ast.expr) -> bool:
         """`type(x)`, or a variable that holds it; `type(self)` is a class of the file's own."""
         if isinstance(node, ast.Name):
-            return any(
-                isinstance(each, ast.Assign)
-                and any(isinstance(t, ast.Name) and t.id == node.id for t in each.targets)
-                and not isinstance(each.value, ast.Name)
-                and self._is_type_of(each.value)
-                for each in self.context.host
-            )
+            return node.id in self.types
         return (
             isinstance(node, ast.Call)
             and self.names.resolve(node.func) in ("type", "builtins.type")

@@ -76,11 +76,15 @@ class ProblemFile:
     def _from(cls, file: Text) -> Self:
         module = parse(file.text, file.name)
         _require(module, file.name)
+        try:
+            constants = _constants(module, file.text)
+        except RecursionError as error:
+            raise ProblemFileError(f"{file.name}:1: nested too deeply to read") from error
         return cls(
             name=file.name,
             text=file.text,
             sha256=file.sha256,
-            constants=_constants(module, file.text),
+            constants=constants,
             judge=_declaration(module, file.name),
         )
 

@@ -1,5 +1,6 @@
 """Syntax-tree checks: what attacks show, and that honest kernels show none of it."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -355,6 +356,16 @@ def test_tf32_products_are_disclosed_for_float32_problems_only():
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
 def test_the_corpus_kernels_show_nothing(path):
     assert scan(path.read_text(), path.name) == []
+
+
+def test_large_and_deep_files_are_checked_in_seconds_or_refused():
+    lines = [f"a{i} = b{i}.data_ptr()\nc.x{i} = d{i} @ e\nkind{i}.y = 1" for i in range(1500)]
+    source = body("if x:", *(f"    {each}" for line in lines for each in line.splitlines()))
+    started = time.monotonic()
+    assert len(scan(source)) <= 600
+    assert time.monotonic() - started < 15
+    with pytest.raises(ProblemFileError, match="nested too deeply"):
+        scan(body("return x" + ".a" * 3000))
 
 
 def test_what_is_no_python_is_refused_with_its_line():
