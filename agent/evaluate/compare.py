@@ -25,9 +25,9 @@ class Expected:
     dtype: Any
     """The torch dtype that the output has."""
     norm: float
-    """‖values‖₂ over the finite elements."""
+    """‖values‖₂ over the finite elements, or their sensitivity if that is more."""
     rms: float
-    """Root mean square of the finite elements."""
+    """The same divided by the root of their number."""
     representable: bool
     """Whether every value exists in `dtype`, so that nothing has to be rounded."""
 
@@ -55,7 +55,7 @@ class Difference:
     """The first few elements that are wrong."""
 
 
-def expect(values: Any, dtype: Any) -> Expected:
+def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
     """Statistics of one output of the oracle.
 
     Parameters
@@ -65,6 +65,10 @@ def expect(values: Any, dtype: Any) -> Expected:
         outputs, otherwise integers or booleans.
     dtype:
         The torch dtype that eager's output has.
+    sensitivity:
+        ‖change of the values‖₂ per relative change of the inputs (each by itself, at random).
+        A sum may cancel by chance; rounding errors are then no smaller than its terms make them.
+        Over many outputs chance evens out, over few it has to be known.
     """
     if not (dtype.is_floating_point or dtype.is_complex):
         return Expected(values, dtype, 0.0, 0.0, representable=True)
@@ -79,7 +83,7 @@ def expect(values: Any, dtype: Any) -> Expected:
         squares += torch.where(finite, wide.clamp(-largest, largest), 0.0).square().sum()
         finite_count += finite.sum()
         unlike += _differ(wide.to(_real_dtype(dtype)).double(), wide).sum()
-    norm, count = math.sqrt(float(squares)), int(finite_count)
+    norm, count = max(math.sqrt(float(squares)), sensitivity), int(finite_count)
     rms = norm / math.sqrt(count) if count else 0.0
     return Expected(values, dtype, norm, rms, representable=int(unlike) == 0)
 
@@ -110,12 +114,6 @@ def compare(got: Any, expected: Expected, limits: Limits | None, output: int = 0
     for (start, left), (_, right) in zip(_chunks(got), _chunks(expected.values), strict=True):
         found.add(start, left, right)
     return found.result()
-
-
-def same_contents(left: Any, right: Any) -> bool:
-    """Whether two tensors of one shape and dtype hold the same bytes."""
-    pairs = zip(_chunks(_bytes(left)), _chunks(_bytes(right)), strict=True)
-    return all(bool(torch.equal(a, b)) for (_, a), (_, b) in pairs)
 
 
 class _Found:
@@ -255,10 +253,6 @@ def _chunks(tensor: Any) -> Iterator[tuple[int, Any]]:
     flat = flat.reshape(-1)
     for start in range(0, flat.numel(), _CHUNK):
         yield start, flat[start : start + _CHUNK]
-
-
-def _bytes(tensor: Any) -> Any:
-    return tensor.reshape(-1).view(torch.uint8)
 
 
 def _real_dtype(dtype: Any) -> Any:

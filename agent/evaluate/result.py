@@ -77,7 +77,8 @@ class Case(Model):
     """max |got − expected| / (|expected| + rms(expected)), the largest over the outputs: relative
     to the element, and defined where it is zero."""
     norm_ratio: float | None = None
-    """‖got − expected‖₂ / ‖expected‖₂, the largest over the outputs."""
+    """‖got − expected‖₂ / ‖expected‖₂, the largest over the outputs. Where outputs are few, their
+    sensitivity to the inputs stands for ‖expected‖₂ if it is more: they may cancel by chance."""
     tolerance: float | None = None
     """The bound on `norm_ratio` that held in this case (the loosest of the outputs)."""
     tolerance_max_rel: float | None = None

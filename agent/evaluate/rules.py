@@ -78,6 +78,8 @@ class Reference:
         Length of the longest sum behind one output element.
     values
         NVFP4: the oracle's values before quantization, [..., n].
+    sensitivities
+        Of the outputs to the inputs, where they are known; see `compare.expect`.
     """
 
     def __init__(
@@ -89,14 +91,17 @@ class Reference:
         precision: Precision = "ieee",
         terms: float = 1.0,
         values: Any = None,
+        sensitivities: Sequence[float] = (),
     ) -> None:
         self.declaration = declaration
         self.precision = precision
         self.terms = terms
         self.values: Any = None if values is None else values.reshape(-1, values.shape[-1])
         self.expected = [
-            None if tensor is None else expect(tensor, dtype)
-            for tensor, dtype in zip(outputs, dtypes, strict=True)
+            None if tensor is None else expect(tensor, dtype, sensitivity)
+            for tensor, dtype, sensitivity in zip(
+                outputs, dtypes, sensitivities or [0.0] * len(dtypes), strict=True
+            )
         ]
         # g is a float32 number wherever it is used.
         self._g = float(torch.tensor(declaration.global_scale, dtype=torch.float32))

@@ -1,5 +1,6 @@
 """The problem's side of one shape: its inputs, the oracle, and how far eager is from it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,16 @@ from agent.evaluate.tolerance import Limits
 from agent.problem.judge import JudgeDeclaration
 from agent.worker import messages as m
 from agent.worker.buffers import dtype_of
+
+# Sums of 256 outputs are all small at once so seldom that nobody will see it.
+_FEW = 256
+# Relative steps that each dtype can hold, and small enough for what is smooth.
+_STEPS = {
+    torch.float64: 2.0**-16,
+    torch.float32: 2.0**-12,
+    torch.float16: 2.0**-7,
+    torch.bfloat16: 2.0**-5,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +135,15 @@ class Stage:
 
     def release(self) -> None:
         """Free the memory of the last prepared case, which must not be used any more."""
-        for group in ("inputs", "eager", "oracle", "mutant", "oracle.values", "mutant.values"):
+        for group in (
+            "inputs",
+            "eager",
+            "oracle",
+            "mutant",
+            "moved",
+            "oracle.values",
+            "mutant.values",
+        ):
             self._desk.take_back(group)
 
     def _run(self, prepared: Prepared, lent: Lent) -> None:
@@ -143,6 +162,7 @@ class Stage:
             precision=self.settings.precision,
             terms=self._longest_sum(prepared),
             values=values,
+            sensitivities=self._sensitivities(prepared, lent, oracle),
         )
         eager = reference.check(got, reference.eager_limits())
         if eager.problem and not self.aliases:
@@ -218,6 +238,37 @@ class Stage:
             del self._oracle_specs[method]  # the shape may depend on the values
             raise
         return tensors(lent)
+
+    def _sensitivities(self, prepared: Prepared, lent: Lent, oracle: Sequence[Any]) -> list[float]:
+        """How far each output moves per relative change of the inputs, where outputs are few.
+
+        Every number of every floating-point input is moved by the same small share of itself, up
+        or down at random.
+        """
+        few = [i for i, each in enumerate(oracle) if each is not None and each.numel() < _FEW]
+        real = [each for each in lent if each is not None and each.tensor.dtype in _STEPS]
+        if not few or not real:
+            return [0.0] * len(oracle)
+        step = max(_STEPS[each.tensor.dtype] for each in real)
+        again = self._oracle("forward", "moved", None)
+        if not all(torch.equal(again[i], oracle[i]) for i in few):
+            return [0.0] * len(oracle)  # random, or NaN: no step of the inputs can be told from it
+        for number, each in enumerate(real):
+            noise = torch.Generator(device=each.tensor.device)
+            noise.manual_seed(self.settings.refill_seed + number)
+            for part in each.tensor.reshape(-1).split(1 << 24):
+                up = torch.randint(2, part.shape, generator=noise, device=part.device) * 2 - 1
+                part.mul_((1.0 + step * up).to(part.dtype))
+        try:
+            moved = self._oracle("forward", "moved", None)
+            changes = [
+                float((moved[i].double() - oracle[i].double()).norm()) / step if i in few else 0.0
+                for i in range(len(oracle))
+            ]
+        except CommandFailedError:
+            changes = [0.0] * len(oracle)
+        self._restore(prepared, lent)
+        return [each if math.isfinite(each) else 0.0 for each in changes]
 
     def _longest_sum(self, prepared: Prepared) -> float:
         """Terms of the longest sum behind one output element.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agent.evaluate import compare as module
-from agent.evaluate.compare import compare, expect, same_contents
+from agent.evaluate.compare import compare, expect
 from agent.evaluate.tolerance import candidate_limits, eager_limits, looks_like_tf32
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn]
@@ -201,7 +201,11 @@ def test_a_candidate_may_err_somewhat_more_than_eager_and_eager_only_so_much():
     assert eager_limits(torch.bfloat16).norm == pytest.approx(6e-2)
 
 
-def test_same_contents_compares_bytes():
-    left = torch.tensor([math.nan, 0.0, 1.0])
-    assert same_contents(left, left.clone())
-    assert not same_contents(left, torch.tensor([math.nan, -0.0, 1.0]))
+def test_a_sum_that_cancels_by_chance_is_judged_by_the_size_of_its_terms():
+    values = torch.tensor([1e-4], dtype=torch.float64)
+    got = (values + 3e-7).float()  # what adding terms of about 1 in another order may cost
+    limits = candidate_limits(torch.float32)
+    assert compare(got, expect(values, torch.float32), limits).problem is not None
+    assert compare(got, expect(values, torch.float32, sensitivity=5.0), limits).problem is None
+    off = (values + 3e-4).float()
+    assert compare(off, expect(values, torch.float32, sensitivity=5.0), limits).problem is not None
