@@ -14,7 +14,8 @@ A tensor matches a name, the first rule that finds one deciding:
 5. only the last component, whatever is before: `conv2d.bias` for `conv_bias`.
 
 A tensor is bound once. Attributes match by rules 1 to 3. Several that match are ambiguous unless
-equal, or unless one of them stands highest in the model.
+equal, or unless one of them stands highest in the model. A parameter annotated as a tensor takes no
+number.
 """
 
 import inspect
@@ -211,6 +212,8 @@ class _Matches:
         self, p: inspect.Parameter, free: list[str], found: dict[str, Source], all_names: set[str]
     ) -> None:
         names = _named(p.name, self.attributes)
+        if _wants_tensor(p):  # a number does for none, but a layer may lack its bias
+            names = [name for name in names if self.attributes[name] is None]
         several = next((t for rule in range(5) if (t := _tensors(p.name, free, rule))), [])
         if names and (value := _agreed(p, names, self.attributes)) is not None:
             found[p.name] = Source(value=value[0])
@@ -287,6 +290,10 @@ def _agreed(
 def _wants_integer(p: inspect.Parameter) -> bool:
     default = isinstance(p.default, int) and not isinstance(p.default, bool)
     return default or p.annotation is int or p.annotation == "int"
+
+
+def _wants_tensor(p: inspect.Parameter) -> bool:
+    return p.annotation is not p.empty and "Tensor" in str(p.annotation)
 
 
 def _scalar(value: Any) -> Any:

@@ -59,6 +59,17 @@ def test_defaults_are_kept_where_nothing_matches():
     assert called == ("x", 128, 2, 4, 1e-5)
 
 
+def test_a_parameter_annotated_as_a_tensor_takes_no_number():
+    def kernel(x, global_scale: "torch.Tensor | None" = None, bias: "Tensor" = 3):  # noqa: F821
+        return x
+
+    attributes = {"global_scale": 1.0, "conv.bias": None}
+    assert arguments(kernel, tensors=[], attributes=attributes) == (["in0"], {"bias": None})
+    assert arguments(lambda x, global_scale: 0, tensors=[], attributes=attributes) == (
+        ["in0", 1.0], {},
+    )  # fmt: skip
+
+
 def test_star_args_get_inputs_then_all_tensors_in_order():
     assert arguments(lambda *args: 0, 2) == (["in0", "in1", "conv.weight", "conv.bias"], {})
     assert arguments(lambda x, *args: 0, 2) == (["in0", "in1", "conv.weight", "conv.bias"], {})
