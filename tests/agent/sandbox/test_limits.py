@@ -94,7 +94,7 @@ def test_files_have_a_largest_size(sandbox):
     assert sandbox.run(source, file_bytes=1 << 20).output == "File too large\n"
 
 
-def test_no_core_file_is_left(sandbox):
-    scratch = sandbox.folder()
-    sandbox.run("import os; os.abort()", scratch=scratch)
-    assert not list(scratch.glob("core*"))
+def test_core_files_are_off(sandbox):
+    # Where they go is the machine's matter, so the limit itself is looked at.
+    source = "import resource; print(resource.getrlimit(resource.RLIMIT_CORE))"
+    assert sandbox.run(source).output == "(0, 0)\n"
