@@ -12,15 +12,14 @@ from typing import Any
 
 import torch
 
+from agent.evaluate.ceilings import measure as measure_ceilings
 from benchmarks.kernels import store
 from benchmarks.kernels.timing import (
     CudaTimer,
     Run,
     Timer,
     WallTimer,
-    copy_bandwidth,
     interleave,
-    matmul_rate,
     sets_needed,
 )
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
@@ -51,10 +50,11 @@ class Session:
 
     def floors(self) -> dict[str, float]:
         """Copy bandwidth in bytes/s and bfloat16 matrix rate in FLOP/s, measured here and now."""
-        small = {"nbytes": 2**20} if self.dry else {}
+        small: dict[str, Any] = {"nbytes": 2**20, "sizes": (64,)} if self.dry else {}
+        found = measure_ceilings(self.device, **small)
         return {
-            "copy_bytes_per_s": copy_bandwidth(self.timer, self.device, **small),
-            "matmul_flop_per_s": matmul_rate(self.timer, self.device, 64 if self.dry else 8192),
+            "copy_bytes_per_s": found.copy_bps,
+            "matmul_flop_per_s": found.matmul_flops["bfloat16"],
         }
 
     def module(self, slug: str) -> KernelModule:

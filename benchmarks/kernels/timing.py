@@ -5,13 +5,13 @@ Knows nothing of kernels or entries: a contender is a callable on one set of inp
 
 import itertools
 import random
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
+from agent.evaluate import statistics
+from agent.worker.events import Timer as DeviceTimer
 
 Run = Callable[[Sequence[Any]], Any]
 """Runs a contender on one set of inputs."""
@@ -19,8 +19,6 @@ Run = Callable[[Sequence[Any]], Any]
 # Rotated inputs hold this many times the L2 together, so that none is still there when it comes
 # round again.
 _L2_MULTIPLE = 4
-# A copy at the bench sizes takes some 0.5 ms: 2 GB are far beyond any L2.
-_COPY_BYTES = 2**31
 # Holds the device back while the host queues the events and the launch, about 0.5 ms at 2 GHz.
 # Without it a launch's host time would count as device time.
 _HOLD_CYCLES = 1_000_000
@@ -45,14 +43,14 @@ class Timer(Protocol):
 class CudaTimer:
     """Times a call between two CUDA events that are queued before the device reaches them."""
 
+    def __init__(self) -> None:
+        self._timer = DeviceTimer("cuda:0")
+
     def time(self, run: Run, inputs: Sequence[Any]) -> float:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(_HOLD_CYCLES)
-        start.record()
-        run(inputs)
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end))
+        (ms,) = self._timer.time(
+            lambda *given: run(given), [inputs], [0], "events", hold_cycles=_HOLD_CYCLES
+        )
+        return ms
 
 
 class WallTimer:
@@ -66,10 +64,8 @@ class WallTimer:
 
 def summarise(times: Sequence[float]) -> Sample:
     """Median and 10th and 90th percentile."""
-    if len(times) < 2:
-        return Sample(times[0], times[0], times[0], len(times))
-    deciles = statistics.quantiles(times, n=10, method="inclusive")
-    return Sample(statistics.median(times), deciles[0], deciles[-1], len(times))
+    found = statistics.summarise(times)
+    return Sample(found.median, found.p10, found.p90, found.count)
 
 
 def interleave(
@@ -95,18 +91,3 @@ def interleave(
 def sets_needed(input_bytes: int, l2_bytes: int) -> int:
     """How many input sets to rotate through so that every call finds a cold L2."""
     return max(2, -(-_L2_MULTIPLE * l2_bytes // max(input_bytes, 1)))
-
-
-def copy_bandwidth(timer: Timer, device: str, nbytes: int = _COPY_BYTES) -> float:
-    """Bytes per second of a large device-to-device copy, read and written bytes both counted."""
-    source = torch.randint(0, 255, (nbytes,), dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    found = interleave(timer, {"copy": lambda _: target.copy_(source)}, [()], rounds=20)
-    return 2 * nbytes / (found["copy"].median_ms * 1e-3)
-
-
-def matmul_rate(timer: Timer, device: str, n: int = 8192) -> float:
-    """FLOP/s of a large bfloat16 matrix product on random data."""
-    a, b = (torch.randn(n, n, dtype=torch.bfloat16, device=device) for _ in range(2))
-    found = interleave(timer, {"matmul": lambda _: a @ b}, [()], rounds=20)
-    return 2 * n**3 / (found["matmul"].median_ms * 1e-3)
