@@ -110,7 +110,7 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
     Raises
     ------
     InvalidInputError
-        If static facts are wanted on a machine without a GPU and no architecture is given.
+        If there is no GPU and no architecture is given, or what is given is none.
     KbError
         If the sandbox cannot be set up.
     """
@@ -118,6 +118,8 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
     counters: _Counters | None = None
     reports: list[SanitizerReport] = []
     gpu = has_gpu()
+    if request.architecture is not None:
+        parse_architecture(request.architecture)
     if not gpu and request.architecture is None:
         raise InvalidInputError(
             "there is no GPU here: name what to compile for, such as --arch sm_90a"
@@ -257,7 +259,6 @@ def _compile(request: Request, programs: Programs) -> tuple[Answer, tuple[Layer,
     architecture = request.architecture or _own_architecture()
     if architecture is None:
         return Answer(notes=("no static facts: name what to compile for with --arch",)), ()
-    parse_architecture(architecture)
     request.say(f"compiling for {architecture}")
     spec = programs.given(
         "compile.json",

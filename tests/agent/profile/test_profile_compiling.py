@@ -10,6 +10,7 @@ from agent.problem.kernel import KernelFile
 from agent.problem.source import ProblemFile
 from agent.profile import profiler
 from agent.profile.profiler import Request, profile
+from agent.profile.sanitize import SanitizerError
 from agent.sandbox.launch import Zygote
 from agent.sandbox.layers import is_sufficient
 from kb.errors import InvalidInputError
@@ -104,3 +105,14 @@ def test_the_kernel_file_sees_no_other_files(facts, tmp_path):
     [note] = [each for each in facts(text).notes if "stopped at" in each]
     assert "FileNotFoundError" in note or "PermissionError" in note
     assert Path(secret).read_text() == "hidden"
+
+
+def test_an_absent_sanitizer_is_said_and_the_rest_goes_on(facts, monkeypatch):
+    def absent():
+        raise SanitizerError("compute-sanitizer was not found")
+
+    monkeypatch.setattr(profiler, "find_sanitizer", absent)
+    found = facts(CUDA, "copy.cu", sanitize=["memcheck"])
+    [report] = found.sanitizer
+    assert (report.errors, report.detail) == (None, "compute-sanitizer was not found")
+    assert [each.name for each in found.static] == ["copy_vectors"]

@@ -1,10 +1,9 @@
 """ncu's raw page as CSV: kept apart by kernel, weighted by time, with what is missing said."""
 
-import csv
-import io
 import json
 
 import pytest
+from raw_page import raw_page
 
 from agent.profile.report import (
     DURATION,
@@ -20,27 +19,6 @@ LOAD = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct"
 READ = "dram__bytes_read.sum"
 SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 REGISTERS = "launch__registers_per_thread"
-
-
-def raw_page(launches, *, units=None, before=""):
-    """The raw page as Nsight Compute documents it (CLI manual, `--page raw` with `--csv`).
-
-    A quoted header row, a row with the units below the metrics' names, one row a launch; numbers
-    have thousands separators, a metric that could not be collected is `n/a`.
-    """
-    fixed = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream",
-             "Block Size", "Grid Size", "Device", "CC"]  # fmt: skip
-    names = list(dict.fromkeys(name for launch in launches for name in launch["metrics"]))
-    out = io.StringIO()
-    write = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow
-    write([*fixed, *names])
-    write([""] * len(fixed) + [(units or {}).get(name, "") for name in names])
-    for number, launch in enumerate(launches):
-        cells = [number, 4711, "python3", "127.0.0.1", launch["kernel"], 1, 7,
-                 launch.get("block", "(256, 1, 1)"), "(16384, 1, 1)", 0, "9.0"]  # fmt: skip
-        values = [launch["metrics"].get(name, "n/a") for name in names]
-        write([*cells, *(f"{v:,}" if isinstance(v, int | float) else v for v in values)])
-    return before + out.getvalue()
 
 
 def test_launches_are_kept_apart_by_kernel_and_weighted_by_time():
