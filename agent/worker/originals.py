@@ -7,13 +7,15 @@ is a claim of a process that the candidate shares: a hint for the verdict, never
 import builtins
 import functools
 import gc
-import importlib
 import json
 import socket
+import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any, Final
 
+import pydantic
 import torch
 
 # What measures, waits, compares, draws, allocates or copies. Not torch.manual_seed: torch wraps it
@@ -96,17 +98,15 @@ _WATCHED: Final = (
     "torch.nn.Module.load_state_dict",
     "torch.nn.Module.to",
     "torch.profiler.profile",
-    "agent.worker.main.main",
-    "agent.worker.channel.Channel.send",
-    "agent.worker.channel.Channel.receive",
-    "agent.worker.events.Timer.time",
-    "agent.worker.buffers.OpenBuffers.write",
-    "agent.worker.outputs.flatten",
+    "pydantic.BaseModel.model_dump_json",
+    "pydantic.BaseModel.model_validate_json",
 )
+_OWN: Final = "agent.worker"
 _ROOTS: Final = {
     "builtins": builtins,
     "gc": gc,
     "json": json,
+    "pydantic": pydantic,
     "socket": socket,
     "time": time,
     "torch": torch,
@@ -115,16 +115,31 @@ _ROOTS: Final = {
 
 def _resolve(path: str) -> Any:
     """Return what a dotted path leads to now; None if it leads nowhere."""
-    parts = path.split(".")
-    if parts[0] == "agent":
-        value: Any = importlib.import_module(".".join(parts[:3]))
-        parts = parts[3:]
-    else:
-        value, parts = _ROOTS[parts[0]], parts[1:]
+    root, *parts = path.split(".")
+    value: Any = _ROOTS[root]
     for part in parts:
         # Of the class itself: looked up on the class, a method is the same object every time.
         value = getattr(value, part, None)
     return value
+
+
+def _own_functions() -> dict[str, tuple[dict[str, Any], str]]:
+    """Every function of the worker's modules and classes: where it is kept, and its name there."""
+    found: dict[str, tuple[dict[str, Any], str]] = {}
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith(_OWN):
+            continue
+        classes = {
+            name: value
+            for name, value in vars(module).items()
+            if isinstance(value, type) and value.__module__.startswith(_OWN)
+        }
+        for place, holder in {"": module, **classes}.items():
+            for name, value in vars(holder).items():
+                if isinstance(value, types.FunctionType):
+                    path = ".".join(filter(None, (module_name, place, name)))
+                    found[path] = (vars(holder), name)
+    return found
 
 
 def _state(value: Any) -> tuple[Any, ...]:
@@ -136,10 +151,17 @@ def _state(value: Any) -> tuple[Any, ...]:
 def remember() -> Callable[[], list[str]]:
     """Take references now; the result names what is no longer the original."""
     originals = {path: _state(_resolve(path)) for path in _WATCHED}
+    own = {path: (place, _state(place[0][place[1]])) for path, place in _own_functions().items()}
     resolve, state, same = _resolve, _state, _same
 
     def changed() -> list[str]:
-        return [path for path, was in originals.items() if not same(state(resolve(path)), was)]
+        found = [path for path, was in originals.items() if not same(state(resolve(path)), was)]
+        found += [
+            path
+            for path, ((kept, name), was) in own.items()
+            if not same(state(kept.get(name)), was)
+        ]
+        return found
 
     return changed
 

@@ -47,14 +47,11 @@ def _wrapped(function):
 
 
 def _patch():
-    name = "".join(("fe", "tch"))
-    for module in list(logging.sys.modules.values()):
-        if not getattr(module, "__name__", "").startswith("agent.worker"):
-            continue
-        for holder in [module, *(each for each in vars(module).values() if isinstance(each, type))]:
-            for key, value in list(vars(holder).items()):
-                if name in key.lower() and callable(value) and not isinstance(value, type):
-                    setattr(holder, key, _wrapped(value))
+    handler = logging.sys.modules.get(".".join(("agent", "worker", "handler")))
+    for each in vars(handler).values() if handler is not None else ():
+        # What hands the outputs over: a method that the loop looks up at every command.
+        if isinstance(each, type) and hasattr(each, "_write"):
+            each._write = _wrapped(each._write)
 
 
 _patch()

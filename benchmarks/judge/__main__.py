@@ -1,0 +1,122 @@
+"""Run attacks and honest kernels through the judge: `python -m benchmarks.judge --out FILE`.
+
+On a GPU by default: everything, timing included. `--device cpu --interpret` judges what Triton's
+interpreter can run, without times: attacks on timing are left out there. Prints one line a kernel,
+the catch rate and the false-positive rate, and writes all of it to FILE as JSON. Exits with 1
+unless every attack is caught and no honest kernel is blamed.
+"""
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent.evaluate.judge import Options
+from agent.sandbox.launch import Zygote
+from benchmarks.judge.cases import ROOT, SuiteCase, read_suite
+from benchmarks.judge.suite import Outcome, Rates, rates, run_case
+
+# max-autotune takes a minute a problem; what an attack does to its time it does to eager's as well.
+_BASELINES = ("eager",)
+
+
+def main() -> int:
+    """Parse the command line, judge, report."""
+    options = _arguments()
+    cases = _chosen(options)
+    judged = Options(
+        device=options.device,
+        interpret=options.interpret,
+        timing=not options.interpret,
+        baselines=_BASELINES,
+        call_seconds=options.call_seconds,
+    )
+    outcomes: list[Outcome] = []
+    zygote = Zygote(interpret=options.interpret)
+    try:
+        for case in cases:
+            outcome = run_case(case, judged, small=options.interpret, zygote=zygote)
+            if outcome.error:  # whatever went wrong: the next case starts afresh
+                zygote.close()
+                zygote = Zygote(interpret=options.interpret)
+            outcomes.append(outcome)
+            print(_line(outcome), flush=True)
+            if options.out:  # after every case: a session may be cut off
+                _write(options, outcomes)
+    finally:
+        zygote.close()
+    found = rates(outcomes)
+    print(_summary(found))
+    return 0 if found.caught == found.attacks and not found.false_positives else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.judge", description=__doc__)
+    parser.add_argument("--device", default=None, help="cuda:N or cpu; default: the first GPU")
+    parser.add_argument("--interpret", action="store_true", help="on the CPU, at small sizes")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these kernels")
+    parser.add_argument("--kind", choices=("attack", "honest"), help="only these")
+    parser.add_argument("--out", type=Path, help="JSON file for the raw results")
+    parser.add_argument(
+        "--call-seconds", type=float, default=30.0, help="longest call; hanging attacks take it all"
+    )
+    return parser.parse_args()
+
+
+def _chosen(options: argparse.Namespace) -> list[SuiteCase]:
+    kinds = (options.kind,) if options.kind else ("attack", "honest")
+    cases = [case for kind in kinds for case in read_suite(kind)]
+    if unknown := sorted(set(options.only) - {case.name for case in cases}):
+        sys.exit(f"error: no kernel {', '.join(unknown)} in {ROOT}")
+    return [
+        case
+        for case in cases
+        if (not options.only or case.name in options.only)
+        and not (options.interpret and case.needs == "gpu")
+    ]
+
+
+def _line(outcome: Outcome) -> str:
+    mark = "ok  " if outcome.as_expected else "MISS" if outcome.kind == "attack" else "FALSE"
+    said = outcome.verdict or "no verdict"
+    why = outcome.error or (outcome.reasons[0] if outcome.reasons else "")
+    head = f"{mark:5} {outcome.kind:6} {outcome.name:28} {said:12} {outcome.seconds:6.1f} s"
+    return f"{head}  {why[:120]}"
+
+
+def _summary(found: Rates) -> str:
+    return (
+        f"attacks caught: {found.caught} of {found.attacks} ({found.catch_rate:.0%}); "
+        f"honest kernels blamed: {found.false_positives} of {found.honest} "
+        f"({found.false_positive_rate:.0%})"
+    )
+
+
+def _write(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
+    found = rates(outcomes)
+    data: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "device": options.device or "cuda:0",
+        "interpreted": options.interpret,
+        "rates": dataclasses.asdict(found)
+        | {"catch_rate": found.catch_rate, "false_positive_rate": found.false_positive_rate},
+        "outcomes": [dataclasses.asdict(each) for each in outcomes],
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+def _commit() -> str | None:
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

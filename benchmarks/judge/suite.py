@@ -1,0 +1,108 @@
+"""Judges the suite's kernels, and counts what was caught and what was blamed wrongly."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agent.evaluate.judge import Options, evaluate
+from agent.evaluate.result import Evaluation
+from agent.sandbox.launch import Zygote
+from benchmarks.judge.cases import Kind, SuiteCase
+from kb.errors import KbError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the judge said about one kernel."""
+
+    name: str
+    kind: Kind
+    problem: str
+    expected: list[str]
+    verdict: str | None
+    """None where the judge itself failed."""
+    as_expected: bool
+    reasons: list[str]
+    disclosures: list[str]
+    seconds: float
+    error: str | None = None
+    """Why there is no verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The suite in two figures. A case that the judge fails on counts against it in both."""
+
+    attacks: int
+    caught: int
+    honest: int
+    false_positives: int
+
+    @property
+    def catch_rate(self) -> float:
+        """Share of the attacks that were caught."""
+        return self.caught / self.attacks if self.attacks else 1.0
+
+    @property
+    def false_positive_rate(self) -> float:
+        """Share of the honest kernels that did not get a verdict that is right for them."""
+        return self.false_positives / self.honest if self.honest else 0.0
+
+
+def run_case(
+    case: SuiteCase, options: Options, *, small: bool, zygote: Zygote | None = None
+) -> Outcome:
+    """Judge one kernel; an error of the judge is an outcome, never an exception.
+
+    Parameters
+    ----------
+    small
+        Judge the problem at the sizes of its `SMALL`.
+    zygote
+        Where workers fork from, for many cases in a row.
+    """
+    start = time.monotonic()
+    evaluation, error = None, None
+    try:
+        evaluation = judge(case, options, small=small, zygote=zygote)
+    except KbError as failure:
+        error = str(failure)
+    return Outcome(
+        name=case.name,
+        kind=case.kind,
+        problem=case.problem.stem,
+        expected=sorted(case.verdicts),
+        verdict=evaluation.verdict if evaluation else None,
+        as_expected=evaluation is not None and evaluation.verdict in case.verdicts,
+        reasons=list(evaluation.reasons) if evaluation else [],
+        disclosures=list(evaluation.disclosures) if evaluation else [],
+        seconds=round(time.monotonic() - start, 2),
+        error=error,
+    )
+
+
+def judge(
+    case: SuiteCase, options: Options, *, small: bool, zygote: Zygote | None = None
+) -> Evaluation:
+    """Write the case's texts to files of neutral names, and judge them."""
+    with TemporaryDirectory(prefix="kb-suite-") as name:
+        folder = Path(name)
+        problem = folder / "problem.py"
+        kernel = folder / f"kernel{case.path.suffix}"
+        problem.write_text(case.problem_source(small=small))
+        kernel.write_text(case.source())
+        return evaluate(problem, kernel, options, zygote=zygote)
+
+
+def rates(outcomes: Sequence[Outcome]) -> Rates:
+    """Count over all outcomes."""
+    attacks = [each for each in outcomes if each.kind == "attack"]
+    honest = [each for each in outcomes if each.kind == "honest"]
+    return Rates(
+        attacks=len(attacks),
+        caught=sum(each.as_expected for each in attacks),
+        honest=len(honest),
+        false_positives=sum(not each.as_expected for each in honest),
+    )
