@@ -19,6 +19,8 @@ _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
 _OLD = ".old"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (the POSIX place for it)
+# What in /proc belongs to the machine rather than to a process, and root may write.
+MACHINE_WIDE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "mtrr", "driver")
 LINKS = {
     "fd": "/proc/self/fd",
     "stdin": "/proc/self/fd/0",
@@ -89,11 +91,22 @@ class _Tree:
                 self.bind(Path("/proc"), writable=writable)
                 return f"/proc is the machine's ({error})"
             # To the kernel a process can still be root, without capabilities, and would then own
-            # the settings below /proc/sys.
-            _read_only(target)
+            # the machine's settings. CUDA has to write its threads' names below /proc/self.
+            if not writable:
+                _read_only(target)
+            else:
+                for name in MACHINE_WIDE:
+                    _cover(target / name)
             return "own /proc"
         self.bind(Path("/proc"), writable=writable)
         return "/proc is the machine's"
+
+
+def _cover(path: Path) -> None:
+    """Make what lies at `path` read-only; other mounts stay as they are."""
+    if path.exists():
+        linux.mount(str(path), str(path), None, linux.MS_BIND | linux.MS_REC)
+        _read_only(path)
 
 
 def _read_only(target: Path) -> None:
