@@ -57,8 +57,8 @@ class LoadProblem(Command):
 class UseVariant(Command):
     """Execute the problem again with module-level integers replaced; answers with `Problem`.
 
-    An empty `constants` goes back to the problem as written. The judge replaces the source text
-    (`agent.problem.variants`); `source` is that text.
+    `source` is the text with the integers replaced (`agent.problem.variants`), or the problem as
+    it was written, to go back. Device, dtype and precision stay.
     """
 
     do: Literal["use_variant"] = "use_variant"
@@ -99,8 +99,7 @@ class Oracle(Command):
     where an operator lacks float64), shaped like the quantized rows. `evaluate.nvfp4` quantizes
     it in the judge.
 
-    With `into` None the outputs are only described, by running on the inputs and forgetting the
-    results, which `keep` holds back for a following `fetch`.
+    With `into` None the outputs are only described, on fake tensors where the model allows it.
     """
 
     do: Literal["oracle"] = "oracle"
@@ -147,7 +146,7 @@ class Call(Command):
     poison: bool = False
     """Fill free device memory and new uninitialized tensors with NaN bytes before and during."""
     observe: bool = False
-    """Watch operators, launches and streams; slow, never set where time matters."""
+    """Watch operators, launches and streams by the profiler; do not time in a worker after it."""
 
 
 class Fetch(Command):

@@ -178,9 +178,8 @@ class Handler:
             returned, fields = self._called(run, arguments, observe=command.observe)
         self._wait()
         seconds = self._clock() - start
-        notes = [*fields.pop("notes", []), *_oddities(returned)]
         tensors = flatten(returned)
-        seen = self._observer.glance(notes)
+        seen = self._observer.glance(fields.pop("notes", []))
         self._calls += 1
         self._held[self._calls] = tensors
         return m.Called(
@@ -290,13 +289,3 @@ class Handler:
         self._held.clear()
         if self._timer is not None:
             self._timer.forget()
-
-
-def _oddities(returned: Any) -> list[str]:
-    """Say what outputs have that honest ones rarely do."""
-    values = returned if isinstance(returned, list | tuple) else [returned]
-    return [
-        f"output {index} is a {type(value).__name__}, a subclass of torch.Tensor"
-        for index, value in enumerate(values)
-        if isinstance(value, torch.Tensor) and type(value) not in (torch.Tensor, torch.nn.Parameter)
-    ]

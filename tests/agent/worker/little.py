@@ -184,6 +184,7 @@ def load_kernel(
     problem: tuple[Worker, m.Problem] | None = None,
     dtype: str | None = None,
     seed: int = 0,
+    prefix: str = "parameter",
 ) -> tuple[Worker, m.Kernel]:
     """A worker with a kernel loaded, given the problem's tensors and attributes."""
     worker = session.worker("candidate")
@@ -192,8 +193,8 @@ def load_kernel(
     if problem is not None and told is not None:
         lent = []
         for index, each in enumerate(told.parameters):
-            lent.append(lend(session, problem[0], f"parameter{index}", each.tensor))
-            name = f"parameter{index}"
+            lent.append(lend(session, problem[0], f"{prefix}{index}", each.tensor))
+            name = f"{prefix}{index}"
             parameters.append(m.KernelParameter(name=each.name, buffer=name, kind=each.kind))
         problem[0].export_parameters([each.name for each in lent])
         worker.open(lent)
