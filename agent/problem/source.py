@@ -3,7 +3,7 @@
 import ast
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -80,12 +80,19 @@ class ProblemFile:
             constants = _constants(module, file.text)
         except RecursionError as error:
             raise ProblemFileError(f"{file.name}:1: nested too deeply to read") from error
+        judge = _declaration(module, file.name)
+        if unknown := sorted(set(judge.constants) - set(constants)):
+            line = definitions(module)[_DECLARATION].lineno
+            raise ProblemFileError(
+                f"{file.name}:{line}: {_DECLARATION} has a rule for '{unknown[0]}', which is no "
+                f"module-level integer that get_inputs uses; there are: {_list(constants)}"
+            )
         return cls(
             name=file.name,
             text=file.text,
             sha256=file.sha256,
             constants=constants,
-            judge=_declaration(module, file.name),
+            judge=judge,
         )
 
     def with_constants(self, values: Mapping[str, int]) -> str:
@@ -97,10 +104,9 @@ class ProblemFile:
             If a name is none of `constants`.
         """
         if unknown := sorted(set(values) - set(self.constants)):
-            known = ", ".join(self.constants) or "none"
             raise ProblemFileError(
                 f"{self.name}: no module-level integer constant '{unknown[0]}' that get_inputs "
-                f"uses; there are: {known}"
+                f"uses; there are: {_list(self.constants)}"
             )
         data = self.text.encode()
         chosen = [(self.constants[name], value) for name, value in values.items()]
@@ -111,6 +117,10 @@ class ProblemFile:
             new = b"(%d%s)" % (value, breaks) if breaks else b"%d" % value
             data = data[:start] + new + data[end:]
         return data.decode()
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _require(module: ast.Module, name: str) -> None:

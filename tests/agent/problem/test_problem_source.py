@@ -52,6 +52,8 @@ def test_reading_executes_nothing(tmp_path):
         (MINIMAL + "JUDGE = 3\n", r"problem\.py:8: JUDGE"),
         (MINIMAL + "JUDGE = {'constants': {'N': {'min': 9, 'max': 15, 'multiple': 16}}}\n",
          r"no multiple lies between min and max"),
+        (MINIMAL + "JUDGE = {'constants': {'N': {'min': 2}}}\n",
+         r"problem\.py:8: JUDGE has a rule for 'N', which is no .* there are: none"),
         (MINIMAL + "def JUDGE(): ...\n", r"problem\.py:8: JUDGE must be assigned"),
     ],
 )  # fmt: skip
@@ -131,7 +133,7 @@ def test_a_file_without_a_declaration_has_the_defaults():
 
 
 def test_a_declaration_is_read_as_a_literal():
-    text = MINIMAL + (
+    text = problem("N = 64", "[N]") + (
         "JUDGE = {'rule': 'nvfp4', 'fused': True, 'global_scale': 2.5, 'layout': 'swizzled',\n"
         "         'constants': {'N': {'multiple': 16, 'min': 32}}, \n"
         "         'tolerance': {'norm': 1e-3, 'worst': 1e-2}}\n"
