@@ -9,27 +9,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.diagnose.source_triton import TritonFacts, triton_facts
+from kb.parsing import PARSING
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+# Beyond this a file is generated or meant to stall the reader; nothing is read from it.
+_MOST_CHARS = 200_000
+_MOST_KERNELS = 64
+_MOST_BODY = 20_000
+_MOST_HEADER = 4_000
+# Every repetition below is bounded or cannot overlap with what follows it, so that no text takes
+# more than time proportional to its length.
 _CONSTANT = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w+)[ \t]+\(?(?P<macro_value>\d+)\)?[ \t]*$"
+    r"^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w{1,80})[ \t]+\(?(?P<macro_value>\d{1,9})\)?[ \t]*$"
     r"|\b(?:constexpr|const)\s+(?:static\s+)?(?:unsigned\s+)?(?:int|size_t|unsigned|long|"
-    r"u?int\d+_t)\s+(?P<name>\w+)\s*=\s*(?P<value>[\w\s*/+()-]+);",
+    r"u?int\d{1,2}_t)\s+(?P<name>\w{1,80})\s*=\s*(?P<value>[\w\s*/+()-]{1,120});",
     re.MULTILINE,
 )
 # for (int i = threadIdx.x; i < BOUND; i += blockDim.x): each thread takes every blockDim-th item.
 _STRIDED_LOOP = re.compile(
-    r"\bfor\s*\(\s*(?:(?:unsigned|const|long|int|auto|size_t|u?int\d+_t)\s+)*(?P<var>\w+)\s*=\s*"
-    r"(?:threadIdx\.x|tid|thread_id|thread_idx)\s*;\s*(?P=var)\s*<\s*(?P<bound>[^;]+);"
+    r"\bfor\s*\(\s*(?:(?:unsigned|const|long|int|auto|size_t|u?int\d{1,2}_t)\s+){0,4}"
+    r"(?P<var>\w{1,80})\s*=\s*(?:threadIdx\.x|tid|thread_id|thread_idx)\s*;\s*(?P=var)\s*<\s*"
+    r"(?P<bound>[^;]{1,120});"
 )
 # if (threadIdx.x < BOUND): the others have nothing to do in it.
-_GUARD = re.compile(r"\bif\s*\(\s*(?:threadIdx\.x|tid)\s*<\s*(?P<bound>\w+)\s*\)\s*\{?")
-_BLOCK_SIZE = re.compile(r"__launch_bounds__\s*\(\s*(\w+)|<<<[^,;]+,\s*(\w+)\s*[,>]")
+_GUARD = re.compile(r"\bif\s*\(\s*(?:threadIdx\.x|tid)\s*<\s*(?P<bound>\w{1,80})\s*\)\s*\{?")
+_BLOCK_SIZE = re.compile(
+    r"__launch_bounds__\s*\(\s*(\w{1,80})|<<<[^,;<]{1,200},\s*(\w{1,80})\s*[,>]"
+)
 _BARRIER = re.compile(r"\b__syncthreads\s*\(\s*\)|\bcg::sync\(|\bblock\.sync\(\)|\bbar\.sync\b")
-_GLOBAL = re.compile(r"\b__global__\b[^;{]*?\b(?P<name>\w+)\s*\((?P<parameters>[^{;]*?)\)\s*\{")
-_POINTER = re.compile(r"\*\s*(?:__restrict__\s*)?(\w+)\s*(?:,|$)")
-_DERIVED = re.compile(r"\*\s*(?:__restrict__\s*)?(\w+)\s*=\s*([^;]+);")
-_READ = re.compile(r"\b(\w+)\s*\[([^\[\]]+(?:\[[^\]]*\][^\[\]]*)*)\](?!\s*=[^=])")
+_POINTER = re.compile(r"\*\s*(?:__restrict__\s*)?(\w{1,80})\s*(?:,|$)")
+_DERIVED = re.compile(r"\*\s*(?:__restrict__\s*)?(\w{1,80})\s*=\s*([^;]{1,200});")
+_READ = re.compile(r"\b(\w{1,80})\s*\[([^\[\]]{1,120})\](?!\s*=[^=])")
 _MATRIX = re.compile(r"\btl\.dot(?:_scaled)?\(|\bmma\.sync|\bwgmma\b|\bwmma::|\btcgen05\b|mma_sync")
 _FP4 = re.compile(r"(?i)(?:nv|mx)?fp4|e2m1")
 
@@ -84,8 +93,10 @@ def language_of(text: str) -> str:
 def read_source(text: str) -> SourceFacts:
     """Recognise what the text of a kernel file shows."""
     language = language_of(text)
+    if len(text) > _MOST_CHARS:
+        return SourceFacts(language, text)
     if language == "cuda":
-        bare = _COMMENT.sub(" ", text)
+        bare = _without_comments(text)
         constants = dict(_constants(bare))
         return SourceFacts(
             language,
@@ -110,8 +121,10 @@ def read_source(text: str) -> SourceFacts:
 
 def _triton(text: str) -> TritonFacts:
     try:
-        return triton_facts(ast.parse(text))
-    except (SyntaxError, ValueError, RecursionError):
+        with PARSING:
+            tree = ast.parse(text)
+        return triton_facts(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return TritonFacts()
 
 
@@ -164,13 +177,13 @@ def _idle_cuda(text: str, constants: dict[str, int]) -> Iterator[IdleLanes]:
 
 def _rereads_cuda(text: str) -> Iterator[Reread]:
     """Global arrays that one kernel reads at the same index on both sides of a barrier."""
-    for kernel in _GLOBAL.finditer(text):
-        body = _body(text, kernel.end())
-        pointers = {name: name for name in _POINTER.findall(kernel["parameters"] + ",")}
+    for parameters, body in _kernels(text):
+        pointers = {name: name for name in _POINTER.findall(parameters + ",")}
         for name, value in _DERIVED.findall(body):
-            roots = [root for root in pointers if re.search(rf"\b{root}\b", value)]
-            if roots:
-                pointers[name] = pointers[roots[0]]
+            words = set(re.findall(r"\w+", value))
+            root = next((pointers[each] for each in pointers if each in words), None)
+            if root is not None:
+                pointers[name] = root
         regions = _BARRIER.split(body)
         seen: dict[tuple[str, str], set[int]] = {}
         for number, region in enumerate(regions):
@@ -186,10 +199,65 @@ def _rereads_cuda(text: str) -> Iterator[Reread]:
             yield Reread(array, passes, "__syncthreads")
 
 
+def _kernels(text: str) -> Iterator[tuple[str, str]]:
+    """Parameter list and body of each `__global__` function."""
+    start = 0
+    for _ in range(_MOST_KERNELS):
+        start = text.find("__global__", start)
+        if start < 0:
+            return
+        start += len("__global__")
+        opening = text.find("{", start, start + _MOST_HEADER)
+        header = text[start:opening].rstrip() if opening >= 0 else ""
+        if header.endswith(")") and ";" not in header:
+            yield _last_group(header), _body(text, opening + 1)
+
+
+def _last_group(header: str) -> str:
+    """What stands between the last closing parenthesis and its opening one."""
+    depth = 0
+    for position in range(len(header) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(header[position], 0)
+        if depth == 0:
+            return header[position + 1 : -1]
+    return ""
+
+
 def _body(text: str, start: int) -> str:
     depth = 1
-    for position in range(start, len(text)):
+    end = min(len(text), start + _MOST_BODY)
+    for position in range(start, end):
         depth += {"{": 1, "}": -1}.get(text[position], 0)
         if depth == 0:
             return text[start:position]
-    return text[start:]
+    return text[start:end]
+
+
+def _without_comments(text: str) -> str:
+    """C++ source with each comment replaced by a space; strings are not told apart."""
+    kept: list[str] = []
+    position = 0
+    while True:
+        slash = text.find("/", position)
+        if slash < 0:
+            break
+        kind = text[slash : slash + 2]
+        end = _comment_end(text, slash, kind)
+        if end is None:
+            kept.append(text[position : slash + 1])
+            position = slash + 1
+        else:
+            kept.append(text[position:slash] + " ")
+            position = end
+    return "".join(kept) + text[position:]
+
+
+def _comment_end(text: str, slash: int, kind: str) -> int | None:
+    """Where the comment at `slash` ends; None if there is none."""
+    if kind == "//":
+        end = text.find("\n", slash)
+        return len(text) if end < 0 else end
+    if kind == "/*":
+        end = text.find("*/", slash + 2)
+        return len(text) if end < 0 else end + 2
+    return None

@@ -1,6 +1,7 @@
 """What a diagnosis reads: our profiles, ncu users' JSON, sources; and what it refuses."""
 
 import json
+import time
 
 import pytest
 from diagnose_cases import POOR_MATVEC, metrics, static
@@ -173,6 +174,31 @@ def test_text_that_cannot_be_parsed_shows_nothing(text):
     facts = read_source(text)
     assert facts.rereads == ()
     assert facts.idle == ()
+
+
+N = 40_000
+HOSTILE = {
+    "calls": "__global__ " + "a(" * N,
+    "many": "__global__ " * N,
+    "reads": "__global__ void f(float *x) { x[" + "b[c]" * N,
+    "constants": "__global__ " + "const int a = " * (N // 8),
+    "comments": "__global__ " + "/*" * N,
+    "launches": "__global__ " + "<<<" * N + "," * N,
+    "pointers": "__global__ void f(" + "* a " * N + ") {",
+    "derived": "__global__ void f(float *x) {" + "* a =" * N + "}",
+    "defines": "__global__\n" + "\n#define " * (N // 8),
+    "kernels": "__global__ void f(float *x) {" * (N // 20),
+    "nested": "x = " + "(" * 5000,
+    "minus": "x = " + "-" * N + "1",
+    "large": "__global__ void f(float *x) {" * N,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_no_text_stalls_the_reader(text):
+    started = time.process_time()
+    read_source(text)
+    assert time.process_time() - started < 2.0
 
 
 def test_formats_and_matrix_instructions_are_recognised():
