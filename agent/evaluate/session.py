@@ -4,6 +4,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
@@ -35,6 +36,9 @@ __all__ = [
 # Shared buffers opened by one message; Linux passes at most 253 descriptors (SCM_MAX_FD).
 MAX_DESCRIPTORS: Final = 64
 
+# A worker of a large problem on the CPU; on a GPU it needs a few GiB.
+_MOST_MEMORY: Final = 64 * GIB
+
 WORKER_ENTRY: Final = "agent.worker.main:main"
 
 # Wall-clock limits in seconds; callers pass their own where they know better.
@@ -44,6 +48,13 @@ LOAD_SECONDS: Final = 300.0
 CALL_SECONDS: Final = 600.0
 # Everything else moves at most a few GB.
 COMMAND_SECONDS: Final = 120.0
+
+
+def _memory_limit() -> int:
+    """Bytes for one worker: the machine itself must not run out before the watch sees it."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return min(_MOST_MEMORY, (available << 10) * 3 // 4)
 
 
 class Session:
@@ -58,7 +69,8 @@ class Session:
     zygote
         To fork from, left open at the end; None starts one of the session's own.
     memory_bytes
-        Host memory that one worker may use, its mapped buffers among it.
+        Host memory that one worker may use, its mapped buffers among it; None takes 64 GiB, or
+        three quarters of what is available where that is less.
     """
 
     def __init__(
@@ -67,12 +79,12 @@ class Session:
         *,
         interpret: bool = False,
         zygote: Zygote | None = None,
-        memory_bytes: int = 64 * GIB,
+        memory_bytes: int | None = None,
     ) -> None:
         from agent.evaluate.buffers import Exporter  # noqa: PLC0415 (it imports torch)
 
         self.device = device
-        self._memory_bytes = memory_bytes
+        self._memory_bytes = memory_bytes or _memory_limit()
         self._workers: list[Worker] = []
         with contextlib.ExitStack() as stack:
             self.folder = session_folder()
