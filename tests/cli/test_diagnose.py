@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support import KB, kb
 
+from agent.profile.profiler import has_gpu
 from kb.gpus import GpuName
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -245,3 +246,51 @@ def test_the_installed_command_prints_plain_text_into_a_pipe(poor):
     assert done.status == 0, done.err
     assert "\x1b" not in done.out
     assert max(map(len, done.out.splitlines())) <= 80
+
+
+PROBLEM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+def get_inputs():
+    return [torch.rand(4096)]
+
+def get_init_inputs():
+    return []
+"""
+SMALL_TILES = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < count)
+    tl.store(out_ptr + offsets, x * 2, mask=offsets < count)
+
+def kernel_function(x):
+    out = torch.empty_like(x)
+    double[(triton.cdiv(x.numel(), 32),)](x, out, x.numel(), BLOCK=32, num_warps=4)
+    return out
+"""
+
+
+@pytest.mark.skipif(has_gpu(), reason="with a GPU the counters decide, not the code alone")
+def test_without_a_gpu_a_problem_and_a_kernel_are_judged_by_the_code(cli, write):
+    files = write("problem.py", PROBLEM), write("kernel.py", SMALL_TILES)
+    assert "name a card with --gpu" in cli("diagnose", *files).error()
+    # A process of its own: the sandbox forks, and this one may have threads.
+    done = kb("diagnose", *files, "--gpu", "H200", "--json")
+    answer = done.json()
+    assert answer["kernel"] == "double"
+    assert answer["bottleneck"] is None
+    found = {finding["rule"]: finding for finding in answer["findings"]}
+    assert {"idle-threads", "narrow-loads"} <= found.keys()
+    (bits,) = [e for e in found["narrow-loads"]["evidence"] if e["metric"].startswith("static.")]
+    assert bits["value"] == 32
+    assert any("no GPU" in note for note in answer["notes"])
