@@ -82,6 +82,8 @@ class Programs:
         gpu: bool = False,
         without: frozenset[LayerName] = frozenset(),
         environment: dict[str, str] | None = None,
+        alive: str | None = None,
+        alive_timeout: float = 120.0,
     ) -> Ran:
         """Run a program to its end. `{scratch}` in an argument stands for its folder.
 
@@ -99,6 +101,10 @@ class Programs:
             Layers of the sandbox that are left out.
         environment
             Variables in addition to the sandbox's.
+        alive
+            What it prints once it is under way; without that it is ended earlier.
+        alive_timeout
+            Seconds until then.
 
         Raises
         ------
@@ -108,7 +114,8 @@ class Programs:
         policy = self._policy(read=read, gpu=gpu, without=without, environment=environment)
         filled = [each.replace("{scratch}", str(policy.scratch)) for each in arguments]
         request = command.line(filled)
-        return self._end("agent.sandbox.command:main", policy, request, timeout)
+        sign = None if alive is None else (alive, alive_timeout)
+        return self._end("agent.sandbox.command:main", policy, request, timeout, sign)
 
     def call(
         self,
@@ -149,16 +156,25 @@ class Programs:
             environment=environment or {},
         )
 
-    def _end(self, entry: str, policy: Policy, request: bytes, timeout: float) -> Ran:
+    def _end(
+        self,
+        entry: str,
+        policy: Policy,
+        request: bytes,
+        timeout: float,
+        sign: tuple[str, float] | None = None,
+    ) -> Ran:
         with self._zygote.spawn(entry, policy) as process:
             if self._untrusted and (lacking := missing(process.layers)):
                 raise SandboxError(
                     f"refused to run code that is not trusted: no isolation of {lacking[0]} here"
                 )
             process.channel.sendall(request)
-            ended = process.wait(timeout)
-            if ended is None:
-                ended = process.kill(ExitReason.TIME)
+            ended = None
+            if sign is not None and sign[1] < timeout:
+                ended = process.wait(sign[1])
+                timeout = timeout - sign[1] if sign[0] in process.output() else 0.0
+            ended = ended or process.wait(timeout) or process.kill(ExitReason.TIME)
             return Ran(ended, process.output(), tuple(process.layers), policy.scratch)
 
     def __enter__(self) -> Self:

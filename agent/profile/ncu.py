@@ -14,6 +14,9 @@ from kb.vocabulary import Metric, all_metrics
 # A kernel is replayed once for every group of counters, so a candidate of very many launches would
 # take for ever; what is cut off is said.
 MAX_LAUNCHES = 200
+_EVERYWHERE = "sm__cycles_active"
+# What ncu prints once the program it profiles has loaded CUDA.
+CONNECTED = "==PROF== Connected to process"
 _QUERY_TIMEOUT_S = 120
 _UNKNOWN_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([\w.]+?)(?:\\?\.|\(|\$|\s|$)")
 _QUERIED = re.compile(r"^\"?([a-z][a-z0-9]*__\w+)", re.MULTILINE)
@@ -124,8 +127,12 @@ def _ask(command: Sequence[str | Path]) -> str:
 
 @functools.cache
 def known_metrics(ncu: Path) -> frozenset[str]:
-    """Names, without `.sum` and the like, that ncu lists for the machine's GPUs; empty if none."""
-    return frozenset(_QUERIED.findall(_ask([ncu, "--query-metrics"])))
+    """Names, without `.sum` and the like, that ncu lists for the machine's GPUs.
+
+    Empty where the list lacks what every GPU has: then nothing follows from what is not in it.
+    """
+    listed = frozenset(_QUERIED.findall(_ask([ncu, "--query-metrics"])))
+    return listed if _EVERYWHERE in listed else frozenset()
 
 
 def wanted_metrics(known: Collection[str], refused: Collection[str] = ()) -> list[Metric]:

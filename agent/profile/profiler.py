@@ -35,7 +35,7 @@ _STEPS = (
     frozenset({LayerName.USER, LayerName.PRIVILEGES}),
 )
 _AS_ROOT = _STEPS[-1]
-_MOST_RETRIES = 8
+_MOST_RETRIES = 10
 
 
 @dataclass
@@ -57,6 +57,8 @@ class Request:
     """Calls of the kernel file inside the profiled range."""
     timeout: float = 600.0
     """Seconds for ncu, and for each run of the sanitizer."""
+    report: Path | None = None
+    """Where ncu's report is kept, for its own user interface."""
     untrusted: bool = False
     """Refuse to run the files where the sandbox is not enough for code from strangers."""
     say: Callable[[str], None] = field(default=lambda _: None)
@@ -183,12 +185,15 @@ def _count(request: Request, programs: Programs, notes: list[str]) -> _Counters:
             read=read,
             gpu=True,
             without=without,
+            alive=nsight.CONNECTED,
         )
         try:
             return _counted(request, programs, tool, ran, version)
         except nsight.UnknownMetricsError as error:
             if error.names <= refused:
                 raise
+            if refused and not known:  # it names one at a time; do not start for each
+                refused |= {m.name.partition(".")[0] for m in metrics if m.varies}
             refused |= error.names
         except nsight.NcuError as error:
             # As root a process without rights may still be refused what root may read.
@@ -212,6 +217,8 @@ def _next_step(
 
 
 def _counted(request: Request, programs: Programs, tool: Path, ran: Ran, version: str) -> _Counters:
+    if ran.timed_out and nsight.CONNECTED not in ran.output:
+        raise nsight.NcuError("ncu did not connect to the program that it started")
     if ran.timed_out:
         raise nsight.FinalError(
             f"ncu did not finish within {request.timeout:.0f} s: give it more with --timeout"
@@ -228,15 +235,17 @@ def _counted(request: Request, programs: Programs, tool: Path, ran: Ran, version
     if answer is None:
         raise nsight.FinalError(f"the profiled program gave no answer: {ran.said()}")
     kept = programs.given("report.ncu-rep", report)
+    if request.report is not None:
+        request.report.write_bytes(report)
     read = programs.run(
         nsight.import_command(tool, kept, Path("{scratch}/raw.csv")),
         timeout=_IMPORT_TIMEOUT_S,
         read=[kept, *nsight.install_folders(tool)],
     )
     table = take(read.scratch / "raw.csv", _MAX_TABLE_BYTES)
-    if table is None:
+    if read.exit.code != 0:
         raise nsight.FinalError(f"ncu could not read its own report: {read.said()}")
-    launches = parse_raw(table.decode(errors="replace"))
+    launches = parse_raw(table.decode(errors="replace") if table else read.output)
     return _Counters(profile_kernels(launches), answer, version, ran.layers)
 
 

@@ -22,6 +22,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--sanitize", is_flag=True, help="Run compute-sanitizer's memcheck as well.")
 @click.option("--racecheck", is_flag=True, help="Run compute-sanitizer's racecheck as well.")
 @click.option("--ncu", type=_FILE, help="A particular Nsight Compute command line.")
+@click.option("--report", type=_FILE, help="Keep ncu's report in this file.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds for the profiler.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> None:
@@ -51,6 +52,7 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
         sanitize=tools,
         calls=options["calls"],
         timeout=options["timeout"],
+        report=options["report"],
         say=_progress,
     )
     found = run(request)

@@ -49,6 +49,8 @@ def collect(given):
     if SCRIPT.get("print"):
         print(SCRIPT["print"])
         sys.exit(SCRIPT.get("code", 1))
+    time.sleep(SCRIPT.get("deaf", 0))
+    print("==PROF== Connected to process 7 (python)", flush=True)
     time.sleep(SCRIPT.get("sleep", 0))
     done = subprocess.run(given.program, check=False)
     if done.returncode:

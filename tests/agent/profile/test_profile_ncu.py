@@ -63,8 +63,8 @@ def run(tmp_path, monkeypatch, zygote):
     )
 
     def with_script(*, program_text=None, **options):
-        script = {"launches": LAUNCHES, "known": ["sm__throughput"]}
-        names = ("unknown", "print", "code", "sleep", "known", "launches")
+        script = {"launches": LAUNCHES, "known": ["sm__cycles_active"]}
+        names = ("unknown", "print", "code", "sleep", "deaf", "known", "launches")
         script |= {name: options.pop(name) for name in names if name in options}
         (tools / "script.json").write_text(json.dumps(script))
         if program_text is not None:
@@ -105,8 +105,18 @@ def test_what_varies_by_card_is_asked_only_where_ncu_lists_it(run):
     hopper = "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_elapsed"
     launches = [{"kernel": "matmul", "metrics": {DURATION: 1, hopper: 60.0}}]
     assert hopper in run(launches=launches).kernels[0].missing
-    listed = run(launches=launches, known=["sm__pipe_tensor_op_hmma_cycles_active"])
+    listed = run(
+        launches=launches, known=["sm__cycles_active", "sm__pipe_tensor_op_hmma_cycles_active"]
+    )
     assert listed.kernels[0].metrics[hopper] == 60.0
+
+
+def test_where_ncu_lists_nothing_what_varies_is_dropped_after_two_refusals(run):
+    names = [metric.name for metric in ncu.wanted_metrics(()) if metric.varies]
+    found = run(known=[], unknown=names)
+    assert found.notes == ()
+    assert set(names) <= set(found.kernels[0].missing)
+    assert found.kernels[0].metrics[SM] == 80.5
 
 
 def test_without_permission_it_says_what_to_do_and_the_rest_goes_on(run):
@@ -137,6 +147,13 @@ def test_a_program_that_fails_is_not_tried_again(run):
 def test_a_profiler_that_hangs_is_ended(run):
     found = run(sleep=60, timeout=1.0)
     assert any("did not finish within 1 s" in note for note in found.notes)
+
+
+def test_a_profiler_that_does_not_connect_is_tried_with_fewer_layers(run):
+    found = run(deaf=60, timeout=0.5)
+    retried = [note for note in found.notes if note.startswith("profiled without")]
+    assert len(retried) == 3
+    assert "did not connect" in retried[0]
 
 
 def test_no_kernel_in_the_range_is_said_so(run):
