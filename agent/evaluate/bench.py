@@ -20,10 +20,16 @@ class Desk:
 
     A group keeps its memory as long as the specs stay the same, so that a kernel sees new contents
     at old addresses.
+
+    Parameters
+    ----------
+    number
+        Unlike that of any other desk with the same exporter: it is part of the buffers' names.
     """
 
-    def __init__(self, worker: Worker, exporter: Exporter) -> None:
+    def __init__(self, worker: Worker, exporter: Exporter, number: int = 0) -> None:
         self.worker = worker
+        self._prefix = f"{number}-{_plain(worker.name)}"
         self._exporter = exporter
         self._groups: dict[str, tuple[list[TensorSpec | None], Lent]] = {}
         self._made = 0
@@ -40,7 +46,7 @@ class Desk:
         # Kept before it is complete: what was allocated is freed if the rest cannot be had.
         self._groups[group] = (plain, lent)
         for index, spec in enumerate(plain):
-            name = f"{_plain(self.worker.name)}.{group}.{self._made}.{index}"
+            name = f"{self._prefix}.{group}.{self._made}.{index}"
             lent.append(None if spec is None else self._exporter.allocate(name, spec))
         self.worker.open([each for each in lent if each is not None])
         return lent
@@ -87,7 +93,7 @@ class Bench:
         """Start one more worker, called `name` in messages."""
         worker = self._session.worker(name)
         self.layers = self.layers or worker.layers
-        desk = Desk(worker, self._session.buffers)
+        desk = Desk(worker, self._session.buffers, len(self._desks))
         self._desks.append(desk)
         return desk
 

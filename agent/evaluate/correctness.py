@@ -207,8 +207,9 @@ class Contestant:
             if each.tensor.device.type == "cuda":
                 torch.cuda.synchronize(each.tensor.device)
         self.worker.fetch(names(outputs), call=called.call)
+        got = [pristine(each) for each in outputs if each is not None]
         self.worker.drop([called.call])
-        return [pristine(each) for each in outputs if each is not None]
+        return got
 
     def _written(self, lent: Lent, prepared: Prepared) -> str | None:
         """Which input or parameter was changed by the call."""

@@ -63,7 +63,11 @@ def evaluate(
     _validate(options)
     problem = ProblemFile.read(problem_path)
     text = read_text(kernel_path)
-    rivals = [Entrant(path.name, KernelFile.read(path)) for path in options.against]
+    rivals = [
+        # Numbered: files in two folders may have one name.
+        Entrant(f"{number}:{path.name}", KernelFile.read(path))
+        for number, path in enumerate(options.against, 1)
+    ]
     device = resolve_device(options.device, interpret=options.interpret)
     host = describe_host(device)
     trial = Trial(problem, device, options, on_progress, rivals)

@@ -86,15 +86,17 @@ class Power:
         ]
         case = f"{stage.shape.label} shape, {prepared.kind.value} values"
         for state in waiting:
-            outputs = _answer(stage, prepared, state.mistake, templates)
-            if outputs is None:
+            answer = _answer(stage, prepared, state.mistake, templates)
+            if answer is None:
                 continue
+            outputs, changes = answer
             state.tried = True
             checked = reference.check(outputs, prepared.limits)
             if checked.problem:
                 state.rejected_by = case
-            changed = [checked.unequal(i) for i in range(len(outputs))]
-            state.differs = state.differs or bool(checked.problem) or any(changed)
+            if changes is None:
+                changes = any(checked.unequal(i) for i in range(len(outputs)))
+            state.differs = state.differs or bool(checked.problem) or changes
 
 
 def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
@@ -154,10 +156,11 @@ def unproven(checks: Sequence[PowerCheck]) -> str | None:
 
 def _answer(
     stage: Stage, prepared: Prepared, mistake: Mistake, templates: Sequence[Any]
-) -> list[Any] | None:
+) -> tuple[list[Any], bool | None] | None:
+    """The wrong outputs, and whether the exact results differ (None: as far as outputs show)."""
     assert prepared.reference is not None
     if mistake.mutation is None:
-        return prepared.reference.answer_like(templates, mistake.name)
+        return prepared.reference.answer_like(templates, mistake.name), None
     return stage.mutated(mistake.mutation, templates)
 
 

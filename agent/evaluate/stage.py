@@ -121,17 +121,21 @@ class Stage:
             prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
         return prepared
 
-    def mutated(self, mutation: m.Mutation, templates: Sequence[Any]) -> list[Any] | None:
+    def mutated(
+        self, mutation: m.Mutation, templates: Sequence[Any]
+    ) -> tuple[list[Any], bool] | None:
         """What a kernel with this mistake would store for the prepared case, in `templates`.
 
-        None where the worker cannot apply the mutation.
+        Also whether the mistake changes the exact results at all, rounded or not. None where the
+        worker cannot apply the mutation.
         """
         try:
             oracle, values = self._ask_oracle(len(templates), "mutant", mutation)
         except CommandFailedError:
             return None
         assert self._reference is not None
-        return self._reference.from_oracle(oracle, values, templates)
+        changes = self._reference.differs(oracle, values)
+        return self._reference.from_oracle(oracle, values, templates), changes
 
     def release(self) -> None:
         """Free the memory of the last prepared case, which must not be used any more."""
