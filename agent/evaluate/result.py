@@ -148,7 +148,7 @@ class Ratio(Model):
     over: str
     """The contender it is compared with."""
     ratio: float
-    """Median of the paired ratios."""
+    """Median of `over` / median of `of`; the interval draws rounds for both alike."""
     low: float
     """Lower end of the 95 % bootstrap interval."""
     high: float
