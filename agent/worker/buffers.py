@@ -55,6 +55,7 @@ def shared_bytes(descriptor: int, nbytes: int) -> Any:
 def device_bytes(device: int, address: int, nbytes: int) -> Any:
     """See device memory as a vector of uint8; whoever frees it must outlive the tensor."""
     where = torch.device("cuda", device)
+    torch.cuda.init()  # nothing else may have been asked of torch's CUDA in this process
     if nbytes == 0:
         return torch.empty(0, dtype=torch.uint8, device=where)
     return torch.as_tensor(cudart.DeviceBytes(address, nbytes), device=where)

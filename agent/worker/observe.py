@@ -134,7 +134,9 @@ class Observer:
             called()
             if on_gpu:
                 torch.cuda.synchronize(self._device)
-        return sorted(profiler.events(), key=lambda event: event.time_range.start)
+        # Annotations span kernels on the GPU's time line, but are none.
+        events = [e for e in profiler.events() if not getattr(e, "is_user_annotation", False)]
+        return sorted(events, key=lambda event: event.time_range.start)
 
 
 class _Called:

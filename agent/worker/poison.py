@@ -75,7 +75,11 @@ def poisoned(device: Any) -> Iterator[None]:
     """
     if device.type == "cuda":
         poison_device(device)
-        yield
+        try:
+            yield
+        finally:  # other processes need what this one did not use
+            with contextlib.suppress(RuntimeError):  # the call may have broken the device's context
+                torch.cuda.empty_cache()
     else:
         with _Fill():
             yield
