@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
+from agent.evaluate.ahead import UntestedError, runs_ahead
 from agent.evaluate.buffers import Exported, Exporter
 from agent.evaluate.session import CommandFailedError, Worker, WorkerError
 from agent.evaluate.sets import InputSets
@@ -117,6 +118,8 @@ class Interleaver:
         self.tracks = {contender.name: Track() for contender in contenders}
         self.pausing = True
         """Whether contenders could be stopped while it was not their turn."""
+        self.notes: list[str] = []
+        """What could not be found out."""
         self.check_seconds = 0.0
         """Time spent on checking launches so far."""
         self._contenders = list(contenders)
@@ -220,6 +223,46 @@ class Interleaver:
             self._pause(contender)
             # Of the contents that each launch of this batch found, in order.
             self._last_seeds[contender.name] = [self._sets.seeds[used] for used in order]
+
+    def look_ahead(self) -> None:
+        """Look whether contenders that are to be checked work ahead of their stream (CUDA only)."""
+        for contender in self.running:
+            if not contender.checked:
+                continue
+            track, fetched = self.tracks[contender.name], self._fetched[contender.name]
+            worker = contender.worker
+
+            def fetch(worker: Worker = worker, into: list[Exported] = fetched) -> list[Any]:
+                worker.fetch([each.name for each in into], launch=0)
+                return [each.tensor for each in into]
+
+            oracle_failed: list[WorkerError] = []
+
+            def check(
+                seed: int,
+                outputs: Sequence[Any],
+                name: str = contender.name,
+                failed: list[WorkerError] = oracle_failed,
+            ) -> str | None:
+                try:
+                    return self._check_launch(name, seed, outputs)
+                except WorkerError as error:
+                    failed.append(error)
+                    raise
+
+            worker.resume()
+            try:
+                found = runs_ahead(worker, self._sets, fetch, check)
+            except UntestedError as error:
+                self.notes.append(f"{contender.name}: not tested for work ahead of time: {error}")
+            except WorkerError as error:
+                if oracle_failed:
+                    raise
+                self._blame(contender, error)
+            else:
+                if found is not None:
+                    track.cheats.append(found)
+            self._pause(contender)
 
     def _pause(self, contender: Contender) -> None:
         worker = contender.worker

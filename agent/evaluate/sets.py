@@ -149,6 +149,12 @@ class InputSets:
                 each.flat.copy_(_bytes(kept))
         self._wait()
 
+    def replace_first(self) -> None:
+        """Write the contents under `spare_seed` into the first set only."""
+        for each, kept in zip(self._sets[0], self._spare, strict=True):
+            each.flat.copy_(_bytes(kept))
+        self._wait()
+
     def unchanged(self, number: int) -> bool:
         """Whether a set has, bit for bit, the contents that the judge wrote."""
         pairs = zip(self._sets[number], self._pristine[number], strict=True)

@@ -168,6 +168,10 @@ def measure(
             )
             say(f"timing by {plan.method}, {plan.sets} launches a batch")
             _rounds(interleaver, plan, limits, any(each.checked for each in contenders))
+            if plan.method == "events":  # a graph runs as a whole, in its turn
+                say("looking for work ahead of the stream")
+                interleaver.look_ahead()
+            notes += interleaver.notes
             tracks = interleaver.tracks
             if not interleaver.pausing:
                 notes.append(

@@ -12,7 +12,7 @@ different tricks:
 
 *held* batches, those that the times come from: the stream is held while the host queues a launch,
 so a contender's slower host code does not show. Work that a contender hides on another stream while
-the stream is held does not show either.
+the stream is held does not show either; `ahead` looks for that.
 
 *free* batches (events only), in which nothing is held: hidden work shows, and so does slower host
 code. Honest kernels spend up to some 0.25 ms of host time on a launch, so free batches say

@@ -260,6 +260,12 @@ def small(session: Session) -> TimingReport:
 
 
 @pytest.fixture(scope="module")
+def medium(session: Session) -> TimingReport:
+    """64 MB in, 64 MB out: tens of µs, too short for the clock to tell hidden work."""
+    return Run(session, 1 << 12).report(candidate=TRITON, hiding=HIDING)
+
+
+@pytest.fixture(scope="module")
 def large(session: Session) -> TimingReport:
     """1 GB in, 1 GB out: half a millisecond on an H200."""
     return Run(session, 1 << 16).report(candidate=TRITON, liar=LIAR, hiding=HIDING, cache=CACHE)
@@ -272,7 +278,7 @@ def test_short_kernels_are_timed_by_graphs_and_long_ones_by_events(
     assert {each.method for each in large.timings} == {"events"}
 
 
-@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("size", ["small", "medium", "large"])
 def test_an_honest_kernel_is_not_accused(size: str, request: pytest.FixtureRequest) -> None:
     found: TimingReport = request.getfixturevalue(size)
     assert (found.cheats, found.wrong) == ((), ())
@@ -296,8 +302,10 @@ def test_a_third_of_the_time_claimed_is_found(size: str, request: pytest.Fixture
     assert any("liar claims" in note for note in found.notes), found.notes
 
 
-def test_work_hidden_from_the_events_is_found(large: TimingReport) -> None:
-    assert any(note.startswith("hiding:") for note in large.notes), large.notes
+@pytest.mark.parametrize("size", ["medium", "large"])
+def test_work_hidden_from_the_events_is_found(size: str, request: pytest.FixtureRequest) -> None:
+    found: TimingReport = request.getfixturevalue(size)
+    assert any("hiding: works on another stream" in note for note in found.notes), found.notes
 
 
 @pytest.mark.parametrize("size", ["small", "large"])
