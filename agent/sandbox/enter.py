@@ -36,7 +36,7 @@ class Ground:
     admin: bool = False
     """Namespaces can be made (as root, or inside the user namespace that was entered)."""
     changed_user: bool = False
-    """The supervisor has taken on the sandbox's user id already."""
+    """It was changed already: in the supervisor, or since."""
     user_namespace: bool = False
     root_underneath: bool = False
     """To the kernel the user is still root, for whom threads are not limited."""
@@ -175,10 +175,9 @@ def enter(here: Ground) -> list[Layer]:
     )
     loopback = policy.loopback and own_network
     rules = [(path, landlock.READ) for path in read]
-    # CUDA names its threads through /proc/self/task/*/comm and does not start where it cannot.
-    # What else in /proc another user id may write is nothing but its own processes' files.
-    rename = landlock.WRITE_FILE | landlock.TRUNCATE if policy.gpu else 0
-    rules += [(Path("/proc"), landlock.READ | rename)]
+    rules += [(Path("/proc"), landlock.READ)]
+    if policy.gpu:
+        rules += [(_own_files(here, mounted=mounted), landlock.WRITE_FILE | landlock.TRUNCATE)]
     rules += [(path, landlock.DEVICE) for path in device_files]
     rules += [(path, landlock.BUFFER) for path in policy.buffers]
     rules += [(policy.scratch, landlock.WRITE)]
@@ -188,6 +187,23 @@ def enter(here: Ground) -> list[Layer]:
     add(LayerName.SECCOMP, lambda: seccomp.restrict(loopback=loopback, gpu=policy.gpu))
     layers.append(_signals(here, layers))
     return layers
+
+
+def _own_files(here: Ground, *, mounted: bool) -> Path:
+    """Return the part of /proc that may be written.
+
+    CUDA names its threads through /proc/self/task/*/comm and does not start where it cannot. All
+    of /proc may be, when it shows own processes only (the machine's settings in it are mounted
+    read-only) or the user id owns nothing else in it. Otherwise it holds files of the judge's
+    processes and, for root, the machine's settings; then it is this one process's folder, and a
+    program that this process starts cannot start CUDA.
+    """
+    if here.changed_user or (mounted and here.process_namespace):
+        return Path("/proc")
+    own = Path("/proc") / Path("/proc/self").readlink()
+    # Landlock knows the folder by its inode, which lasts as long as something holds it.
+    os.open(own, os.O_PATH | os.O_CLOEXEC)
+    return own
 
 
 def _signals(here: Ground, layers: list[Layer]) -> Layer:
@@ -216,6 +232,7 @@ def _change_user(here: Ground, *, mounted: bool) -> Layer:
     if wanted is not None:
         _own(policy, wanted)
         uid = privileges.become(wanted, _device_groups(policy))
+        here.changed_user = True
         own = uid == wanted
         return Layer(
             name=LayerName.USER, active=True, detail=f"uid {uid}{'' if own else ', shared'}"

@@ -83,23 +83,25 @@ class _Tree:
         """Mount /proc: of the own process namespace where that works, else the machine's."""
         target = self.inside(Path("/proc"))
         target.mkdir(parents=True, exist_ok=True)
+        said = "/proc is the machine's"
         if own:
             flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
             try:
                 linux.mount("proc", str(target), "proc", flags)
             except OSError as error:
-                self.bind(Path("/proc"), writable=writable)
-                return f"/proc is the machine's ({error})"
-            # To the kernel a process can still be root, without capabilities, and would then own
-            # the machine's settings. CUDA has to write its threads' names below /proc/self.
-            if not writable:
-                _read_only(target)
+                own, said = False, f"{said} ({error})"
             else:
-                for name in MACHINE_WIDE:
-                    _cover(target / name)
-            return "own /proc"
-        self.bind(Path("/proc"), writable=writable)
-        return "/proc is the machine's"
+                said = "own /proc"
+        if not own:
+            self.bind(Path("/proc"), writable=True)
+        # To the kernel a process can still be root, without capabilities, and would then own
+        # the machine's settings. CUDA has to write its threads' names below /proc/self.
+        if not writable:
+            _read_only(target)
+        else:
+            for name in MACHINE_WIDE:
+                _cover(target / name)
+        return said
 
 
 def _cover(path: Path) -> None:

@@ -32,7 +32,7 @@ sys.stdin.read()
 """
 
 NAMESPACES = {LayerName.MOUNTS, LayerName.PROCESSES, LayerName.NETWORK, LayerName.USER}
-VARIANTS = {
+VARIANTS: dict[str, dict] = {
     "all layers": {},
     "no process namespace": {"pid_namespace": False},
     # What a container that forbids namespaces leaves.
@@ -43,6 +43,8 @@ VARIANTS = {
     "no Landlock, the judge's user": {"without": {LayerName.LANDLOCK, LayerName.USER}},
     "no Landlock nor seccomp": {"without": {LayerName.LANDLOCK, LayerName.SECCOMP}},
 }
+# What CUDA needs must open nothing.
+VARIANTS |= {f"{name}, GPU": policy | {"gpu": True} for name, policy in VARIANTS.items()}
 
 
 def main() -> None:

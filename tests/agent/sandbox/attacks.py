@@ -208,6 +208,11 @@ def limit_the_victim(o):
     resource.prlimit(o["victim"], resource.RLIMIT_CPU, limit)
 
 
+def offer_the_victim_to_the_memory_killer(o):
+    with open(f"/proc/{o['victim']}/oom_score_adj", "r+b"):
+        pass
+
+
 # Privileges: succeed as root only
 
 
@@ -276,6 +281,7 @@ ANYBODY = (
     signal_the_zygote,
     signal_by_descriptor,
     limit_the_victim,
+    offer_the_victim_to_the_memory_killer,
     trace_the_victim,
     leave_by_a_user_namespace,
 )

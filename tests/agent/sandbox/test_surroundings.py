@@ -149,3 +149,23 @@ def test_a_buffer_made_later_can_be_opened(sandbox):
 
 def test_a_session_folder_lets_others_pass_but_not_look(session):
     assert stat.S_IMODE(session.stat().st_mode) == 0o711
+
+
+@pytest.mark.parametrize("without", [[], ["mounts", "process namespace", "user"]])
+def test_with_a_gpu_a_process_can_name_its_threads(sandbox, without):
+    # CUDA does so when it starts, and gives up where it cannot.
+    source = """
+import threading
+done = threading.Event()
+other = threading.Thread(target=done.wait)
+other.start()
+channel.recv(1)
+with open(f"/proc/self/task/{other.native_id}/comm", "w") as file:
+    file.write("named")
+print(open(f"/proc/self/task/{other.native_id}/comm").read().strip())
+done.set()
+"""
+    with sandbox.start(source, gpu=True, without=without) as process:
+        process.channel.sendall(b"x")
+        assert process.wait(10).code == 0, process.output()
+        assert process.output() == "named\n"
