@@ -33,7 +33,7 @@ MAX_SETS: Final = 64
 _COMFORTABLE_BYTES: Final = 4 << 30
 _COMFORTABLE_SETS: Final = 8
 # The rest is for the oracle, for what contenders allocate inside, and for other users of the card.
-_MEMORY_SHARE: Final = 0.6
+_MEMORY_SHARE: Final = 0.5
 _SEED_BITS: Final = 48
 
 

@@ -442,7 +442,7 @@ def test_sets_hold_four_times_the_cache_within_limits() -> None:
 
 
 def test_sets_fit_into_a_share_of_the_free_memory() -> None:
-    assert sets_fitting(per_set=10, fixed=10, free=100) == 5
+    assert sets_fitting(per_set=10, fixed=10, free=100) == 4
     assert sets_fitting(per_set=10, fixed=90, free=100) == 0
 
 
