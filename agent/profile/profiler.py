@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from agent.evaluate.clocks import card_id
+from agent.evaluate.gpulock import locked
 from agent.problem.kernel import KernelFile
 from agent.problem.source import ProblemFile
 from agent.profile import ncu as nsight
@@ -59,6 +62,8 @@ class Request:
     """Seconds for ncu, and for each run of the sanitizer."""
     report: Path | None = None
     """Where ncu's report is kept, for its own user interface."""
+    locked: bool = False
+    """The caller holds the card's lock already."""
     untrusted: bool = False
     """Refuse to run the files where the sandbox is not enough for code from strangers."""
     say: Callable[[str], None] = field(default=lambda _: None)
@@ -126,7 +131,10 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
         raise InvalidInputError(
             "there is no GPU here: name what to compile for, such as --arch sm_90a"
         )
-    with Programs(zygote, untrusted=request.untrusted) as programs:
+    on_card = gpu and not request.locked and (request.sanitize or not request.static_only)
+    with Programs(zygote, untrusted=request.untrusted) as programs, ExitStack() as held:
+        if on_card:  # nothing else of ours shall run on the card that is counted
+            held.enter_context(locked(_card(request.device), say=request.say))
         if request.static_only:
             notes.append("static facts only: nothing was run on a GPU")
         elif not gpu:
@@ -158,6 +166,14 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
         notes=tuple(notes),
         layers=layers,
     )
+
+
+def _card(device: str) -> str:
+    """What the lock of a card is named by: its UUID, or its place where torch sees no card."""
+    try:
+        return card_id(device)
+    except (ImportError, AssertionError, RuntimeError):
+        return device
 
 
 def _with_static(kernel: KernelProfile, static: Sequence[StaticFacts]) -> KernelProfile:
@@ -236,7 +252,10 @@ def _counted(request: Request, programs: Programs, tool: Path, ran: Ran, version
         raise nsight.FinalError(f"the profiled program gave no answer: {ran.said()}")
     kept = programs.given("report.ncu-rep", report)
     if request.report is not None:
-        request.report.write_bytes(report)
+        try:
+            request.report.write_bytes(report)
+        except OSError as cause:
+            raise InvalidInputError(f"cannot write {request.report}: {cause.strerror}") from cause
     read = programs.run(
         nsight.import_command(tool, kept, Path("{scratch}/raw.csv")),
         timeout=_IMPORT_TIMEOUT_S,
