@@ -1,0 +1,297 @@
+"""What a search is made of: proposals, candidates, outcomes, and the state that proposers see.
+
+All are pydantic models, and their JSON is the format of the run folder.
+"""
+
+import hashlib
+import random
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent.diagnose.result import Diagnosis
+from agent.evaluate.result import Ceilings, Floor, Ratio, Verdict
+from agent.problem.kernel import Form
+
+# Verdicts of a kernel that may be used in the place of the problem's model.
+RIGHT = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
+_ID_DIGITS = 8
+
+
+class Model(BaseModel):
+    """Base of all records: frozen, no unknown keys, infinities as strings in JSON."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="strings"
+    )
+
+
+class Stage(StrEnum):
+    """How far the judging of a candidate came."""
+
+    SYNTAX = "syntax"
+    """The file cannot be read as a kernel file."""
+    DUPLICATE = "duplicate"
+    """The same program was tried before."""
+    COMPILE = "compile"
+    """It cannot be loaded or compiled."""
+    VERIFY = "verify"
+    """It is wrong, a cheat, or the judge cannot tell."""
+    TIME = "time"
+    """It is right, but could not be timed; or the judge itself failed on it (crash, hang)."""
+    DONE = "done"
+    """All that was asked was done."""
+
+
+class Hypothesis(Model):
+    """Why a change should help, so that the numbers can say whether it did."""
+
+    claim: str
+    """One sentence."""
+    metric: str | None = None
+    """Nsight Compute metric that should move."""
+    expected: float | None = None
+    """The value that it should reach, in the metric's base unit."""
+
+
+class Proposal(Model):
+    """A kernel file that a proposer wants judged."""
+
+    source: str
+    """The whole file."""
+    parents: tuple[str, ...] = ()
+    """Ids of the candidates that it was made from; several after a crossover."""
+    proposer: str
+    """Name of the proposer."""
+    family: str
+    """Slug of the technique that it is about, or a word such as `tune`; one of each family
+    survives in a beam."""
+    hypothesis: Hypothesis | None = None
+    chunks: tuple[str, ...] = ()
+    """Ids of the retrieved chunks that were used."""
+    params: dict[str, int | float | str | bool] = Field(default_factory=dict)
+    """Meta-parameters that were chosen, by name."""
+    suffix: str = ".py"
+    """`.py`, or `.cu` for a CUDA file with a declared entry point."""
+    note: str = ""
+    """One line for the report."""
+
+
+class Candidate(Model):
+    """A kernel file in the search, with its origin."""
+
+    id: str
+    """First eight hexadecimal digits of the SHA-256 of `source`."""
+    source: str
+    """The whole file."""
+    suffix: str = ".py"
+    """Of its file."""
+    form: Form | None = None
+    """How it is called; None where the file cannot be read as a kernel file."""
+    parents: tuple[str, ...] = ()
+    round: int
+    """In which it was proposed; 0 for the start."""
+    proposer: str
+    family: str
+    hypothesis: Hypothesis | None = None
+    chunks: tuple[str, ...] = ()
+    params: dict[str, int | float | str | bool] = Field(default_factory=dict)
+    repairs: str | None = None
+    """Id of the failed candidate that this one repairs."""
+    note: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        proposal: Proposal,
+        *,
+        round_: int,
+        form: Form | None = None,
+        repairs: str | None = None,
+    ) -> Self:
+        """The candidate that a proposal becomes."""
+        return cls(
+            id=digest_id(proposal.source),
+            source=proposal.source,
+            suffix=proposal.suffix,
+            form=form,
+            parents=proposal.parents,
+            round=round_,
+            proposer=proposal.proposer,
+            family=proposal.family,
+            hypothesis=proposal.hypothesis,
+            chunks=proposal.chunks,
+            params=proposal.params,
+            repairs=repairs,
+            note=proposal.note,
+        )
+
+    @property
+    def file(self) -> str:
+        """Name of its file in the run folder's `kernels`."""
+        return f"{self.id}{self.suffix}"
+
+
+class Outcome(Model):
+    """What judging a candidate gave."""
+
+    candidate: str
+    """Its id."""
+    stage: Stage
+    """How far it came."""
+    verdict: Verdict | None = None
+    """None where the judge did not get to one."""
+    reasons: tuple[str, ...] = ()
+    """Why it failed, or why this verdict; the weightiest first, each one line."""
+    disclosures: tuple[str, ...] = ()
+    """What a reader should know although it decides nothing."""
+    median_ms: float | None = None
+    """Median time of one launch, cold; None where it was not timed."""
+    p10_ms: float | None = None
+    p90_ms: float | None = None
+    ratios: tuple[Ratio, ...] = ()
+    """Of the candidate over `start`, `leader`, `eager`, `compile` and `max-autotune`, as far as
+    they were timed in the same session."""
+    floor_fraction: float | None = None
+    """Floor / median: 1 is the roof."""
+    profile: dict[str, float] | None = None
+    """Nsight Compute metric → value of the kernel with the most time; None: not profiled."""
+    attempts: int = 1
+    """Which attempt this was: 1 the proposal, 2 its first repair."""
+    gpu_seconds: float = 0.0
+    """How long judging it held a GPU."""
+
+    @property
+    def right(self) -> bool:
+        """Whether it may take the place of the problem's model."""
+        return self.stage is Stage.DONE and self.verdict in RIGHT
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is right and has a time."""
+        return self.right and self.median_ms is not None
+
+    def over(self, contender: str) -> Ratio | None:
+        """How much faster it is than a contender of the same session."""
+        return next((each for each in self.ratios if each.over == contender), None)
+
+
+class Judged(Model):
+    """A candidate and what judging it gave."""
+
+    candidate: Candidate
+    outcome: Outcome
+
+    @property
+    def id(self) -> str:
+        """The candidate's."""
+        return self.candidate.id
+
+    @property
+    def family(self) -> str:
+        """The candidate's."""
+        return self.candidate.family
+
+
+class Baseline(Model):
+    """Time of the start, or of a form of the problem's own model."""
+
+    median_ms: float
+    p10_ms: float
+    p90_ms: float
+    floor_fraction: float | None = None
+    note: str = ""
+    """What is odd about it."""
+
+
+class Context(Model):
+    """What the knowledge base said for this round's diagnosis."""
+
+    text: str = ""
+    chunks: tuple[str, ...] = ()
+    """Ids of what is in it; no later round gets them again."""
+    techniques: tuple[str, ...] = ()
+    """Slugs, the best first."""
+    citations: tuple[str, ...] = ()
+    """`title, url (licence)`."""
+    tokens: int = 0
+
+
+class ProblemInfo(Model):
+    """The problem file."""
+
+    name: str
+    """Of the file."""
+    source: str
+    sha256: str
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffix."""
+        return PurePath(self.name).stem
+
+
+class SearchState(Model):
+    """All that a proposer is told. It is rebuilt from the run folder on a resume, so a proposer
+    that keeps nothing else of importance resumes by itself."""
+
+    problem: ProblemInfo
+    dtype: str | None = None
+    """What floating-point inputs and parameters are converted to; None: as given."""
+    tf32: bool = False
+    """Whether float32 products may use TF32."""
+    device: str
+    """`cuda:N` that may be used between judgings, under its lock; `cpu` in a dry run."""
+    interpret: bool = False
+    """A dry run without a GPU: nothing is timed or profiled."""
+    gpu: str | None = None
+    """Name of the card, as `kb.gpus` knows it."""
+    architecture: str | None = None
+    """Such as sm_90a."""
+    round: int
+    """The round that is proposed for; the first is 1."""
+    width: int = 4
+    """How many candidates survive a round."""
+    branching: int = 2
+    """How many proposals a proposer may give for each candidate of the beam."""
+    beam: tuple[Judged, ...]
+    """The survivors, the fastest first; never empty (the start is in it at first)."""
+    leader: Judged
+    """The fastest so far; the start where nothing is better."""
+    start: Judged
+    """The given kernel, or eager PyTorch as a kernel file."""
+    crossover: tuple[Judged, Judged] | None = None
+    """The best two of distinct families, where combining them is asked for this round."""
+    retired: frozenset[str] = frozenset()
+    """Families that stayed behind the leader: propose no more of them."""
+    history: tuple[Judged, ...] = ()
+    """All that was judged, in order, failures too."""
+    tried: frozenset[str] = frozenset()
+    """`dedupe.digest` of all programs that were tried."""
+    baselines: dict[str, Baseline] = Field(default_factory=dict)
+    """`start`, `eager`, `compile`, `max-autotune`, as far as they were timed."""
+    floor: Floor | None = None
+    ceilings: Ceilings | None = None
+    diagnosis: Diagnosis | None = None
+    """Of the leader."""
+    context: Context = Context()
+    notes: tuple[str, ...] = ()
+    """What reflection said of earlier rounds, in order."""
+    seed: int = 0
+    gpu_seconds_left: float | None = None
+    """GPU time that the search may still use; None: no limit."""
+
+    def random(self, proposer: str) -> random.Random:
+        """A generator that depends on the run's seed, the round and the proposer's name alone."""
+        return random.Random(f"{self.seed}:{self.round}:{proposer}")  # noqa: S311 (a search)
+
+    def judged(self, candidate: str) -> Judged | None:
+        """The candidate of this id, if it was judged."""
+        return next((each for each in self.history if each.id == candidate), None)
+
+
+def digest_id(source: str) -> str:
+    """The id of a candidate with this source."""
+    return hashlib.sha256(source.encode("utf-8", errors="replace")).hexdigest()[:_ID_DIGITS]

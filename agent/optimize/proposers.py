@@ -1,0 +1,99 @@
+"""What the loop asks of a proposer, and what a proposer may offer beyond that."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from agent.optimize.candidate import Judged, Model, Outcome, Proposal, SearchState
+
+
+class Spending(Model):
+    """What was used up, in one process, since its start."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    money: float = 0.0
+    """In the currency of the prices that were given, US dollars by default."""
+    gpu_seconds: float = 0.0
+    """GPU time beside the judge's, such as for quick timings."""
+
+    def __add__(self, other: "Spending") -> "Spending":
+        return Spending(
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            money=self.money + other.money,
+            gpu_seconds=self.gpu_seconds + other.gpu_seconds,
+        )
+
+    def __sub__(self, other: "Spending") -> "Spending":
+        return Spending(
+            tokens_in=self.tokens_in - other.tokens_in,
+            tokens_out=self.tokens_out - other.tokens_out,
+            money=self.money - other.money,
+            gpu_seconds=self.gpu_seconds - other.gpu_seconds,
+        )
+
+
+class Proposer(Protocol):
+    """One source of candidates; all compete in the same beam.
+
+    A `KbError` from one of its methods is shown and recorded, and the search goes on without its
+    proposals for this round; after `loop.MOST_FAILURES` rounds of failing in a row it is left out.
+    Any other exception is treated alike, since a mistake in one proposer must not lose a run.
+    """
+
+    @property
+    def name(self) -> str:
+        """A word that is unique among the proposers of a run, such as `tune`."""
+        ...
+
+    def propose(self, state: SearchState) -> Sequence[Proposal]:
+        """Kernel files for this round, the most promising first.
+
+        The loop takes at most `state.branching` × beam of each proposer, and of all of them in
+        turn at most `state.width` × `state.branching`; it drops what was tried before, and what
+        belongs to a retired family. An empty answer is fine.
+        """
+        ...
+
+    def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
+        """A corrected version of one's own proposal that failed, or None.
+
+        Called between `propose` of one round and of the next, while the state is the same.
+        """
+        ...
+
+
+@runtime_checkable
+class Reflecting(Protocol):
+    """A proposer that draws conclusions from a round's numbers."""
+
+    def reflect(self, state: SearchState, judged: Sequence[Judged]) -> Sequence[str]:
+        """Notes on this round, which later rounds have in `SearchState.notes`.
+
+        Parameters
+        ----------
+        state
+            As it was proposed for.
+        judged
+            All that was judged in the round; the new leader, if any, with its profile.
+        """
+        ...
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A proposer that spends tokens, money or GPU time of its own."""
+
+    @property
+    def spent(self) -> Spending:
+        """Since the process began; what was spent before a resume is in the run folder."""
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A proposer that holds something (a client, workers) that has to end with the run."""
+
+    def close(self) -> None:
+        """End what runs (requests, workers); called once, also after Ctrl-C."""
+        ...
