@@ -99,15 +99,12 @@ class Exchange:
         return self._gone is None and self.process.exit is None
 
     def stop(self) -> None:
-        """Ask the worker to quit, then end it; never raises, never waits long."""
-        if self.alive:
-            with contextlib.suppress(WorkerError):
-                self.ask(m.Quit(), m.Done, 5.0)
+        """End the worker; never raises. It is not asked: a candidate could take its time."""
         self.process.kill()
         with contextlib.suppress(OSError):
             self.process.channel.close()
         if self._gone is None:
-            self._gone = WorkerDiedError(self.name, "quit", "it was stopped")
+            self._gone = WorkerDiedError(self.name, "its work", "it was stopped")
 
     def ask(
         self,

@@ -297,7 +297,7 @@ class Worker:
         return self._exchange.ask(m.Flops(seed=seed), m.Operations, COMMAND_SECONDS)
 
     def stop(self) -> None:
-        """Ask the worker to quit, then end it; never raises, never waits long."""
+        """End the worker; never raises, may be repeated."""
         self.resume()
         self._exchange.stop()
 

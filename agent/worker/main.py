@@ -9,6 +9,7 @@ import contextlib
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 def main(channel: socket.socket, policy: "Policy") -> None:
     """Serve the judge until it says quit or closes the channel (entry point of the sandbox)."""
+    # Remembered from before the fork; the sandbox has a temporary folder of its own.
+    tempfile.tempdir = None
     serve(channel, policy.scratch)
 
 

@@ -182,6 +182,11 @@ def test_prints_do_not_reach_the_channel(evaluation: Session) -> None:
         assert text in printed
 
 
+def test_temporary_files_can_be_written(evaluation: Session) -> None:
+    # The process that workers fork from has looked its own temporary folder up before.
+    assert call(evaluation, "import tempfile\ntempfile.mkdtemp()").alive
+
+
 def test_a_candidate_finds_no_problem_file_in_its_process(evaluation: Session) -> None:
     text = SOFTMAX + "\nsecret_of_the_reference = 8731\n"
     problem, _ = load_problem(evaluation, text)
