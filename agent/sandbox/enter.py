@@ -173,7 +173,8 @@ def enter(here: Ground) -> list[Layer]:
     layers.append(
         Layer(name=LayerName.ENVIRONMENT, active=True, detail=f"{len(os.environ)} variables")
     )
-    loopback = policy.loopback and own_network
+    # With sockets that connect, other processes' socket files must be out of sight, too.
+    loopback = policy.loopback and own_network and mounted
     rules = [(path, landlock.READ) for path in read]
     rules += [(Path("/proc"), landlock.READ)]
     if policy.gpu:

@@ -31,7 +31,7 @@ class Policy(BaseModel):
     own exchange of memory between processes may depend on sharing the namespace."""
     loopback: bool = False
     """Internet sockets inside an own network namespace with nothing but loopback (Nsight Compute
-    talks to its target over it). Without such a namespace they stay refused."""
+    talks to its target over it). Without it, or a mount namespace, they stay refused."""
     memory_bytes: int = Field(default=32 * GIB, gt=0)
     """Resident anonymous and shared memory of the process and its descendants, together."""
     max_processes: int = Field(default=256, gt=0)

@@ -3,8 +3,9 @@
 A deny list: CUDA's driver, nvcc and Inductor use a wide and changing set of calls, so an allow
 list would break with each of their releases; what is refused is what reaches other processes, the
 network, or rarely exercised parts of the kernel. Sockets: only unix stream and seqpacket ones
-exist (pairs between own processes), and they cannot connect or be bound; datagrams are refused
-because each can name its own destination. io_uring, which could do the same unseen, is refused.
+exist (pairs between own processes), and they cannot connect or, without a GPU, be bound; datagrams
+are refused because each can name its own destination. io_uring, which could do the same unseen, is
+refused.
 """
 
 import ctypes

@@ -42,9 +42,9 @@ def decide(program, number, *arguments, audit):
 def ask(request):
     column, audit = seccomp.ARCHITECTURES[request.param]
 
-    def ask(call, *arguments, loopback=False, audit=audit):
+    def ask(call, *arguments, loopback=False, gpu=False, audit=audit):
         number = call[column] if isinstance(call, tuple) else call
-        program = seccomp.program(request.param, loopback=loopback)
+        program = seccomp.program(request.param, loopback=loopback, gpu=gpu)
         return decide(program, number, *arguments, audit=audit)
 
     ask.column, ask.machine = column, request.param
@@ -88,6 +88,13 @@ def test_loopback_adds_internet_sockets_and_no_others(ask):
     assert ask(seccomp.SOCKET, 16, socket.SOCK_RAW, loopback=True) == REFUSE
     assert ask(seccomp.SOCKETS["connect"], loopback=True) == ALLOW
     assert ask(seccomp.REFUSED["ptrace"], loopback=True) == REFUSE
+
+
+def test_with_a_gpu_sockets_can_be_offered_and_not_connected(ask):
+    allowed = {name for name, call in seccomp.SOCKETS.items() if ask(call, gpu=True) == ALLOW}
+    assert allowed == set(seccomp.SOCKETS) - {"connect"}
+    assert ask(seccomp.SOCKET, socket.AF_INET, socket.SOCK_STREAM, gpu=True) == REFUSE
+    assert ask(seccomp.SOCKET, socket.AF_UNIX, socket.SOCK_DGRAM, gpu=True) == REFUSE
 
 
 def test_processes_can_be_forked_but_not_namespaces(ask):

@@ -3,6 +3,7 @@
 import json
 import mmap
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -169,3 +170,27 @@ done.set()
         process.channel.sendall(b"x")
         assert process.wait(10).code == 0, process.output()
         assert process.output() == "named\n"
+
+
+def test_a_loopback_of_its_own_leads_to_itself_only(sandbox, tmp_path_factory):
+    place = tmp_path_factory.mktemp("judge")
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(place / "socket"))
+        unix.listen()
+        source = f"""
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname()).close()
+    print("itself")
+for family, address in ((socket.AF_INET, {tcp.getsockname()!r}),
+                        (socket.AF_UNIX, {str(place / "socket")!r})):
+    try:
+        socket.socket(family).connect(address)
+        print("the judge")
+    except OSError:
+        pass
+"""
+        assert sandbox.run(source, loopback=True).output == "itself\n"
+        refused = sandbox.run(source, loopback=True, without=["mounts"])
+    assert "PermissionError" in refused.output
+    assert "the judge" not in refused.output
