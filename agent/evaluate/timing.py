@@ -10,8 +10,8 @@ against the floor (`floor`).
 import contextlib
 import math
 import random
+import re
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -43,6 +43,7 @@ _MIN_CHECKS: Final = 4
 _NOISY: Final = 0.2
 # Wrong in this many checked launches, and in half of them, is no accident.
 _SYSTEMATIC: Final = 4
+_FIGURES: Final = re.compile(r"\d[\d.,e+-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,9 +317,11 @@ def _systematic(track: Track) -> bool:
 
 
 def _counted(texts: Sequence[str], checks: int) -> list[str]:
-    """What was wrong, each once (figures differ: the three most frequent), with how often."""
-    listed = [text for text, _ in Counter(texts).most_common(3)]
-    return [f"{text} ({len(texts)} of {checks} checked launches)" for text in listed]
+    """What was wrong, with how often; texts that differ in figures only are one."""
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        alike.setdefault(_FIGURES.sub("#", text), []).append(text)
+    return [f"{same[0]} ({len(same)} of {checks} checked launches)" for same in alike.values()]
 
 
 def _wall_checks(name: str, measured: Measurement) -> list[WallCheck]:
