@@ -35,7 +35,7 @@ def _times(evaluation: Evaluation) -> list[str]:
     ratios = {each.over: each for each in evaluation.ratios}
     lines = [
         f"{'contender':<{_NAME}} {'median':>9} {'p10 to p90':>17} {'floor':>6}  "
-        "candidate is faster by"
+        "speedup of candidate"
     ]
     lines += [_row(each, ratios.get(each.contender)) for each in evaluation.timings]
     first = evaluation.timings[0]

@@ -19,6 +19,8 @@ from agent.worker.buffers import dtype_of
 
 # Sums of 256 outputs are all small at once so seldom that nobody will see it.
 _FEW = 256
+# Outputs above this are not kept beside the oracle's.
+_LARGE_BYTES = 1 << 28
 # Relative steps that each dtype can hold, and small enough for what is smooth.
 _STEPS = {
     torch.float64: 2.0**-16,
@@ -137,6 +139,12 @@ class Stage:
         changes = self._reference.differs(oracle, values)
         return self._reference.from_oracle(oracle, values, templates), changes
 
+    def forget_mistakes(self) -> None:
+        """Free the memory of `mutated`."""
+        for group in ("mutant", "mutant.values", "moved"):
+            self._desk.take_back(group)
+        _settle(self.settings.device, free=True)
+
     def release(self) -> None:
         """Free the memory of the last prepared case, which must not be used any more."""
         for group in (
@@ -149,6 +157,7 @@ class Stage:
             "mutant.values",
         ):
             self._desk.take_back(group)
+        _settle(self.settings.device, free=True)
 
     def _run(self, prepared: Prepared, lent: Lent) -> None:
         called, got = self._eager(prepared, lent, late=not self.aliases)
@@ -185,6 +194,11 @@ class Stage:
         )
         if eager.problem:
             prepared.why_not = f"eager itself is off: {eager.problem}"
+        if sum(each.nbytes for each in prepared.outputs) > _LARGE_BYTES:
+            # The kernel has to fit beside what the judge holds.
+            del got
+            self._desk.take_back("eager")
+            _settle(self.settings.device, free=True)
 
     _reference: Reference | None = None
 
@@ -263,6 +277,7 @@ class Stage:
             for part in each.tensor.reshape(-1).split(1 << 24):
                 up = torch.randint(2, part.shape, generator=noise, device=part.device) * 2 - 1
                 part.mul_((1.0 + step * up).to(part.dtype))
+        _settle(self.settings.device)
         try:
             moved = self._oracle("forward", "moved", None)
             changes = [
@@ -290,6 +305,14 @@ class Stage:
                 flops = 0.0  # the operators cannot be counted without running them
             self._terms = max(1.0, read / written, flops / (2 * written))
         return self._terms
+
+
+def _settle(device: str, *, free: bool = False) -> None:
+    """Wait until the judge's own work is done; with `free` give back what torch caches of it."""
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+        if free:
+            torch.cuda.empty_cache()
 
 
 def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:

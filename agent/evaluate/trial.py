@@ -165,6 +165,7 @@ class Trial:
             if outcome.case.counted:
                 if power is not None and not power.complete:
                     power.examine(stage, prepared)
+                    stage.forget_mistakes()
                 self._look_for_zeros(shape, prepared)
 
     def _not_loaded(self, error: WorkerError, shape: PlannedShape, contestant: Contestant) -> None:

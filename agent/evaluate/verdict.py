@@ -206,7 +206,7 @@ def _library(evidence: Evidence) -> list[str]:
 def _disclosures(evidence: Evidence) -> list[str]:
     found = []
     small = [name for name in evidence.observations.names("aten") if _operator(name) in _BESIDE]
-    if small:
+    if small and evidence.observations.names("triton_launches"):
         found.append(f"beside its own kernels it calls {', '.join(sorted(small)[:_SHOWN])}")
     if any(each.other_stream for each in evidence.observations.seen):
         found.append("it issues work on a stream of its own")
