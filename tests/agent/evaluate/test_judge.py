@@ -369,3 +369,49 @@ def test_the_problem_s_own_faults_are_errors(judge, tmp_path):
         judge(KERNEL + RIGHT, PROBLEM + "\n1 / 0\n")
     with pytest.raises(KbError, match="cannot read"):
         evaluate(Path("/no/such/problem.py"), tmp_path / "kernel.py")
+
+
+def test_a_right_kernel_is_timed_in_fresh_processes_beside_others(zygote, tmp_path):
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    (tmp_path / "kernel.py").write_text(KERNEL + RIGHT)
+    (tmp_path / "other").mkdir()
+    for name, columns in (("kernel.py", "None"), ("wrong.py", "x.shape[1] - 1")):
+        kernel = f"def kernel_function(x, weight):\n    return run(x, weight, {columns})\n"
+        (tmp_path / "other" / name).write_text(KERNEL + kernel)
+    found = evaluate(
+        tmp_path / "problem.py",
+        tmp_path / "kernel.py",
+        Options(
+            device="cpu",
+            trust=True,
+            baselines=("eager",),
+            against=(tmp_path / "other" / "kernel.py", tmp_path / "other" / "wrong.py"),
+        ),
+        zygote=zygote,
+    )
+    assert found.verdict is Verdict.CORRECT, found.reasons
+    names = ["candidate", "1:kernel.py", "eager"]
+    assert [each.contender for each in found.timings] == names
+    assert all(0 < each.p10_ms <= each.median_ms <= each.p90_ms for each in found.timings)
+    assert [(each.of, each.over) for each in found.ratios] == [
+        ("candidate", "1:kernel.py"),
+        ("candidate", "eager"),
+    ]
+    assert any("2:wrong.py is not timed" in text for text in found.disclosures)
+    assert all(len(line) <= WIDTH for line in render(found).splitlines())
+
+
+def test_a_kernel_that_is_right_only_at_first_is_not_right(zygote, tmp_path):
+    kernel = """
+_calls = [0]
+
+
+def kernel_function(x, weight):
+    _calls[0] += 1
+    return run(x, weight, None if _calls[0] < 12 else 1)
+"""
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    (tmp_path / "kernel.py").write_text(KERNEL + kernel)
+    options = Options(device="cpu", trust=True, baselines=("eager",))
+    found = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=zygote)
+    assert found.verdict in (Verdict.WRONG, Verdict.CHEAT)
