@@ -129,13 +129,15 @@ class Exporter:
         return Exported(buffer, tensor, None, address)
 
     def _shared(self, name: str, spec: TensorSpec) -> Exported:
-        descriptor = os.memfd_create("kb-buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        descriptor = -1
         try:
+            descriptor = os.memfd_create("kb-buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(descriptor, spec.nbytes)
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
             tensor = typed(shared_bytes(descriptor, spec.nbytes), spec)
-        except (OSError, ValueError) as error:
-            os.close(descriptor)
+        except (OSError, ValueError, OverflowError) as error:
+            if descriptor >= 0:
+                os.close(descriptor)
             raise KbError(f"no shared memory of {spec.nbytes} bytes: {error}") from None
         buffer = Buffer(shape=spec.shape, dtype=spec.dtype, name=name, handle=SharedHandle())
         return Exported(buffer, tensor, descriptor)

@@ -192,7 +192,9 @@ class Exchange:
     def _refuse_unasked(self, what: str) -> None:
         """A worker speaks only when asked: anything waiting in the channel was forged."""
         channel = self.process.channel
-        if select.select([channel], [], [], 0)[0]:
+        waiting = select.poll()  # select would end at 1024 descriptors, and buffers have many
+        waiting.register(channel, select.POLLIN)
+        if waiting.poll(0):
             channel.settimeout(0)
             with contextlib.suppress(OSError):
                 if channel.recv(1):

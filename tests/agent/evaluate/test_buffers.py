@@ -7,7 +7,7 @@ import torch
 
 from agent.evaluate.buffers import Exporter, copy, pristine, refill, unchanged
 from agent.worker.messages import ITEM_BYTES, TensorSpec
-from kb.errors import InvalidInputError
+from kb.errors import InvalidInputError, KbError
 
 
 def spec(*shape: int, dtype: str = "float32") -> TensorSpec:
@@ -104,6 +104,13 @@ def test_names_are_unique_and_can_be_used_again_once_freed() -> None:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(lent.descriptor)
         exporter.allocate("x", spec(3))
+
+
+def test_what_cannot_be_allocated_is_an_error_and_takes_no_name() -> None:
+    with Exporter("cpu") as exporter:
+        with pytest.raises(KbError, match="no shared memory of"):
+            exporter.allocate("x", spec(1 << 47, 1 << 20, dtype="uint8"))
+        exporter.allocate("x", spec(1))
 
 
 def test_only_the_same_shape_and_dtype_are_copied() -> None:
