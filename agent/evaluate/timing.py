@@ -23,6 +23,7 @@ from agent.evaluate import planning, wall
 from agent.evaluate.buffers import Exporter
 from agent.evaluate.ceilings import measure as measure_ceilings
 from agent.evaluate.clocks import ClockWatch, card_id
+from agent.evaluate.evenness import SHIFTED, UNEVEN, evened, unevenness
 from agent.evaluate.floor import Work
 from agent.evaluate.interleave import CheckLaunch, Contender, Interleaver, Plan, Track
 from agent.evaluate.result import Ceilings, Clocks, Ratio, Timing, TimingReport, WallCheck
@@ -227,6 +228,7 @@ def report(
     if clocks is not None and clocks.note:
         found.notes.append(clocks.note)
     flagged = _evidence(measured, found)
+    _even_out(measured, found, flagged)
     floor = floors.floor(work, ceilings, precision) if work and ceilings else None
     copy_ms = floors.copy_floor_ms(work, ceilings) if work and ceilings else None
     timings = []
@@ -264,6 +266,21 @@ def report(
         wrong=tuple(found.wrong),
         notes=tuple(found.notes),
     )
+
+
+def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]]) -> None:
+    """Give batch means for a contender some of whose launches work for the others."""
+    eager = measured.tracks.get(EAGER)
+    usual = max(0.0, unevenness(eager.times)) if eager else 0.0
+    for number, (name, track) in enumerate(measured.tracks.items()):
+        uneven = unevenness(track.times)
+        if uneven <= usual + UNEVEN:
+            continue
+        text = f"the mean launch of a batch takes {1 + uneven:.2f} times as long as the median one"
+        flagged.setdefault(name, []).append(f"{text}: the mean is given")
+        if number == 0 and uneven > usual + SHIFTED:
+            found.cheats.append(f"{text}: few launches do the work of the others")
+        track.times = evened(track.times)
 
 
 def _ratios(measured: Measurement) -> tuple[Ratio, ...]:
