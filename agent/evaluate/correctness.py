@@ -13,14 +13,12 @@ from agent.evaluate.cases import PlannedCase
 from agent.evaluate.result import Case, Counterexample
 from agent.evaluate.rules import Checked
 from agent.evaluate.session import CommandFailedError, WorkerDiedError, WorkerError
-from agent.evaluate.stage import Prepared, Settings, Stage, arguments
+from agent.evaluate.stage import Prepared, Settings, Stage, arguments, is_device_error
 from agent.problem.kernel import KernelFile
 from agent.worker import messages as m
 
 # Elements of an output that are kept to recognise it when the next call returns it again.
 _REMEMBERED = 1 << 16
-# How errors of the device read; the process cannot go on, and no kernel raises them to decline.
-_DEVICE_ERRORS = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 
 
 @dataclass(slots=True)
@@ -260,7 +258,7 @@ class Contestant:
         outcome.fatal = not self.worker.alive
         problem, declined, broken = str(error), False, False
         if isinstance(error, CommandFailedError):
-            broken = any(word in error.message for word in _DEVICE_ERRORS)
+            broken = is_device_error(error.message)
             declined = stage.shape.label != "full" and not broken
             problem = f"it raises {error.kind}: {error.message}"
         if isinstance(error, WorkerDiedError):

@@ -21,6 +21,7 @@ from agent.worker.buffers import dtype_of
 _FEW = 256
 # Outputs above this are not kept beside the oracle's.
 _LARGE_BYTES = 1 << 28
+_DEVICE_ERRORS = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 # Relative steps that each dtype can hold, and small enough for what is smooth.
 _STEPS = {
     torch.float64: 2.0**-16,
@@ -87,6 +88,8 @@ class Stage:
         """Eager's outputs share memory with its inputs, so a candidate's may as well."""
         self.writes = False
         """Eager writes its inputs, so a candidate may as well."""
+        self.broken = False
+        """The worker cannot use the GPU any more."""
         self.oracle_precision = "float64"
         self.why_float32 = ""
         """The error that kept the oracle from float64."""
@@ -121,6 +124,7 @@ class Stage:
             self._run(prepared, lent)
         except CommandFailedError as error:
             prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
+            self.broken = is_device_error(error.message)
         return prepared
 
     def mutated(
@@ -313,6 +317,11 @@ def _settle(device: str, *, free: bool = False) -> None:
         torch.cuda.synchronize(device)
         if free:
             torch.cuda.empty_cache()
+
+
+def is_device_error(message: str) -> bool:
+    """Whether an error is one after which a process cannot use the GPU any more."""
+    return any(word in message for word in _DEVICE_ERRORS)
 
 
 def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:

@@ -13,7 +13,7 @@ from agent.evaluate.options import Options, Say
 from agent.evaluate.power import Power
 from agent.evaluate.result import Case, TimingReport, Verdict
 from agent.evaluate.session import CommandFailedError, WorkerError
-from agent.evaluate.stage import Prepared, Settings, Stage
+from agent.evaluate.stage import Prepared, Settings, Stage, is_device_error
 from agent.evaluate.verdict import Evidence, decide, describe, is_wrong, require_exact
 from agent.problem.kernel import KernelFile
 from agent.problem.source import ProblemFile
@@ -50,6 +50,8 @@ class Trial:
     oracle: str = ""
     report: TimingReport | None = None
     _zeros: StructuralZeros = field(default_factory=StructuralZeros)
+    _broken: bool = False
+    """The problem's worker is of no use any more."""
     _unloadable: bool = False
     """The kernel could not be loaded at a smaller shape: the next one is the given shape."""
 
@@ -78,16 +80,7 @@ class Trial:
         if not evidence.given_shape:
             self.notes.append("checked at reduced sizes only, in Triton's interpreter")
         self.say("starting workers")
-        desk = bench.start("problem")
-        self.layers = bench.layers
-        self._require_sandbox()
-        desk.worker.load_problem(
-            shapes[0].source,
-            device=self.device,
-            dtype=options.dtype,
-            precision=options.precision,
-            seed=settings.model_seed,
-        )
+        desk = self._problem_desk(bench, shapes[0], settings)
         contestant = Contestant(
             bench.start("candidate"), kernel, settings, call_seconds=options.call_seconds
         )
@@ -98,6 +91,10 @@ class Trial:
         for shape in shapes:
             if self._unloadable and shape.label != "full":
                 continue
+            if self._broken:  # by a shape that was none of the problem's
+                desk.close()
+                desk = self._problem_desk(bench, shape, settings)
+                self._broken = False
             stage = self._stage(desk, shape, settings)
             if stage is None:
                 continue
@@ -110,6 +107,30 @@ class Trial:
         contestant.desk.close()
         if stage is not None and self._worth_timing(stage):
             self._time(bench, stage, settings, kernel)
+
+    def _problem_desk(self, bench: Bench, shape: PlannedShape, settings: Settings) -> Desk:
+        desk = bench.start("problem")
+        self.layers = bench.layers
+        self._require_sandbox()
+        # At a proposed shape, since the given one may be too much for an interpreter's CPU; the
+        # problem is at fault only if it cannot be built as it is.
+        for source in dict.fromkeys((shape.source, self.problem.text)):
+            try:
+                desk.worker.load_problem(
+                    source,
+                    device=self.device,
+                    dtype=settings.dtype,
+                    precision=settings.precision,
+                    seed=settings.model_seed,
+                )
+            except WorkerError as error:
+                if source == self.problem.text:
+                    raise KbError(f"{self.problem.name} cannot be run: {error}") from None
+                desk.close()
+                desk = bench.start("problem")
+            else:
+                break
+        return desk
 
     def _require_sandbox(self) -> None:
         lacking = missing(self.layers)
@@ -126,11 +147,10 @@ class Trial:
         """The problem at one shape; None where a proposed shape is none of the operator's."""
         try:
             return Stage(desk, shape, settings)
-        except CommandFailedError as error:
+        except WorkerError as error:
             if shape.label == "full":
-                raise KbError(
-                    f"{self.problem.name} cannot be run: {error.kind}: {error.message}"
-                ) from None
+                raise KbError(f"{self.problem.name} cannot be run: {error}") from None
+            self._broken = not desk.worker.alive or is_device_error(str(error))
             case = _case(shape, ValueKind.GIVEN, why_not=f"no shape of this problem: {error}")
             self.evidence.outcomes.append(Outcome(case))
             return None
@@ -148,7 +168,16 @@ class Trial:
         for planned in shape.cases:
             if chosen is False and planned.kind not in _OF_INTEGERS:
                 continue
-            prepared = stage.prepare(planned.kind, planned.seed)
+            try:
+                prepared = stage.prepare(planned.kind, planned.seed)
+            except WorkerError as error:
+                if shape.label == "full":
+                    raise
+                why_not = f"the problem itself fails: {error}"
+                self.evidence.outcomes.append(Outcome(_case(shape, planned.kind, why_not=why_not)))
+                self._broken = True
+                return
+            self._broken = stage.broken
             self.evidence.eager = self.evidence.eager or stage.observed
             self.oracle = "nvfp4" if self.problem.judge.rule else stage.oracle_precision
             if stage.why_float32:

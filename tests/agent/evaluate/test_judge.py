@@ -364,6 +364,17 @@ def test_random_problems_do_not_count(judge):
     assert "eager itself is off" in found.reasons[0]
 
 
+def test_shapes_that_are_none_of_the_problem_s_do_not_count(judge):
+    checks = PROBLEM + "\nif (ROWS, COLS) != (6, 37):\n    raise ValueError('no such shape')\n"
+    found = judge(KERNEL + RIGHT, checks)
+    assert found.verdict is Verdict.CORRECT
+    assert {case.shape for case in found.cases if case.counted} == {"full"}
+    dies = PROBLEM.replace(
+        "class Model", "import os\n(ROWS, COLS) == (6, 37) or os._exit(1)\nclass Model"
+    )
+    assert judge(KERNEL + RIGHT, dies).verdict is Verdict.CORRECT
+
+
 def test_the_problem_s_own_faults_are_errors(judge, tmp_path):
     with pytest.raises(KbError, match="ZeroDivisionError"):
         judge(KERNEL + RIGHT, PROBLEM + "\n1 / 0\n")
