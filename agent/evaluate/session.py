@@ -288,6 +288,10 @@ class Worker:
         """Launch and time; `last_seconds` has the judge's own wall clock of it."""
         return self._exchange.ask(command, m.Times, timeout)
 
+    def bench_sources(self, command: m.BenchSources, *, timeout: float) -> m.Benched:
+        """Compile and time many versions of one kernel; what it says of them are claims."""
+        return self._exchange.ask(command, m.Benched, timeout)
+
     def probe(self, inputs: Sequence[m.Argument], *, timeout: float = CALL_SECONDS) -> m.Capturable:
         """Try to capture the contender in a CUDA graph."""
         return self._exchange.ask(m.Probe(inputs=list(inputs)), m.Capturable, timeout)

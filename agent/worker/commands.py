@@ -20,6 +20,10 @@ from agent.worker.tensors import (
 # At 25 characters a launch time, a reply stays under messages.MAX_REPLY_BYTES.
 MAX_LAUNCHES: Final = 20_000
 
+# Sources of one `bench_sources`: with 100 times each and an error, a reply stays under 400 kB.
+MAX_SOURCES: Final = 128
+MAX_SOURCE_LAUNCHES: Final = 100
+
 
 class Command(Message):
     """What every command carries."""
@@ -182,6 +186,37 @@ class Time(Command):
     """Hold the outputs of every launch for `fetch` (of the last replay, for graphs)."""
 
 
+class BenchSources(Command):
+    """Compile many versions of one kernel, time each a little; answers with `Benched`.
+
+    All run in this one process, which is what makes it cheap; a version that is worth more is
+    judged in a process of its own.
+    """
+
+    do: Literal["bench_sources"] = "bench_sources"
+    kernel: LoadKernel
+    """How to load them. Its `source` is the version whose outputs the others' are compared with."""
+    sources: list[str] = Field(min_length=1, max_length=MAX_SOURCES)
+    sets: list[list[Argument]] = Field(min_length=1)
+    """Launches take them in turn; outputs are compared on the first."""
+    launches: int = Field(ge=1, le=MAX_SOURCE_LAUNCHES)
+    """Per source, in each pass."""
+    passes: int = Field(default=1, ge=1, le=MAX_SOURCE_LAUNCHES)
+    """All sources are timed in turn this often, so that a drift of the clocks meets all of them;
+    `launches` times `passes` is at most `MAX_SOURCE_LAUNCHES`."""
+    method: Literal["events", "clock"]
+    hold_cycles: int = Field(default=0, ge=0)
+    """As for `time`."""
+    seconds: float = Field(gt=0)
+    """No source is begun after so long."""
+    compile_seconds: float = Field(gt=0)
+    """The longest that one source may compile."""
+    processes: int = Field(default=0, ge=0, le=128)
+    """Processes that compile ahead; 0 compiles each at its first call."""
+    cutoff: float | None = Field(default=None, gt=1)
+    """A source whose first launches take so many times the best median yet is not launched on."""
+
+
 class Probe(Command):
     """Can the contender be captured in a CUDA graph? answers with `Capturable`."""
 
@@ -217,6 +252,7 @@ AnyCommand = Annotated[
     | Fetch
     | Drop
     | Time
+    | BenchSources
     | Probe
     | Flops
     | Quit,

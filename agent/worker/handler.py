@@ -9,6 +9,7 @@ import torch
 
 from agent.worker import flops, inputs
 from agent.worker import messages as m
+from agent.worker.bench_sources import SourceBench, Task
 from agent.worker.buffers import OpenBuffers
 from agent.worker.contender import Run, load_kernel, of_model
 from agent.worker.events import Timer
@@ -45,6 +46,7 @@ class Handler:
         self._run: Run | None = None
         self._timer: Timer | None = None
         self._observer: Observer | None = None
+        self._bench = SourceBench(folder)
         self._device = torch.device("cpu")
         self._held: dict[int, list[Any]] = {}
         self._calls = 0
@@ -63,6 +65,7 @@ class Handler:
             "fetch": self._fetch,
             "drop": self._drop,
             "time": self._time,
+            "bench_sources": self._bench_sources,
             "probe": self._probe,
             "flops": self._flops,
             "quit": lambda _: m.Done(),
@@ -233,6 +236,14 @@ class Handler:
         self._wait()
         outputs = output_specs(flatten(timer.kept[0])) if timer.kept else []
         return m.Times(ms=ms, kept=len(timer.kept), outputs=outputs)
+
+    def _bench_sources(self, command: m.BenchSources) -> m.Reply:
+        kernel = command.kernel
+        self._prepare(kernel.device, kernel.precision)
+        self._forget()
+        tensors = {each.name: self._buffers[each.buffer] for each in kernel.parameters}
+        sets = [self._arguments(each) for each in command.sets]
+        return self._bench.run(Task(command, tensors, sets, self._the_timer(), self._wait))
 
     def _probe(self, command: m.Probe) -> m.Reply:
         why_not = self._the_timer().probe(self._the_contender(), self._arguments(command.inputs))

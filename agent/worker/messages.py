@@ -14,7 +14,10 @@ from pydantic import ValidationError
 from agent.worker.commands import (
     COMMAND,
     MAX_LAUNCHES,
+    MAX_SOURCE_LAUNCHES,
+    MAX_SOURCES,
     AnyCommand,
+    BenchSources,
     Call,
     Close,
     Command,
@@ -36,6 +39,8 @@ from agent.worker.commands import (
 )
 from agent.worker.replies import (
     MAX_ERROR_CHARS,
+    Benched,
+    BenchedSource,
     Called,
     Capturable,
     Done,
@@ -82,8 +87,13 @@ __all__ = [
     "MAX_ERROR_CHARS",
     "MAX_LAUNCHES",
     "MAX_REPLY_BYTES",
+    "MAX_SOURCES",
+    "MAX_SOURCE_LAUNCHES",
     "AnyCommand",
     "Argument",
+    "BenchSources",
+    "Benched",
+    "BenchedSource",
     "Buffer",
     "BufferArgument",
     "Call",

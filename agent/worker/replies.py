@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
-from agent.worker.commands import MAX_LAUNCHES
+from agent.worker.commands import MAX_LAUNCHES, MAX_SOURCE_LAUNCHES, MAX_SOURCES
 from agent.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpec
 
 # An exception of untrusted code is reported as a type and one line of at most this length.
@@ -107,6 +107,34 @@ class Times(Reply):
     """Launches whose outputs are held, numbered from 0."""
     outputs: list[OutputSpec] = Field(default_factory=list, max_length=200)
     """Shapes of the outputs of a kept launch."""
+
+
+class BenchedSource(Message):
+    """One version of a kernel, as the worker says it did."""
+
+    ms: list[float] = Field(default_factory=list, max_length=MAX_SOURCE_LAUNCHES)
+    """Milliseconds per launch, in order."""
+    error: Annotated[str, Field(max_length=MAX_ERROR_CHARS)] = ""
+    """Why there are no times."""
+    difference: float | None = None
+    """Norm of the difference of its outputs to the compared version's, over the norm of those; for
+    integers the share of elements that differ. None where it could not be compared."""
+    tried: bool = True
+    """False: there was no time for it, or the device was lost before."""
+    seconds: float = 0.0
+    """It was loaded, compared and timed in; compilation ahead not counted."""
+
+
+class Benched(Reply):
+    """Every source's times, in the order of the command."""
+
+    results: list[BenchedSource] = Field(max_length=MAX_SOURCES)
+    ahead_seconds: float = 0.0
+    """In which sources were compiled ahead."""
+    compiled_ahead: int = 0
+    """Sources that were."""
+    lost: bool = False
+    """The device reported an error that the process cannot recover from: start another."""
 
 
 class Capturable(Reply):
