@@ -29,7 +29,8 @@ class Expected:
     rms: float
     """The same divided by the root of their number."""
     representable: bool
-    """Whether every value exists in `dtype`, so that nothing has to be rounded."""
+    """Whether every value exists in `dtype`, so that nothing has to be rounded. False where the
+    oracle's values have no wider format than the output: they may be rounded themselves."""
 
     @property
     def exact(self) -> bool:
@@ -85,7 +86,8 @@ def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
         unlike += _differ(wide.to(_real_dtype(dtype)).double(), wide).sum()
     norm, count = max(math.sqrt(float(squares)), sensitivity), int(finite_count)
     rms = norm / math.sqrt(count) if count else 0.0
-    return Expected(values, dtype, norm, rms, representable=int(unlike) == 0)
+    wider = values.dtype.itemsize > dtype.itemsize
+    return Expected(values, dtype, norm, rms, representable=wider and int(unlike) == 0)
 
 
 def compare(got: Any, expected: Expected, limits: Limits | None, output: int = 0) -> Difference:

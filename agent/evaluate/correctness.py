@@ -326,5 +326,6 @@ def _constant(got: Sequence[Any], prepared: Prepared) -> str | None:
 
 
 def _spread(tensor: Any) -> Any:
-    flat = tensor.reshape(-1)
-    return flat[:: max(1, flat.numel() // _REMEMBERED)]
+    """Up to twice `_REMEMBERED` elements as doubles: 8-bit formats cannot be compared as such."""
+    flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).reshape(-1)
+    return flat[:: max(1, flat.numel() // _REMEMBERED)].double()

@@ -229,6 +229,7 @@ def _other(one: Any, two: Any) -> bool:
             if not bool(torch.equal(left, right)):
                 return True
             continue
+        left, right = left.double(), right.double()  # noqa: PLW2901 (8-bit formats: no arithmetic)
         same = (left == right) | (left.isnan() & right.isnan())
         if bool((~same & ((left - right).abs() > _SAME * right.abs())).any()):
             return True
@@ -244,7 +245,8 @@ def _mean(expected: Expected) -> Any:
     total: complex = 0.0
     count = 0
     for chunk in expected.values.reshape(-1).split(_PART):
-        finite = chunk[torch.isfinite(chunk)]
+        wide = chunk if expected.dtype.is_complex else chunk.double()  # 8-bit formats have no sums
+        finite = wide[torch.isfinite(wide)]
         total += (
             complex(finite.sum()) if expected.dtype.is_complex else float(finite.double().sum())
         )

@@ -351,4 +351,7 @@ def _undefined(prepared: Prepared, oracle: Sequence[Any], values: Any) -> str | 
 def _has_nan(tensor: Any) -> bool:
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return False
-    return any(bool(torch.isnan(part).any()) for part in tensor.reshape(-1).split(1 << 24))
+    parts = tensor.reshape(-1).split(1 << 24)
+    if tensor.element_size() == 1:  # 8-bit formats cannot be asked themselves
+        parts = (part.float() for part in parts)
+    return any(bool(torch.isnan(part).any()) for part in parts)
