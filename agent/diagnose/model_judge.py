@@ -6,25 +6,24 @@ when it cites a metric or a value that was not measured, or a technique that was
 
 import hashlib
 import math
-import os
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
-import openai
 from jinja2 import Environment, StrictUndefined
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.diagnose.facts import Facts
 from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Opinion
 from agent.diagnose.techniques import Shelf
+from agent.llm.client import Endpoint
+from agent.llm.errors import EndpointError, one_line
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Technique
 from kb.errors import KbError
 from kb.vocabulary import all_metrics
 
-# The client waits 0.5 s, then 1 s, or as long as Retry-After says: rides out a short limit without
-# keeping a terminal waiting.
+# Rides out a short limit without keeping a terminal waiting.
 MAX_RETRIES = 2
 REQUEST_SECONDS = 120.0  # a local model on one GPU may think for a minute
 # Malformed once can be chance; twice is a model that cannot do it.
@@ -33,7 +32,6 @@ ATTEMPTS = 2
 _VALUE_TOLERANCE = 0.01
 # Bytes of source beyond this bury the evidence.
 _SOURCE_CHARS = 16_000
-_NO_KEY = "none"  # the client insists on a key; local endpoints ignore it
 
 
 class ModelJudgeError(KbError):
@@ -101,22 +99,11 @@ class ModelJudge:
         max_retries: int = MAX_RETRIES,
         timeout: float = REQUEST_SECONDS,
     ) -> None:
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        key = os.environ.get("OPENAI_API_KEY") or None
-        if base_url is None and key is None:
-            raise ModelJudgeError(
-                f"model '{model}' needs OPENAI_API_KEY, or --base-url of an endpoint without a key"
-            )
-        self._model, self._timeout = model, timeout
+        self._model = model
         try:
-            self._client = openai.OpenAI(
-                base_url=base_url,
-                api_key=key or _NO_KEY,
-                max_retries=max_retries,
-                timeout=timeout,
-            )
-        except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
-            raise ModelJudgeError(f"'{base_url}' is not a usable URL of an endpoint") from error
+            self._endpoint = Endpoint(model, base_url, max_retries=max_retries, timeout=timeout)
+        except EndpointError as error:
+            raise ModelJudgeError(str(error)) from error
 
     def ask(self, facts: Facts, diagnosis: Diagnosis, shelf: Shelf) -> Opinion:
         """The model's opinion on the evidence that the rules had.
@@ -148,7 +135,7 @@ class ModelJudge:
                 {"role": "user", "content": correction},
             ]
         raise ModelJudgeError(
-            f"model '{self._model}' gave an unusable answer {ATTEMPTS} times: {_line(problem)}"
+            f"model '{self._model}' gave an unusable answer {ATTEMPTS} times: {one_line(problem)}"
         )
 
     def _request(self, messages: Sequence[Mapping[str, str]]) -> str:
@@ -157,45 +144,23 @@ class ModelJudge:
             "schema": JudgeReply.model_json_schema(),
             "strict": True,
         }
-        client: Any = self._client  # its overloads do not take plain dictionaries
         try:
-            answer = client.chat.completions.create(
-                model=self._model,
-                messages=list(messages),
-                response_format={"type": "json_schema", "json_schema": schema},
-                temperature=0,
+            reply = self._endpoint.complete(
+                {
+                    "messages": list(messages),
+                    "response_format": {"type": "json_schema", "json_schema": schema},
+                    "temperature": 0,
+                }
             )
-            choice = answer.choices[0]
-            refusal, content = choice.message.refusal, choice.message.content
-        except openai.OpenAIError as error:
-            raise ModelJudgeError(self._explain(error)) from error
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
-            raise ModelJudgeError(
-                f"{self._client.base_url} does not answer as a chat endpoint does: check --base-url"
-            ) from error
-        if refusal:
-            raise ModelJudgeError(f"model '{self._model}' refused to answer: {_line(refusal)}")
+        except EndpointError as error:
+            raise ModelJudgeError(str(error)) from error
+        choice = reply.completion.choices[0]
+        if choice.message.refusal:
+            said = one_line(choice.message.refusal)
+            raise ModelJudgeError(f"model '{self._model}' refused to answer: {said}")
         if choice.finish_reason == "content_filter":
             raise ModelJudgeError(f"model '{self._model}': the endpoint's filter held the answer")
-        return str(content or "")
-
-    def _explain(self, error: openai.OpenAIError) -> str:
-        match error:
-            case openai.APITimeoutError():
-                what = f"did not answer within {self._timeout:g} s; try again later"
-            case openai.APIConnectionError():
-                what = "cannot be reached: start the endpoint or correct --base-url"
-            case openai.AuthenticationError() | openai.PermissionDeniedError():
-                what = f"refused the key ({error.status_code}): check OPENAI_API_KEY"
-            case openai.NotFoundError():
-                what = f"has no model '{self._model}' (404): check --model and --base-url"
-            case openai.RateLimitError():
-                what = f"still refuses after {self._client.max_retries} retries (429): wait"
-            case openai.APIStatusError():
-                what = f"answered {error.status_code}: {_line(error.message)}"
-            case _:
-                what = f"failed: {_line(str(error))}"
-        return f"model endpoint {self._client.base_url} {what}"
+        return choice.message.content or ""
 
 
 def evidence_of(facts: Facts, diagnosis: Diagnosis) -> dict[str, Evidence]:
@@ -316,7 +281,3 @@ def _opinion(model: str, reply: JudgeReply, known: Mapping[str, Evidence]) -> Op
         findings=findings,
         techniques=tuple(dict.fromkeys(reply.techniques)),
     )
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())[:300]

@@ -1,0 +1,1 @@
+"""A language model as a proposer: roles, prompts, accounting, and a record of every exchange."""
