@@ -153,7 +153,7 @@ class Programs:
             loopback=gpu,
             memory_bytes=_MEMORY_BYTES,
             without=without,
-            environment=environment or {},
+            environment={"PYTHONPATH": _installed()} | (environment or {}),
         )
 
     def _end(
@@ -205,6 +205,15 @@ def take(path: Path, limit: int) -> bytes | None:
         if not stat.S_ISREG(about.st_mode) or about.st_size > limit:
             return None
         return file.read(limit + 1)
+
+
+def _installed() -> str:
+    """Folders of installed packages that this process imports from, as PYTHONPATH has them.
+
+    The interpreter finds its own again; others were named to this process by PYTHONPATH.
+    """
+    folders = [Path(entry) for entry in sys.path if Path(entry).is_absolute()]
+    return os.pathsep.join(str(each) for each in folders if any(each.glob("*.dist-info")))
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
