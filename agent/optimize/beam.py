@@ -1,0 +1,167 @@
+"""Which candidates survive a round: pure functions of what was judged; no clock, no chance.
+
+Candidates of one round are compared with the leader in one session, so the leader is chosen by
+these paired ratios. Times of different sessions order the rest of the beam; they differ by what
+`statistics.repeatability` says even for one kernel, and a smaller difference counts as none.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from agent.evaluate.statistics import repeatability
+from agent.optimize.candidate import Judged
+
+BASELINE: Final = "baseline"
+"""Family of the start."""
+# A family gets this many rounds of trying without gain before it is retired.
+PLATEAU_ROUNDS: Final = 2
+# Below this relative gain a round brought nothing: the issue's early stop.
+LEAST_GAIN: Final = 0.03
+
+
+def improves(new: Judged, leader: Judged) -> bool:
+    """Whether `new` is faster than the leader beyond the noise."""
+    if not new.outcome.timed:
+        return False
+    if not leader.outcome.timed:
+        return True
+    paired = new.outcome.over("leader")
+    if paired is not None:
+        return paired.significant and paired.ratio > 1
+    return _faster(_ms(new), _ms(leader))
+
+
+def choose_leader(leader: Judged, judged: Iterable[Judged]) -> Judged:
+    """The candidate that is ahead of the leader by most, or the leader itself."""
+    better = [each for each in judged if each.id != leader.id and improves(each, leader)]
+    return min(better, key=lambda each: (_ms(leader) / _gain_over(each, leader), each.id),
+               default=leader)  # fmt: skip
+
+
+def gain(before: Judged, after: Judged) -> float:
+    """Relative gain of one leader over another: 0.25 where it takes 1/1.25 of the time."""
+    if before.id == after.id or not before.outcome.timed:
+        return 0.0
+    return _gain_over(after, before) - 1
+
+
+def survivors(
+    judged: Iterable[Judged],
+    leader: Judged,
+    *,
+    width: int,
+    retired: Collection[str] = (),
+) -> tuple[Judged, ...]:
+    """The beam: the leader, then the fastest of each other family that is not retired.
+
+    Parameters
+    ----------
+    judged
+        Everything that was judged so far; what is wrong or not timed does not survive. Where
+        nothing was timed at all (a dry run), what is right survives, the latest of a family.
+    leader
+        Always survives.
+    width
+        How many survive at most; 1 is the greedy search.
+    retired
+        Families without a survivor, except the leader's.
+    """
+    everything = list(judged)
+    timed = leader.outcome.timed or any(each.outcome.timed for each in everything)
+    if timed:
+        ordered = sorted(
+            (each for each in everything if each.outcome.timed),
+            key=lambda each: (_ms(each), each.candidate.round, each.id),
+        )
+    else:
+        ordered = [each for each in reversed(everything) if each.outcome.right]
+    kept = [leader]
+    families = {leader.family, *retired}
+    for each in ordered:
+        if len(kept) >= width:
+            break
+        if each.family not in families:
+            families.add(each.family)
+            kept.append(each)
+    return tuple(kept)
+
+
+def plateaued(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
+    """Families that stay behind the leader and stopped gaining.
+
+    A family is one where, over its last `PLATEAU_ROUNDS` rounds (rounds in which it was tried), its
+    best time fell by less than `LEAST_GAIN`, and where that time is behind the leader's by more
+    than the noise; or that had nothing right at all. The leader's family never is.
+    """
+    if not leader.outcome.timed:
+        return frozenset()
+    found = set()
+    for family in {each.family for each in judged} - {leader.family, BASELINE}:
+        mine = [each for each in judged if each.family == family]
+        rounds = sorted({each.candidate.round for each in mine})
+        if len(rounds) <= PLATEAU_ROUNDS:
+            # The first round of a family sets its level: from there it has its chances.
+            continue
+        since = rounds[-PLATEAU_ROUNDS]
+        early = _best_ms(each for each in mine if each.candidate.round < since)
+        late = _best_ms(mine)
+        behind = late is None or _faster(_ms(leader), late)
+        gained = late is not None and (early is None or early / late - 1 >= LEAST_GAIN)
+        if behind and not gained:
+            found.add(family)
+    return frozenset(found)
+
+
+def crossover_pair(
+    beam: Sequence[Judged],
+    history: Sequence[Judged],
+    crossed: Collection[frozenset[str]] = (),
+) -> tuple[Judged, Judged] | None:
+    """The best two survivors of distinct families that may have something to give each other.
+
+    Left out are the start, pairs of which one descends from the other, and pairs in `crossed` (as
+    sets of two ids).
+    """
+    parents = {each.id: each.candidate.parents for each in history}
+    usable = [each for each in beam if each.family != BASELINE and each.outcome.right]
+    pairs = (
+        (first, second)
+        for number, second in enumerate(usable)
+        for first in usable[:number]
+        if first.family != second.family
+        and frozenset({first.id, second.id}) not in crossed
+        and second.id not in _ancestors(first.id, parents)
+        and first.id not in _ancestors(second.id, parents)
+    )
+    return next(pairs, None)
+
+
+def _ancestors(candidate: str, parents: dict[str, tuple[str, ...]]) -> set[str]:
+    found: set[str] = set()
+    waiting = [candidate]
+    while waiting:
+        for parent in parents.get(waiting.pop(), ()):
+            if parent not in found:
+                found.add(parent)
+                waiting.append(parent)
+    return found
+
+
+def _gain_over(new: Judged, leader: Judged) -> float:
+    paired = new.outcome.over("leader")
+    if paired is not None:
+        return paired.ratio
+    return _ms(leader) / _ms(new) if leader.outcome.timed else 1 / _ms(new)
+
+
+def _ms(judged: Judged) -> float:
+    median = judged.outcome.median_ms
+    return median if median is not None else 1.0
+
+
+def _best_ms(judged: Iterable[Judged]) -> float | None:
+    return min((_ms(each) for each in judged if each.outcome.timed), default=None)
+
+
+def _faster(ms: float, other: float) -> bool:
+    return other / ms > 1 + repeatability(max(ms, other))

@@ -1,0 +1,83 @@
+"""How a run searches and when it ends: `config.json` of the run folder."""
+
+from typing import Final
+
+from pydantic import Field
+
+from agent.optimize.candidate import Model, ProblemInfo
+
+WIDTH: Final = 4
+ROUNDS: Final = 8
+BRANCHING: Final = 2
+REPAIRS: Final = 2
+# Rounds in a row that may bring less than the least gain. One alone says little: a round in which
+# one proposer fails is no sign that the others are at their end.
+PATIENCE: Final = 2
+# Nothing that is measured gets nearer to a floor computed from ceilings that were measured, too.
+FLOOR_TARGET: Final = 0.97
+CONTEXT_TOKENS: Final = 3000
+
+
+class Limits(Model):
+    """What ends a run; a resume may raise them."""
+
+    rounds: int = Field(default=ROUNDS, ge=0)
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall time, all resumed parts together."""
+    gpu_seconds: float | None = Field(default=None, gt=0)
+    """Time that judging and quick timings held a GPU; `torch.compile`'s compilation is left out."""
+    tokens: int | None = Field(default=None, gt=0)
+    """Of prompts and replies."""
+    money: float | None = Field(default=None, gt=0)
+    """In the currency of the model's prices."""
+    floor_target: float = Field(default=FLOOR_TARGET, gt=0)
+    """End when the best takes no longer than floor / this."""
+
+
+class Strategy(Model):
+    """How candidates are chosen."""
+
+    width: int = Field(default=WIDTH, ge=1)
+    """Survivors of a round; 1 is greedy."""
+    branching: int = Field(default=BRANCHING, ge=1)
+    """Proposals of a proposer for each survivor."""
+    least_gain: float = Field(default=0.03, ge=0)
+    """A round with less relative gain of the leader brought nothing."""
+    patience: int = Field(default=PATIENCE, ge=1)
+    """Rounds in a row that may bring nothing."""
+    crossover: bool = True
+    """Ask for combinations of the best two of distinct families."""
+    retirement: bool = True
+    """Give up families that stay behind the leader."""
+    repairs: int = Field(default=REPAIRS, ge=0)
+    """How often a proposal that fails may be repaired."""
+    confirm: bool = True
+    """Time the best, the start and all baselines once more, in one session, at the end."""
+    profiling: bool = True
+    """Profile the start and each new leader."""
+
+
+class RunConfig(Model):
+    """What was asked for. Holds no keys."""
+
+    problem: ProblemInfo
+    given: bool
+    """Whether a kernel was given to start from."""
+    kernel: str | None = None
+    """File name of that kernel."""
+    dtype: str | None = None
+    tf32: bool = False
+    device: str | None = None
+    """`cuda:N` alone; None: all cards of the first one's kind."""
+    interpret: bool = False
+    trust: bool = False
+    fresh_baselines: bool = False
+    """Time the baselines at the start although they are cached."""
+    proposers: tuple[str, ...] = ()
+    """Names of those that compete."""
+    model: str | None = None
+    base_url: str | None = None
+    seed: int = 0
+    context_tokens: int = CONTEXT_TOKENS
+    limits: Limits = Limits()
+    strategy: Strategy = Strategy()

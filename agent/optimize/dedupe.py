@@ -1,0 +1,137 @@
+"""Tells whether two kernel files are the same program but for names, comments and layout."""
+
+import ast
+import builtins
+import hashlib
+import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from itertools import count
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+# Functions that look at local names: where they are used, names matter.
+_INTROSPECTION = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"})
+_BUILTINS = frozenset(dir(builtins))
+# Strings and characters are kept, comments are not; the longest first.
+_CUDA_TOKENS = re.compile(
+    r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
+    r'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/',
+    re.DOTALL,
+)
+
+
+def digest(source: str, suffix: str = ".py") -> str:
+    """Digest of the normalized program.
+
+    In Python, names of local variables, docstrings, comments, number formats and layout make no
+    difference; parameters' names do, since arguments are bound by them. In CUDA, comments after the
+    leading one (which declares the entry point) and white space make none. A file that does not
+    parse is compared as text.
+
+    Parameters
+    ----------
+    source
+        The whole file.
+    suffix
+        `.py`, or that of a CUDA file.
+    """
+    text = _python(source) if suffix == ".py" else _cuda(source)
+    return hashlib.sha256(f"{suffix}\0{text}".encode("utf-8", errors="replace")).hexdigest()
+
+
+def _python(source: str) -> str:
+    try:
+        module = ast.parse(source)
+        _normalize(module)
+        return ast.dump(module, annotate_fields=False)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+
+
+def _normalize(module: ast.Module) -> None:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            _drop_docstring(node)
+        elif isinstance(node, ast.Constant):
+            node.kind = None
+    # A local that is named like something outside keeps its name: it may stand for it.
+    outside = _BUILTINS | _names_outside(module)
+    for function in _outermost(module):
+        _rename(function, outside)
+
+
+def _drop_docstring(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
+) -> None:
+    first = node.body[0] if node.body else None
+    if (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    ):
+        del node.body[0]
+        if not node.body and not isinstance(node, ast.Module):
+            node.body.append(ast.Pass())
+
+
+def _outermost(node: ast.AST) -> Iterable[_Function]:
+    """Functions that are in no other function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _Function):
+            yield child
+        else:
+            yield from _outermost(child)
+
+
+def _names_outside(node: ast.AST) -> set[str]:
+    """Every name that stands outside all functions, and names of functions, classes, imports."""
+    found: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(child.name)
+        if isinstance(child, ast.alias):
+            found.add(child.asname or child.name.partition(".")[0])
+        if isinstance(child, ast.Name):
+            found.add(child.id)
+        if not isinstance(child, _Function):
+            found |= _names_outside(child)
+    return found
+
+
+def _rename(function: _Function, outside: AbstractSet[str]) -> None:
+    """Number the local variables of a function and of those in it, in order of appearance."""
+    nodes = list(ast.walk(function))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    if any(node.id in _INTROSPECTION for node in names):
+        return
+    fixed: set[str] = {*outside} | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    for node in nodes:
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            fixed |= set(node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            fixed.add(node.name)
+        elif isinstance(node, ast.alias):
+            fixed.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            fixed.add(node.name)
+    numbers = count()
+    renamed: dict[str, str] = {}
+    for node in names:
+        if isinstance(node.ctx, ast.Store) and node.id not in fixed and node.id not in renamed:
+            # No name of a program can hold a space.
+            renamed[node.id] = f"local {next(numbers)}"
+    for node in names:
+        node.id = renamed.get(node.id, node.id)
+
+
+def _cuda(source: str) -> str:
+    head = re.match(r"\s*(?:/\*.*?\*/|(?://[^\n]*\n\s*)+)", source, re.DOTALL)
+    start = head.end() if head else 0
+
+    def kept(match: re.Match[str]) -> str:
+        return " " if match.group().startswith(("//", "/*")) else match.group()
+
+    lines = _CUDA_TOKENS.sub(kept, source[start:]).splitlines()
+    leading = source[:start].strip().splitlines()
+    told = [" ".join(line.split()) for line in [*leading, *lines]]
+    return "\n".join(line for line in told if line)

@@ -1,0 +1,279 @@
+"""The run folder: what was asked, all that happened, and every file that came of it.
+
+::
+
+    RUN/
+      config.json            RunConfig
+      environment.json       machine and versions, at the start
+      journal.jsonl          events, the only truth: everything else can be made from it
+      problem/NAME.py        the problem file
+      kernels/ID.py          every candidate
+      evaluations/ID.json    `Evaluation` of each candidate that was judged
+      profiles/ID.json       `Profile` of each that was profiled
+      rounds/NN/*.json       diagnosis, context, proposals and outcomes of a round, to be read
+      llm/NNNN.json          requests and replies of a language model
+      best.py                the best so far, a file that runs by itself
+      lock                   held by the process that works on the run
+"""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ValidationError
+
+import kb
+from agent.evaluate.result import Evaluation
+from agent.optimize.candidate import Candidate, Judged
+from agent.optimize.config import RunConfig
+from agent.optimize.events import Event, Proposed, Started
+from agent.optimize.files import RunFolderError, cannot_write, write_atomically
+from agent.optimize.journal import Journal, read
+from agent.optimize.record import Record, Round
+from agent.profile.result import Profile
+
+_CONFIG = "config.json"
+_JOURNAL = "journal.jsonl"
+_M = TypeVar("_M", bound=BaseModel)
+
+
+class RunFolder:
+    """A run folder that this process works on; a context manager that holds its lock.
+
+    `RunFolder.create` starts one, `RunFolder.resume` takes one up again, and `read_run` reads one
+    without the lock.
+    """
+
+    def __init__(self, root: Path, config: RunConfig) -> None:
+        self.root = root
+        self.config = config
+        self._lock = FileLock(root / "lock", is_singleton=False, thread_local=False)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise RunFolderError(f"another process works on the run in {root}") from None
+        except OSError as error:
+            raise cannot_write(root, error) from error
+        try:
+            self._journal = Journal(root / _JOURNAL)
+            self.record = Record.of(self._journal.events)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @classmethod
+    def create(cls, root: Path, config: RunConfig) -> Self:
+        """Start a run in a folder that is empty or not there yet.
+
+        Raises
+        ------
+        RunFolderError
+            There is something in it, or it cannot be written.
+        """
+        if (root / _CONFIG).exists():
+            raise RunFolderError(
+                f"there is a run in {root}: continue it with --resume {root}, or name another "
+                "folder with --out"
+            )
+        try:
+            if root.is_dir() and any(root.iterdir()):
+                raise RunFolderError(f"{root} is not empty: name another folder with --out")
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(root, error) from error
+        write_atomically(root / "problem" / config.problem.name, config.problem.source)
+        write_atomically(root / "environment.json", json.dumps(_environment(), indent=2) + "\n")
+        # Last: a folder with a config is a run.
+        write_atomically(root / _CONFIG, config.model_dump_json(indent=2) + "\n")
+        return cls(root, config)
+
+    @classmethod
+    def resume(cls, root: Path, config: RunConfig | None = None) -> Self:
+        """Take up a run, by a changed `config` where one is given.
+
+        Raises
+        ------
+        RunFolderError
+            There is none, it is damaged, or another process works on it.
+        """
+        known = read_config(root)
+        folder = cls(root, config or known)
+        try:
+            if config is not None and config != known:
+                write_atomically(root / _CONFIG, config.model_dump_json(indent=2) + "\n")
+            folder._restore()
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def _restore(self) -> None:
+        """Write what a kill between the journal and the files may have lost."""
+        problem = self.config.problem
+        if not self.problem_path.exists():
+            write_atomically(self.problem_path, problem.source)
+        for candidate in self.record.candidates():
+            self.keep(candidate)
+
+    @property
+    def problem_path(self) -> Path:
+        """The copy of the problem file."""
+        return self.root / "problem" / self.config.problem.name
+
+    def kernel_path(self, candidate: Candidate) -> Path:
+        """The candidate's file."""
+        return self.root / "kernels" / candidate.file
+
+    def keep(self, candidate: Candidate) -> Path:
+        """Write a candidate's file, if it is not there."""
+        path = self.kernel_path(candidate)
+        if not path.exists():
+            write_atomically(path, candidate.source)
+        return path
+
+    def append(self, event: Event) -> None:
+        """Record an event, in the journal and in `record`; then in the files made for readers."""
+        if isinstance(event, Started):
+            self.keep(event.standing.start.candidate)
+        if isinstance(event, Proposed):
+            for candidate in event.candidates:
+                self.keep(candidate)
+        self._journal.append(event)
+        self.record.add(event)
+        number = getattr(event, "round", None)
+        if number is not None:
+            self._write_round(self.record.round(number))
+
+    def keep_evaluation(self, candidate: str, evaluation: Evaluation, kind: str = "") -> None:
+        """Write the whole evaluation; `kind` keeps a second one apart."""
+        path = self.root / "evaluations" / f"{candidate}{kind}.json"
+        write_atomically(path, evaluation.model_dump_json(indent=1) + "\n")
+
+    def keep_profile(self, candidate: str, profile: Profile) -> None:
+        """Write the whole profile."""
+        path = self.root / "profiles" / f"{candidate}.json"
+        write_atomically(path, profile.model_dump_json(indent=1) + "\n")
+
+    def keep_best(self, best: Judged, head: str) -> Path:
+        """Write the best kernel as a file that runs by itself, with `head` as leading comment."""
+        mark = "//" if best.candidate.suffix != ".py" else "#"
+        told = "".join(f"{mark} {line}".rstrip() + "\n" for line in head.splitlines())
+        source = best.candidate.source
+        # A .cu file's leading comment declares its entry: what is said goes to its end.
+        text = told + source if mark == "#" else f"{source.rstrip()}\n\n{told}"
+        path = self.root / f"best{best.candidate.suffix}"
+        write_atomically(path, text)
+        return path
+
+    def evaluation(self, candidate: str) -> Evaluation | None:
+        """The evaluation of a candidate, if it is there and sound."""
+        return _load(Evaluation, self.root / "evaluations" / f"{candidate}.json")
+
+    def profile(self, candidate: str) -> Profile | None:
+        """The profile of a candidate, if it is there and sound."""
+        return _load(Profile, self.root / "profiles" / f"{candidate}.json")
+
+    def _write_round(self, each: Round) -> None:
+        place = self.root / "rounds" / f"{each.number:02d}"
+        parts: dict[str, Any] = {}
+        if each.advised is not None and each.advised.diagnosis is not None:
+            parts["diagnosis"] = each.advised.diagnosis.model_dump(mode="json")
+        if each.advised is not None:
+            parts["context"] = each.advised.context.model_dump(mode="json")
+        if each.proposed is not None:
+            parts["proposals"] = _without_sources(each.proposed.model_dump(mode="json"))
+        if each.judged:
+            judged: Sequence[Judged] = each.in_order()
+            parts["outcomes"] = [_without_sources(j.model_dump(mode="json")) for j in judged]
+        if each.closed is not None:
+            parts["decisions"] = each.closed.model_dump(mode="json")
+        for name, part in parts.items():
+            text = json.dumps(part, indent=1) + "\n"
+            path = place / f"{name}.json"
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                write_atomically(path, text)
+
+    def close(self) -> None:
+        """Free the lock."""
+        self._journal.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_config(root: Path) -> RunConfig:
+    """What a run was asked for.
+
+    Raises
+    ------
+    RunFolderError
+        `root` is no run folder.
+    """
+    path = root / _CONFIG
+    try:
+        return RunConfig.model_validate_json(path.read_bytes())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunFolderError(f"{root} is no run folder: {path.name}: {reason}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise RunFolderError(f"{path} is no run's: '{place}': {first['msg']}") from error
+
+
+def read_run(root: Path) -> tuple[RunConfig, Record]:
+    """Read a run folder as it is, also while another process works on it.
+
+    Raises
+    ------
+    RunFolderError
+        `root` is no run folder, or its journal is damaged.
+    """
+    config = read_config(root)
+    events, _ = read(root / _JOURNAL)
+    return config, Record.of(events)
+
+
+def now() -> str:
+    """UTC time, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "kernel-kb": kb.__version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "began": now(),
+    }
+
+
+def _load(model: type[_M], path: Path) -> _M | None:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _without_sources(data: Any) -> Any:
+    """JSON without the candidates' text, which is in `kernels`."""
+    if isinstance(data, dict):
+        return {key: _without_sources(value) for key, value in data.items() if key != "source"}
+    return [_without_sources(each) for each in data] if isinstance(data, list) else data
