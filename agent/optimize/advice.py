@@ -1,0 +1,168 @@
+"""What is wrong with the leader, and what the knowledge base says about it."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from agent.diagnose.diagnose import diagnose, gather
+from agent.diagnose.inputs import Measured, from_profile
+from agent.diagnose.result import Diagnosis
+from agent.diagnose.techniques import Shelf, shelf_from_corpus, shelf_from_index
+from agent.optimize.candidate import Context, Judged
+from agent.optimize.run import RunFolder
+from agent.problem.kernel import Language, language_of
+from agent.problem.syntax import parse
+from kb.context.build import build_context
+from kb.context.models import MAX_KERNEL_CHARS, ContextRequest
+from kb.errors import KbError
+from kb.gpus import GpuSpec, find_spec
+from kb.search.engine import Searcher
+from kb.search.models import MAX_QUERY_CHARS
+from kb.search.opening import open_searcher
+
+# Techniques of the diagnosis that are named in the query: more would thin the budget out.
+_NAMED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """For one round."""
+
+    diagnosis: Diagnosis | None
+    context: Context
+    notes: tuple[str, ...] = ()
+
+
+class Advisor(Protocol):
+    """Diagnoses and retrieves."""
+
+    def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
+        """Diagnosis of the leader, and a context for it without what was `shown` before.
+
+        What cannot be had is left out and told in the notes.
+        """
+        ...
+
+
+class IndexAdvisor:
+    """Diagnoses by rules from the run's files, and asks an index as `/v1/context` does.
+
+    Parameters
+    ----------
+    folder
+        Holds evaluations and profiles.
+    index
+        Index folder.
+    specs
+        Cards beside those of `kb.gpus`.
+    """
+
+    def __init__(self, folder: RunFolder, index: Path, specs: Sequence[GpuSpec] = ()) -> None:
+        self._folder = folder
+        self._index = index
+        self._specs = specs
+        self._shelf: Shelf | None = None
+        self._searcher: Searcher | None = None
+        self._unavailable: str | None = None
+
+    def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
+        """See `Advisor.advise`."""
+        del round_
+        notes: list[str] = []
+        diagnosis: Diagnosis | None = None
+        try:
+            diagnosis = self._diagnose(leader)
+        except KbError as error:
+            notes.append(f"no diagnosis: {error}")
+        context = Context()
+        try:
+            context = self._retrieve(leader, diagnosis, shown)
+        except KbError as error:
+            notes.append(f"no context: {error}")
+        return Advice(diagnosis, context, tuple(notes))
+
+    def _diagnose(self, leader: Judged) -> Diagnosis:
+        profile = self._folder.profile(leader.id)
+        if profile is not None:
+            measured = from_profile(profile)
+        else:
+            measured = Measured(leader.outcome.profile or {})
+        spec = find_spec(self._gpu, self._specs) if self._gpu is not None else None
+        evaluation = self._folder.evaluation(leader.id)
+        facts = gather(measured, spec, evaluation, leader.candidate.source)
+        return diagnose(
+            facts,
+            self._techniques(),
+            language=_language(leader),
+            notes=measured.notes,
+            ignored=measured.ignored,
+        )
+
+    def _techniques(self) -> Shelf:
+        if self._shelf is None:
+            try:
+                self._shelf = shelf_from_index(self._index)
+            except KbError:
+                self._shelf = shelf_from_corpus()
+            if not self._shelf.techniques:
+                self._shelf = shelf_from_corpus()
+        return self._shelf
+
+    def _retrieve(
+        self, leader: Judged, diagnosis: Diagnosis | None, shown: Collection[str]
+    ) -> Context:
+        standing = self._folder.record.standing
+        architecture = standing.architecture if standing is not None else None
+        request = ContextRequest(
+            query=query_of(self._folder.config.problem.stem, diagnosis, shown),
+            kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
+            profile=leader.outcome.profile or None,
+            gpu=architecture,
+            language=_language(leader),
+            max_tokens=self._folder.config.context_tokens,
+            exclude=sorted(shown),
+        )
+        if self._searcher is None:
+            self._searcher = open_searcher(self._index)
+        found = build_context(request, self._searcher)
+        if found.abstained:
+            return Context()
+        slugs = tuple(each.slug for each in found.techniques)
+        return Context(
+            text=found.text,
+            # A technique's slug stands for all of its chunks, an example's first one for it.
+            chunks=(*found.examples, *slugs),
+            techniques=slugs,
+            citations=tuple(
+                f"{each.title}, {each.url or 'local'} ({each.licence})" for each in found.citations
+            ),
+            tokens=found.tokens,
+        )
+
+    @property
+    def _gpu(self) -> str | None:
+        standing = self._folder.record.standing
+        return standing.gpu if standing is not None else None
+
+
+def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> str:
+    """What to ask: the operator by the problem's name, the causes, the techniques they lead to."""
+    parts = [re.sub(r"[_\W]+", " ", stem)]
+    if diagnosis is not None:
+        parts += [each.cause for each in diagnosis.findings]
+        advised = [each for finding in diagnosis.findings for each in finding.techniques]
+        parts += [each.title for each in advised if each.slug not in shown][:_NAMED]
+    return ". ".join(parts)[:MAX_QUERY_CHARS]
+
+
+def _language(leader: Judged) -> Literal["triton", "cuda"]:
+    """Triton, unless the leader is CUDA already."""
+    if leader.candidate.suffix != ".py":
+        return "cuda"
+    try:
+        written = language_of(parse(leader.candidate.source, leader.candidate.file))
+    except KbError:
+        return "triton"
+    return "cuda" if written is Language.CUDA else "triton"

@@ -1,0 +1,362 @@
+"""What the loop asks of a judge, and the judge that evaluates with `agent.evaluate`."""
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent.evaluate.options import BASELINES
+from agent.evaluate.result import Evaluation
+from agent.optimize.baselines import BaselineCache, Cached, Key
+from agent.optimize.candidate import (
+    RIGHT,
+    Baseline,
+    Candidate,
+    Judged,
+    Outcome,
+    Proposal,
+    Stage,
+)
+from agent.optimize.config import RunConfig
+from agent.optimize.events import Standing
+from agent.optimize.judge_main import Describe, Evaluate, TakeProfile
+from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
+from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
+from agent.optimize.run import RunFolder, now
+from agent.problem.kernel import KernelFile
+from agent.profile.result import Profile
+from kb.errors import InvalidInputError, KbError
+from kb.gpus import GpuSpec, find_spec
+
+Say = Callable[[str], None]
+EAGER = "eager"
+# Appended to the problem: eager PyTorch as a kernel file, judged and timed as any other.
+_AS_KERNEL = '\n\nclass ModelNew(Model):\n    """The problem\'s own model."""\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """What profiling gave."""
+
+    metrics: dict[str, float] | None
+    notes: tuple[str, ...] = ()
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Times of the best and of all it is compared with, in one session."""
+
+    outcome: Outcome
+    baselines: dict[str, Baseline]
+    notes: tuple[str, ...] = ()
+
+
+class Judge(Protocol):
+    """Says what candidates are worth. No failure of a candidate is an error."""
+
+    @property
+    def slots(self) -> int:
+        """How many candidates may be judged at once, each from a thread of its own."""
+        ...
+
+    def standing(self, given: Proposal | None, say: Say) -> Standing:
+        """Evaluate the start (eager PyTorch where no kernel is given) and the baselines.
+
+        Raises
+        ------
+        KbError
+            The problem cannot be run, there is no GPU or one of unknown kind, or the sandbox is
+            incomplete. A start that is not right is no error here.
+        """
+        ...
+
+    def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
+        """Check and time a candidate beside the leader; its ratio is over `leader`."""
+        ...
+
+    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+        """Profile a candidate that is right; metrics are None where that cannot be done."""
+        ...
+
+    def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
+        """Time the best once more, beside the start and all baselines.
+
+        Raises
+        ------
+        KbError
+            It cannot be timed.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """End what runs, from another thread: calls in progress return soon, or raise."""
+        ...
+
+    def close(self) -> None:
+        """Free everything."""
+        ...
+
+
+class GpuJudge:
+    """Judges in processes of their own: one for each card, shared out to what is to be judged.
+
+    Without a GPU (`config.interpret`), some processes check in Triton's interpreter.
+
+    Parameters
+    ----------
+    folder
+        The run; evaluations and profiles are kept in it.
+    cache
+        Of baselines.
+    specs
+        Cards beside those of `kb.gpus`.
+    processes
+        How many check at once in a dry run.
+    start_process
+        Makes a judging process.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        cache: BaselineCache | None = None,
+        specs: Sequence[GpuSpec] = (),
+        processes: int = 2,
+        start_process: Callable[[], JudgeProcess] = JudgeProcess,
+    ) -> None:
+        self._folder = folder
+        self._config: RunConfig = folder.config
+        self._cache = cache or BaselineCache()
+        self._specs = specs
+        self._make = start_process
+        self._all: list[JudgeProcess] = []
+        self._free: queue.SimpleQueue[tuple[JudgeProcess, str]] = queue.SimpleQueue()
+        self._processes = processes
+        self._device = "cpu"
+        self._described: dict[str, Any] | None = None
+
+    @property
+    def slots(self) -> int:
+        """One for each process."""
+        self._describe()
+        return len(self._all)
+
+    def _describe(self) -> dict[str, Any]:
+        """Find the devices, and start a process for each."""
+        if self._described is not None:
+            return self._described
+        config = self._config
+        first = self._make()
+        self._all.append(first)
+        asked = Describe(device=config.device, interpret=config.interpret)
+        found = first.ask(asked, lambda _: None)
+        devices: list[str] = list(found["devices"])
+        if config.interpret:
+            devices *= self._processes
+        self._device = devices[0]
+        self._free.put((first, devices[0]))
+        for device in devices[1:]:
+            process = self._make()
+            self._all.append(process)
+            self._free.put((process, device))
+        self._described = found
+        return found
+
+    @contextmanager
+    def _process(self) -> Iterator[tuple[JudgeProcess, str]]:
+        """A process and its device, as soon as one is free."""
+        self._describe()
+        taken = self._free.get()
+        try:
+            yield taken
+        finally:
+            self._free.put(taken)
+
+    def standing(self, given: Proposal | None, say: Say) -> Standing:
+        """See `Judge.standing`. Baselines come from the cache where they are known."""
+        config = self._config
+        described = self._describe()
+        gpu, versions = described.get("gpu"), dict(described.get("versions", {}))
+        spec = find_spec(gpu, self._specs) if gpu is not None else None
+        proposal = given or eager_start(config.problem.source)
+        start = candidate_of(proposal)
+        self._folder.keep(start)
+        key, cached = None, None
+        if spec is not None:
+            key = Key.of(config.problem.sha256, config.dtype, spec.name, versions, tf32=config.tf32)
+            cached = None if config.fresh_baselines else self._cache.get(key)
+        forms = BASELINES if cached is None else (EAGER,)
+        evaluation, seconds, compiling = self._evaluate(start, say, baselines=forms)
+        outcome = outcome_of(start, evaluation, gpu_seconds=seconds)
+        notes: list[str] = []
+        baselines = baselines_of(evaluation)
+        if cached is not None:
+            notes.append(
+                f"compile and max-autotune were timed {cached.measured_at} on this kind of card"
+            )
+            baselines = cached.baselines | baselines
+        elif key is not None and outcome.timed:
+            unsaved = self._cache.put(
+                Cached(
+                    key=key,
+                    measured_at=now(),
+                    baselines=baselines,
+                    floor=evaluation.floor,
+                    ceilings=evaluation.ceilings,
+                )
+            )
+            notes += [unsaved] if unsaved else []
+        mine = timing_of(evaluation, "candidate")
+        if mine is not None:
+            baselines = {"start": baseline_of(mine)} | baselines
+        return Standing(
+            start=Judged(candidate=start, outcome=outcome),
+            baselines=baselines,
+            floor=evaluation.floor,
+            ceilings=evaluation.ceilings,
+            gpu=spec.name if spec else None,
+            architecture=spec.architecture if spec else None,
+            devices=tuple(described["devices"]),
+            versions=versions,
+            notes=tuple(notes),
+            baseline_seconds=compiling,
+        )
+
+    def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
+        """See `Judge.judge`."""
+        # Eager PyTorch is timed anyway; as a kernel file it need not be timed again.
+        eager = leader.candidate.round == 0 and not self._config.given
+        against = [leader.candidate] if leader.outcome.timed and not eager else []
+        try:
+            evaluation, seconds, _ = self._evaluate(
+                candidate, say, baselines=(EAGER,), against=against
+            )
+        except JudgeError as error:
+            return failure(candidate, Stage.TIME, f"it could not be judged: {error}", attempt)
+        except JudgeLostError as error:
+            return failure(candidate, Stage.TIME, f"{error} while it judged this", attempt)
+        outcome = outcome_of(
+            candidate, evaluation, against=("leader",), attempt=attempt, gpu_seconds=seconds
+        )
+        over = outcome.over(EAGER)
+        if eager and over is not None:
+            same = over.model_copy(update={"over": "leader"})
+            outcome = outcome.model_copy(update={"ratios": (*outcome.ratios, same)})
+        return outcome
+
+    def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
+        """See `Judge.confirm`."""
+        evaluation, seconds, _ = self._evaluate(
+            best.candidate, say, baselines=BASELINES, against=[start.candidate], kind="-confirmed"
+        )
+        outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
+        found = baselines_of(evaluation, ("start",))
+        return Confirmation(outcome, found, outcome.disclosures)
+
+    def _evaluate(
+        self,
+        candidate: Candidate,
+        say: Say,
+        *,
+        baselines: tuple[str, ...],
+        against: Sequence[Candidate] = (),
+        kind: str = "",
+    ) -> tuple[Evaluation, float, float]:
+        """The evaluation, seconds on the GPU, and seconds in which baselines compiled."""
+        config, folder = self._config, self._folder
+        with self._process() as (process, device):
+            answer = process.ask(
+                Evaluate(
+                    problem=str(folder.problem_path.resolve()),
+                    kernel=str(folder.keep(candidate).resolve()),
+                    device=device,
+                    dtype=config.dtype,
+                    tf32=config.tf32,
+                    interpret=config.interpret,
+                    trust=config.trust,
+                    against=tuple(str(folder.keep(each).resolve()) for each in against),
+                    baselines=baselines,
+                ),
+                say,
+            )
+        evaluation = Evaluation.model_validate(answer["evaluation"])
+        folder.keep_evaluation(candidate.id, evaluation, kind)
+        return evaluation, float(answer["gpu_seconds"]), float(answer["baseline_seconds"])
+
+    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+        """See `Judge.profile`."""
+        config = self._config
+        if config.interpret:
+            return Profiled(None, ("nothing is profiled in a dry run",))
+        try:
+            with self._process() as (process, device):
+                answer = process.ask(
+                    TakeProfile(
+                        problem=str(self._folder.problem_path.resolve()),
+                        kernel=str(self._folder.keep(candidate).resolve()),
+                        device=device,
+                        dtype=config.dtype,
+                        tf32=config.tf32,
+                    ),
+                    say,
+                )
+        except (JudgeError, JudgeLostError) as error:
+            return Profiled(None, (f"not profiled: {error}",))
+        profile = Profile.model_validate(answer["profile"])
+        self._folder.keep_profile(candidate.id, profile)
+        metrics = profile.metrics or None
+        return Profiled(metrics, profile.notes, float(answer["gpu_seconds"]))
+
+    def cancel(self) -> None:
+        """End all processes."""
+        for process in self._all:
+            process.cancel()
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._all:
+            process.close()
+
+
+def eager_start(problem: str) -> Proposal:
+    """Eager PyTorch as a kernel file."""
+    return Proposal(
+        source=problem.rstrip() + "\n" + _AS_KERNEL,
+        proposer="start",
+        family="baseline",
+        note="eager PyTorch",
+    )
+
+
+def candidate_of(start: Proposal) -> Candidate:
+    """The start as candidate 0.
+
+    Raises
+    ------
+    KbError
+        The file cannot be read as a kernel file.
+    """
+    kernel = KernelFile.parse(start.source, f"kernel{start.suffix}")
+    return Candidate.of(start, round_=0, form=kernel.form)
+
+
+def require_right(start: Judged) -> None:
+    """Refuse to search from a start that is wrong.
+
+    Raises
+    ------
+    KbError
+        Says what is wrong with it.
+    """
+    outcome = start.outcome
+    if outcome.verdict in RIGHT and outcome.stage is Stage.DONE:
+        return
+    why = outcome.reasons[0] if outcome.reasons else "no reason is known"
+    word = outcome.verdict.value if outcome.verdict is not None else "not judged"
+    if outcome.verdict in RIGHT:
+        raise KbError(f"the start cannot be timed: {why}")
+    raise InvalidInputError(
+        f"the start is {word}: {why}; give a kernel that is right, or none to start from PyTorch"
+    )

@@ -1,0 +1,179 @@
+"""A judging process as its parent sees it: ask, wait, start again when it is gone."""
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any, Final
+
+from agent.optimize.judge_main import Request
+from kb.errors import KbError
+
+# The longest that an evaluation says nothing: one call of a candidate takes 180 s at most, tuning
+# a baseline several minutes.
+SILENCE_S: Final = 900.0
+# Waiting for a card that others use, and starting, which loads torch from a cold disk.
+_WAITING: Final = "waiting for GPU"
+_WAIT_S: Final = 2400.0
+_LINE_BYTES: Final = 64 << 20
+_SAID: Final = 300
+MODULE: Final = (sys.executable, "-m", "agent.optimize.judge_main")
+
+
+class JudgeLostError(KbError):
+    """The judging process died, or gave no answer."""
+
+
+class JudgeError(KbError):
+    """The judging process says that it cannot do what was asked."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class JudgeProcess:
+    """One judging process, started at the first request and again after each loss.
+
+    Parameters
+    ----------
+    command
+        What to start; the number of the descriptor for answers is appended.
+    silence
+        Seconds without a line after which it is ended.
+    """
+
+    def __init__(self, command: Sequence[str] = MODULE, silence: float = SILENCE_S) -> None:
+        self._command = tuple(command)
+        self._silence = silence
+        self._process: subprocess.Popen[bytes] | None = None
+        self._replies: int | None = None
+        self._errors: IO[bytes] | None = None
+        self._left = b""
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def ask(self, request: Request, say: Callable[[str], None]) -> dict[str, Any]:
+        """The answer to a request; `say` gets lines of progress meanwhile.
+
+        Raises
+        ------
+        JudgeError
+            It answers that it cannot.
+        JudgeLostError
+            It died, hung, or answered nonsense; the next request starts another one.
+        """
+        self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(request.model_dump_json().encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._lost("died") from None
+        until = time.monotonic() + self._silence
+        while True:
+            line = self._line(until)
+            try:
+                message = json.loads(line)
+                said, ok, error = (message.get(key) for key in ("say", "ok", "error"))
+            except (ValueError, AttributeError):
+                raise self._lost("answered nonsense") from None
+            if said is not None:
+                say(str(said))
+                patience = _WAIT_S if str(said).startswith(_WAITING) else self._silence
+                until = time.monotonic() + patience
+            elif isinstance(ok, dict):
+                return ok
+            else:
+                raise JudgeError(str(error), str(message.get("kind", "")))
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise JudgeLostError("the run is being ended")
+            if self._process is not None and self._process.poll() is None:
+                return
+            self._drop()
+            reading, writing = os.pipe()
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (kept as long as the process)
+            self._replies, self._left = reading, b""
+            try:
+                self._process = subprocess.Popen(
+                    [*self._command, str(writing)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._errors,
+                    pass_fds=[writing],
+                    # Ctrl-C is for the run, which then ends this process.
+                    start_new_session=True,
+                )
+            finally:
+                os.close(writing)
+
+    def _line(self, until: float) -> bytes:
+        assert self._replies is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._replies, selectors.EVENT_READ)
+            while b"\n" not in self._left:
+                left = until - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise self._lost(f"gave no word for {self._silence:.0f} s")
+                data = os.read(self._replies, 1 << 16)
+                if not data:
+                    raise self._lost("died")
+                self._left += data
+                if len(self._left) > _LINE_BYTES:
+                    raise self._lost("answered too much")
+        line, _, self._left = self._left.partition(b"\n")
+        return line
+
+    def _lost(self, how: str) -> JudgeLostError:
+        process, errors = self._process, self._errors
+        code: int | None = None
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(0.5)
+        detail = "" if code is None else f" with status {code}"
+        if errors is not None:
+            size = errors.seek(0, os.SEEK_END)
+            errors.seek(max(0, size - _SAID * 4))
+            lines = errors.read().decode(errors="replace").strip().splitlines()
+            detail += f": {lines[-1][:_SAID]}" if lines else ""
+        self._drop()
+        return JudgeLostError(f"the judging process {how}{detail}")
+
+    def _drop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+            process.wait()
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+        if self._replies is not None:
+            os.close(self._replies)
+            self._replies = None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+    def cancel(self) -> None:
+        """End the process from another thread; `ask` then raises, and no other is started."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                with contextlib.suppress(OSError):
+                    self._process.kill()
+
+    def close(self) -> None:
+        """End the process for good."""
+        self._closed = True
+        self._drop()

@@ -1,0 +1,129 @@
+"""What an evaluation means for a search: `Evaluation` → `Outcome` and baselines."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from agent.evaluate.result import Evaluation, Ratio, Timing, Verdict
+from agent.optimize.candidate import RIGHT, Baseline, Candidate, Outcome, Stage
+
+CANDIDATE: Final = "candidate"
+# What a compiler's refusal looks like in a reason. Triton compiles at the first call.
+_COMPILING = re.compile(
+    r"cannot be loaded|cannot be used|CompilationError|CompileTimeAssertion|OutOfResources|"
+    r"PTXASError|ptxas|nvcc|Error building extension|SyntaxError|ImportError|ModuleNotFoundError"
+)
+# What a proposer can use of a failure; compilers write pages.
+_REASON_CHARS: Final = 2000
+_MOST_REASONS: Final = 8
+# `kernel.py` timed beside the candidate is called `1:kernel.py`.
+_NUMBERED = re.compile(r"^(\d+):")
+
+
+def outcome_of(
+    candidate: Candidate,
+    evaluation: Evaluation,
+    *,
+    against: Sequence[str] = (),
+    attempt: int = 1,
+    gpu_seconds: float = 0.0,
+) -> Outcome:
+    """What came of judging.
+
+    Parameters
+    ----------
+    candidate
+        Whose evaluation it is.
+    evaluation
+        Without times where only correctness was asked for (`evaluation.interpreted`).
+    against
+        What the further kernel files were, in order: `leader`, `start`.
+    attempt
+        1 for a proposal, 2 for its first repair.
+    gpu_seconds
+        How long it held a GPU.
+    """
+    timing = timing_of(evaluation, CANDIDATE)
+    stage = _stage(evaluation, timing)
+    reasons = list(evaluation.reasons)
+    if evaluation.verdict not in RIGHT:
+        reasons += [case.problem for case in evaluation.cases if case.problem is not None]
+    reasons = list(dict.fromkeys(plain(each) for each in reasons))
+    if stage is Stage.TIME and not reasons:
+        reasons = ["it is right, but no time was had"]
+    return Outcome(
+        candidate=candidate.id,
+        stage=stage,
+        verdict=evaluation.verdict,
+        reasons=tuple(reasons[:_MOST_REASONS]),
+        disclosures=tuple(plain(each) for each in evaluation.disclosures),
+        median_ms=timing.median_ms if timing else None,
+        p10_ms=timing.p10_ms if timing else None,
+        p90_ms=timing.p90_ms if timing else None,
+        ratios=tuple(_renamed(each, against) for each in evaluation.ratios),
+        floor_fraction=timing.floor_fraction if timing else None,
+        attempts=attempt,
+        gpu_seconds=gpu_seconds,
+    )
+
+
+def _stage(evaluation: Evaluation, timing: Timing | None) -> Stage:
+    if evaluation.verdict in RIGHT:
+        return Stage.DONE if timing is not None or evaluation.interpreted else Stage.TIME
+    if evaluation.verdict is Verdict.WRONG and any(
+        _COMPILING.search(each) for each in evaluation.reasons
+    ):
+        return Stage.COMPILE
+    return Stage.VERIFY
+
+
+def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[str, Baseline]:
+    """Times of all contenders but the candidate, by name."""
+    return {
+        _name(each.contender, against): baseline_of(each)
+        for each in evaluation.timings
+        if each.contender != CANDIDATE
+    }
+
+
+def baseline_of(timing: Timing) -> Baseline:
+    """A contender's time as a baseline."""
+    return Baseline(
+        median_ms=timing.median_ms,
+        p10_ms=timing.p10_ms,
+        p90_ms=timing.p90_ms,
+        floor_fraction=timing.floor_fraction,
+        note="; ".join(timing.flagged),
+    )
+
+
+def timing_of(evaluation: Evaluation, contender: str) -> Timing | None:
+    """The times of one contender."""
+    return next((each for each in evaluation.timings if each.contender == contender), None)
+
+
+def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:
+    """The outcome of a candidate that the judge did not get to weigh."""
+    return Outcome(candidate=candidate.id, stage=stage, reasons=(plain(reason),), attempts=attempt)
+
+
+def plain(text: str) -> str:
+    """At most `_REASON_CHARS` characters that can be written as UTF-8, the end rather than the
+    middle left out."""
+    text = text.encode("utf-8", errors="replace").decode()
+    if len(text) <= _REASON_CHARS:
+        return text
+    half = _REASON_CHARS // 2
+    return f"{text[:half]} […] {text[-half:]}"
+
+
+def _renamed(ratio: Ratio, against: Sequence[str]) -> Ratio:
+    return ratio.model_copy(update={"over": _name(ratio.over, against)})
+
+
+def _name(contender: str, against: Sequence[str]) -> str:
+    match = _NUMBERED.match(contender)
+    if match is None:
+        return contender
+    number = int(match.group(1)) - 1
+    return against[number] if number < len(against) else contender
