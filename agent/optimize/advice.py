@@ -1,7 +1,8 @@
 """What is wrong with the leader, and what the knowledge base says about it."""
 
+import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -118,7 +119,7 @@ class IndexAdvisor:
         request = ContextRequest(
             query=query_of(self._folder.config.problem.stem, diagnosis, shown),
             kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
-            profile=leader.outcome.profile or None,
+            profile=_finite(leader.outcome.profile) or None,
             gpu=architecture,
             language=_language(leader),
             max_tokens=self._folder.config.context_tokens,
@@ -155,6 +156,10 @@ def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> 
         advised = [each for finding in diagnosis.findings for each in finding.techniques]
         parts += [each.title for each in advised if each.slug not in shown][:_NAMED]
     return ". ".join(parts)[:MAX_QUERY_CHARS]
+
+
+def _finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    return {name: value for name, value in (metrics or {}).items() if math.isfinite(value)}
 
 
 def _language(leader: Judged) -> Literal["triton", "cuda"]:

@@ -7,7 +7,7 @@ import hashlib
 import random
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,7 +34,9 @@ class Stage(StrEnum):
     SYNTAX = "syntax"
     """The file cannot be read as a kernel file."""
     DUPLICATE = "duplicate"
-    """The same program was tried before."""
+    """The same program was tried before; it was not judged again."""
+    RETIRED = "retired"
+    """Its family was given up; it was not judged."""
     COMPILE = "compile"
     """It cannot be loaded or compiled."""
     VERIFY = "verify"
@@ -73,8 +75,8 @@ class Proposal(Model):
     """Ids of the retrieved chunks that were used."""
     params: dict[str, int | float | str | bool] = Field(default_factory=dict)
     """Meta-parameters that were chosen, by name."""
-    suffix: str = ".py"
-    """`.py`, or `.cu` for a CUDA file with a declared entry point."""
+    suffix: Literal[".py", ".cu"] = ".py"
+    """`.cu` for a CUDA file with a declared entry point."""
     note: str = ""
     """One line for the report."""
 
@@ -86,7 +88,7 @@ class Candidate(Model):
     """First eight hexadecimal digits of the SHA-256 of `source`."""
     source: str
     """The whole file."""
-    suffix: str = ".py"
+    suffix: Literal[".py", ".cu"] = ".py"
     """Of its file."""
     form: Form | None = None
     """How it is called; None where the file cannot be read as a kernel file."""
@@ -167,6 +169,12 @@ class Outcome(Model):
     def right(self) -> bool:
         """Whether it may take the place of the problem's model."""
         return self.stage is Stage.DONE and self.verdict in RIGHT
+
+    @property
+    def repairable(self) -> bool:
+        """Whether it failed in a way that a change may mend; a cheat is not mended."""
+        kept = self.stage in (Stage.DUPLICATE, Stage.RETIRED)
+        return not (self.right or kept or self.verdict is Verdict.CHEAT)
 
     @property
     def timed(self) -> bool:

@@ -64,6 +64,16 @@ class Proposer(Protocol):
 
 
 @runtime_checkable
+class Attending(Protocol):
+    """A proposer that wants the state even where it is not asked to propose."""
+
+    def attend(self, state: SearchState) -> None:
+        """Called first in every round: a resumed one may have its proposals already, and only
+        repairs are asked for."""
+        ...
+
+
+@runtime_checkable
 class Reflecting(Protocol):
     """A proposer that draws conclusions from a round's numbers."""
 

@@ -9,6 +9,7 @@ from agent.optimize.events import (
     Advised,
     Closed,
     Confirmed,
+    Continued,
     Event,
     Profiled,
     Proposed,
@@ -48,9 +49,12 @@ class Record:
     standing: Standing | None = None
     rounds: dict[int, Round] = field(default_factory=dict)
     profiles: dict[str, Profiled] = field(default_factory=dict)
-    confirmed: Confirmed | None = None
+    confirmed: dict[str, Confirmed] = field(default_factory=dict)
+    """By candidate: what a last evaluation in one session said."""
     stopped: Stopped | None = None
     """None while the run goes on."""
+    fresh_from: int = 0
+    """Rounds that were closed when the run was taken up again after its end."""
     wall: float = 0.0
     spent: dict[str, Spending] = field(default_factory=dict)
     """By proposer."""
@@ -70,7 +74,10 @@ class Record:
     def add(self, event: Event) -> None:
         """Take one more event into account."""
         self.wall = max(self.wall, event.wall)
-        if not isinstance(event, Stopped | Confirmed):
+        if isinstance(event, Continued) and self.stopped is not None:
+            # It ended and was asked to go on: earlier rounds without gain do not end it again.
+            self.fresh_from = len(self.closed)
+        if not isinstance(event, Stopped):
             self.stopped = None
         match event:
             case Started():
@@ -98,7 +105,7 @@ class Record:
             case Closed():
                 self.round(event.round).closed = event
             case Confirmed():
-                self.confirmed = event
+                self.confirmed[event.judged.id] = event
                 self.judge_seconds += event.judged.outcome.gpu_seconds
             case Stopped():
                 self.stopped = event
@@ -111,13 +118,13 @@ class Record:
     def start(self) -> Judged:
         """The start, with its profile. There must be a standing."""
         assert self.standing is not None
-        return self.with_profile(self.standing.start)
+        return self._as_known(self.standing.start)
 
     @property
     def history(self) -> tuple[Judged, ...]:
         """All that was judged after the start, in order of round, position and attempt."""
         return tuple(
-            self.with_profile(judged)
+            self._as_known(judged)
             for _, each in sorted(self.rounds.items())
             for judged in each.in_order()
         )
@@ -130,15 +137,33 @@ class Record:
 
     @property
     def leader(self) -> Judged:
-        """The best after the last closed round."""
+        """The best after the last closed round, of what was not refuted since."""
         closed = self.closed
-        return self.find(closed[-1].leader) if closed else self.start
+        leader = self.find(closed[-1].leader) if closed else self.start
+        if leader.outcome.right:
+            return leader
+        number = closed[-1].round if closed else 0
+        timed = [self.start, *(j for j in self.history if j.candidate.round <= number)]
+        timed = [each for each in timed if each.outcome.timed]
+        return min(timed, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
+
+    @property
+    def best(self) -> Judged:
+        """What the run gives back: the leader, unless a last evaluation beside the start says that
+        it is no faster than that beyond the noise."""
+        leader = self.leader
+        confirmed = self.confirmed.get(leader.id)
+        over = confirmed.judged.outcome.over("start") if confirmed is not None else None
+        if over is not None and not (over.significant and over.ratio > 1):
+            return self.start
+        return leader
 
     @property
     def beam(self) -> tuple[Judged, ...]:
         """The survivors of the last closed round."""
-        closed = self.closed
-        return tuple(self.find(each) for each in closed[-1].beam) if closed else (self.start,)
+        closed, leader = self.closed, self.leader
+        found = [self.find(each) for each in closed[-1].beam] if closed else []
+        return (leader, *(e for e in found if e.outcome.right and e.id != leader.id))
 
     @property
     def retired(self) -> frozenset[str]:
@@ -178,7 +203,9 @@ class Record:
     def baselines(self) -> dict[str, Baseline]:
         """The latest times of the start and the problem's own forms."""
         known = dict(self.standing.baselines) if self.standing else {}
-        return known | (self.confirmed.baselines if self.confirmed else {})
+        for each in self.confirmed.values():
+            known |= each.baselines
+        return known
 
     def find(self, candidate: str) -> Judged:
         """A candidate by id.
@@ -195,18 +222,10 @@ class Record:
             raise KeyError(candidate)
         return found
 
-    def with_profile(self, judged: Judged) -> Judged:
-        """With the metrics that were measured since."""
-        profiled = self.profiles.get(judged.id)
-        if profiled is None or profiled.metrics is None:
-            return judged
-        outcome = judged.outcome.model_copy(update={"profile": profiled.metrics})
-        return judged.model_copy(update={"outcome": outcome})
-
     def fruitless(self, least_gain: float) -> int:
         """How many of the last rounds in a row brought less than this gain."""
         number = 0
-        for each in reversed(self.closed):
+        for each in reversed(self.closed[self.fresh_from :]):
             if each.gain >= least_gain:
                 break
             number += 1
@@ -224,11 +243,11 @@ class Record:
         return number
 
     def ranking(self) -> tuple[Judged, ...]:
-        """All that is right, the leader first, then by time."""
-        everything = [self.start, *self.history]
-        timed = [each for each in everything if each.outcome.timed and each.id != self.leader.id]
-        key = sorted(timed, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
-        return (self.leader, *key)
+        """The leader, then all else that is right and timed, the fastest first."""
+        leader = self.leader
+        others = (each for each in (self.start, *self.history) if each.outcome.timed)
+        key = sorted(others, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
+        return (leader, *(each for each in key if each.id != leader.id))
 
     def candidates(self) -> Iterable[Candidate]:
         """Every candidate with a file: judged, or about to be."""
@@ -238,6 +257,19 @@ class Record:
             if each.proposed is not None:
                 yield from each.proposed.candidates
             yield from (fix.candidate for fix in each.repaired.values() if fix.candidate)
+
+    def _as_known(self, judged: Judged) -> Judged:
+        """With the metrics that were measured since, and what a later evaluation refuted."""
+        outcome = judged.outcome
+        confirmed = self.confirmed.get(judged.id)
+        if confirmed is not None and not confirmed.judged.outcome.right:
+            outcome = confirmed.judged.outcome
+        profiled = self.profiles.get(judged.id)
+        if profiled is not None and profiled.metrics is not None:
+            outcome = outcome.model_copy(update={"profile": profiled.metrics})
+        if outcome is judged.outcome:
+            return judged
+        return judged.model_copy(update={"outcome": outcome})
 
     def _count(self, judged: Judged) -> None:
         self.judge_seconds += judged.outcome.gpu_seconds

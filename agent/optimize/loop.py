@@ -1,0 +1,355 @@
+"""The search: propose, judge, keep a beam, repeat; each step is recorded before the next one.
+
+`Search` holds no state of its own: whatever it decides follows from the record, so a run that was
+killed goes on where it was, and a record that is replayed comes to the same decisions.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from agent.optimize import beam as beams
+from agent.optimize import budget
+from agent.optimize.advice import Advisor
+from agent.optimize.candidate import Judged, Proposal, SearchState
+from agent.optimize.config import RunConfig
+from agent.optimize.events import (
+    Advised,
+    Closed,
+    Confirmed,
+    Continued,
+    Event,
+    Interrupted,
+    Profiled,
+    Proposed,
+    Reflected,
+    Standing,
+    Started,
+    Stopped,
+)
+from agent.optimize.judge import Judge, require_right
+from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
+from agent.optimize.offers import add_spending, collect, describe, spending
+from agent.optimize.progress import Progress, Silent
+from agent.optimize.proposers import Attending, Closing, Proposer, Reflecting, Spending
+from agent.optimize.record import Record, Round
+from agent.optimize.run import RunFolder, now
+from agent.optimize.summary import Summary, head_of, summarise
+from kb.errors import KbError
+
+# A proposer that failed in so many rounds in a row is not asked again.
+MOST_FAILURES: Final = 2
+# When the best does not hold in the last evaluation, the next ones have their chance.
+_MOST_CONFIRMED: Final = 3
+
+
+class Search:
+    """One run.
+
+    Parameters
+    ----------
+    folder
+        New, or resumed.
+    judge, advisor, proposers
+        The parts; proposers' names differ.
+    given
+        The kernel to start from; None: eager PyTorch.
+    progress
+        Is told what happens.
+    clock
+        Seconds, for the wall-time limit.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        judge: Judge,
+        advisor: Advisor,
+        proposers: Sequence[Proposer],
+        *,
+        given: Proposal | None = None,
+        progress: Progress | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._judge = judge
+        self._advisor = advisor
+        self._proposers = {each.name: each for each in proposers}
+        self._given = given
+        self._progress = progress or Silent()
+        self._clock = clock
+        self._began = clock()
+        self._before = folder.record.wall
+
+    @property
+    def _record(self) -> Record:
+        return self._folder.record
+
+    @property
+    def _config(self) -> RunConfig:
+        return self._folder.config
+
+    @property
+    def _wall(self) -> float:
+        return self._before + self._clock() - self._began
+
+    def run(self) -> Summary:
+        """Search until a limit is reached, and say what came of it.
+
+        Raises
+        ------
+        KbError
+            The start cannot be judged or is not right, or the run folder cannot be written.
+        KeyboardInterrupt
+            Ctrl-C. The run can be resumed after either.
+        """
+        try:
+            if self._record.standing is not None:
+                self._append(Continued, {"limits": self._config.limits})
+            standing = self._begin()
+            reason, detail = self._search(standing)
+            detail = self._confirm(detail)
+            self._keep_best()
+            self._append(Stopped, {"reason": reason, "detail": detail})
+        except BaseException as error:
+            # A full disk cannot take this line either.
+            with suppress(Exception):
+                self._append(Interrupted, {"detail": f"{type(error).__name__}: {error}"[:500]})
+            raise
+        finally:
+            self._close()
+        return summarise(self._config, self._record, self._folder.root)
+
+    def _begin(self) -> Standing:
+        standing = self._record.standing
+        if standing is None:
+            standing = self._judge.standing(self._given, self._teller("start"))
+            self._append(Started, {"standing": standing})
+        require_right(standing.start)
+        self._keep_best()
+        return standing
+
+    def _search(self, standing: Standing) -> tuple[str, str]:
+        """Rounds, until something ends them: reason and detail."""
+        while True:
+            number = len(self._record.closed) + 1
+            each = self._record.round(number)
+            if each.advised is None:
+                end = budget.finished(self._record, self._config, self._record.leader)
+                if end is not None:
+                    return end
+            end = self._used_up()
+            if end is not None:
+                return end
+            end = self._round(each, standing)
+            if end is not None:
+                return end
+
+    def _round(self, each: Round, standing: Standing) -> tuple[str, str] | None:
+        """One round, from where it was left; what ends the run, or None."""
+        self._profile(self._record.leader)
+        if each.advised is None:
+            self._advise(each)
+        state = self._state(each, standing)
+        for proposer in self._proposers.values():
+            if isinstance(proposer, Attending):
+                proposer.attend(state)
+        # A run that ended since there was nothing to try may be taken up with other proposers.
+        if each.proposed is None or not each.proposed.candidates:
+            self._propose(each, state)
+        assert each.proposed is not None
+        if not each.proposed.candidates:
+            failures = "; ".join(f"{n}: {why}" for n, why in each.proposed.failures.items())
+            return budget.NO_PROPOSALS, failures
+        end = self._judge_round(each, state.leader)
+        if each.judged:
+            # What was judged counts, whatever ended the round.
+            if end is None:
+                self._profile(self._chosen(each))
+                self._reflect(each, state)
+            self._close_round(each)
+        return end
+
+    def _advise(self, each: Round) -> None:
+        leader = self._record.leader
+        advice = self._advisor.advise(leader, each.number, self._record.shown)
+        self._append(
+            Advised,
+            {
+                "round": each.number,
+                "leader": leader.id,
+                "diagnosis": advice.diagnosis,
+                "context": advice.context,
+                "notes": advice.notes,
+            },
+        )
+
+    def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
+        judging = RoundJudging(
+            self._judge,
+            self._proposers,
+            self._record,
+            each,
+            leader,
+            repairs=self._config.strategy.repairs,
+            append=self._append,
+            may_go_on=lambda: self._used_up() is None,
+            working=self._progress.working,
+        )
+        try:
+            judging.run()
+        except EndOfRecordError as error:
+            return str(error.args[0]), str(error.args[1])
+        except JudgeFailsError as error:
+            return budget.JUDGE, str(error)
+        return self._used_up()
+
+    def _propose(self, each: Round, state: SearchState) -> None:
+        asked = [
+            proposer
+            for name, proposer in self._proposers.items()
+            if self._record.failing(name) < MOST_FAILURES
+        ]
+        offers = collect(asked, state, self._record.tried)
+        crossover = state.crossover
+        self._append(
+            Proposed,
+            {
+                "round": each.number,
+                "candidates": tuple(offers.candidates),
+                "dropped": tuple(offers.dropped),
+                "failures": offers.failures,
+                "crossover": (crossover[0].id, crossover[1].id) if crossover else None,
+                "spent": offers.spent,
+            },
+        )
+
+    def _state(self, each: Round, standing: Standing) -> SearchState:
+        config, record = self._config, self._record
+        strategy = config.strategy
+        assert each.advised is not None
+        pair = None
+        if strategy.crossover:
+            pair = beams.crossover_pair(record.beam, record.history, record.crossed)
+        return SearchState(
+            problem=config.problem,
+            dtype=config.dtype,
+            tf32=config.tf32,
+            device=standing.devices[0] if standing.devices else "cpu",
+            interpret=config.interpret,
+            gpu=standing.gpu,
+            architecture=standing.architecture,
+            round=each.number,
+            width=strategy.width,
+            branching=strategy.branching,
+            beam=record.beam,
+            leader=record.leader,
+            start=record.start,
+            crossover=pair,
+            retired=record.retired,
+            history=record.history,
+            tried=frozenset(record.tried),
+            baselines=record.baselines,
+            floor=standing.floor,
+            ceilings=standing.ceilings,
+            diagnosis=each.advised.diagnosis,
+            context=each.advised.context,
+            notes=record.notes,
+            seed=config.seed,
+            gpu_seconds_left=budget.gpu_seconds_left(record, config),
+        )
+
+    def _chosen(self, each: Round) -> Judged:
+        return beams.choose_leader(self._record.leader, each.in_order())
+
+    def _profile(self, judged: Judged) -> None:
+        known = judged.id in self._record.profiles
+        if known or not self._config.strategy.profiling or not judged.outcome.right:
+            return
+        found = self._judge.profile(judged.candidate, self._teller(judged.id))
+        self._append(
+            Profiled,
+            {
+                "candidate": judged.id,
+                "metrics": found.metrics,
+                "notes": found.notes,
+                "gpu_seconds": found.gpu_seconds,
+            },
+        )
+
+    def _reflect(self, each: Round, state: SearchState) -> None:
+        if each.reflected is not None:
+            return
+        notes: list[str] = []
+        spent: dict[str, Spending] = {}
+        judged = [self._record.find(one.id) for one in each.in_order()]
+        for name, proposer in self._proposers.items():
+            if not isinstance(proposer, Reflecting):
+                continue
+            before = spending(proposer)
+            try:
+                notes += proposer.reflect(state, judged)
+            except Exception as error:
+                notes.append(f"{name} could not reflect: {describe(error)}")
+            add_spending(spent, proposer, before)
+        self._append(Reflected, {"round": each.number, "notes": tuple(notes), "spent": spent})
+
+    def _close_round(self, each: Round) -> None:
+        record, strategy = self._record, self._config.strategy
+        before, after = record.leader, self._chosen(each)
+        everything = [record.start, *record.history]
+        retired = frozenset[str]()
+        if strategy.retirement:
+            retired = (record.retired | beams.plateaued(everything, after)) - {after.family}
+        beam = beams.survivors(everything, after, width=strategy.width, retired=retired)
+        self._append(
+            Closed,
+            {
+                "round": each.number,
+                "leader": after.id,
+                "beam": tuple(one.id for one in beam),
+                "retired": tuple(sorted(retired)),
+                "gain": beams.gain(before, after),
+            },
+        )
+        self._keep_best()
+
+    def _confirm(self, detail: str) -> str:
+        """Time the best with all it is compared with; returns `detail`, and what went wrong."""
+        if self._config.interpret or not self._config.strategy.confirm:
+            return detail
+        for _ in range(_MOST_CONFIRMED):
+            best, start = self._record.leader, self._record.start
+            if best.id == start.id or best.id in self._record.confirmed:
+                break
+            try:
+                found = self._judge.confirm(best, start, self._teller(best.id))
+            except KbError as error:
+                return "; ".join(each for each in (detail, f"not confirmed: {error}") if each)
+            judged = Judged(candidate=best.candidate, outcome=found.outcome)
+            self._append(
+                Confirmed, {"judged": judged, "baselines": found.baselines, "notes": found.notes}
+            )
+        return detail
+
+    def _teller(self, candidate: str) -> Callable[[str], None]:
+        return lambda line: self._progress.working(candidate, line)
+
+    def _keep_best(self) -> None:
+        self._folder.keep_best(self._record.best, head_of(self._config, self._record))
+
+    def _used_up(self) -> tuple[str, str] | None:
+        return budget.used_up(self._record, self._config, self._wall)
+
+    def _append(self, kind: type[Event], fields: Mapping[str, object]) -> None:
+        event = kind.model_validate({"wall": round(self._wall, 3), "at": now()} | dict(fields))
+        self._folder.append(event)
+        self._progress.event(event)
+
+    def _close(self) -> None:
+        for proposer in self._proposers.values():
+            if isinstance(proposer, Closing):
+                with suppress(Exception):
+                    proposer.close()
+        self._judge.close()

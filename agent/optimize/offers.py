@@ -1,0 +1,131 @@
+"""Collects a round's proposals from all proposers, in turn, and leaves out what was tried."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
+from agent.optimize.dedupe import digest
+from agent.optimize.outcomes import failure, plain
+from agent.optimize.proposers import Metered, Proposer, Spending
+from agent.problem.kernel import KernelFile
+from kb.errors import KbError
+
+# Real kernel files have some tens of kilobytes.
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Offers:
+    """What came of asking."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    """In the order in which they are judged."""
+    dropped: list[Judged] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    """Proposer → why it could not propose."""
+    spent: dict[str, Spending] = field(default_factory=dict)
+
+
+def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[str, str]) -> Offers:
+    """Ask all proposers, and take their proposals in turn so that none crowds out the others.
+
+    Parameters
+    ----------
+    proposers
+        In the order of turns.
+    state
+        What they are told; `branching` × beam bounds each, `width` × `branching` all.
+    tried
+        Digest of a program → id of the candidate that was it.
+    """
+    offers = Offers()
+    lists: list[list[Proposal]] = []
+    for proposer in proposers:
+        before = spending(proposer)
+        try:
+            given = list(proposer.propose(state))
+        except Exception as error:
+            given = []
+            offers.failures[proposer.name] = describe(error)
+        lists.append(given[: state.branching * len(state.beam)])
+        add_spending(offers.spent, proposer, before)
+    known = dict(tried)
+    for proposal in _in_turn(lists):
+        candidate = candidate_of(proposal, state.round)
+        program = digest(candidate.source, candidate.suffix)
+        dropped = None
+        if program in known:
+            dropped = failure(candidate, Stage.DUPLICATE, f"the same program as {known[program]}")
+        elif candidate.family in state.retired:
+            dropped = failure(candidate, Stage.RETIRED, f"'{candidate.family}' was given up")
+        elif len(offers.candidates) < state.width * state.branching:
+            known[program] = candidate.id
+            offers.candidates.append(candidate)
+        if dropped is not None:
+            offers.dropped.append(Judged(candidate=candidate, outcome=dropped))
+    return offers
+
+
+def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None) -> Candidate:
+    """The candidate of a proposal; one that cannot be read as a kernel file has no form."""
+    source = proposal.source.encode("utf-8", errors="replace").decode()
+    proposal = proposal.model_copy(update={"source": source})
+    try:
+        form = None
+        if len(source) <= _MOST_BYTES:
+            form = KernelFile.parse(source, f"kernel{proposal.suffix}").form
+    except KbError:
+        form = None
+    return Candidate.of(proposal, round_=round_, form=form, repairs=repairs)
+
+
+def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
+    """The outcome of a file that is no kernel file; None where it is one."""
+    if len(candidate.source) > _MOST_BYTES:
+        return failure(
+            candidate, Stage.SYNTAX, f"the file has more than {_MOST_BYTES} characters", attempt
+        )
+    try:
+        KernelFile.parse(candidate.source, f"kernel{candidate.suffix}")
+    except KbError as error:
+        return failure(candidate, Stage.SYNTAX, str(error), attempt)
+    return None
+
+
+def proposal_of(candidate: Candidate) -> Proposal:
+    """The proposal that a candidate was, for its proposer to repair."""
+    return Proposal(
+        source=candidate.source,
+        parents=candidate.parents,
+        proposer=candidate.proposer,
+        family=candidate.family,
+        hypothesis=candidate.hypothesis,
+        chunks=candidate.chunks,
+        params=candidate.params,
+        suffix=candidate.suffix,
+        note=candidate.note,
+    )
+
+
+def spending(proposer: Proposer) -> Spending:
+    """What a proposer has spent in this process."""
+    return proposer.spent if isinstance(proposer, Metered) else Spending()
+
+
+def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spending) -> None:
+    """Note what a proposer has spent since `before`, if anything."""
+    now = spending(proposer)
+    if now != before:
+        spent[proposer.name] = now - before
+
+
+def describe(error: Exception) -> str:
+    """An error of a proposer, in one line."""
+    told = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
+    return plain(" ".join(told.split()))
+
+
+def _in_turn(lists: Sequence[Sequence[Proposal]]) -> Iterable[Proposal]:
+    for row in zip_longest(*lists):
+        yield from (each for each in row if each is not None)

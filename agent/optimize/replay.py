@@ -1,0 +1,169 @@
+"""Repeats a recorded run without a GPU: verdicts, times, profiles and advice from its journal.
+
+Proposers that need a GPU or an index are repeated, too (`ReplayProposer`); a language model's
+replies are repeated by `agent.llm`, so its prompts and parsing run as they did. The search itself
+decides anew, and comes to the same decisions where it is the same. A run that was cut short by
+time in the middle of a round and continued later is repeated as far as the cut.
+"""
+
+from collections.abc import Collection, Sequence
+
+from agent.optimize.advice import Advice
+from agent.optimize.candidate import Candidate, Context, Judged, Outcome, Proposal, SearchState
+from agent.optimize.events import Standing
+from agent.optimize.judge import Confirmation, Profiled, Say
+from agent.optimize.judging import EndOfRecordError
+from agent.optimize.offers import proposal_of
+from agent.optimize.proposers import Spending
+from agent.optimize.record import Record
+from kb.errors import InvalidInputError, KbError
+
+_CUT = "record"
+
+
+class ReplayJudge:
+    """A judge that knows the answers.
+
+    Parameters
+    ----------
+    record
+        Of the run that is repeated (`run.read_run`).
+    """
+
+    slots = 1
+
+    def __init__(self, record: Record) -> None:
+        if record.standing is None:
+            raise InvalidInputError(
+                "the recorded run has not evaluated its start: nothing to replay"
+            )
+        self._record = record
+        self._standing = record.standing
+        self._outcomes = {
+            (judged.id, judged.outcome.attempts): judged.outcome
+            for each in record.rounds.values()
+            for judged in each.judged.values()
+        }
+
+    def standing(self, given: Proposal | None, say: Say) -> Standing:
+        """As recorded."""
+        del given, say
+        return self._standing
+
+    def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
+        """As recorded.
+
+        Raises
+        ------
+        EndOfRecordError
+            The recorded run did not judge it.
+        """
+        del leader, say
+        outcome = self._outcomes.get((candidate.id, attempt))
+        if outcome is not None:
+            return outcome
+        stopped = self._record.stopped
+        if stopped is not None and self._proposed_last(candidate.id):
+            raise EndOfRecordError(stopped.reason, stopped.detail)
+        raise EndOfRecordError(_CUT, f"the recorded run did not judge {candidate.id}")
+
+    def _proposed_last(self, candidate: str) -> bool:
+        """Whether it is of the round in which the recorded run came to its end."""
+        last = self._record.rounds[max(self._record.rounds)]
+        proposed = last.proposed.candidates if last.proposed is not None else ()
+        repairs = [each.candidate for each in last.repaired.values() if each.candidate]
+        return any(each.id == candidate for each in (*proposed, *repairs))
+
+    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+        """As recorded."""
+        del say
+        found = self._record.profiles.get(candidate.id)
+        if found is None:
+            return Profiled(None, ("not profiled in the recorded run",))
+        return Profiled(found.metrics, found.notes, found.gpu_seconds)
+
+    def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
+        """As recorded.
+
+        Raises
+        ------
+        KbError
+            The recorded run did not come to it.
+        """
+        del start, say
+        found = self._record.confirmed.get(best.id)
+        if found is None:
+            raise KbError(f"the recorded run did not confirm {best.id}")
+        return Confirmation(found.judged.outcome, found.baselines, found.notes)
+
+    def cancel(self) -> None:
+        """Nothing runs."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ReplayAdvisor:
+    """Gives the recorded diagnosis and context of each round."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
+        """As recorded; nothing where the record has another leader by then."""
+        del shown
+        each = self._record.rounds.get(round_)
+        advised = each.advised if each is not None else None
+        if advised is None or advised.leader != leader.id:
+            return Advice(None, Context(), ("the record has no advice for this leader",))
+        return Advice(advised.diagnosis, advised.context, advised.notes)
+
+
+class ReplayProposer:
+    """Gives the recorded proposals, repairs and spending of one proposer.
+
+    Parameters
+    ----------
+    name
+        Whose.
+    record
+        Of the run that is repeated.
+    """
+
+    def __init__(self, name: str, record: Record) -> None:
+        self.name = name
+        self._record = record
+        self._spent = Spending()
+
+    @property
+    def spent(self) -> Spending:
+        """As recorded, so far."""
+        return self._spent
+
+    def propose(self, state: SearchState) -> Sequence[Proposal]:
+        """What it proposed in this round.
+
+        Raises
+        ------
+        KbError
+            It failed in this round.
+        """
+        each = self._record.rounds.get(state.round)
+        if each is None or each.proposed is None:
+            return []
+        proposed = each.proposed
+        self._spent = self._spent + proposed.spent.get(self.name, Spending())
+        if self.name in proposed.failures:
+            raise KbError(proposed.failures[self.name])
+        given = [*proposed.candidates, *(each.candidate for each in proposed.dropped)]
+        return [proposal_of(one) for one in given if one.proposer == self.name]
+
+    def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
+        """What it repaired this failure with."""
+        for each in self._record.rounds.values():
+            for repaired in each.repaired.values():
+                mine = repaired.failed == failure.candidate
+                if mine and proposal.proposer == self.name:
+                    self._spent = self._spent + repaired.spent.get(self.name, Spending())
+                    return proposal_of(repaired.candidate) if repaired.candidate else None
+        return None

@@ -1,0 +1,221 @@
+"""The end of a run in a table of at most 80 columns, and the head of the best kernel's file."""
+
+import textwrap
+from pathlib import Path
+from typing import Final
+
+from agent.evaluate.result import Verdict
+from agent.evaluate.statistics import repeatability
+from agent.optimize import budget
+from agent.optimize.candidate import Baseline, Judged, Model
+from agent.optimize.config import RunConfig
+from agent.optimize.proposers import Spending
+from agent.optimize.record import Record
+
+WIDTH: Final = 80
+ROWS: Final = (
+    ("eager", "eager"),
+    ("compile", "torch.compile"),
+    ("max-autotune", "max-autotune"),
+    ("start", "start"),
+)
+"""Baselines by name, and what they are called in a table."""
+
+
+class Row(Model):
+    """One contender."""
+
+    name: str
+    """As a reader knows it."""
+    median_ms: float
+    floor_fraction: float | None = None
+    ratio: float | None = None
+    """How much faster the best is; None for the best itself."""
+    low: float | None = None
+    """The 95 % interval of a ratio that was measured in one session; None: medians of two."""
+    high: float | None = None
+    significant: bool = False
+
+
+class Summary(Model):
+    """What a run came to."""
+
+    problem: str
+    gpu: str | None
+    dry: bool
+    """Nothing was timed."""
+    better: bool
+    """Whether something is faster than the start beyond the noise."""
+    best: Judged
+    start: Judged
+    confirmed: bool
+    """Whether the times of the best are of a last session with all contenders."""
+    rows: tuple[Row, ...]
+    """The contenders, the best last."""
+    rounds: int
+    judged: int
+    right: int
+    """Of those judged."""
+    stopped: str
+    spent: Spending
+    gpu_seconds: float
+    seconds: float
+    notes: tuple[str, ...] = ()
+    folder: str
+
+
+def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
+    """The summary of what is recorded. There must be a standing."""
+    standing = record.standing
+    assert standing is not None
+    best = record.best
+    confirmed = record.confirmed.get(best.id)
+    history = record.history
+    notes = standing.notes
+    if best.outcome.verdict is Verdict.LIBRARY and best.id != record.start.id:
+        notes = (*notes, *best.outcome.reasons[:1])
+    return Summary(
+        problem=config.problem.name,
+        gpu=standing.gpu,
+        dry=config.interpret,
+        better=best.id != record.start.id,
+        best=best,
+        start=record.start,
+        confirmed=confirmed is not None,
+        rows=_rows(record, best, confirmed.judged if confirmed is not None else None),
+        rounds=len(record.closed),
+        judged=len(history),
+        right=sum(each.outcome.right for each in history),
+        stopped=budget.words(record.stopped) if record.stopped else "not at its end",
+        spent=record.total,
+        gpu_seconds=record.gpu_seconds,
+        seconds=record.wall,
+        notes=notes,
+        folder=str(folder),
+    )
+
+
+def _rows(record: Record, best: Judged, confirmed: Judged | None) -> tuple[Row, ...]:
+    final = confirmed or best
+    if final.outcome.median_ms is None:
+        return ()
+    rows = []
+    for key, name in ROWS:
+        baseline = record.baselines.get(key)
+        if baseline is None:
+            continue
+        same = best.id == record.start.id and key == "start"
+        rows.append(_row(name, key, baseline, final, measured=not same))
+    if best.id != record.start.id:
+        outcome = final.outcome
+        assert outcome.median_ms is not None
+        rows.append(
+            Row(name="best", median_ms=outcome.median_ms, floor_fraction=outcome.floor_fraction)
+        )
+    return tuple(rows)
+
+
+def _row(name: str, key: str, baseline: Baseline, best: Judged, *, measured: bool) -> Row:
+    ms, mine = baseline.median_ms, best.outcome.median_ms
+    row = Row(name=name, median_ms=ms, floor_fraction=baseline.floor_fraction)
+    if not measured or mine is None:
+        return row
+    paired = best.outcome.over(key)
+    if paired is not None:
+        update = {
+            "ratio": paired.ratio,
+            "low": paired.low,
+            "high": paired.high,
+            "significant": paired.significant,
+        }
+        return row.model_copy(update=update)
+    noise = 1 + repeatability(max(ms, mine))
+    apart = ms / mine > noise or mine / ms > noise
+    return row.model_copy(update={"ratio": ms / mine, "significant": apart})
+
+
+def render(summary: Summary) -> str:
+    """The summary as text of at most `WIDTH` columns."""
+    blocks = [_head(summary), _table(summary), _foot(summary)]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _head(summary: Summary) -> list[str]:
+    where = "in Triton's interpreter" if summary.dry else f"on {summary.gpu}"
+    if summary.dry:
+        told = f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
+    elif not summary.better:
+        told = "nothing better than the start was found, which is given back"
+    else:
+        rows = {each.name: each for each in summary.rows}
+        ratio = rows["start"].ratio if "start" in rows else None
+        told = f"{ratio:.2f}x faster than the start" if ratio is not None else "faster"
+    return _wrapped(f"{summary.problem} {where}: {told}.")
+
+
+def _table(summary: Summary) -> list[str]:
+    if not summary.rows:
+        return []
+    lines = [f"{'contender':<16}{'median ms':>12}{'of floor':>10}   best is faster by"]
+    for each in summary.rows:
+        share = "-" if each.floor_fraction is None else f"{each.floor_fraction:.0%}"
+        lines.append(f"{each.name:<16}{each.median_ms:>12.4g}{share:>10}   {_ratio(each)}".rstrip())
+    return lines
+
+
+def _ratio(row: Row) -> str:
+    if row.ratio is None:
+        return ""
+    told = f"{row.ratio:.3f}" if row.significant else f"{row.ratio:.3f}, within the noise"
+    if row.low is not None and row.high is not None:
+        return f"{told} ({row.low:.3f} to {row.high:.3f})"
+    return f"{told} (two sessions)"
+
+
+def _foot(summary: Summary) -> list[str]:
+    lines = []
+    best = summary.best
+    if summary.better:
+        candidate = best.candidate
+        lines += _wrapped(
+            f"Best: {best.id} by {candidate.proposer} ({candidate.family}, round "
+            f"{candidate.round}), {best.outcome.verdict or 'not judged'}"
+            + ("." if summary.confirmed else "; not confirmed in a session with all baselines.")
+        )
+    spent = summary.spent
+    told = (
+        f"{summary.rounds} rounds, {summary.judged} candidates, {summary.right} right; "
+        f"{summary.seconds:.0f} s, {summary.gpu_seconds:.0f} s of GPU time"
+    )
+    if spent.tokens_in + spent.tokens_out:
+        told += f", {spent.tokens_in} + {spent.tokens_out} tokens, {spent.money:.2f}"
+    lines += _wrapped(f"{told}. Ended: {summary.stopped}.")
+    lines += [line for note in summary.notes for line in _wrapped(f"Note: {note}")]
+    # Not wrapped: a path is there to be copied.
+    return [*lines, f"Run: {summary.folder}"]
+
+
+def head_of(config: RunConfig, record: Record) -> str:
+    """What the best kernel's file says about itself."""
+    best = record.best
+    outcome = best.outcome
+    standing = record.standing
+    assert standing is not None
+    if best.id == record.start.id:
+        lines = [f"The start of `kb optimize {config.problem.name}`: nothing better was found."]
+    else:
+        lines = [
+            f"Found by `kb optimize {config.problem.name}`: candidate {best.id}, "
+            f"{best.candidate.proposer} ({best.candidate.family})."
+        ]
+    if outcome.median_ms is not None:
+        start = record.start.outcome.median_ms
+        lines.append(
+            f"{outcome.median_ms:.4g} ms on {standing.gpu}; the start took {start:.4g} ms."
+        )
+    lines.append(f"Verdict of the judge: {outcome.verdict}.")
+    return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(" ".join(text.split()), WIDTH, break_on_hyphens=False)
