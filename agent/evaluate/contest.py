@@ -10,6 +10,7 @@ from agent.evaluate.buffers import copy
 from agent.evaluate.cases import PlannedCase
 from agent.evaluate.correctness import Contestant, Outcome
 from agent.evaluate.interleave import Contender
+from agent.evaluate.power import a_constant_passes
 from agent.evaluate.result import TimingReport
 from agent.evaluate.session import WorkerError
 from agent.evaluate.stage import Prepared, Settings, Stage, arguments
@@ -71,8 +72,16 @@ class Contest:
                 contenders.append(contender)
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
         work = self._work(prepared)
+        kind = m.ValueKind.GIVEN
+        if a_constant_passes(prepared):
+            # A timed launch could return anything, above all an earlier result.
+            kind = m.ValueKind.NORMAL
+            self.notes.append(
+                "times are those on zero-mean values: on the problem's own values a constant "
+                "would pass for the result"
+            )
         self.stage.release()
-        checker = _LaunchCheck(self.stage)
+        checker = _LaunchCheck(self.stage, kind)
         return time_contenders(
             contenders,
             problem=self.stage.worker,
@@ -82,6 +91,7 @@ class Contest:
             precision=self.settings.precision,
             check_launch=checker,
             work=work,
+            kind=kind,
             say=self.say,
         )
 
@@ -173,15 +183,16 @@ class Contest:
 class _LaunchCheck:
     """Compares outputs of timed launches with the oracle; keeps the last seed's."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, kind: m.ValueKind) -> None:
         self._stage = stage
+        self._kind = kind
         self._seed: int | None = None
         self._prepared: Prepared | None = None
 
     def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
         del contender
         if self._prepared is None or seed != self._seed:
-            self._prepared = self._stage.prepare(m.ValueKind.GIVEN, seed)
+            self._prepared = self._stage.prepare(self._kind, seed)
             self._seed = seed
         prepared = self._prepared
         if prepared.why_not or prepared.reference is None:

@@ -70,9 +70,17 @@ class InputSets:
         What it says about its inputs (`Worker.describe_inputs`).
     exporter
         Where memory comes from.
+    kind
+        Of the contents' values.
     """
 
-    def __init__(self, problem: Worker, inputs: Sequence[InputSpec], exporter: Exporter) -> None:
+    def __init__(
+        self,
+        problem: Worker,
+        inputs: Sequence[InputSpec],
+        exporter: Exporter,
+        kind: ValueKind = ValueKind.GIVEN,
+    ) -> None:
         self.seeds: list[int] = []
         """Under which seed the problem made each set's contents."""
         self.spare_seed = 0
@@ -81,6 +89,7 @@ class InputSets:
         """What commands call the sets."""
         self.problem = problem
         """The worker that makes the contents."""
+        self._kind = kind
         self._inputs = list(inputs)
         self._exporter = exporter
         self._opened: list[tuple[Worker, list[str]]] = []
@@ -182,7 +191,7 @@ class InputSets:
         """Have the problem make inputs, copy them out of its reach, and return their seed."""
         seed = secrets.randbits(_SEED_BITS)
         names = [None if each is None else each.name for each in self._made]
-        self.problem.make_inputs(seed, names, ValueKind.GIVEN)
+        self.problem.make_inputs(seed, names, self._kind)
         made = [each for each in self._made if each is not None]
         for kept, exported in zip(into, made, strict=True):
             _bytes(kept).copy_(exported.flat)

@@ -30,7 +30,7 @@ from agent.evaluate.result import Ceilings, Clocks, Ratio, Timing, TimingReport,
 from agent.evaluate.session import Worker
 from agent.evaluate.sets import InputSets
 from agent.evaluate.statistics import MIN_ROUNDS, ratio_of_medians, summarise
-from agent.worker.messages import InputSpec, Precision
+from agent.worker.messages import InputSpec, Precision, ValueKind
 
 __all__ = ["CheckLaunch", "Contender", "Limits", "Measurement", "Work", "measure", "report",
            "time_contenders"]  # fmt: skip
@@ -94,6 +94,7 @@ def time_contenders(
     check_launch: CheckLaunch,
     work: Work | None = None,
     ceilings: Ceilings | None = None,
+    kind: ValueKind = ValueKind.GIVEN,
     limits: Limits = Limits(),
     say: Callable[[str], None] = lambda _: None,
 ) -> TimingReport:
@@ -119,6 +120,8 @@ def time_contenders(
         For the floor; without it the report has none.
     ceilings
         Those measured earlier in this session; by default they are measured here (CUDA only).
+    kind
+        Of the values that contenders are timed on.
     limits
         How long to measure.
     say
@@ -142,6 +145,7 @@ def time_contenders(
             device=device,
             exporter=exporter,
             check_launch=check_launch,
+            kind=kind,
             limits=limits,
             say=say,
         )
@@ -157,12 +161,13 @@ def measure(
     device: str,
     exporter: Exporter,
     check_launch: CheckLaunch,
+    kind: ValueKind = ValueKind.GIVEN,
     limits: Limits = Limits(),
     say: Callable[[str], None] = lambda _: None,
 ) -> Measurement:
     """Measure rounds until there is enough; parameters as of `time_contenders`."""
     output_bytes = max(sum(spec.nbytes for spec in each.outputs) for each in contenders)
-    sets = InputSets(problem, inputs, exporter)
+    sets = InputSets(problem, inputs, exporter, kind)
     try:
         with Interleaver(contenders, sets, exporter, check_launch) as interleaver:
             plan, notes = planning.choose(
@@ -269,7 +274,13 @@ def report(
 
 
 def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]]) -> None:
-    """Give batch means for a contender some of whose launches work for the others."""
+    """Give batch means for a contender some of whose launches work for the others.
+
+    Only with events: by the clock, the first launch of a batch is slow for waking up, and a graph
+    gives means anyway.
+    """
+    if measured.plan.method != "events":
+        return
     eager = measured.tracks.get(EAGER)
     usual = max(0.0, unevenness(eager.times)) if eager else 0.0
     for number, (name, track) in enumerate(measured.tracks.items()):
