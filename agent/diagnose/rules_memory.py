@@ -11,6 +11,9 @@ _DRAM_BUSY = 60.0
 # A stride of 2 gives 50 %. 16 sectors is a warp of 128-bit loads, 32 is one sector for every lane.
 _WASTED_SECTORS = 60.0
 _MANY_SECTORS = 17.0
+# Of all global sectors, what loads or stores must make up for their pattern to matter: a reduction
+# stores a few scattered results.
+_MATTERING_SHARE = 0.05
 # No memory level is busy: wasted sectors are not what holds it up.
 _MEMORY_IDLE = 25.0
 # A coalesced warp asks for 4 sectors with 32-bit loads, for 2 with 16-bit loads.
@@ -113,16 +116,32 @@ def _tile_rereads(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.MEMORY, clamp(busy / 100 * (1 - hits / 100) + 0.2), evidence)
 
 
+def _matters(case: Case, what: str) -> bool:
+    """Whether loads, or stores, are more than a trifle of the global sectors, as far as known."""
+    sectors = {}
+    for kind in ("load", "store"):
+        requests = case.get(f"global_{kind}_requests")
+        each = case.get(f"sectors_per_{kind}_request")
+        if requests is None or (requests and each is None):
+            return True
+        sectors[kind] = requests * (each or 0.0)
+    total = sum(sectors.values())
+    return not total or sectors[what] / total >= _MATTERING_SHARE
+
+
 def _uncoalesced(case: Case) -> Draft | None:
     evidence: list[Evidence] = []
     waste = 0.0
-    for alias, what in (("global_load_efficiency", "load"), ("global_store_efficiency", "store")):
+    mattering = [what for what in ("load", "store") if _matters(case, what)]
+    for what in mattering:
+        alias = f"global_{what}_efficiency"
         used = case.get(alias)
         if used is not None and used < _WASTED_SECTORS:
             meaning = f"of each 32-byte sector is used by {what}s; the rest is wasted"
             evidence.append(case.said(alias, meaning))
             waste = max(waste, 1 - used / 100)
-    for alias in ("sectors_per_load_request", "sectors_per_store_request"):
+    for what in mattering:
+        alias = f"sectors_per_{what}_request"
         sectors = case.get(alias)
         if sectors is not None and sectors > _MANY_SECTORS:
             meaning = "16 serve a warp of 128-bit accesses, 32 are one for every lane"

@@ -308,3 +308,14 @@ def test_a_decision_gives_the_values_that_decided_it():
         decision = decide(known, roofline(known))
         assert decision.bottleneck is not None
         assert decision.why
+
+
+def test_a_few_scattered_stores_after_many_coalesced_loads_are_no_finding():
+    """A reduction's results: one element a program, 6 % of a sector, a trifle of the traffic."""
+    change = {
+        "global_store_efficiency": 6.25, "sectors_per_store_request": 1.0,
+        "global_store_requests": 2048.0, "global_load_requests": 1.6e7,
+    }  # fmt: skip
+    assert "uncoalesced-access" not in found(SOUND | change)
+    many = change | {"global_store_requests": 1.6e7, "sectors_per_store_request": 8.0}
+    assert "uncoalesced-access" in found(SOUND | many)
