@@ -7,8 +7,6 @@ class LlmError(KbError):
     """A model could not be used."""
 
     status = 503
-    fatal = True
-    """Whether further requests of the same round would fail alike."""
 
 
 class EndpointError(LlmError):
@@ -33,13 +31,9 @@ class ReplayError(LlmError):
 class RefusedError(LlmError):
     """The model refused this one request, or the endpoint's filter held the answer."""
 
-    fatal = False
-
 
 class UnusableReplyError(LlmError):
     """The model's answer to this one request cannot be used, even after a correction."""
-
-    fatal = False
 
 
 class CancelledError(LlmError):

@@ -1,0 +1,48 @@
+"""Several conversations side by side, in threads that neither Ctrl-C nor the exit waits for."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Gathered(Generic[T]):
+    """The result of one task: a value, or the exception that it raised."""
+
+    def __init__(self) -> None:
+        self.value: T | None = None
+        self.error: BaseException | None = None
+
+
+def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Gathered[T]]:
+    """Run all tasks, at most `most` at a time; their results in the tasks' order.
+
+    The threads are daemons: when the waiting thread is interrupted, a request that is under way
+    does not hold up the end of the process.
+    """
+    results = [Gathered[T]() for _ in tasks]
+    left = iter(list(enumerate(tasks)))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                found = next(left, None)
+            if found is None:
+                return
+            number, task = found
+            try:
+                results[number].value = task()
+            except BaseException as error:
+                results[number].error = error
+
+    threads = [
+        threading.Thread(target=work, name=f"llm-{number}", daemon=True)
+        for number in range(min(most, len(tasks)))
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return results

@@ -1,0 +1,1 @@
+"""What a model is asked for: planner, coder, fixer, reflector and combiner."""
