@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kb.cli import Session
+from kb.cli.dtypes import dtype_option
 from kb.errors import IndexUnavailableError, InvalidInputError, KbError
 
 if TYPE_CHECKING:
@@ -25,11 +26,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--evaluation", metavar="FILE", help="JSON of `kb evaluate`: floor and ceilings.")
 @click.option("--kernel", metavar="FILE", help="Source of the profiled kernel.")
 @click.option("--language", type=click.Choice(["triton", "cuda"]), help="Techniques for it only.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float16", "bfloat16", "float64"]),
-    help="Convert PROBLEM's floating-point inputs and parameters to it.",
-)
+@dtype_option
 @click.option("--model", metavar="NAME", help="Ask a language model as well.")
 @click.option("--base-url", metavar="URL", help="Its OpenAI-compatible endpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")

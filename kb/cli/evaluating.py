@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kb.cli.dtypes import dtype_option
 from kb.errors import InvalidInputError
 
 # What the verdicts leave with; documented in the command's help.
@@ -22,11 +23,7 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 @click.argument("problem", type=_PATH)
 @click.argument("kernel", type=_PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print everything that was found as JSON.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float16", "bfloat16", "float64"]),
-    help="Convert floating-point inputs and parameters to it.",
-)
+@dtype_option
 @click.option("--device", metavar="cuda:N", help="Which GPU. Default: the first.")
 @click.option(
     "--interpret",

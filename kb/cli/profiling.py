@@ -7,13 +7,15 @@ from typing import Any, Literal
 
 import click
 
+from kb.cli.dtypes import dtype_option
+
 _FILE = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("problem", type=_FILE)
 @click.argument("kernel", type=_FILE)
-@click.option("--dtype", metavar="NAME", help="Cast inputs and parameters, as in kb evaluate.")
+@dtype_option
 @click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products.")
 @click.option("--device", default="cuda:0", show_default=True, help="Which GPU.")
 @click.option("--calls", default=1, show_default=True, type=click.IntRange(1, 20), help="Calls.")
