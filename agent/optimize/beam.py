@@ -13,6 +13,8 @@ from agent.optimize.candidate import Judged
 
 BASELINE: Final = "baseline"
 """Family of the start."""
+TUNE: Final = "tune"
+"""Family of changed meta-parameters: no technique of its own, it is due again for each kernel."""
 # A family gets this many rounds of trying without gain before it is retired.
 PLATEAU_ROUNDS: Final = 2
 # Below this relative gain a round brought nothing: the issue's early stop.
@@ -91,12 +93,12 @@ def plateaued(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
 
     A family is one where, over its last `PLATEAU_ROUNDS` rounds (rounds in which it was tried), its
     best time fell by less than `LEAST_GAIN`, and where that time is behind the leader's by more
-    than the noise; or that had nothing right at all. The leader's family never is.
+    than the noise; or that had nothing right at all. The leader's family never is, nor is `TUNE`.
     """
     if not leader.outcome.timed:
         return frozenset()
     found = set()
-    for family in {each.family for each in judged} - {leader.family, BASELINE}:
+    for family in {each.family for each in judged} - {leader.family, BASELINE, TUNE}:
         mine = [each for each in judged if each.family == family]
         rounds = sorted({each.candidate.round for each in mine})
         if len(rounds) <= PLATEAU_ROUNDS:

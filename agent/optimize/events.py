@@ -80,6 +80,8 @@ class Proposed(_Event):
     candidates: tuple[Candidate, ...]
     dropped: tuple[Judged, ...] = ()
     """Not judged: tried before, or of a retired family."""
+    offered: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Proposer → ids of all that it proposed, in its order."""
     failures: dict[str, str] = Field(default_factory=dict)
     """Proposer → why it could not propose."""
     crossover: tuple[str, str] | None = None

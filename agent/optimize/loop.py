@@ -219,6 +219,7 @@ class Search:
                 "round": each.number,
                 "candidates": tuple(offers.candidates),
                 "dropped": tuple(offers.dropped),
+                "offered": offers.offered,
                 "failures": offers.failures,
                 "crossover": (crossover[0].id, crossover[1].id) if crossover else None,
                 "spent": offers.spent,

@@ -22,6 +22,8 @@ class Offers:
     candidates: list[Candidate] = field(default_factory=list)
     """In the order in which they are judged."""
     dropped: list[Judged] = field(default_factory=list)
+    offered: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Proposer → ids of all that it proposed, in its order."""
     failures: dict[str, str] = field(default_factory=dict)
     """Proposer → why it could not propose."""
     spent: dict[str, Spending] = field(default_factory=dict)
@@ -40,19 +42,20 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
         Digest of a program → id of the candidate that was it.
     """
     offers = Offers()
-    lists: list[list[Proposal]] = []
+    lists: list[list[Candidate]] = []
     for proposer in proposers:
         before = spending(proposer)
+        most = state.branching * len(state.beam)
         try:
-            given = list(proposer.propose(state))
+            given = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
         except Exception as error:
             given = []
             offers.failures[proposer.name] = describe(error)
-        lists.append(given[: state.branching * len(state.beam)])
+        lists.append(given)
+        offers.offered[proposer.name] = tuple(each.id for each in given)
         add_spending(offers.spent, proposer, before)
     known = dict(tried)
-    for proposal in _in_turn(lists):
-        candidate = candidate_of(proposal, state.round)
+    for candidate in _in_turn(lists):
         program = digest(candidate.source, candidate.suffix)
         dropped = None
         if program in known:
@@ -126,6 +129,6 @@ def describe(error: Exception) -> str:
     return plain(" ".join(told.split()))
 
 
-def _in_turn(lists: Sequence[Sequence[Proposal]]) -> Iterable[Proposal]:
+def _in_turn(lists: Sequence[Sequence[Candidate]]) -> Iterable[Candidate]:
     for row in zip_longest(*lists):
         yield from (each for each in row if each is not None)

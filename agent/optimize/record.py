@@ -55,6 +55,8 @@ class Record:
     """None while the run goes on."""
     fresh_from: int = 0
     """Rounds that were closed when the run was taken up again after its end."""
+    resumed_after: int = 0
+    """The last round with proposals when the run was taken up last."""
     wall: float = 0.0
     spent: dict[str, Spending] = field(default_factory=dict)
     """By proposer."""
@@ -74,6 +76,9 @@ class Record:
     def add(self, event: Event) -> None:
         """Take one more event into account."""
         self.wall = max(self.wall, event.wall)
+        if isinstance(event, Continued):
+            proposed = (n for n, each in self.rounds.items() if each.proposed is not None)
+            self.resumed_after = max(proposed, default=0)
         if isinstance(event, Continued) and self.stopped is not None:
             # It ended and was asked to go on: earlier rounds without gain do not end it again.
             self.fresh_from = len(self.closed)
@@ -232,12 +237,13 @@ class Record:
         return number
 
     def failing(self, proposer: str) -> int:
-        """In how many of the last rounds in a row a proposer failed to propose."""
+        """In how many of the last rounds in a row, of those in which it was asked since the run
+        was taken up, a proposer failed to propose."""
         number = 0
         for _, each in sorted(self.rounds.items(), reverse=True):
-            if each.proposed is None:
+            if each.proposed is None or proposer not in each.proposed.offered:
                 continue
-            if proposer not in each.proposed.failures:
+            if proposer not in each.proposed.failures or each.number <= self.resumed_after:
                 break
             number += 1
         return number

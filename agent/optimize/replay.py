@@ -155,8 +155,11 @@ class ReplayProposer:
         self._spent = self._spent + proposed.spent.get(self.name, Spending())
         if self.name in proposed.failures:
             raise KbError(proposed.failures[self.name])
-        given = [*proposed.candidates, *(each.candidate for each in proposed.dropped)]
-        return [proposal_of(one) for one in given if one.proposer == self.name]
+        everything = [*proposed.candidates, *(each.candidate for each in proposed.dropped)]
+        known = {one.id: one for one in everything if one.proposer == self.name}
+        # What was above the round's limit is not known, and was not judged.
+        offered = (known.get(each) for each in proposed.offered.get(self.name, ()))
+        return [proposal_of(one) for one in offered if one is not None]
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         """What it repaired this failure with."""
