@@ -216,6 +216,16 @@ class Ledger:
             self._reserved.append(wanted)
         return wanted
 
+    def carry_over(self, tokens_in: int, tokens_out: int, money: float | None) -> None:
+        """Count what an earlier process paid as this one's, which uses the reply.
+
+        That process ended before it could report what it had spent; the sum stays the same.
+        """
+        part = Spending(tokens_in=tokens_in, tokens_out=tokens_out, money=money or 0.0)
+        with self._lock:
+            self._already -= part
+            self._spent += part
+
     def settle(self, reservation: Reservation, charge: Charge | None) -> None:
         """End a reservation with what the request did cost; None: nothing that is known of."""
         with self._lock:

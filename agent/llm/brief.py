@@ -8,7 +8,6 @@ from typing import Literal
 from agent.diagnose.render import quantity
 from agent.diagnose.result import Evidence
 from agent.optimize.candidate import Judged, ProblemInfo, SearchState
-from agent.optimize.config import RunConfig
 from kb.vocabulary import find_metric, taxonomy
 
 # Lines of what was tried: enough to see what is used up, little beside a kernel's text.
@@ -87,11 +86,6 @@ class Brief:
     def kernel(self, wanted: str) -> KernelText:
         """The kernel of this id."""
         return next(each for each in self.kernels if each.id == wanted)
-
-    @classmethod
-    def of_config(cls, config: RunConfig) -> "Brief":
-        """What is known before any state is: the problem."""
-        return cls(config.problem, config.dtype, config.tf32, interpret=config.interpret)
 
     @classmethod
     def of(cls, state: SearchState) -> "Brief":

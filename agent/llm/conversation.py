@@ -5,7 +5,7 @@ parameter is asked again without, and the schema then stands in the prompt.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,19 @@ class Abilities:
     tools: bool = True
     limit: str = "max_tokens"
     """Name of the parameter that limits a reply; newer models know `max_completion_tokens`."""
+
+    @classmethod
+    def shown_by(cls, request: Mapping[str, Any], *, searches: bool) -> "Abilities":
+        """What an earlier process knew when it sent a request.
+
+        `searches`: whether it had a tool to offer at all.
+        """
+        newer = "max_completion_tokens" in request
+        return cls(
+            structured="response_format" in request,
+            tools="tools" in request or not searches,
+            limit="max_completion_tokens" if newer else "max_tokens",
+        )
 
     def without(self, error: EndpointError, request: dict[str, Any]) -> "Abilities | None":
         """What is left after an endpoint refused a request; None if there is nothing to leave out.

@@ -91,6 +91,11 @@ class Gateway:
         return self._model
 
     @property
+    def past(self) -> Past:
+        """What is recorded already: of this run before it was interrupted, or of the replayed."""
+        return self._past
+
+    @property
     def searches(self) -> bool | None:
         """In a replay, whether the recorded run could search an index; None otherwise."""
         return None if self._endpoint is not None else self._past.searches
@@ -139,6 +144,7 @@ class Gateway:
         )
         found = self._past.reusable(conversation, turn, exchange.digest)
         if found is not None:
+            self._ledger.carry_over(found.tokens_in, found.tokens_out, found.money)
             return Completion.model_validate(found.reply)
         return self._live(self._endpoint, exchange)
 

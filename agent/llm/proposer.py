@@ -38,8 +38,6 @@ class LlmProposer:
     ----------
     gateway : Gateway
         The way to the model.
-    config : RunConfig
-        Of the run.
     searcher : Searcher, optional
         Of the index that `search_kb` looks things up in; without one there is no such tool.
     plans : int
@@ -51,7 +49,6 @@ class LlmProposer:
     def __init__(
         self,
         gateway: Gateway,
-        config: RunConfig,
         searcher: Searcher | None = None,
         *,
         plans: int = PLANS,
@@ -61,8 +58,9 @@ class LlmProposer:
         self._searcher = searcher
         self._plans, self._parallel = plans, parallel
         self._abilities = Abilities()
-        # Until the first state comes: a resumed run may have a proposal to repair before that.
-        self._brief = Brief.of_config(config)
+        self._planned = False
+        """Whether this process has asked a planner, so that `_abilities` are known."""
+        self._brief: Brief | None = None
         self._failures: list[str] = []
 
     @property
@@ -88,6 +86,12 @@ class LlmProposer:
         """Send nothing more."""
         self._gateway.close()
 
+    def attend(self, state: SearchState) -> None:
+        """Take the round's state; see `agent.optimize.proposers.Attending`."""
+        self._brief = Brief.of(state)
+        if not self._planned:
+            self._abilities = self._known_before(state.round + 1)
+
     def propose(self, state: SearchState) -> list[Proposal]:
         """Kernel files of this round's plans; see `agent.optimize.proposers.Proposer`.
 
@@ -99,15 +103,18 @@ class LlmProposer:
         self._failures = []
         self._brief = brief = Brief.of(state)
         system = _system(brief)
-        count = min(self._plans, state.branching * len(state.beam))
+        most = min(self._plans, state.branching * len(state.beam))
+        count = max(most - (state.crossover is not None), 1)
+        if not self._planned:
+            self._abilities = self._known_before(state.round)
         tool = self._tool(brief)
-        talk = self._talk(f"r{state.round:02d}.planner")
+        talk = self._talk(_planner(state.round))
         try:
             plans = planner.plan(talk, system, brief, count, tool)
         finally:
             # The planner comes first and alone, so that all others know what it found out, in a
             # replay as well.
-            self._abilities = talk.abilities
+            self._abilities, self._planned = talk.abilities, True
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
             tasks.append(self._combining(state, brief, system, state.crossover))
@@ -126,6 +133,8 @@ class LlmProposer:
             No usable answer came.
         """
         brief = self._brief
+        if brief is None:
+            return None
         tool = self._tool(brief, given=())
         talk = self._talk(f"fixer.{digest_id(proposal.source)}")
         code = fixer.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
@@ -152,6 +161,19 @@ class LlmProposer:
         brief = Brief.of(state)
         talk = self._talk(f"r{state.round:02d}.reflector")
         return reflector.reflect(talk, _system(brief), brief, cases)
+
+    def _known_before(self, round_: int) -> Abilities:
+        """What the endpoint supports as the record has it at the beginning of a round.
+
+        A resumed run has to go on as if it had not been interrupted: else its replay, which is
+        not, would diverge.
+        """
+        past = self._gateway.past
+        for number in range(round_ - 1, 0, -1):
+            request = past.last_request(_planner(number))
+            if request is not None:
+                return Abilities.shown_by(request, searches=past.searches)
+        return Abilities()
 
     def _talk(self, name: str) -> Conversation:
         return Conversation(self._gateway, name, self._abilities)
@@ -259,7 +281,7 @@ def open_proposer(
         raise InvalidInputError("the proposer 'llm' needs --model")
     if config.model.startswith(REPLAY):
         recorded = Path(config.model.removeprefix(REPLAY)).expanduser()
-        return LlmProposer(Gateway.open_replay(recorded, run, exact=exact), config, searcher)
+        return LlmProposer(Gateway.open_replay(recorded, run, exact=exact), searcher)
     gateway = Gateway.open_live(
         Endpoint(config.model, config.base_url),
         run,
@@ -267,7 +289,11 @@ def open_proposer(
         max_tokens=config.limits.tokens,
         max_money=config.limits.money,
     )
-    return LlmProposer(gateway, config, searcher)
+    return LlmProposer(gateway, searcher)
+
+
+def _planner(round_: int) -> str:
+    return f"r{round_:02d}.planner"
 
 
 def _system(brief: Brief) -> str:

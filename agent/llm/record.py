@@ -141,6 +141,11 @@ class Past:
         self.differing = 0
         """Requests that `replay` answered although they were not those of the record."""
 
+    def last_request(self, conversation: str) -> Mapping[str, Any] | None:
+        """The last request of a conversation; None if it has none."""
+        turns = [turn for name, turn in self._turns if name == conversation]
+        return self._turns[conversation, max(turns)].request if turns else None
+
     def reusable(self, conversation: str, turn: int, digest: str) -> Exchange | None:
         """The reply that an interrupted run already has to this request, if it is the same one."""
         if conversation in self._left:

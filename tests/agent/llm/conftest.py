@@ -1,0 +1,37 @@
+"""Scripted endpoints, and no key or URL of the user's."""
+
+import pytest
+from scripted_endpoint import Endpoint
+
+from agent.llm.client import Endpoint as Client
+from agent.llm.gateway import Gateway
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def endpoint():
+    opened = []
+
+    def start(*script, **options):
+        opened.append(Endpoint(*script, **options))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def live(tmp_path):
+    """A gateway to an endpoint that records into `run` (by default this test's own folder)."""
+
+    def start(server, run=None, *, max_retries=2, timeout=20.0, **limits):
+        client = Client("model-1", server.url, max_retries=max_retries, timeout=timeout)
+        return Gateway.open_live(client, run or tmp_path / "run", **limits)
+
+    return start
