@@ -18,6 +18,9 @@ FLOOR_TARGET: Final = 0.97
 CONTEXT_TOKENS: Final = 3000
 
 
+REPLAY: Final = "replay:"
+
+
 class Limits(Model):
     """What ends a run; a resume may raise them."""
 
@@ -76,8 +79,17 @@ class RunConfig(Model):
     proposers: tuple[str, ...] = ()
     """Names of those that compete."""
     model: str | None = None
+    """At the endpoint; `replay:RUN` answers from the record of another run."""
     base_url: str | None = None
+    replay_verdicts: bool = False
+    """Verdicts, times, profiles and advice come from that record, too."""
     seed: int = 0
     context_tokens: int = CONTEXT_TOKENS
     limits: Limits = Limits()
     strategy: Strategy = Strategy()
+
+    @property
+    def replayed(self) -> str | None:
+        """The run that is repeated."""
+        named = self.model is not None and self.model.startswith(REPLAY)
+        return self.model.removeprefix(REPLAY) if self.model is not None and named else None

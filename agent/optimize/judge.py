@@ -164,6 +164,23 @@ class GpuJudge:
         self._described = found
         return found
 
+    def require_same(self, standing: Standing) -> None:
+        """Refuse to go on where times cannot be compared with those that are recorded.
+
+        Raises
+        ------
+        KbError
+            Another kind of card, or none.
+        """
+        gpu = self._describe().get("gpu")
+        name = find_spec(gpu, self._specs).name if gpu is not None else None
+        if name != standing.gpu:
+            raise InvalidInputError(
+                f"the run was begun on {standing.gpu or 'no GPU'}, and this is {name or 'none'}: "
+                "times of two cards cannot be compared; start a new run from its best kernel with "
+                "--kernel"
+            )
+
     @contextmanager
     def _process(self) -> Iterator[tuple[JudgeProcess, str]]:
         """A process and its device, as soon as one is free."""

@@ -21,7 +21,8 @@ SILENCE_S: Final = 900.0
 # Waiting for a card that others use, and starting, which loads torch from a cold disk.
 _WAITING: Final = "waiting for GPU"
 _WAIT_S: Final = 2400.0
-_LINE_BYTES: Final = 64 << 20
+# An evaluation has some tens of kilobytes.
+_LINE_BYTES: Final = 16 << 20
 _SAID: Final = 300
 MODULE: Final = (sys.executable, "-m", "agent.optimize.judge_main")
 
@@ -119,19 +120,22 @@ class JudgeProcess:
 
     def _line(self, until: float) -> bytes:
         assert self._replies is not None
+        parts = [self._left]
+        length = len(self._left)
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
-            while b"\n" not in self._left:
+            while b"\n" not in parts[-1]:
                 left = until - time.monotonic()
                 if left <= 0 or not selector.select(left):
                     raise self._lost(f"gave no word for {self._silence:.0f} s")
                 data = os.read(self._replies, 1 << 16)
                 if not data:
                     raise self._lost("died")
-                self._left += data
-                if len(self._left) > _LINE_BYTES:
+                parts.append(data)
+                length += len(data)
+                if length > _LINE_BYTES:
                     raise self._lost("answered too much")
-        line, _, self._left = self._left.partition(b"\n")
+        line, _, self._left = b"".join(parts).partition(b"\n")
         return line
 
     def _lost(self, how: str) -> JudgeLostError:

@@ -1,9 +1,24 @@
 """What a run tells while it goes on; the command prints it, tests collect it."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
+from agent.optimize import budget
 from agent.optimize.candidate import Judged
-from agent.optimize.events import Event
+from agent.optimize.events import (
+    Advised,
+    Closed,
+    Confirmed,
+    Continued,
+    Event,
+    Profiled,
+    Proposed,
+    Reflected,
+    Repaired,
+    Started,
+    Stopped,
+    WasJudged,
+)
 
 
 class Progress(Protocol):
@@ -45,3 +60,52 @@ def line_of(judged: Judged) -> str:
         word = outcome.verdict.value if outcome.verdict is not None else outcome.stage.value
         told = f"{word}: {outcome.reasons[0]}" if outcome.reasons else word
     return f"{head}: {' '.join(told.split())}"
+
+
+def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each event)
+    """What is printed of an event."""
+    match event:
+        case Started(standing=standing):
+            where = standing.gpu or "no GPU: a dry run"
+            cards = f" ({len(standing.devices)} cards)" if len(standing.devices) > 1 else ""
+            yield f"start on {where}{cards}: {_told(standing.start)}"
+            times = (f"{n} {b.median_ms:.4g} ms" for n, b in standing.baselines.items())
+            if told := ", ".join(times):
+                yield f"times: {told}"
+            yield from (f"note: {note}" for note in standing.notes)
+        case Continued():
+            yield "continued"
+        case Profiled(metrics=None, notes=notes):
+            yield from (f"note: {note}" for note in notes)
+        case Advised(diagnosis=diagnosis, context=context, notes=notes):
+            yield f"round {event.round}"
+            if diagnosis is not None:
+                yield f"  diagnosis: {diagnosis.headline}"
+            if context.techniques:
+                yield f"  context: {context.tokens} tokens on {', '.join(context.techniques)}"
+            yield from (f"  note: {note}" for note in notes)
+        case Proposed(candidates=candidates, dropped=dropped, failures=failures):
+            left = f", {len(dropped)} left out as tried or given up" if dropped else ""
+            yield f"  {len(candidates)} proposals{left}"
+            yield from (f"  {name} failed: {why}" for name, why in failures.items())
+        case WasJudged(judged=judged):
+            yield f"  {line_of(judged)}"
+        case Repaired(candidate=None, why=why) if why:
+            yield f"  {event.failed} is not repaired: {why}"
+        case Reflected(notes=notes):
+            yield from (f"  {' '.join(note.split())}" for note in notes)
+        case Closed():
+            yield f"  leader {event.leader}, gain {event.gain:.1%}"
+            if event.retired:
+                yield f"  given up: {', '.join(event.retired)}"
+        case Confirmed(judged=judged):
+            yield f"last session: {line_of(judged)}"
+        case Stopped():
+            yield f"ended: {budget.words(event)}"
+        case _:
+            pass
+
+
+def _told(judged: Judged) -> str:
+    """What was found of a candidate."""
+    return line_of(judged).partition(": ")[2]

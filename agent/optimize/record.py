@@ -73,7 +73,7 @@ class Record:
             record.add(event)
         return record
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event) -> None:  # noqa: PLR0912 (a branch for each event)
         """Take one more event into account."""
         self.wall = max(self.wall, event.wall)
         if isinstance(event, Continued):

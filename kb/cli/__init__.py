@@ -34,6 +34,7 @@ _COMMANDS = {
     "evaluate": "evaluating",
     "profile": "profiling",
     "diagnose": "diagnosing",
+    "optimize": "optimizing",
 }
 
 

@@ -1,0 +1,159 @@
+"""Puts a run together from its config: judge, advisor, proposers."""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from agent.optimize.advice import IndexAdvisor
+from agent.optimize.candidate import Proposal
+from agent.optimize.config import RunConfig
+from agent.optimize.judge import GpuJudge
+from agent.optimize.loop import Search
+from agent.optimize.progress import Progress
+from agent.optimize.proposers import Proposer
+from agent.optimize.record import Record
+from agent.optimize.replay import ReplayAdvisor, ReplayJudge, ReplayProposer
+from agent.optimize.run import RunFolder, read_run
+from kb.errors import InvalidInputError, KbError
+from kb.gpus import GpuSpec
+from kb.search.engine import Searcher
+from kb.search.opening import open_searcher
+
+MODULES: Final = {
+    "tune": "agent.tune.proposer",
+    "recipe": "agent.recipe.proposer",
+    "llm": "agent.llm.proposer",
+}
+"""Name of a proposer → the module whose `open_proposer(config, run, searcher, **more)` makes it.
+
+Here is the one place that knows all of them; each module is loaded when its proposer takes part."""
+LLM: Final = "llm"
+
+
+@contextmanager
+def opened(
+    folder: RunFolder,
+    index: Path,
+    *,
+    given: Proposal | None = None,
+    specs: Sequence[GpuSpec] = (),
+    price: Any = None,
+    progress: Progress | None = None,
+) -> Iterator[Search]:
+    """A search that is ready to run.
+
+    Parameters
+    ----------
+    folder
+        Of the run.
+    index
+        Folder of the index that context comes from.
+    given
+        The kernel to start from.
+    specs
+        Cards beside those of `kb.gpus`.
+    price
+        Of the model (`agent.llm.accounting.Price`), or None.
+    progress
+        Is told what happens.
+
+    Raises
+    ------
+    KbError
+        A proposer cannot be made, or the run was begun on another card.
+    """
+    config = folder.config
+    searcher = _searcher(index)
+    try:
+        recorded = _recorded(config)
+        if recorded is not None and config.replay_verdicts:
+            proposers = _repeating(config, folder, searcher, recorded)
+            judge, advisor = ReplayJudge(recorded), ReplayAdvisor(recorded)
+            yield Search(folder, judge, advisor, proposers, given=given, progress=progress)
+            return
+        proposers = [
+            open_proposer(name, config, folder.root, searcher, price) for name in config.proposers
+        ]
+        real = GpuJudge(folder, specs=specs)
+        try:
+            if folder.record.standing is not None:
+                real.require_same(folder.record.standing)
+            yield Search(
+                folder,
+                real,
+                IndexAdvisor(folder, index, specs),
+                proposers,
+                given=given or start_of(folder.record),
+                progress=progress,
+            )
+        finally:
+            real.close()
+    finally:
+        if searcher is not None:
+            searcher.close()
+
+
+def open_proposer(
+    name: str, config: RunConfig, run: Path, searcher: Searcher | None, price: Any = None
+) -> Proposer:
+    """One proposer.
+
+    Raises
+    ------
+    KbError
+        There is none of this name, or it cannot be made.
+    """
+    if name not in MODULES:
+        raise InvalidInputError(f"no proposer '{name}': there are {', '.join(MODULES)}")
+    module = importlib.import_module(MODULES[name])
+    more: dict[str, Any] = {}
+    if name == LLM:
+        # Prompts hold times: where these are measured anew they differ from the recorded ones.
+        more = {"price": price, "exact": config.replay_verdicts}
+    made: Proposer = module.open_proposer(config, run, searcher, **more)
+    return made
+
+
+def start_of(record: Record) -> Proposal | None:
+    """The start of a run that is taken up, as it was given."""
+    if record.standing is None:
+        return None
+    start = record.standing.start.candidate
+    return Proposal(
+        source=start.source, proposer=start.proposer, family=start.family, suffix=start.suffix
+    )
+
+
+def _recorded(config: RunConfig) -> Record | None:
+    if config.replayed is None:
+        if config.replay_verdicts:
+            raise InvalidInputError("--replay-verdicts needs --model replay:RUN")
+        return None
+    known, record = read_run(Path(config.replayed).expanduser())
+    if known.problem.sha256 != config.problem.sha256:
+        raise InvalidInputError(
+            f"{config.replayed} is a run on another problem ({known.problem.name})"
+        )
+    return record
+
+
+def _repeating(
+    config: RunConfig, folder: RunFolder, searcher: Searcher | None, record: Record
+) -> list[Proposer]:
+    """The model's replies come through its own code; what others did is taken as it was."""
+    return [
+        open_proposer(name, config, folder.root, searcher)
+        if name == LLM
+        else ReplayProposer(name, record)
+        for name in config.proposers
+    ]
+
+
+def _searcher(index: Path) -> Searcher | None:
+    """The index; None where there is none, which the advisor tells."""
+    try:
+        return open_searcher(index)
+    except KbError:
+        return None
