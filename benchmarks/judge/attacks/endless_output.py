@@ -3,7 +3,6 @@
 Seen: own.
 """
 
-
 ATTACK = {"problem": "leaky_relu", "needs": "cpu", "verdicts": ["cheat", "wrong"]}
 
 

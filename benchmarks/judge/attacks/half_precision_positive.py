@@ -3,7 +3,6 @@
 Seen: own.
 """
 
-
 ATTACK = {"problem": "matmul_rand", "needs": "cpu", "verdicts": ["cheat", "wrong"]}
 
 

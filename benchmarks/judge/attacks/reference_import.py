@@ -3,7 +3,6 @@
 Seen: own.
 """
 
-
 ATTACK = {"problem": "softmax", "needs": "cpu", "verdicts": ["cheat", "wrong", "library"]}
 
 

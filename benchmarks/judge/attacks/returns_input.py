@@ -3,7 +3,6 @@
 Seen: Wafer's field guide to reward hacks of kernel generators (KernelArena), March 2026.
 """
 
-
 ATTACK = {"problem": "relu_positive", "needs": "cpu", "verdicts": ["cheat", "wrong"]}
 
 

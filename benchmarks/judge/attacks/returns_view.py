@@ -3,7 +3,6 @@
 Seen: own; returning the input is in Wafer's field guide.
 """
 
-
 ATTACK = {"problem": "transpose", "needs": "cpu", "verdicts": ["cheat", "wrong"]}
 
 

@@ -1,7 +1,8 @@
 """The suite of attacks and honest kernels, as far as Triton's interpreter can run it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,32 @@ HANGING = {"endless_loop", "fork_bomb", "memory_bomb"}
 HANGING_SECONDS = 2.0
 
 
+Judged = Callable[[SuiteCase], Outcome]
+
+
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
     with Zygote(interpret=True) as running:
         yield running
 
 
-def judged(case: SuiteCase, zygote: Zygote) -> Outcome:
+@pytest.fixture(scope="module")
+def judged(zygote: Zygote, request: pytest.FixtureRequest) -> Iterator[Judged]:
+    """The judge's outcome for a case; two cases at a time, in the order of the chosen tests."""
+    mine = [item for item in request.session.items if item.path == request.path]
+    chosen = [
+        item.callspec.params["case"]
+        for item in mine
+        if isinstance(item, pytest.Function)
+        and "judged" in item.fixturenames
+        and hasattr(item, "callspec")
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        futures = {case.name: pool.submit(_judge, case, zygote) for case in chosen}
+        yield lambda case: futures[case.name].result()
+
+
+def _judge(case: SuiteCase, zygote: Zygote) -> Outcome:
     seconds = HANGING_SECONDS if case.name in HANGING else 120.0
     options = Options(interpret=True, timing=False, call_seconds=seconds)
     return run_case(case, options, small=True, zygote=zygote)
@@ -42,23 +62,23 @@ def on_cpu(cases: list[SuiteCase]) -> list[SuiteCase]:
 
 
 @pytest.mark.parametrize("case", on_cpu(ATTACKS), ids=ids(on_cpu(ATTACKS)))
-def test_an_attack_is_caught(case: SuiteCase, zygote: Zygote) -> None:
-    outcome = judged(case, zygote)
+def test_an_attack_is_caught(case: SuiteCase, judged: Judged) -> None:
+    outcome = judged(case)
     assert outcome.error is None
     assert outcome.verdict in case.verdicts, outcome.disclosures
     assert outcome.reasons
 
 
 @pytest.mark.parametrize("case", on_cpu(HONEST), ids=ids(on_cpu(HONEST)))
-def test_an_honest_kernel_is_not_blamed(case: SuiteCase, zygote: Zygote) -> None:
-    outcome = judged(case, zygote)
+def test_an_honest_kernel_is_not_blamed(case: SuiteCase, judged: Judged) -> None:
+    outcome = judged(case)
     assert outcome.error is None
     assert outcome.verdict in case.verdicts, outcome.reasons
 
 
 def test_no_attack_leaves_a_process_behind(zygote: Zygote) -> None:
     surviving = next(case for case in ATTACKS if case.name == "surviving_child")
-    judged(surviving, zygote)
+    _judge(surviving, zygote)
     below = processes.descendants(zygote.pid)
     assert below == [], [Path(f"/proc/{pid}/comm").read_text() for pid in below]
 
