@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.llm.errors import one_line
@@ -18,6 +20,7 @@ from kb.context.cutting import code_prefixes, prose_blocks
 from kb.context.materials import provenance
 from kb.embedders.tokens import count_tokens
 from kb.errors import IndexUnavailableError, KbError
+from kb.index.reader import Generation
 from kb.records import Source
 from kb.search.engine import Searcher
 from kb.search.models import Filters, Result
@@ -28,8 +31,6 @@ MAX_TOKENS = 4000
 # Of one answer, so that the first one does not take all.
 _TOKENS_PER_CALL = 1500
 _RESULTS = 4
-# Looked through for those that were not given before.
-_DEPTH = 20
 _BEGIN = re.compile(r"^-----[0-9a-f]{12} begin chunk (\S+)-----$", re.MULTILINE)
 _CODE = frozenset({"triton", "python", "cuda", "cpp"})
 NO_MORE = "No more searches: answer with what you have."
@@ -74,7 +75,7 @@ class SearchTool:
     architecture : str, optional
         What does not run on it is left out.
     given : iterable of str
-        Ids of chunks that the conversation has already.
+        Ids of chunks and slugs that the conversation has already, each standing for its entry.
     """
 
     def __init__(
@@ -88,13 +89,14 @@ class SearchTool:
     ) -> None:
         self._searcher = searcher
         self._architectures = [architecture] if architecture else []
-        self._given = dict.fromkeys(given)
+        self._before = tuple(dict.fromkeys(given))
+        self._found: dict[str, None] = {}
         self._calls, self._tokens = max_calls, max_tokens
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Ids of all chunks that the conversation has."""
-        return tuple(self._given)
+        """Ids of the chunks that searches gave."""
+        return tuple(self._found)
 
     @property
     def spent(self) -> bool:
@@ -116,7 +118,7 @@ class SearchTool:
             return
         self._calls -= 1
         self._tokens -= count_tokens(answer)
-        self._given.update(dict.fromkeys(_BEGIN.findall(answer)))
+        self._found.update(dict.fromkeys(_BEGIN.findall(answer)))
 
     def _answer(self, name: str, arguments: str) -> str:
         if name != NAME:
@@ -132,8 +134,27 @@ class SearchTool:
         if self._searcher is None:
             raise IndexUnavailableError("there is no index")
         filters = Filters(architectures=self._architectures)
-        response = self._searcher.search(query, _DEPTH, filters)
-        return [each for each in response.results if each.id not in self._given][:_RESULTS]
+        wanted = self._not_given(self._searcher.generation)
+        return self._searcher.search(query, _RESULTS, filters, mask=wanted).results
+
+    def _not_given(self, generation: Generation) -> NDArray[np.bool_]:
+        """(n,): chunks that the conversation does not have."""
+        wanted = np.ones(generation.manifest.chunks, dtype=np.bool_)
+        entries = generation.columns["entries"]
+        had: set[str] = set()
+        for each in self._before:
+            row = generation.store.row_of(each)
+            if row is None:
+                had |= {f"technique:{each}", f"kernel:{each}"}
+            else:
+                wanted[row] = False
+                had.update(entries.of(row))
+        wanted &= ~entries.mask(lambda values: not had.isdisjoint(values))
+        for each in self._found:
+            row = generation.store.row_of(each)
+            if row is not None:
+                wanted[row] = False
+        return wanted
 
     def _packed(self, found: list[Result]) -> str:
         room = Budget(min(_TOKENS_PER_CALL, self._tokens), count_tokens)
@@ -143,7 +164,7 @@ class SearchTool:
             if part is not None:
                 parts.append(part)
                 room = room.less(part)
-                self._given[result.id] = None
+                self._found[result.id] = None
         if not parts:
             return "Nothing more is known about that: try other words, or answer."
         return "\n".join(parts)
