@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agent.tune.kernel_facts import called, is_jit
+from agent.tune.parameters import find
 from agent.tune.rewrite import Offsets, Site, rewrite
+from agent.tune.tunable import Tunable
 
 # Configurations that a list is taken apart into; more is a search of its own.
 _MOST: Final = 128
@@ -29,6 +31,21 @@ def lists(tree: ast.Module) -> list[ast.expr]:
                     if configs is not None:
                         found.append(configs)
     return found
+
+
+def opened(text: str) -> tuple[Tunable, list[Tunable]]:
+    """A file's parameters; of an autotuned one with one configuration, and with each other one.
+
+    Raises
+    ------
+    SyntaxError
+        The text is not Python.
+    """
+    versions = collapsed(text)
+    if not versions:
+        return find(text), []
+    first, *others = [find(each) for each in versions]
+    return first, others
 
 
 def collapsed(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +50,17 @@ class Task:
     """Waits for the device."""
 
 
+@dataclass(slots=True)
+class _Result:
+    """`messages.BenchedSource` in the making."""
+
+    ms: list[float] = field(default_factory=list)
+    error: str = ""
+    difference: float | None = None
+    tried: bool = True
+    seconds: float = 0.0
+
+
 class SourceBench:
     """Loaded versions of a kernel; one for each worker.
 
@@ -80,16 +91,17 @@ class SourceBench:
         deadline = self._clock() + command.seconds
         self._refer(task)
         keys = [_key(source) for source in command.sources]
-        results = [m.BenchedSource() for _ in keys]
-        reply = m.Benched(results=results)
-        self._ahead(task, keys, deadline, reply)
-        best = math.inf
+        results = [_Result() for _ in keys]
+        start = self._clock()
+        compiled = self._ahead(task, keys, deadline, results)
+        ahead_seconds = self._clock() - start
+        best, lost = math.inf, False
         for number in range(command.passes):
             for index, key in enumerate(keys):
                 result = results[index]
                 if result.error or not result.tried or (number and not result.ms):
                     continue
-                if reply.lost or (number == 0 and self._clock() > deadline):
+                if lost or (number == 0 and self._clock() > deadline):
                     result.tried = bool(result.ms)
                     continue
                 start = self._clock()
@@ -101,11 +113,16 @@ class SourceBench:
                     task.wait()
                 except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
                     self._fail(result, key, error)
-                    reply.lost = _is_lost(task.wait)
+                    lost = _is_lost(task.wait)
                 result.seconds += self._clock() - start
                 if result.ms:
                     best = min(best, statistics.median(result.ms))
-        return reply
+        return m.Benched(
+            results=[m.BenchedSource(**asdict(each)) for each in results],
+            ahead_seconds=ahead_seconds,
+            compiled_ahead=compiled,
+            lost=lost,
+        )
 
     def _refer(self, task: Task) -> None:
         """Have the outputs to compare with."""
@@ -121,31 +138,33 @@ class SourceBench:
         # A kernel may write every result into one buffer that it keeps.
         self._reference, self._reference_key = [each.clone() for each in outputs], key
 
-    def _ahead(self, task: Task, keys: Sequence[str], deadline: float, reply: m.Benched) -> None:
-        """Compile what is new, several at a time."""
-        start = self._clock()
+    def _ahead(
+        self, task: Task, keys: Sequence[str], deadline: float, results: Sequence[_Result]
+    ) -> int:
+        """Load what is new and compile it, several at a time; how many were."""
         command = task.command
         runs: dict[str, Run] = {}
         for index, key in enumerate(keys):
             if key in self._broken:
-                reply.results[index].error = self._broken[key]
+                results[index].error = self._broken[key]
             elif key not in self._loaded and key not in runs:
                 try:
                     runs[key] = self._load(task, command.sources[index], key)
                 except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
-                    self._fail(reply.results[index], key, error)
-        if command.processes:
-            done = compile_ahead(
-                runs, task.sets[0], command.processes, command.compile_seconds, deadline
-            )
-            reply.compiled_ahead = sum(each == "" for each in done.values())
-            for index, key in enumerate(keys):
-                told = done.get(key, "")
-                if told is None:
-                    reply.results[index].tried = False
-                elif told:
-                    self._broken[key] = reply.results[index].error = told
-        reply.ahead_seconds = self._clock() - start
+                    self._fail(results[index], key, error)
+        if not command.processes:
+            return 0
+        done = compile_ahead(
+            runs, task.sets[0], command.processes, command.compile_seconds, deadline
+        )
+        for index, key in enumerate(keys):
+            told = done.get(key, "")
+            if told is None:
+                results[index].tried = False
+                self._loaded.pop(key, None)  # to be compiled ahead when it is asked for again
+            elif told:
+                self._broken[key] = results[index].error = told
+        return sum(each == "" for each in done.values())
 
     def _load(self, task: Task, source: str, key: str) -> Run:
         run = self._loaded.get(key)
@@ -180,7 +199,7 @@ class SourceBench:
         self._differences[key] = found
         return found
 
-    def _fail(self, result: m.BenchedSource, key: str, error: BaseException) -> None:
+    def _fail(self, result: _Result, key: str, error: BaseException) -> None:
         self._loaded.pop(key, None)
         result.ms = []
         try:

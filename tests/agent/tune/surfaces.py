@@ -1,4 +1,4 @@
-"""Made-up costs of a kernel's configurations, with ridges, cliffs and noise, and a made-up clock."""
+"""Made-up costs of a kernel's configurations, with cliffs and noise, and a made-up clock."""
 
 import math
 import random

@@ -1,0 +1,300 @@
+"""The proposer `tune`: other meta-parameters for the Triton kernels of the beam."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from agent.diagnose.result import Bottleneck, Diagnosis
+from agent.optimize.beam import BASELINE, TUNE
+from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState
+from agent.optimize.proposers import Spending
+from agent.problem.kernel import KernelFile, Language
+from agent.tune.autotune import opened
+from agent.tune.request import Request, Tuned, Version
+from agent.tune.space import Hint
+from kb.errors import KbError
+
+# Of GPU time for one kernel.
+SECONDS: Final = 40.0
+# With less there is no point in starting workers.
+_LEAST_SECONDS: Final = 10.0
+# Kernels tuned in one round; each costs `SECONDS`.
+_MOST_KERNELS: Final = 2
+# What a quick timing can be trusted to; the judge measures what is proposed anew.
+_GAIN: Final = 0.02
+# A runner-up is proposed beside the best if it is no further behind.
+_CLOSE: Final = 0.02
+# Starting a zygote and workers, waiting for another's turn on the card.
+_START_SECONDS: Final = 120.0
+_WAIT_SECONDS: Final = 1200.0
+
+_HINTS: Final = {
+    Bottleneck.UNDERUTILIZED: (Hint.SMALLER, Hint.MORE_WARPS),
+    Bottleneck.LATENCY: (Hint.DEEPER, Hint.MORE_WARPS),
+    Bottleneck.MEMORY: (Hint.LARGER, Hint.DEEPER),
+    Bottleneck.COMPUTE: (Hint.LARGER,),
+}
+
+Run = Callable[[Request, Callable[[str], None]], Tuned]
+
+
+class TuneProposer:
+    """Tunes each Triton kernel of the beam once.
+
+    Parameters
+    ----------
+    seconds
+        Of GPU time for one kernel.
+    trust
+        Run although the sandbox lacks layers.
+    run
+        Does the tuning; by default in a process of its own.
+    say
+        Takes a line of progress.
+    """
+
+    name = TUNE
+
+    def __init__(
+        self,
+        *,
+        seconds: float = SECONDS,
+        trust: bool = False,
+        run: Run | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._seconds = seconds
+        self._trust = trust
+        self._process = TuneProcess()
+        self._run = run or self._process.run
+        self._say = say
+        self._done: set[str] = set()
+        self._spent = Spending()
+
+    @property
+    def spent(self) -> Spending:
+        """GPU time of the searches."""
+        return self._spent
+
+    def propose(self, state: SearchState) -> Sequence[Proposal]:
+        """The best configurations of kernels that were not tuned yet, the leader's first.
+
+        Raises
+        ------
+        KbError
+            A kernel could not be tuned; those before it lose nothing.
+        """
+        if state.interpret:
+            return []  # nothing is timed
+        proposals: list[Proposal] = []
+        failure: KbError | None = None
+        for judged in self._candidates(state)[:_MOST_KERNELS]:
+            seconds = min(self._seconds, state.gpu_seconds_left or self._seconds)
+            if state.gpu_seconds_left is not None:
+                seconds = min(seconds, state.gpu_seconds_left - self._spent_in(state))
+            if seconds < _LEAST_SECONDS:
+                break
+            self._done.add(judged.id)
+            try:
+                proposals += self._tuned(state, judged, seconds)
+            except KbError as error:
+                failure = error
+        if failure is not None and not proposals:
+            raise failure
+        return proposals
+
+    def repair(self, proposal: Proposal, failure: Outcome) -> None:  # noqa: ARG002 (protocol)
+        """None: a configuration that fails has no better version than the others."""
+        return
+
+    def close(self) -> None:
+        """End a search that runs."""
+        self._process.close()
+
+    def _spent_in(self, state: SearchState) -> float:
+        """GPU time of this round's earlier searches, which the state does not know of yet."""
+        return self._round[1] if self._round[0] == state.round else 0.0
+
+    _round: tuple[int, float] = (0, 0.0)
+
+    def _candidates(self, state: SearchState) -> list[Judged]:
+        """Kernels worth the time: Triton, right, with something to change, not tuned before."""
+        tuned = {
+            parent
+            for each in state.history
+            if each.candidate.proposer == self.name
+            for parent in each.candidate.parents
+        }
+        every = {each.id: each for each in (state.leader, *state.beam)}
+        return [
+            each
+            for each in every.values()
+            if each.id not in tuned | self._done
+            and each.candidate.proposer != self.name
+            and (each.outcome.right or each.id == state.start.id)
+            and has_parameters(each.candidate.source, each.candidate.file)
+        ]
+
+    def _tuned(self, state: SearchState, judged: Judged, seconds: float) -> list[Proposal]:
+        candidate = judged.candidate
+        request = Request(
+            problem=state.problem.source,
+            kernel=candidate.source,
+            device=state.device,
+            dtype=state.dtype,
+            precision="tf32" if state.tf32 else "ieee",
+            trust=self._trust,
+            seconds=seconds,
+            seed=state.random(self.name).getrandbits(32),
+            hints=hints(state.diagnosis if judged.id == state.leader.id else None),
+        )
+        start = time.monotonic()
+        try:
+            tuned = self._run(request, self._say)
+            used = tuned.held_seconds
+        except BaseException:
+            self._count(state, time.monotonic() - start)
+            raise
+        self._count(state, used)
+        family = candidate.family if candidate.family != BASELINE else TUNE
+        return [
+            self._proposal(judged, tuned, version, family)
+            for version in chosen(tuned, candidate.source)
+        ]
+
+    def _count(self, state: SearchState, seconds: float) -> None:
+        self._round = (state.round, self._spent_in(state) + seconds)
+        self._spent += Spending(gpu_seconds=seconds)
+
+    def _proposal(self, judged: Judged, tuned: Tuned, version: Version, family: str) -> Proposal:
+        changes = ", ".join(
+            f"{name} {tuned.start[name]} → {value}"
+            for name, value in version.values.items()
+            if tuned.start.get(name) != value
+        )
+        assert tuned.given_ms is not None
+        return Proposal(
+            source=version.source,
+            parents=(judged.id,),
+            proposer=self.name,
+            family=family,
+            hypothesis=Hypothesis(
+                claim=f"{changes or 'one listed configuration'}: {version.ms:.4g} ms where the "
+                f"parent took {tuned.given_ms:.4g} ms in quick timings"
+            ),
+            params=version.values,
+            note=f"best of {tuned.tried} configurations ({tuned.failed} failed) in "
+            f"{tuned.held_seconds:.0f} s",
+        )
+
+
+def has_parameters(source: str, name: str) -> bool:
+    """Whether a file is a Triton kernel with something to change."""
+    try:
+        if KernelFile.parse(source, name).language is not Language.TRITON:
+            return False
+        tunable, _ = opened(source)
+    except (KbError, SyntaxError, RecursionError):
+        return False
+    return bool(tunable.parameters)
+
+
+def hints(diagnosis: Diagnosis | None) -> tuple[Hint, ...]:
+    """What the weightiest findings suggest to try first."""
+    if diagnosis is None:
+        return ()
+    found: dict[Hint, None] = {}
+    for finding in sorted(diagnosis.findings, key=lambda each: -each.severity)[:2]:
+        for hint in _HINTS[finding.category]:
+            opposite = {Hint.SMALLER: Hint.LARGER, Hint.LARGER: Hint.SMALLER}.get(hint)
+            if opposite not in found:
+                found[hint] = None
+    return tuple(found)
+
+
+def chosen(tuned: Tuned, given: str) -> list[Version]:
+    """What to propose: the best if it is faster than what was given, and a close second."""
+    if tuned.given_ms is None:
+        return []
+    faster = [
+        each
+        for each in tuned.versions
+        if each.source != given and each.ms < tuned.given_ms * (1 - _GAIN)
+    ]
+    return [each for each in faster[:2] if each.ms <= faster[0].ms * (1 + _CLOSE)]
+
+
+class TuneProcess:
+    """Runs `python -m agent.tune`, one at a time."""
+
+    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "agent.tune")) -> None:
+        self._command = tuple(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, request: Request, say: Callable[[str], None]) -> Tuned:
+        """Tune in a new process.
+
+        Raises
+        ------
+        KbError
+            It failed, died, or took far longer than it was given.
+        """
+        process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._process = process
+        limit = request.seconds + _START_SECONDS + _WAIT_SECONDS
+        timer = threading.Timer(limit, process.kill)
+        timer.daemon = True
+        timer.start()
+        errors: list[bytes] = []
+        assert process.stderr is not None
+        reader = threading.Thread(target=_drain, args=(process.stderr, errors), daemon=True)
+        reader.start()
+        last: dict[str, Any] = {}
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(OSError):
+                process.stdin.write(request.model_dump_json().encode())
+                process.stdin.close()
+            for line in process.stdout:
+                with contextlib.suppress(ValueError):
+                    told = json.loads(line)
+                    if isinstance(told, dict):
+                        last = told
+                        if "say" in told:
+                            say(f"tune: {told['say']}")
+        finally:
+            timer.cancel()
+            if process.poll() is None and "tuned" not in last and "error" not in last:
+                process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+            process.wait()
+            reader.join(1)
+            self._process = None
+        if "tuned" in last:
+            return Tuned.model_validate(last["tuned"])
+        said = b"".join(errors).decode(errors="replace").strip().splitlines()
+        reason = last.get("error") or (said[-1] if said else f"status {process.returncode}")
+        raise KbError(f"tuning failed: {reason}")
+
+    def close(self) -> None:
+        """End what runs."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._process.terminate()
+
+
+def _drain(stream: Any, into: list[bytes]) -> None:
+    """Read to the end, keeping the last part."""
+    while part := stream.read1(1 << 16):
+        into.append(part)
+        del into[:-4]

@@ -1,0 +1,69 @@
+"""What is asked of tuning, and what it answers; imports no torch."""
+
+from pydantic import BaseModel, ConfigDict
+
+from agent.tune.rewrite import Value
+from agent.tune.space import Hint
+from agent.worker.messages import Precision
+
+
+class Model(BaseModel):
+    """Base of what travels to and from the tuning process."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Request(Model):
+    """What to tune, and how long."""
+
+    problem: str
+    """The problem file's text."""
+    kernel: str
+    """The kernel file's."""
+    device: str
+    dtype: str | None = None
+    precision: Precision = "ieee"
+    trust: bool = False
+    seconds: float = 40.0
+    """To hold the device, starting workers not counted."""
+    seed: int = 0
+    hints: tuple[Hint, ...] = ()
+    batch: int = 48
+    """Configurations in the first generation."""
+
+
+class Version(Model):
+    """One configuration that works."""
+
+    source: str
+    values: dict[str, Value]
+    """By parameter."""
+    ms: float
+    """Median; a claim of the process that ran it."""
+    launches: int
+
+
+class Tuned(Model):
+    """What tuning found."""
+
+    given_ms: float | None
+    """The given file's own time, beside the best's."""
+    versions: tuple[Version, ...]
+    """The fastest first, at most 20; the given configuration is among them if it is fast enough."""
+    start: dict[str, Value]
+    """The given values."""
+    points: int
+    """Size of the space, limits of the card not considered."""
+    tried: int
+    failed: int
+    """Of those tried, how many do not compile or give other results."""
+    reasons: dict[str, int]
+    """Why, by how often; the five most frequent."""
+    generations: int
+    exhausted: bool
+    seconds: float
+    """The search took."""
+    ahead_seconds: float
+    """Of them, compiling ahead."""
+    held_seconds: float = 0.0
+    """The device was held, workers' start included."""

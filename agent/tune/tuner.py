@@ -1,0 +1,145 @@
+"""Tunes one kernel on one problem: parameters, space, search, and what came of it."""
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agent.problem.kernel import KernelFile
+from agent.sandbox.launch import Zygote
+from agent.tune.autotune import opened
+from agent.tune.halving import Ledger, Measured
+from agent.tune.request import Request, Tuned, Version
+from agent.tune.rewrite import RewriteError
+from agent.tune.search import search
+from agent.tune.space import Limits, Point, Space
+from agent.tune.timing import SourceTimer, Subject
+from agent.tune.tunable import Tunable
+
+# Launches of the last comparison with the given file.
+_LAST_LAUNCHES: Final = 40
+_LISTED: Final = 20
+# Seconds that the last comparison is left.
+_LAST_SECONDS: Final = 3.0
+
+
+def tune(
+    request: Request,
+    *,
+    zygote: Zygote | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Tuned:
+    """Tune a kernel file; see `Request`.
+
+    Raises
+    ------
+    KbError
+        The problem or the kernel cannot be run at all, or the card is busy.
+    """
+    kernel = KernelFile.parse(request.kernel)
+    subject = Subject(
+        request.problem, kernel, request.device, request.dtype, request.precision, request.trust
+    )
+    tunable, listed = opened(request.kernel)
+    timer = SourceTimer(subject, zygote, say)
+    with timer:
+        found = tune_with(timer, tunable, listed, request, say)
+    return found.model_copy(update={"held_seconds": timer.held_seconds})
+
+
+def tune_with(
+    timer: SourceTimer,
+    tunable: Tunable,
+    listed: Sequence[Tunable],
+    request: Request,
+    say: Callable[[str], None] = lambda _: None,
+) -> Tuned:
+    """Search within an open timer."""
+    start = time.monotonic()
+    space = Space(tunable, Limits(item_bytes=timer.item_bytes), request.hints)
+
+    def measure(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
+        return _written(space, timer, points, launches, seconds)
+
+    ledger = Ledger(measure, deadline=start + request.seconds - _LAST_SECONDS)
+    found = search(
+        space,
+        ledger,
+        random.Random(request.seed),  # noqa: S311 (a search)
+        starts=_starts(space, listed),
+        batch=request.batch,
+        say=say,
+    )
+    versions = [
+        Version(
+            source=space.text(each.point),
+            values=space.named(each.point),
+            ms=each.median,
+            launches=len(each.ms),
+        )
+        for each in found.ranking[:_LISTED]
+    ]
+    reasons: dict[str, int] = {}
+    for trial in ledger.trials.values():
+        if trial.error:
+            reason = trial.error[:120]
+            reasons[reason] = reasons.get(reason, 0) + 1
+    given_ms, versions = _compared(timer, request.kernel, versions)
+    return Tuned(
+        given_ms=given_ms,
+        versions=tuple(versions),
+        start=tunable.start,
+        points=space.size,
+        tried=found.tried,
+        failed=found.failed,
+        reasons=dict(sorted(reasons.items(), key=lambda each: -each[1])[:5]),
+        generations=found.generations,
+        exhausted=found.exhausted,
+        seconds=time.monotonic() - start,
+        ahead_seconds=timer.ahead_seconds,
+    )
+
+
+def _written(
+    space: Space, timer: SourceTimer, points: Sequence[Point], launches: int, seconds: float
+) -> list[Measured]:
+    results: list[Measured | None] = []
+    sources: list[str] = []
+    for point in points:
+        try:
+            sources.append(space.text(point))
+            results.append(None)
+        except RewriteError as error:
+            results.append(Measured(error=str(error)))
+    timed = iter(timer.times(sources, launches, seconds))
+    return [next(timed) if each is None else each for each in results]
+
+
+def _starts(space: Space, listed: Sequence[Tunable]) -> list[Point]:
+    """Configurations that the file listed for an autotuner, as points."""
+    points = []
+    for each in listed:
+        values = each.start
+        if values.keys() == {parameter.name for parameter in space.parameters}:
+            point = tuple(values[parameter.name] for parameter in space.parameters)
+            if all(v in d for v, d in zip(point, space.domains, strict=True)):
+                points.append(point)
+    return points
+
+
+def _compared(
+    timer: SourceTimer, given: str, versions: list[Version]
+) -> tuple[float | None, list[Version]]:
+    """Time the given file and the best versions in turn: their final times."""
+    best = [each for each in versions[:3] if each.source != given]
+    texts = [given, *(each.source for each in best)]
+    timed = timer.times(texts, _LAST_LAUNCHES, _LAST_SECONDS)
+    medians = [statistics.median(each.ms) if each.ms else None for each in timed]
+    given_ms = medians[0]
+    final = dict(zip(texts, medians, strict=True))
+    again = []
+    for each in versions:
+        ms = final.get(each.source)
+        again.append(each if ms is None else each.model_copy(update={"ms": ms}))
+    return given_ms, sorted(again, key=lambda each: each.ms)
