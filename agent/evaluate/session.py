@@ -296,6 +296,18 @@ class Worker:
         """Try to capture the contender in a CUDA graph."""
         return self._exchange.ask(m.Probe(inputs=list(inputs)), m.Capturable, timeout)
 
+    def export_graph(
+        self,
+        source: str,
+        *,
+        module_name: str = "problem",
+        dtype: str | None = None,
+        timeout: float = LOAD_SECONDS,
+    ) -> m.Graph:
+        """Export a problem's model as operators, on fake tensors."""
+        command = m.ExportGraph(source=source, module_name=module_name, dtype=dtype)
+        return self._exchange.ask(command, m.Graph, timeout)
+
     def flops(self, seed: int = 0) -> m.Operations:
         """Count the model's floating-point operations without running it."""
         return self._exchange.ask(m.Flops(seed=seed), m.Operations, COMMAND_SECONDS)

@@ -231,6 +231,19 @@ class Flops(Command):
     seed: int = 0
 
 
+class ExportGraph(Command):
+    """Export a problem's model as operators, on fake tensors; answers with `Graph`.
+
+    The file is executed for this alone: no problem needs to be loaded, and none is replaced.
+    """
+
+    do: Literal["export_graph"] = "export_graph"
+    source: str
+    module_name: str
+    dtype: str | None = None
+    """As for `load_problem`."""
+
+
 class Quit(Command):
     """End the process."""
 
@@ -255,6 +268,7 @@ AnyCommand = Annotated[
     | BenchSources
     | Probe
     | Flops
+    | ExportGraph
     | Quit,
     Field(discriminator="do"),
 ]

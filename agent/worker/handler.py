@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from agent.worker import flops, inputs
+from agent.worker import flops, graph, inputs
 from agent.worker import messages as m
 from agent.worker.bench_sources import SourceBench, Task
 from agent.worker.buffers import OpenBuffers
@@ -68,6 +68,7 @@ class Handler:
             "bench_sources": self._bench_sources,
             "probe": self._probe,
             "flops": self._flops,
+            "export_graph": lambda command: graph.export(command, self._folder),
             "quit": lambda _: m.Done(),
         }
 

@@ -155,6 +155,41 @@ class Operations(Reply):
     """Calls of operators that the counter has no formula for (elementwise, reductions)."""
 
 
+class GraphTensor(Message):
+    """Shape and dtype of one value of a graph."""
+
+    shape: list[int] = Field(max_length=64)
+    dtype: Label
+
+
+class GraphNode(Message):
+    """One value of a graph: an input, a tensor of the model, or what an operator returned."""
+
+    name: Label
+    op: Label
+    """`input`, `tensor`, `getitem`, or an operator such as `aten.add.Tensor`."""
+    args: list[JsonValue] = Field(default_factory=list, max_length=100)
+    """Positional arguments: constants, lists, `{"node": name}`, `{"torch": "float32"}`,
+    `{"device": "cpu"}`, `{"float": "inf"}`. Of an input: its value where it is no tensor."""
+    kwargs: dict[Label, JsonValue] = Field(default_factory=dict, max_length=50)
+    tensors: list[GraphTensor] = Field(default_factory=list, max_length=100)
+    """What it returns; none where it is no tensor."""
+    input: int | None = None
+    """Index among the problem's inputs."""
+    tensor: Label | None = None
+    """State-dict name."""
+
+
+class Graph(Reply):
+    """The model's operators in the order of execution, without in-place ones."""
+
+    nodes: list[GraphNode] = Field(default_factory=list, max_length=2000)
+    outputs: list[JsonValue] = Field(default_factory=list, max_length=200)
+    """As arguments are written."""
+    reason: Annotated[str, Field(max_length=MAX_ERROR_CHARS)] = ""
+    """Why there are no nodes."""
+
+
 class Error(Message):
     """An exception in the worker."""
 

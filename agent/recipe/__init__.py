@@ -1,0 +1,1 @@
+"""Kernels of the knowledge base made to fit a problem: operators recognised, files written."""
