@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from agent.diagnose.render import quantity
 from agent.diagnose.result import Evidence
 from agent.optimize.candidate import Judged, ProblemInfo, SearchState
 from kb.vocabulary import find_metric, taxonomy
@@ -29,7 +28,6 @@ class Line:
     name: str
     label: str
     value: str
-    number: float | None = None
     meaning: str = ""
 
 
@@ -121,7 +119,7 @@ class Brief:
 def technique_titles() -> dict[str, str]:
     """Slug → title of all techniques, and `other`."""
     named = {slug: title for group in taxonomy().values() for slug, title in group.items()}
-    return dict(sorted(named.items())) | {OTHER: "None of these"}
+    return dict(sorted(named.items())) | {OTHER: "Anything else"}
 
 
 def kernel_text(judged: Judged) -> KernelText:
@@ -160,11 +158,12 @@ def outcome_words(judged: Judged) -> str:
     return words
 
 
-def number_words(name: str, value: float) -> str:
-    """A metric's value with its unit."""
+def number_words(name: str, value: float, unit: str | None = None) -> str:
+    """A metric's value in its base unit, the one in which a plan has to say what it expects."""
     metric = find_metric(name)
-    unit = metric.unit if metric is not None else ""
-    return quantity(Evidence(metric=name, label=name, value=value, unit=unit, meaning=""))
+    if unit is None:
+        unit = metric.unit if metric is not None else ""
+    return f"{value:.6g} {unit}".strip()
 
 
 def _tried(judged: Judged) -> str:
@@ -200,4 +199,10 @@ def _evidence(state: SearchState) -> Iterable[Line]:
             metric=name, label=metric.label, value=value, unit=metric.unit, meaning=""
         )
     for number, each in enumerate(known.values(), start=1):
-        yield Line(f"E{number}", each.metric, each.label, quantity(each), each.value, each.meaning)
+        yield Line(
+            f"E{number}",
+            each.metric,
+            each.label,
+            number_words(each.metric, each.value, each.unit),
+            each.meaning,
+        )

@@ -208,7 +208,7 @@ class Endpoint:
             case openai.APITimeoutError():
                 what = f"did not answer within {self._timeout:g} s; try again later"
             case openai.APIConnectionError() if _broken_off(error):
-                what = "broke off in the middle of its answer; try again later"
+                what = "broke off before its answer was whole; try again later"
             case openai.APIConnectionError():
                 what = "cannot be reached: start the endpoint or correct --base-url"
             case openai.AuthenticationError() | openai.PermissionDeniedError():

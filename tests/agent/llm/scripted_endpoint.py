@@ -74,6 +74,8 @@ def error(status, message, **headers):
 class Endpoint:
     """Answers each role from its own list; `default` is for who has none left.
 
+    An entry may be a function of the request.
+
     `refuse` maps a key of requests (`tools`, `response_format`) to the answer for those that
     have it.
     """
@@ -135,7 +137,8 @@ class Endpoint:
                     return answer
             left = self.roles.get(role) if role in self.roles else self.script
             if left:
-                return left.pop(0)
+                answer = left.pop(0)
+                return answer(request) if callable(answer) else answer
             assert self.default is not None, f"the script has no answer for {role}"
             return self.default
 
