@@ -25,6 +25,11 @@ from kb.errors import KbError
 _SEED_BITS = 62
 # A mask of zeros takes a byte an element.
 _MOST_MASKED = 1 << 31
+# Seen in Triton 3.9: its interpreter keeps bfloat16 as bits and computes with them as integers.
+_INTERPRETED_BFLOAT16 = (
+    "Triton's interpreter computes wrongly in bfloat16: check with --dtype float16 or float32, or "
+    "on a GPU, unless the kernel converts to float32 first"
+)
 # Kinds that make sense where no input has values to choose.
 _OF_INTEGERS = (ValueKind.GIVEN, ValueKind.NORMAL)
 
@@ -79,6 +84,8 @@ class Trial:
         evidence.given_shape = any(each.label == "full" for each in shapes)
         if not evidence.given_shape:
             self.notes.append("checked at reduced sizes only, in Triton's interpreter")
+        if options.interpret and "bfloat16" in f"{options.dtype} {self.problem.text}":
+            evidence.untold = _INTERPRETED_BFLOAT16
         self.say("starting workers")
         desk = self._problem_desk(bench, shapes[0], settings)
         contestant = Contestant(

@@ -55,6 +55,8 @@ class Evidence:
     device: str = "cpu"
     given_shape: bool = True
     """The given shape is among the cases; not so in Triton's interpreter at reduced sizes."""
+    untold: str | None = None
+    """Why a wrong result may not be the kernel's fault here; nobody is called wrong then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,9 @@ def decide(evidence: Evidence) -> Decision:
         Verdict.SPECIALISED: _specialised(evidence),
         Verdict.LIBRARY: _library(evidence),
     }
+    if evidence.untold and reasons[Verdict.WRONG]:
+        reasons[Verdict.INCONCLUSIVE][:0] = [evidence.untold, *reasons[Verdict.WRONG]]
+        reasons[Verdict.WRONG] = []
     for verdict, found in reasons.items():
         if found:
             shown = [*found]
@@ -173,6 +178,8 @@ def _inconclusive(evidence: Evidence) -> list[str]:
     passed = [case for case in counted if case.passed]
     if not passed:
         problem = next((case.problem for case in counted if case.refused), None)
+        if problem is None:
+            return []  # it answers, and wrongly
         return [f"it answers at none of the shapes that were tried: {problem}"]
     if evidence.given_shape and not any(case.shape == "full" for case in passed):
         why = next((c.why_not for c in cases if c.shape == "full" and c.why_not), "not run")

@@ -161,3 +161,12 @@ def test_equality_is_required_only_where_every_counted_case_has_it():
     ]
     require_exact(one)
     assert one[1].case.passed
+
+
+def test_where_the_machine_computes_wrongly_nobody_is_called_wrong():
+    decision = decide(evidence(outcome(**OFF), untold="the interpreter is wrong in bfloat16"))
+    assert decision.verdict is Verdict.INCONCLUSIVE
+    assert decision.reasons[0] == "the interpreter is wrong in bfloat16"
+    assert any("3 of 9 elements are off" in reason for reason in decision.reasons)
+    assert decide(evidence(untold="the same")).verdict is Verdict.CORRECT
+    assert decide(evidence(outcome(**OFF), untold="x", scan=[CHEAT])).verdict is Verdict.CHEAT
