@@ -4,8 +4,12 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from kb.errors import KbError
+
+PART: Final = ".part"
+"""End of the name of a file that is being written."""
 
 
 class RunFolderError(KbError):
@@ -23,7 +27,7 @@ def write_atomically(path: Path, text: str) -> None:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
         temporary = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)

@@ -182,6 +182,15 @@ class RoundJudging:
             candidate, attempt = repaired, attempt + 1
         return _Next(candidate, attempt)
 
+    def _known(self, candidate: Candidate) -> str | None:
+        """The candidate that was the same program, judged or waiting to be."""
+        assert self._round.proposed is not None
+        repairs = (each.candidate for each in self._round.repaired.values())
+        waiting = [*self._round.proposed.candidates, *(each for each in repairs if each)]
+        program = digest(candidate.source, candidate.suffix)
+        known = {digest(each.source, each.suffix): each.id for each in waiting}
+        return self._record.tried.get(program) or known.get(program)
+
     def _repair(self, position: int, failed: Judged) -> None:
         proposer = self._proposers.get(failed.candidate.proposer)
         spent: dict[str, Spending] = {}
@@ -196,7 +205,7 @@ class RoundJudging:
             add_spending(spent, proposer, before)
             if proposal is not None:
                 candidate = candidate_of(proposal, self._round.number, repairs=failed.id)
-                known = self._record.tried.get(digest(candidate.source, candidate.suffix))
+                known = self._known(candidate)
                 if known is not None:
                     candidate, why = None, f"the repair is the same program as {known}"
         self._append(

@@ -156,10 +156,16 @@ class ReplayProposer:
         if self.name in proposed.failures:
             raise KbError(proposed.failures[self.name])
         everything = [*proposed.candidates, *(each.candidate for each in proposed.dropped)]
-        known = {one.id: one for one in everything if one.proposer == self.name}
+        # One source may have been offered twice, as two families: the first of them was judged.
+        known: dict[str, list[Candidate]] = {}
+        for one in everything:
+            if one.proposer == self.name:
+                known.setdefault(one.id, []).append(one)
         # What was above the round's limit is not known, and was not judged.
-        offered = (known.get(each) for each in proposed.offered.get(self.name, ()))
-        return [proposal_of(one) for one in offered if one is not None]
+        offered = (
+            known[each].pop(0) for each in proposed.offered.get(self.name, ()) if known.get(each)
+        )
+        return [proposal_of(one) for one in offered]
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         """What it repaired this failure with."""

@@ -32,8 +32,8 @@ import kb
 from agent.evaluate.result import Evaluation
 from agent.optimize.candidate import Candidate, Judged
 from agent.optimize.config import RunConfig
-from agent.optimize.events import Event, Proposed, Started
-from agent.optimize.files import RunFolderError, cannot_write, write_atomically
+from agent.optimize.events import Event, Proposed, Repaired, Started
+from agent.optimize.files import PART, RunFolderError, cannot_write, write_atomically
 from agent.optimize.journal import Journal, read
 from agent.optimize.record import Record, Round
 from agent.profile.result import Profile
@@ -61,6 +61,8 @@ class RunFolder:
         except OSError as error:
             raise cannot_write(root, error) from error
         try:
+            for left in root.rglob(f".*{PART}"):
+                left.unlink(missing_ok=True)
             self._journal = Journal(root / _JOURNAL)
             self.record = Record.of(self._journal.events)
         except BaseException:
@@ -82,7 +84,7 @@ class RunFolder:
                 "folder with --out"
             )
         try:
-            if root.is_dir() and any(root.iterdir()):
+            if root.is_dir() and any(not _begun(each) for each in root.iterdir()):
                 raise RunFolderError(f"{root} is not empty: name another folder with --out")
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -144,6 +146,8 @@ class RunFolder:
         if isinstance(event, Proposed):
             for candidate in event.candidates:
                 self.keep(candidate)
+        if isinstance(event, Repaired) and event.candidate is not None:
+            self.keep(event.candidate)
         self._journal.append(event)
         self.record.add(event)
         number = getattr(event, "round", None)
@@ -252,6 +256,11 @@ def read_run(root: Path) -> tuple[RunConfig, Record]:
 def now() -> str:
     """UTC time, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _begun(path: Path) -> bool:
+    """Whether it is what a kill leaves of a run that is not one yet."""
+    return path.name in ("problem", "environment.json", "lock") or path.name.endswith(PART)
 
 
 def _environment() -> dict[str, Any]:

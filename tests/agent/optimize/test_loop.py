@@ -72,10 +72,19 @@ def test_a_failure_is_repaired_by_its_proposer_as_often_as_allowed(tmp_path: Pat
     assert [each.outcome.attempts for each in folder.record.history] == [1, 2]
 
 
-@pytest.mark.parametrize("mark", ["cheat"])
-def test_a_cheat_is_not_repaired(tmp_path: Path, mark: str) -> None:
+def test_a_repair_that_is_what_waits_to_be_judged_is_not_judged_twice(tmp_path: Path) -> None:
+    rounds = [[proposal(0.5, mark="wrong"), proposal(0.5, "fusion")]]
+    judge = ScriptedJudge()
     with RunFolder.create(tmp_path / "run", config()) as folder:
-        search(folder, ScriptedJudge(), Scripted([[proposal(0.1, mark=mark)]])).run()
+        search(folder, judge, Scripted(rounds)).run()
+    assert len(judge.asked) == len(set(judge.asked)) == 2
+    (repaired,) = folder.record.rounds[1].repaired.values()
+    assert "the same program as" in repaired.why
+
+
+def test_a_cheat_is_not_repaired(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        search(folder, ScriptedJudge(), Scripted([[proposal(0.1, mark="cheat")]])).run()
     assert len(folder.record.history) == 1
     assert folder.record.best.id == folder.record.start.id
 
