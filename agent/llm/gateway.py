@@ -142,8 +142,10 @@ class Gateway:
             digest=digest_of(request),
             request=dict(request),
         )
-        found = self._past.reusable(conversation, turn, exchange.digest)
+        found = self._past.reusable(exchange)
         if found is not None:
+            if found.failure is not None:
+                raise _raised(found.failure)
             self._ledger.carry_over(found.tokens_in, found.tokens_out, found.money)
             return Completion.model_validate(found.reply)
         return self._live(self._endpoint, exchange)

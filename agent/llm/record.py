@@ -6,7 +6,9 @@ no headers, so no key is in them.
 """
 
 import hashlib
+import itertools
 import json
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from agent.optimize.files import write_atomically
 from agent.optimize.proposers import Spending
 
 FOLDER = "llm"
+_MARK = re.compile(r"-----[0-9a-f]{12} ")
 _SHOWN = 60  # characters of a difference: enough to see what it is about
 
 
@@ -146,15 +149,24 @@ class Past:
         turns = [turn for name, turn in self._turns if name == conversation]
         return self._turns[conversation, max(turns)].request if turns else None
 
-    def reusable(self, conversation: str, turn: int, digest: str) -> Exchange | None:
-        """The reply that an interrupted run already has to this request, if it is the same one."""
-        if conversation in self._left:
+    def reusable(self, exchange: Exchange) -> Exchange | None:
+        """What an interrupted run already has of this request, if it is the same one.
+
+        A failure is used again only if the conversation went on after it: then it told what the
+        endpoint does not support. Others may have passed since.
+        """
+        name, turn = exchange.conversation, exchange.turn
+        if name in self._left:
             return None
-        found = self._turns.get((conversation, turn))
-        if found is not None and found.digest == digest and found.reply is not None:
+        found = self._turns.get((name, turn))
+        same = found is not None and (found.digest, found.model) == (
+            exchange.digest,
+            exchange.model,
+        )
+        if found is not None and same and (found.reply or (name, turn + 1) in self._turns):
             return found
         # From here on the conversation takes another course than it did.
-        self._left.add(conversation)
+        self._left.add(name)
         return None
 
     def replay(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Exchange:
@@ -201,13 +213,18 @@ def difference(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     before, now = recorded.get("messages", []), asked.get("messages", [])
     for number, (old, new) in enumerate(zip(before, now, strict=False)):
         if old != new:
-            one, other = str(old.get("content")), str(new.get("content"))
-            pairs = enumerate(zip(one, other, strict=False))
-            shortest = min(len(one), len(other))
-            at = next((index for index, (a, b) in pairs if a != b), shortest)
-            start = max(at - _SHOWN // 2, 0)
-            return (
-                f"message {number + 1} has '{one_line(other[start : start + _SHOWN])}' where the "
-                f"record has '{one_line(one[start : start + _SHOWN])}'"
-            )
+            one, other = _first_difference(str(old.get("content")), str(new.get("content")))
+            return f"message {number + 1} has '{other}' where the record has '{one}'"
     return f"{len(now)} messages instead of {len(before)}"
+
+
+def _first_difference(recorded: str, asked: str) -> tuple[str, str]:
+    """The first lines that differ; marks of quotations differ with what they hold."""
+    pairs = list(itertools.zip_longest(recorded.splitlines(), asked.splitlines(), fillvalue=""))
+    differing = [(old, new) for old, new in pairs if old != new]
+    told = [pair for pair in differing if not all(_MARK.match(line) for line in pair)]
+    old, new = (told or differing or [("", "")])[0]
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
+    at = sum(1 for _ in same)
+    start = max(at - _SHOWN // 2, 0)
+    return one_line(old[start : start + _SHOWN]), one_line(new[start : start + _SHOWN])
