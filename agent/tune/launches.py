@@ -64,7 +64,7 @@ class Module:
         return above
 
     def literals(self, node: ast.expr, depth: int = _DEPTH) -> list[ast.Constant]:
-        """Integer literals that an expression can be, through names, `min`, `max` and `if`."""
+        """Integer literals that an expression can be, through names, `min` and `if`."""
         if depth == 0:
             return []
         match node:
@@ -78,7 +78,8 @@ class Module:
                 inner = self._attribute(node, name)
             case ast.IfExp(body=body, orelse=orelse):
                 inner = (body, orelse)
-            case ast.Call() if called(node) in {"min", "max", "constexpr"}:
+            case ast.Call() if called(node) in {"min", "constexpr"}:
+                # `max(16, …)` is a least size that something needs, and no choice.
                 inner = node.args
             case ast.Subscript(value=ast.Name() as base, slice=ast.Constant(value=str(key))):
                 entries = [self._entries(each) for each in self.values(base)]

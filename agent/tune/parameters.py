@@ -1,7 +1,7 @@
 """What can be changed in a Triton kernel file, found in its syntax tree; nothing is executed.
 
 Found are: integer literals that reach a constexpr parameter or a launch option, directly, through
-names, defaults, dictionaries, `min` and `max`; literals that repeat them in grids and divisions;
+names, defaults, dictionaries and `min`; literals that repeat them in grids and divisions;
 sizes written inside a kernel; configurations of an autotuner (one by one: `autotune.collapsed`
 first); loops that Triton can pipeline; and `TUNABLES`. Whether a value may be another one is not
 decided here beyond names and shapes that give it away: a version with other results is dropped.
@@ -263,8 +263,8 @@ class _Finder:
             for repeat in every:
                 for node in ties.tied(launch, sizes, repeat, alone=alone):
                     draft = self._merge(node, repeat.node)
-                    if repeat.less_one is not None:
-                        draft.nodes[repeat.less_one] = -1
+                    if repeat.added is not None:
+                        draft.nodes[repeat.added] = repeat.plus
 
     def _merge(self, node: ast.Constant, other: ast.Constant) -> _Draft:
         draft = self.by_node[node]
@@ -305,7 +305,7 @@ class _Finder:
                 continue
             if not isinstance(default.value, int | float | str):
                 continue
-            draft = self._draft(default, name, Role.CHOICE)
+            draft = self.by_node.setdefault(default, _Draft(name, Role.CHOICE, {default: 0}))
             draft.name = name
             draft.value = default.value
             draft.choices = tuple(choices)
@@ -347,7 +347,7 @@ def _role(node: ast.Constant, name: str, kernel: KernelFacts) -> Role | None:
     power = value > 0 and value & (value - 1) == 0
     if name in kernel.extents:
         return Role.TILE if power else None
-    if name in kernel.steps:
+    if name in kernel.steps and not _COUNT.search(name):
         return Role.TILE if power and value > 1 else None
     if _MEANING.search(name):
         return None

@@ -17,8 +17,10 @@ class Repeat:
     """The text of what is divided."""
     axis: int | None
     """Of the grid, where it stands in one; None elsewhere."""
-    less_one: ast.Constant | None = None
-    """The 255 of `(n + 255) // 256`."""
+    added: ast.Constant | None = None
+    """What rounds up: the 255 of `(n + 255) // 256`, the first 256 of `(n + 256 - 1) // 256`."""
+    plus: int = 0
+    """How far that is from the divisor."""
 
 
 def repeats(node: ast.AST, axis: int | None = None) -> Iterator[Repeat]:
@@ -39,17 +41,16 @@ def repeats(node: ast.AST, axis: int | None = None) -> Iterator[Repeat]:
 
 def _rounded(left: ast.expr, divisor: ast.Constant, axis: int | None) -> Repeat:
     match left:
-        case ast.BinOp(left=inner, op=ast.Add(), right=ast.Constant(value=int() as more)) if (
-            more == number(divisor) - 1
+        case ast.BinOp(left=inner, op=ast.Add(), right=ast.Constant() as added) if (
+            added.value == number(divisor) - 1
         ):
-            assert isinstance(left.right, ast.Constant)
-            return Repeat(divisor, ast.unparse(inner), axis, left.right)
+            return Repeat(divisor, ast.unparse(inner), axis, added, -1)
         case ast.BinOp(
-            left=ast.BinOp(left=inner, op=ast.Add(), right=ast.Constant(value=int() as more)),
+            left=ast.BinOp(left=inner, op=ast.Add(), right=ast.Constant() as added),
             op=ast.Sub(),
             right=ast.Constant(value=1),
-        ) if more == divisor.value:
-            return Repeat(divisor, ast.unparse(inner), axis)
+        ) if added.value == number(divisor):
+            return Repeat(divisor, ast.unparse(inner), axis, added)
     return Repeat(divisor, ast.unparse(left), axis)
 
 
@@ -85,12 +86,15 @@ def tied(
         name for name, value in launch.arguments.items() if ast.unparse(value) == repeat.dividend
     }
     bounds, axes = launch.kernel.bounds, launch.kernel.axes
-    by_bound = [node for name, node in same.items() if bounds.get(name, set()) & passed]
-    if by_bound:
-        return by_bound
-    by_axis = [node for name, node in same.items() if repeat.axis in axes.get(name, set())]
-    if by_axis and alone:
-        return by_axis
+    extents = launch.kernel.extents
+    by_bound = {name for name in same if bounds.get(name, set()) & passed}
+    by_axis = {
+        name for name in same if name in extents and alone and repeat.axis in axes.get(name, set())
+    }
+    # Queries and keys are both compared with the number of tokens; the grid counts one of them.
+    named = by_bound & by_axis or by_bound or by_axis
+    if named:
+        return [node for name, node in same.items() if name in named]
     return list(same.values()) if alone or len(same) == 1 else []
 
 

@@ -1,0 +1,1 @@
+"""Deliberately mistuned kernels: how far `tune` alone brings each of them."""

@@ -1,0 +1,35 @@
+"""float16 product in the smallest tiles, one warp, no pipeline."""
+
+import torch
+import triton
+import triton.language as tl
+
+MISTUNED = {"problem": "matmul_half", "constants": {"M": 4096, "N": 4096, "K": 2048}}
+
+
+@triton.jit
+def _product(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    tile_m = tl.program_id(0)
+    tile_n = tl.program_id(1)
+    row = tile_m * BM + tl.arange(0, BM)
+    column = tile_n * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        depth = start + tl.arange(0, BK)
+        a_mask = (row < M)[:, None] & (depth < K)[None, :]
+        b_mask = (depth < K)[:, None] & (column < N)[None, :]
+        a = tl.load(a_ptr + row[:, None] * K + depth[None, :], mask=a_mask, other=0.0)
+        b = tl.load(b_ptr + depth[:, None] * N + column[None, :], mask=b_mask, other=0.0)
+        total = tl.dot(a, b, total)
+    c_mask = (row < M)[:, None] & (column < N)[None, :]
+    tl.store(c_ptr + row[:, None] * N + column[None, :], total, mask=c_mask)
+
+
+def kernel_function(a, b):
+    m, k = a.shape
+    n = b.shape[1]
+    c = torch.empty((m, n), dtype=a.dtype, device=a.device)
+    _product[(triton.cdiv(m, 16), triton.cdiv(n, 16))](
+        a, b, c, m, n, k, BM=16, BN=16, BK=16, num_warps=1, num_stages=1
+    )
+    return c

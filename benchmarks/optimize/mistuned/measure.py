@@ -1,0 +1,155 @@
+"""Tunes one mistuned kernel, then searches far wider, and compares both in one last contest."""
+
+import itertools
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.evaluate.judge import Options, evaluate
+from agent.problem.kernel import KernelFile
+from agent.sandbox.launch import Zygote
+from agent.tune.autotune import opened
+from agent.tune.halving import Ledger, Measured, halve
+from agent.tune.request import Request
+from agent.tune.search import search
+from agent.tune.space import Limits, Point, Space
+from agent.tune.timing import SourceTimer, Subject
+from agent.tune.tuner import tune_with
+from benchmarks.optimize.mistuned.cases import Case
+
+# Points of the reference: all of a space that is no larger, else as many at random.
+WIDE = 320
+# Best of the wide sample from which the reference goes on.
+_STARTS = 8
+_FINALISTS = 6
+_CONTESTS = 3
+_LAUNCHES = 30
+_CONTEST_SECONDS = 15.0
+
+
+def measure(
+    case: Case,
+    *,
+    device: str,
+    zygote: Zygote | None,
+    seconds: float,
+    reference_seconds: float,
+    seed: int,
+    trust: bool,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """One record; times are milliseconds, medians of launches on inputs that are not in the cache.
+
+    Parameters
+    ----------
+    seconds
+        For `tune`, from the start of its workers.
+    reference_seconds
+        For the wide search.
+    """
+    kernel = KernelFile.parse(case.kernel, f"{case.name}.py")
+    subject = Subject(case.problem, kernel, device, trust=trust)
+    began = time.monotonic()
+    with SourceTimer(subject, zygote, say) as timer:
+        started = time.monotonic() - began
+        tunable, listed = opened(case.kernel)
+        request = Request(
+            problem=case.problem,
+            kernel=case.kernel,
+            device=device,
+            seconds=seconds - started,
+            seed=seed,
+        )
+        tuned = tune_with(timer, tunable, listed, request, say)
+        gpu_seconds = time.monotonic() - began
+        winner = tuned.versions[0] if tuned.versions else None
+        if winner is None:
+            return {"name": case.name, "failed": tuned.reasons, "gpu_seconds": gpu_seconds}
+        space = Space(tunable, Limits(item_bytes=timer.item_bytes))
+        known = tuple(winner.values[each.name] for each in space.parameters)
+        began_reference = time.monotonic()
+        best, tried = reference(timer, space, known, reference_seconds, seed + 1)
+        reference_spent = time.monotonic() - began_reference
+        texts = list(dict.fromkeys([case.kernel, winner.source, *map(space.text, best)]))
+        final = contest(timer, texts)
+    given_ms, tuned_ms = final.get(case.kernel), final.get(winner.source)
+    best_ms = min(final.values(), default=None)
+    return {
+        "name": case.name,
+        "about": case.about,
+        "operator": case.operator,
+        "constants": case.constants,
+        "given_ms": given_ms,
+        "tuned_ms": tuned_ms,
+        "best_ms": best_ms,
+        "over_best": None if not (tuned_ms and best_ms) else tuned_ms / best_ms,
+        "speedup": None if not (tuned_ms and given_ms) else given_ms / tuned_ms,
+        "gpu_seconds": gpu_seconds,
+        "start_seconds": started,
+        "ahead_seconds": tuned.ahead_seconds,
+        "tried": tuned.tried,
+        "failed": tuned.failed,
+        "reasons": tuned.reasons,
+        "points": tuned.points,
+        "exhausted": tuned.exhausted,
+        "given": tuned.start,
+        "found": winner.values,
+        "best": next((space.named(p) for p in best if final.get(space.text(p)) == best_ms), None),
+        "reference_tried": tried,
+        "reference_seconds": reference_spent,
+        "source": winner.source,
+    }
+
+
+def reference(
+    timer: SourceTimer, space: Space, known: Point, seconds: float, seed: int
+) -> tuple[list[Point], int]:
+    """The best points of a wide sample and of a search from them; also how many were tried."""
+
+    def times(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
+        return timer.times([space.text(each) for each in points], launches, seconds)
+
+    ledger: Ledger[Point] = Ledger(times, deadline=time.monotonic() + seconds)
+    generator = random.Random(seed)
+    sample = wide(space, generator)
+    halve(ledger, [known, *sample], space.start, (3, 7))
+    starts = [each.point for each in ledger.ranking()[:_STARTS]]
+    found = search(space, ledger, generator, starts=[known, *starts], batch=2 * _STARTS)
+    return [each.point for each in found.ranking[:_FINALISTS]], found.tried
+
+
+def wide(space: Space, generator: random.Random) -> list[Point]:
+    """All allowed points of a small space, `WIDE` at random of a large one."""
+    if space.size <= WIDE:
+        return [p for p in itertools.product(*space.domains) if space.allowed(p)]
+    drawn = (space.drawn(generator) for _ in range(4 * WIDE))
+    return list(dict.fromkeys(p for p in drawn if p is not None))[:WIDE]
+
+
+def contest(timer: SourceTimer, texts: Sequence[str]) -> dict[str, float]:
+    """Median times of versions, each launched in turn with all others."""
+    ms: dict[str, list[float]] = {text: [] for text in texts}
+    for _ in range(_CONTESTS):
+        timed = timer.times(list(texts), _LAUNCHES, _CONTEST_SECONDS)
+        for text, each in zip(texts, timed, strict=True):
+            ms[text] += each.ms
+    return {text: statistics.median(each) for text, each in ms.items() if each}
+
+
+def verdict(case: Case, source: str, *, device: str, zygote: Zygote | None) -> str:
+    """What the judge says of a version, without timing it."""
+    with tempfile.TemporaryDirectory() as folder:
+        problem, kernel = Path(folder, f"{case.operator}.py"), Path(folder, f"{case.name}.py")
+        problem.write_text(case.problem, encoding="utf-8")
+        kernel.write_text(source, encoding="utf-8")
+        options = Options(device=device, timing=False)
+        return evaluate(problem, kernel, options, zygote=zygote).verdict.value
+
+
+def within(records: Sequence[dict[str, Any]], share: float = 0.1) -> list[str]:
+    """Names of kernels whose tuned time is no more than `share` above the best known."""
+    return [each["name"] for each in records if (each.get("over_best") or 9) <= 1 + share]
