@@ -1,0 +1,69 @@
+"""A report as one HTML page: nothing is loaded, no script runs, all foreign text is escaped."""
+
+import re
+from functools import cache
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CudaLexer, PythonLexer
+
+from agent.report.report import Report
+from agent.report.story import why_failed
+from agent.report.words import line, milliseconds, percent, visible
+
+# Longer sources are shown plain: highlighting is there for reading, and megabytes are not read.
+_MOST_HIGHLIGHTED: Final = 200_000
+_LINK: Final = re.compile(r"https?://[^\s,()<>\"']+")
+
+
+def html(report: Report) -> str:
+    """The whole page."""
+    figure = Markup(report.figure) if report.figure is not None else None  # noqa: S704 (ours, escaped)
+    page = _environment().get_template("report.html.j2")
+    return page.render(report=report, figure=figure) + "\n"
+
+
+def coloured(source: str, suffix: str) -> Markup:
+    """A kernel's source with classes for a style sheet."""
+    source = visible(source).rstrip() + "\n"
+    if len(source) > _MOST_HIGHLIGHTED:
+        return escape(source)
+    lexer = CudaLexer() if suffix == ".cu" else PythonLexer()
+    return Markup(highlight(source, lexer, HtmlFormatter(nowrap=True)))  # noqa: S704 (Pygments escapes)
+
+
+def cited(text: str) -> Markup:
+    """A citation with its address as a link; only http and https are linked."""
+    text = line(text)
+    parts, end = [], 0
+    for found in _LINK.finditer(text):
+        url = found.group()
+        parts += [
+            escape(text[end : found.start()]),
+            Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(url),
+        ]
+        end = found.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("agent.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "line": line,
+        "ms": milliseconds,
+        "percent": percent,
+        "coloured": coloured,
+        "cited": cited,
+        "reason": why_failed,
+    }
+    return environment

@@ -1,0 +1,229 @@
+"""What was tried in each round, and why it was kept or dropped; the lineage of candidates."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agent.diagnose.result import Diagnosis
+from agent.evaluate.result import Verdict
+from agent.optimize.candidate import Candidate, Context, Judged, Stage
+from agent.optimize.record import Record, Round
+from agent.report.words import change
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One candidate and its fate."""
+
+    judged: Judged
+    fate: str
+    """`new leader`, `kept`, `dropped: …`, `failed at …`: one line."""
+    kept: bool
+    gain: str
+    """Over the leader that it was judged beside."""
+    tested: str
+    """What became of the hypothesis's metric; empty where none was named or measured."""
+
+    @property
+    def candidate(self) -> Candidate:
+        """Its candidate."""
+        return self.judged.candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """One round as a reader is told."""
+
+    number: int
+    leader: str | None
+    """Id of what was diagnosed."""
+    diagnosis: Diagnosis | None
+    context: Context
+    notes: tuple[str, ...]
+    """What could not be had, and which proposer failed."""
+    attempts: tuple[Attempt, ...]
+    unjudged: tuple[Candidate, ...]
+    """Proposed, and not judged before the run was interrupted."""
+    crossover: tuple[str, str] | None
+    reflections: tuple[str, ...]
+    retired: tuple[str, ...]
+    """Families that were given up in this round."""
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One candidate of the lineage tree, in the order of a walk from the roots."""
+
+    depth: int
+    judged: Judged
+    also: tuple[str, ...]
+    """Further parents."""
+
+
+def story(record: Record) -> list[Telling]:
+    """The rounds, in order, as far as they came."""
+    before: frozenset[str] = frozenset()
+    told = []
+    leader = record.start.id
+    for number, each in sorted(record.rounds.items()):
+        if each.advised is None and each.proposed is None and not each.judged:
+            continue
+        retired = frozenset(each.closed.retired) if each.closed is not None else before
+        told.append(_telling(record, number, each, leader, tuple(sorted(retired - before))))
+        before = retired
+        leader = each.closed.leader if each.closed is not None else leader
+    return told
+
+
+def _telling(
+    record: Record, number: int, each: Round, leader: str, retired: tuple[str, ...]
+) -> Telling:
+    proposed = each.proposed
+    judged = [record.find(one.id) for one in each.in_order()]
+    attempts = [_attempt(record, each, one, leader) for one in judged]
+    dropped = proposed.dropped if proposed is not None else ()
+    attempts += [_attempt(record, each, one, leader) for one in dropped]
+    done = {one.id for one in judged}
+    waiting = list(proposed.candidates) if proposed is not None else []
+    waiting += [fix.candidate for fix in each.repaired.values() if fix.candidate is not None]
+    notes = list(each.advised.notes) if each.advised is not None else []
+    if proposed is not None:
+        notes += [f"{name} could not propose: {why}" for name, why in proposed.failures.items()]
+    return Telling(
+        number=number,
+        leader=each.advised.leader if each.advised is not None else None,
+        diagnosis=each.advised.diagnosis if each.advised is not None else None,
+        context=each.advised.context if each.advised is not None else Context(),
+        notes=tuple(notes),
+        attempts=tuple(attempts),
+        unjudged=tuple(one for one in waiting if one.id not in done),
+        crossover=proposed.crossover if proposed is not None else None,
+        reflections=each.reflected.notes if each.reflected is not None else (),
+        retired=retired,
+        finished=each.closed is not None,
+    )
+
+
+def _attempt(record: Record, each: Round, judged: Judged, leader: str) -> Attempt:
+    fate, kept = _fate(record, each, judged, leader)
+    paired = judged.outcome.over("leader")
+    gain = ""
+    if judged.outcome.timed and paired is not None:
+        gain = change(paired.ratio, paired.low, paired.high, significant=paired.significant)
+    return Attempt(judged, fate, kept, gain, _tested(record, judged, leader))
+
+
+def _fate(record: Record, each: Round, judged: Judged, leader: str) -> tuple[str, bool]:
+    if not judged.outcome.right:
+        return _failure(each, judged), False
+    closed = each.closed
+    if closed is None:
+        return "right; the round was interrupted before it was decided", False
+    if closed.leader == judged.id:
+        return "new leader" if judged.id != leader else "stays the leader", True
+    if judged.id in closed.beam:
+        return "kept in the beam", True
+    same = [one for one in closed.beam if record.find(one).family == judged.family]
+    if judged.family in closed.retired:
+        why = f"the family {judged.family} was given up"
+    elif same:
+        why = f"{same[0]} of the same family is ahead"
+    else:
+        why = "no room in the beam"
+    return f"dropped: {why}", False
+
+
+def _failure(each: Round, judged: Judged) -> str:
+    outcome = judged.outcome
+    if outcome.stage is Stage.DUPLICATE:
+        return "not judged: the same program was tried before"
+    if outcome.stage is Stage.RETIRED:
+        return "not judged: its family was given up"
+    verdict = f", {outcome.verdict}" if outcome.verdict is not None else ""
+    repaired = [fix.candidate for fix in each.repaired.values() if fix.failed == judged.id]
+    after = next((f"; repaired as {fix.id}" for fix in repaired if fix is not None), "")
+    return f"failed at {outcome.stage}{verdict}{after}"
+
+
+def _tested(record: Record, judged: Judged, leader: str) -> str:
+    """The named metric of the leader before, and of the candidate, where both were profiled."""
+    hypothesis = judged.candidate.hypothesis
+    if hypothesis is None or hypothesis.metric is None:
+        return ""
+    name = hypothesis.metric
+    expected = f", {hypothesis.expected:.4g} expected" if hypothesis.expected is not None else ""
+    before = (record.find(leader).outcome.profile or {}).get(name)
+    after = (judged.outcome.profile or {}).get(name)
+    if after is None:
+        return f"{name}: not measured{expected}"
+    told = f"{name}: {after:.4g}{expected}"
+    return f"{told}, {before:.4g} before" if before is not None else told
+
+
+def lineage(record: Record) -> list[Line]:
+    """All candidates as a forest, each under its first known parent, in the order of judging.
+
+    A parent that was not judged before the candidate counts as unknown, so a record with nonsense
+    in it cannot make a circle.
+    """
+    children: dict[str, list[tuple[Judged, tuple[str, ...]]]] = {}
+    roots: list[tuple[Judged, tuple[str, ...]]] = [(record.start, ())]
+    seen = {record.start.id}
+    for judged in record.history:
+        if judged.id in seen:
+            continue
+        candidate = judged.candidate
+        # A repair stands under what it repairs, which stands under their common parents.
+        named = (candidate.repairs,) if candidate.repairs in seen else candidate.parents
+        parents = [one for one in dict.fromkeys(named) if one is not None and one in seen]
+        seen.add(judged.id)
+        if parents:
+            children.setdefault(parents[0], []).append((judged, tuple(parents[1:])))
+        else:
+            roots.append((judged, ()))
+    lines: list[Line] = []
+    waiting = [(0, *root) for root in reversed(roots)]
+    while waiting:
+        depth, judged, also = waiting.pop()
+        lines.append(Line(depth, judged, also))
+        waiting += [(depth + 1, *child) for child in reversed(children.get(judged.id, []))]
+    return lines
+
+
+def ancestors(record: Record, best: Judged) -> list[Judged]:
+    """The best, and all it descends from, the nearest first."""
+    known = {one.id: one for one in (record.start, *record.history)}
+    found: dict[str, Judged] = {}
+    waiting = [best.id]
+    while waiting:
+        judged = known.get(waiting.pop(0))
+        if judged is None or judged.id in found:
+            continue
+        found[judged.id] = judged
+        repairs = judged.candidate.repairs
+        waiting += [*judged.candidate.parents, *([repairs] if repairs else [])]
+    return list(found.values())
+
+
+def chunks_used(judged: Iterable[Judged]) -> list[str]:
+    """Ids of the retrieved chunks that these candidates name."""
+    return list(dict.fromkeys(chunk for one in judged for chunk in one.candidate.chunks))
+
+
+def citations(record: Record, chunks: Sequence[str]) -> list[str]:
+    """What the contexts that showed these chunks cite."""
+    wanted = set(chunks)
+    contexts = [
+        each.advised.context
+        for _, each in sorted(record.rounds.items())
+        if each.advised is not None and wanted & set(each.advised.context.chunks)
+    ]
+    return list(dict.fromkeys(one for context in contexts for one in context.citations))
+
+
+def why_failed(judged: Judged) -> str:
+    """The weightiest reason of a failure; empty for what is right and plain."""
+    outcome = judged.outcome
+    if outcome.right and outcome.verdict is not Verdict.LIBRARY:
+        return ""
+    return outcome.reasons[0] if outcome.reasons else ""

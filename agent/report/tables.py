@@ -1,0 +1,227 @@
+"""The tables of a report, from a run's record alone: contenders, rounds, metrics, costs."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.evaluate.statistics import repeatability
+from agent.optimize.candidate import Judged
+from agent.optimize.proposers import Spending
+from agent.optimize.record import Record
+from agent.optimize.summary import ROWS, Summary
+from agent.profile.render import quantity
+from agent.report.words import change, change_of, milliseconds
+from kb.vocabulary import all_metrics, metric_sections
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One row of the four-way table."""
+
+    name: str
+    median_ms: float
+    floor_fraction: float | None
+    gain: str
+    """By how much the best is faster; `none` inside the noise; empty for the best itself."""
+    verdict: str
+    """Empty for PyTorch's own forms, which the judge compares with and does not judge."""
+    disclosures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The running best after one round."""
+
+    round: int
+    judged: int
+    right: int
+    failed: int
+    leader: str
+    """Id of the best after the round."""
+    median_ms: float | None
+    floor_fraction: float | None
+    gain: str
+    """Over the leader before; `none` where the leader stayed."""
+    over_start: str
+    finished: bool
+    """False for a round that was interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric of the start and of the best."""
+
+    section: str
+    label: str
+    name: str
+    before: str
+    after: str
+    moved: str
+    """Relative change, or empty."""
+
+
+def contenders(record: Record, summary: Summary) -> list[Contender]:
+    """Eager, compiled, start and best, each with what the judge said."""
+    keys = {name: key for key, name in ROWS}
+    rows = []
+    confirmed = record.confirmed.get(summary.best.id)
+    final = confirmed.judged if confirmed is not None else summary.best
+    for row in summary.rows:
+        own = {"start": summary.start, "best": final}.get(row.name)
+        verdict = str(own.outcome.verdict or "not judged") if own is not None else ""
+        told = own.outcome.disclosures if own is not None else ()
+        baseline = record.baselines.get(keys.get(row.name, ""))
+        if baseline is not None and baseline.note:
+            told = (*told, baseline.note)
+        rows.append(
+            Contender(row.name, row.median_ms, row.floor_fraction, change_of(row), verdict, told)
+        )
+    return rows
+
+
+def running(record: Record) -> list[Step]:
+    """The best after each round; the last may be one that was interrupted."""
+    steps = []
+    start, before = record.start, record.start.id
+    for number, each in sorted(record.rounds.items()):
+        judged = [record.find(one.id) for one in each.in_order()]
+        if not judged and each.closed is None:
+            continue
+        leader = record.find(each.closed.leader) if each.closed is not None else None
+        shown = leader or record.find(before)
+        changed = leader is not None and leader.id != before
+        gain = f"{each.closed.gain:+.1%}" if changed and each.closed is not None else "none"
+        steps.append(
+            Step(
+                round=number,
+                judged=len(judged),
+                right=sum(one.outcome.right for one in judged),
+                failed=sum(not one.outcome.right for one in judged),
+                leader=shown.id,
+                median_ms=shown.outcome.median_ms,
+                floor_fraction=shown.outcome.floor_fraction,
+                gain=gain if each.closed is not None else "–",
+                over_start=over_start(shown, start),
+                finished=each.closed is not None,
+            )
+        )
+        before = shown.id
+    return steps
+
+
+def over_start(judged: Judged, start: Judged) -> str:
+    """How much faster than the start, paired where both were timed in one session."""
+    mine, first = judged.outcome.median_ms, start.outcome.median_ms
+    if judged.id == start.id or mine is None or first is None:
+        return "–"
+    paired = judged.outcome.over("start")
+    if paired is not None:
+        return change(paired.ratio, paired.low, paired.high, significant=paired.significant)
+    apart = max(mine, first) / min(mine, first) > 1 + repeatability(max(mine, first))
+    return change(first / mine, None, None, significant=apart)
+
+
+def metrics(start: Judged, best: Judged) -> list[MetricRow]:
+    """Metrics of the start and the best, those that both or one of them have, by section."""
+    before, after = start.outcome.profile or {}, best.outcome.profile or {}
+    titles = metric_sections()
+    rows = []
+    known = {metric.name: metric for metric in all_metrics()}
+    others = sorted((before.keys() | after.keys()) - known.keys())
+    for name in (*known, *others):
+        if name not in before and name not in after:
+            continue
+        metric = known.get(name)
+        unit = metric.unit if metric is not None else ""
+        first, last = before.get(name), after.get(name)
+        moved = _moved(first, last)
+        rows.append(
+            MetricRow(
+                section=titles[metric.section] if metric is not None else "Other",
+                label=metric.label if metric is not None else name,
+                name=name,
+                before=_shown(first, unit),
+                after=_shown(last, unit) if best.id != start.id else "",
+                moved=moved if best.id != start.id else "",
+            )
+        )
+    return rows
+
+
+def _shown(value: float | None, unit: str) -> str:
+    if value is None:
+        return "N/A"
+    if not math.isfinite(value):
+        return str(value)
+    number, scaled = quantity(value, unit)
+    return f"{number} {scaled}".strip()
+
+
+def _moved(first: float | None, last: float | None) -> str:
+    if not first or last is None or not (math.isfinite(first) and math.isfinite(last)):
+        return ""
+    return f"{last / first - 1:+.0%}"
+
+
+def accounting(record: Record) -> list[tuple[str, str]]:
+    """What the run cost."""
+    total = record.total
+    rows = [
+        ("Wall time", f"{record.wall:.0f} s"),
+        ("GPU time", f"{record.gpu_seconds:.1f} s"),
+        ("of it judging and profiling", f"{record.judge_seconds:.1f} s"),
+    ]
+    standing = record.standing
+    if standing is not None:
+        told = f"{standing.baseline_seconds:.1f} s, not counted as GPU time"
+        rows.append(("Compiling and tuning baselines", told))
+    for name, spent in sorted(record.spent.items()):
+        rows.append((f"Proposer {name}", _spent(spent)))
+    rows.append(("All proposers", _spent(total)))
+    return rows
+
+
+def _spent(spent: Spending) -> str:
+    parts = [f"{spent.gpu_seconds:.1f} s of GPU time"]
+    if spent.tokens_in or spent.tokens_out:
+        parts.append(f"{spent.tokens_in} tokens in, {spent.tokens_out} out")
+        parts.append(f"money {spent.money:.4g}" if spent.money else "no price given")
+    else:
+        parts.append("no tokens")
+    return "; ".join(parts)
+
+
+def environment(record: Record, machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Card, versions and machine."""
+    rows: list[tuple[str, str]] = []
+    standing = record.standing
+    if standing is not None:
+        card = standing.gpu or "none: a dry run"
+        architecture = f" ({standing.architecture})" if standing.architecture else ""
+        rows.append(("GPU", card + architecture))
+        if standing.devices:
+            rows.append(("Devices", ", ".join(standing.devices)))
+        rows += list(_ceilings(record))
+        rows += [(f"Version of {name}", value) for name, value in standing.versions.items()]
+    seen = {label.removeprefix("Version of ").lower() for label, _ in rows}
+    rows += [(str(k), str(v)) for k, v in machine.items() if str(k).lower() not in seen]
+    return rows
+
+
+def _ceilings(record: Record) -> Iterator[tuple[str, str]]:
+    standing = record.standing
+    assert standing is not None
+    floor, ceilings = standing.floor, standing.ceilings
+    if floor is not None:
+        yield (
+            "Floor",
+            f"{milliseconds(floor.ms)} ms, bound by {floor.bound}: "
+            f"{(floor.read_bytes + floor.write_bytes) / 1e6:.4g} MB, {floor.flops / 1e9:.4g} GFLOP",
+        )
+        for note in floor.notes:
+            yield "Floor, note", note
+    if ceilings is not None:
+        yield "Copy bandwidth, measured", f"{ceilings.copy_bps / 1e9:.0f} GB/s"
+        for dtype, rate in ceilings.matmul_flops.items():
+            yield f"Matrix product in {dtype}, measured", f"{rate / 1e12:.0f} TFLOP/s"

@@ -1,0 +1,73 @@
+"""Numbers and foreign text as a report shows them."""
+
+import re
+from typing import Final
+
+from agent.optimize.summary import Row
+
+# Control characters but tab and newline, lone surrogates, and marks that reorder or hide text: in a
+# kernel's source or a model's reply they could make a page show what is not there.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
+    "\ufeff\ufffe\uffff\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with what cannot be seen spelled out, such as ⟨U+202E⟩."""
+    text = text.replace("\r\n", "\n")
+    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+
+
+def line(text: str, most: int = 400) -> str:
+    """Foreign text as one line of at most `most` characters, the cut shown."""
+    text = visible(" ".join(text.split()))
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def milliseconds(value: float | None) -> str:
+    """A time with four digits, or a dash."""
+    return "–" if value is None else f"{value:.4g}"
+
+
+def percent(value: float | None) -> str:
+    """A fraction as a percentage, or a dash."""
+    return "–" if value is None else f"{value:.0%}"
+
+
+def times(ratio: float) -> str:
+    """A ratio of times."""
+    return f"{ratio:.3f}×"
+
+
+def interval(low: float, high: float) -> str:
+    """A 95 % interval."""
+    return f"{low:.3f} to {high:.3f}"
+
+
+def change(
+    ratio: float, low: float | None, high: float | None, *, significant: bool
+) -> str:  # fmt: skip
+    """How much faster, in words that claim nothing inside the noise.
+
+    Parameters
+    ----------
+    ratio
+        Time before / time after.
+    low, high
+        The 95 % interval where both were measured in one session.
+    significant
+        Whether it is beyond the noise.
+    """
+    told = interval(low, high) if low is not None and high is not None else "two sessions"
+    if not significant:
+        return f"none ({told}: inside the noise)"
+    slower = "" if ratio >= 1 else ", slower"
+    return f"{times(ratio)}{slower} ({told})"
+
+
+def change_of(row: Row) -> str:
+    """`change` of a row of the summary; empty for the best itself."""
+    if row.ratio is None:
+        return ""
+    return change(row.ratio, row.low, row.high, significant=row.significant)
