@@ -1,0 +1,143 @@
+"""Carries a kernel of the knowledge base over into another file, with its citation."""
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+# What a corpus file has for its own checks.
+_FOR_CHECKS: Final = frozenset({"reference", "make_inputs"})
+ENTRY: Final = "kernel_function"
+_TUNABLES: Final = "TUNABLES"
+
+
+@dataclass(frozen=True)
+class Stock:
+    """A kernel of the knowledge base."""
+
+    slug: str
+    op: str
+    code: str
+    """Its file: `kernel_function`, `reference`, `TUNABLES` and what they need."""
+    dtypes: tuple[str, ...]
+    architectures: tuple[str, ...]
+    techniques: tuple[str, ...] = ()
+    citation: str = ""
+    """Title, sources and licences."""
+    chunk: str = ""
+    """Id of its first chunk in the index; empty without an index."""
+    floor_fraction: float | None = None
+    """Least possible time over its own, where it was measured on the card at hand."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a kernel's `kernel_function` takes."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    """With a default, and no tunable."""
+    tunables: dict[str, str]
+    """Name → default, as source."""
+    choices: dict[str, list[Any]]
+    """Name → values that make sense."""
+    reference: str
+    """Source of `reference`; empty where there is none."""
+
+
+def signature(stock: Stock) -> Signature | None:
+    """Read a kernel's signature; None where the file is not of the corpus's form."""
+    try:
+        tree = ast.parse(stock.code)
+    except (SyntaxError, ValueError):
+        return None
+    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    if ENTRY not in functions:
+        return None
+    given = functions[ENTRY].args
+    if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
+        return None
+    names = [each.arg for each in given.args]
+    split = len(names) - len(given.defaults)
+    defaults = dict(zip(names[split:], map(ast.unparse, given.defaults), strict=True))
+    choices = _choices(tree)
+    reference = functions.get("reference")
+    return Signature(
+        required=tuple(names[:split]),
+        optional=tuple(name for name in defaults if name not in choices),
+        tunables={name: value for name, value in defaults.items() if name in choices},
+        choices=choices,
+        reference="" if reference is None else ast.unparse(reference),
+    )
+
+
+def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
+    """The kernel's text for another file, and the name of its launcher there.
+
+    Its docstring, `reference` and `make_inputs` are left out. Where it is not `alone` in the file,
+    all names that it defines get its slug as a suffix; comments and formatting stay.
+    """
+    suffix = re.sub(r"\W", "_", stock.slug)
+    tree = ast.parse(stock.code)
+    lines = stock.code.splitlines()
+    drop: set[int] = set()
+    for index, each in enumerate(tree.body):
+        is_docstring = (
+            index == 0
+            and isinstance(each, ast.Expr)
+            and isinstance(each.value, ast.Constant)
+            and isinstance(each.value.value, str)
+        )
+        if is_docstring or (isinstance(each, ast.FunctionDef) and each.name in _FOR_CHECKS):
+            decorators = each.decorator_list if isinstance(each, ast.FunctionDef) else []
+            first = min([each.lineno, *(d.lineno for d in decorators)])
+            drop |= set(range(first, (each.end_lineno or first) + 1))
+    names = {ENTRY: suffix}
+    if not alone:
+        names |= {name: f"{name}_{suffix}" for name in _defined(tree) if name != ENTRY}
+    edits: dict[int, list[tuple[int, str, str]]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) if name in names:
+                edits.setdefault(node.lineno, []).append((node.col_offset, name, names[name]))
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name in names:
+                word = "def " if isinstance(node, ast.FunctionDef) else "class "
+                edits.setdefault(node.lineno, []).append(
+                    (node.col_offset + len(word), name, names[name])
+                )
+    kept = []
+    for number, line in enumerate(lines, start=1):
+        if number in drop:
+            continue
+        data = line.encode()
+        for column, old, new in sorted(set(edits.get(number, ())), reverse=True):
+            data = data[:column] + new.encode() + data[column + len(old.encode()) :]
+        kept.append(data.decode())
+    text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(kept)).strip("\n")
+    return text, suffix
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    """Names that a file defines at its top level, imports left out."""
+    found: set[str] = set()
+    for each in tree.body:
+        if isinstance(each, ast.FunctionDef | ast.ClassDef):
+            found.add(each.name)
+        elif isinstance(each, ast.Assign):
+            found |= {target.id for target in each.targets if isinstance(target, ast.Name)}
+        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            found.add(each.target.id)
+    return found - _FOR_CHECKS
+
+
+def _choices(tree: ast.Module) -> dict[str, list[Any]]:
+    for each in tree.body:
+        match each:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == _TUNABLES:
+                try:
+                    found = ast.literal_eval(value)
+                except (ValueError, TypeError, SyntaxError):
+                    return {}
+                if isinstance(found, dict):
+                    return {str(key): list(values) for key, values in found.items()}
+    return {}

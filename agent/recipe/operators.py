@@ -1,0 +1,529 @@
+"""Recognises operator families of the knowledge base in a problem's graph.
+
+A *core* is a part of the graph that one kernel can take over: which values it uses up, what the
+kernel's arguments are, and what its results become, both as Python expressions over the graph's
+values. Everything else is what stands before and after.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.recipe.graph import Graph, operands, reference
+from agent.recipe.patterns import Const, Match, Var, either, match, only, op, uncast
+
+
+@dataclass(frozen=True)
+class Core:
+    """A part of the graph that one kernel takes over."""
+
+    op: str
+    """Operator family, as kernels of the knowledge base name it."""
+    nodes: frozenset[str]
+    """Values that it uses up or computes."""
+    arguments: dict[str, str]
+    """Parameter of the kernel → expression; `{x}` stands for the value x of the graph."""
+    results: dict[str, str]
+    """Value of the graph → expression of the kernel's results; `{r}` is what the kernel returned
+    (`{r0}`, `{r1}` where it returns several)."""
+    optional: frozenset[str] = frozenset()
+    """Arguments that a kernel may lack."""
+    words: frozenset[str] = frozenset()
+    """Functions that the kernel's reference has to call, beyond the family's own."""
+    copies: str = ""
+    """What is copied to bring operands into the kernel's layout; empty: nothing."""
+    returns: int = 1
+    """How many tensors the kernel returns."""
+    reads: frozenset[str] = field(default_factory=frozenset)
+    """Values of the graph that the arguments need."""
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """The cores of a graph, in the order of execution."""
+
+    cores: tuple[Core, ...]
+    reason: str = ""
+    """Why there are none."""
+
+
+_X: Final = Var("x")
+_SQUARE: Final = either(
+    op("mul.Tensor", _X, _X), op("pow.Tensor_Scalar", _X, 2), op("square.default", _X)
+)
+_MEAN_SQUARE: Final = op("add.Tensor", op("mean.dim", _SQUARE, Const("dim"), True), Const("eps"))
+_NORM: Final = either(
+    op("mul.Tensor", _X, op("rsqrt.default", _MEAN_SQUARE)),
+    op("div.Tensor", _X, op("sqrt.default", _MEAN_SQUARE)),
+    op("mul.Tensor", _X, op("pow.Tensor_Scalar", _MEAN_SQUARE, -0.5)),
+)
+_RMSNORM: Final = either(
+    op("rms_norm.default", _X, Const("shape"), Var("weight"), Const("eps")),
+    op("rms_norm.default", _X, Const("shape"), Const("no_weight"), Const("eps")),
+    op("mul.Tensor", _NORM, Var("weight")),
+    _NORM,
+)
+_GATE: Final = Var("gate")
+_SILU: Final = either(
+    op("silu.default", _GATE), op("mul.Tensor", _GATE, op("sigmoid.default", _GATE))
+)
+_PRODUCT: Final = either(
+    op("matmul.default", Var("a"), Var("b")),
+    op("mm.default", Var("a"), Var("b")),
+    op("mv.default", Var("a"), Var("b")),
+)
+_LINEAR_BIAS: Final = either(
+    op("linear.default", Var("a"), Var("w"), Var("bias")),
+    op("addmm.default", Var("bias"), Var("a"), Var("b")),
+    op("add.Tensor", _PRODUCT, Var("bias")),
+    op("add.Tensor", only("linear.default", Var("a"), Var("w")), Var("bias")),
+)
+_GELU_LINEAR: Final = op("gelu.default", _LINEAR_BIAS)
+_LINEAR: Final = either(_PRODUCT, only("linear.default", Var("a"), Var("w")))
+
+# What does no arithmetic of its own.
+_LAYOUT: Final = (
+    "aten.t.", "aten.view.", "aten.reshape.", "aten.clone.", "aten.permute.", "aten.transpose.",
+    "aten.unsqueeze.", "aten.squeeze.", "aten.expand.", "aten.slice.", "aten.split.", "getitem",
+    "aten._to_copy.", "aten.alias.", "aten.flatten.", "aten.contiguous.", "aten.chunk.",
+)  # fmt: skip
+
+
+def recognise(graph: Graph, usable: Callable[[Core], bool] | None = None) -> Recognised:
+    """The parts of a graph for which the knowledge base may have kernels.
+
+    `usable` says whether there is a kernel for a core: a product without one for its activation
+    is still a product.
+
+    Larger patterns go first, and a value belongs to one core. A pattern is passed over where
+    something else uses its inner values.
+    """
+    cores: list[Core] = []
+    taken: set[str] = set()
+    for find in _FAMILIES:
+        for root in reversed(graph.computed):
+            if root in taken:
+                continue
+            core = find(graph, root)
+            if core is None or core.nodes & taken or not _closed(graph, core):
+                continue
+            if (core.op in _LIGHT and not _is_all(graph, core)) or not (
+                usable is None or usable(core)
+            ):
+                continue
+            cores.append(core)
+            taken |= core.nodes
+    if cores:
+        order = {name: place for place, name in enumerate(graph.nodes)}
+        cores.sort(key=lambda each: max(order[name] for name in each.nodes))
+        return Recognised(tuple(cores))
+    work = [graph[name].op for name in graph.computed if not graph[name].op.startswith(_LAYOUT)]
+    shown = ", ".join(dict.fromkeys(each.removeprefix("aten.") for each in work[:8]))
+    return Recognised((), f"no operator family is known for: {shown or 'a graph without work'}")
+
+
+def _closed(graph: Graph, core: Core) -> bool:
+    """Whether nothing outside needs a value that the kernel does not return."""
+    inner = core.nodes - set(core.results)
+    return not any(
+        name in graph.outputs or not set(graph.users[name]) <= core.nodes for name in inner
+    )
+
+
+def _is_all(graph: Graph, core: Core) -> bool:
+    """Whether there is no arithmetic but the core's."""
+    rest = [name for name in graph.computed if name not in core.nodes]
+    return all(graph[name].op.startswith(_LAYOUT) for name in rest)
+
+
+def _core(
+    family: str,
+    found: Match,
+    root: str,
+    arguments: dict[str, str],
+    result: str,
+    **more: Any,
+) -> Core:
+    """A core with one result."""
+    reads = frozenset(found.tensors.values())
+    return Core(family, found.nodes, arguments, {root: result}, reads=reads, **more)
+
+
+def _as_root(graph: Graph, root: str, name: str) -> str:
+    """`{name}`, converted where its dtype is another than the root's: the kernel shall round no
+    more than the model does."""
+    wanted = graph.dtype(root)
+    converts = graph.dtype(name) != wanted and "float" in wanted
+    return f"{{{name}}}.to(torch.{wanted})" if converts else f"{{{name}}}"
+
+
+# Matrix products
+
+
+def _gelu_linear(graph: Graph, root: str) -> Core | None:
+    found = match(graph, _GELU_LINEAR, root)
+    if found is None or graph[root].kwargs.get("approximate", "none") != "none":
+        return None
+    return _product(graph, root, found, words=frozenset({"gelu"}))
+
+
+def _linear(graph: Graph, root: str) -> Core | None:
+    found = match(graph, _LINEAR, root)
+    if found is not None:
+        return _product(graph, root, found)
+    # Without an activation the bias is what stands after, unless the operator has it built in.
+    found = match(graph, op("linear.default", Var("a"), Var("w"), Var("bias")), root)
+    found = found or match(graph, op("addmm.default", Var("bias"), Var("a"), Var("b")), root)
+    if found is None or graph[root].kwargs:
+        return None
+    core = _product(graph, root, found)
+    if core is None:
+        return None
+    bias = _as_root(graph, root, found.tensors["bias"])
+    arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
+    results = {root: f"({core.results[root]} + {bias})"}
+    return Core(
+        core.op, core.nodes, arguments, results, copies="adds the bias in a kernel of PyTorch's",
+        reads=core.reads,
+    )  # fmt: skip
+
+
+def _product(
+    graph: Graph, root: str, found: Match, words: frozenset[str] = frozenset()
+) -> Core | None:
+    a = found.tensors["a"]
+    weight = found.tensors.get("w")
+    b = weight or found.tensors["b"]
+    left, right = graph.shape(a), graph.shape(b)
+    if weight is not None and len(right) == 2:
+        right = (right[1], right[0])
+    first, second = _as_root(graph, root, a), _as_root(graph, root, b)
+    if weight is not None:
+        second += ".t()"
+    bias = found.tensors.get("bias")
+    if bias is not None and len(graph.shape(bias)) != 1:
+        return None
+    if len(left) == 2 and not words and bias is None and (len(right) == 1 or right[-1:] == (1,)):
+        rows = f"{{{a}}}.shape[0]"
+        shape = rows if len(right) == 1 else f"{rows}, 1"
+        arguments = {"a": first, "x": f"{second}.reshape(-1)"}
+        return _core("matvec", found, root, arguments, f"{{r}}.view({shape})")
+    if len(right) != 2 or len(left) < 2:
+        return None
+    if len(left) > 2:
+        arguments = {"a": f"{first}.reshape(-1, {{{a}}}.shape[-1])", "b": second}
+        result = f"{{r}}.reshape(*{{{a}}}.shape[:-1], {{r}}.shape[1])"
+    else:
+        arguments, result = {"a": first, "b": second}, "{r}"
+    if bias is not None:
+        arguments["bias"] = _as_root(graph, root, bias)
+    return _core("matmul", found, root, arguments, result, words=words)
+
+
+# Rows
+
+
+def _rmsnorm(graph: Graph, root: str) -> Core | None:
+    found = match(graph, _RMSNORM, root)
+    if found is None:
+        return None
+    x, weight = found.tensors["x"], found.tensors.get("weight")
+    shape = graph.shape(x)
+    axis = _axis(found.constants.get("dim", [-1]), len(shape))
+    eps = found.constants["eps"]
+    named = found.constants.get("shape")
+    if axis is None or not isinstance(eps, float | int):
+        return None
+    if (named is not None and len(named) != 1) or graph.shape(root) != shape:
+        return None
+    last = axis == len(shape) - 1
+    if weight is not None and (graph.shape(weight) != shape[-1:] or not last):
+        return None
+    nodes = found.nodes
+    given = f"{{{x}}}.new_ones({{{x}}}.shape[{axis}])"
+    scale = given if weight is None else _as_root(graph, root, weight)
+    to_last, back = ("", "") if last else (f".movedim({axis}, -1)", f".movedim(-1, {axis})")
+    copies = "" if last else f"moves dimension {axis} to the end and back"
+    addition = graph[x]
+    sides = [reference(each) for each in addition.args[:2]]
+    if (
+        addition.op == "aten.add.Tensor"
+        and not addition.kwargs
+        and last
+        and all(each is not None and graph.shape(each) == shape for each in sides)
+    ):
+        one, other = (uncast(graph, str(each))[0] for each in sides)
+        casts = uncast(graph, str(sides[0]))[1] | uncast(graph, str(sides[1]))[1]
+        reads = frozenset({one, other} | ({weight} if weight else set()))
+        arguments = {
+            "x": _as_root(graph, root, one),
+            "residual": _as_root(graph, root, other),
+            "weight": scale.replace(f"{{{x}}}", f"{{{one}}}"),
+            "eps": repr(float(eps)),
+        }
+        used = {x} | {each for each in casts if set(graph.users[each]) <= {x}}
+        return Core(
+            "add-rmsnorm", nodes | used, arguments, {root: "{r0}", x: "{r1}"}, returns=2,
+            reads=reads,
+        )  # fmt: skip
+    arguments = {
+        "x": _as_root(graph, root, x) + to_last,
+        "weight": scale,
+        "eps": repr(float(eps)),
+    }
+    return _core("rmsnorm", found, root, arguments, "{r}" + back, copies=copies)
+
+
+def _softmax(graph: Graph, root: str) -> Core | None:
+    pattern = either(op("softmax.int", _X, Const("dim")), op("_softmax.default", _X, Const("dim")))
+    found = match(graph, pattern, root)
+    if found is None:
+        return None
+    x = found.tensors["x"]
+    axis = _axis([found.constants["dim"]], len(graph.shape(x)))
+    if axis is None:
+        return None
+    last = axis == len(graph.shape(x)) - 1
+    to_last, back = ("", "") if last else (f".movedim({axis}, -1)", f".movedim(-1, {axis})")
+    copies = "" if last else f"moves dimension {axis} to the end and back"
+    arguments = {"x": _as_root(graph, root, x) + to_last}
+    return _core("softmax", found, root, arguments, "{r}" + back, copies=copies)
+
+
+def _axis(dims: Any, rank: int) -> int | None:
+    """The one dimension of a list, counted from the front."""
+    if isinstance(dims, list) and len(dims) == 1 and isinstance(dims[0], int) and rank:
+        return int(dims[0]) % rank
+    return None
+
+
+def _column_sum(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("sum.dim_IntList", _X, Const("dims")), root)
+    if found is None or graph[root].kwargs:
+        return None
+    x = found.tensors["x"]
+    rank = len(graph.shape(x))
+    dims = sorted(int(each) % rank for each in found.constants["dims"] or [])
+    count = len(dims)
+    if dims != list(range(count)) or not 0 < count < rank or "float" not in graph.dtype(x):
+        return None
+    keep = len(graph[root].args) > 2 and graph[root].args[2] is True
+    lead = "1, " * count if keep else ""
+    matrix = _as_root(graph, root, x)
+    if rank != 2:
+        matrix = f"{matrix}.flatten(0, {count - 1}).flatten(1)"
+    result = "{r}" if rank == 2 and not keep else f"{{r}}.view({lead}*{{{x}}}.shape[{count}:])"
+    return _core("column-sum", found, root, {"x": matrix}, result)
+
+
+def _silu_mul(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("mul.Tensor", _SILU, Var("up")), root)
+    if found is None:
+        return None
+    gate, up = found.tensors["gate"], found.tensors["up"]
+    halves = [_half(graph, gate), _half(graph, up)]
+    if halves[0] is None or halves[1] is None or halves[0][0] != halves[1][0]:
+        return None
+    if (halves[0][1], halves[1][1]) != (0, 1):
+        return None
+    source, casts = uncast(graph, halves[0][0])
+    parts = {gate, up} | halves[0][2] | halves[1][2]
+    arguments = {"x": _as_root(graph, root, source)}
+    used = found.nodes | parts | casts
+    used = frozenset(each for each in used if graph[each].op not in ("input", "tensor"))
+    # A conversion that others need as well stays outside.
+    used = used - {each for each in casts if not set(graph.users[each]) <= used}
+    return Core("silu-mul", used, arguments, {root: "{r}"}, reads=frozenset({source}))
+
+
+def _half(  # noqa: PLR0911 (two spellings of a half)
+    graph: Graph, name: str
+) -> tuple[str, int, set[str]] | None:
+    """Of what a value is the first (0) or second (1) half along the last dimension."""
+    node = graph[name]
+    if node.op == "getitem":
+        split = reference(node.args[0])
+        if split is None or graph[split].op not in ("aten.split.Tensor", "aten.chunk.default"):
+            return None
+        source = reference(graph[split].args[0])
+        dim = graph[split].args[2] if len(graph[split].args) > 2 else 0
+        if source is None or len(graph[split].tensors) != 2:
+            return None
+        rank = len(graph.shape(source))
+        equal = graph[split].tensors[0].shape == graph[split].tensors[1].shape
+        index = node.args[1]
+        if equal and isinstance(dim, int) and dim % rank == rank - 1 and isinstance(index, int):
+            return source, index, {split}
+        return None
+    if node.op == "aten.slice.Tensor" and len(node.args) >= 4:
+        source, dim, start = reference(node.args[0]), node.args[1], node.args[2]
+        if source is None or not isinstance(dim, int):
+            return None
+        rank, length = len(graph.shape(source)), graph.shape(source)[-1]
+        step = node.args[4] if len(node.args) > 4 else 1
+        halved = 2 * graph.shape(name)[-1] == length and step == 1
+        if halved and dim % rank == rank - 1 and start in (0, None, length // 2):
+            return source, 0 if start in (0, None) else 1, set()
+    return None
+
+
+# Elements
+
+
+def _transpose(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("clone.default", Var("view")), root)
+    if found is None:
+        return None
+    view = graph[found.tensors["view"]]
+    source = reference(view.args[0]) if view.args else None
+    if source is None or len(graph.shape(source)) != 2:
+        return None
+    swaps = view.op == "aten.t.default" or (
+        view.op in ("aten.transpose.int", "aten.permute.default")
+        and graph.shape(view.name) == graph.shape(source)[::-1]
+        and view.args[1:] not in ([[0, 1]], [0, 0], [1, 1])
+    )
+    if not swaps or graph[root].kwargs.get("memory_format") != {"torch": "contiguous_format"}:
+        return None
+    nodes = found.nodes | {view.name}
+    return Core(
+        "transpose", nodes, {"x": f"{{{source}}}"}, {root: "{r}"}, reads=frozenset({source})
+    )
+
+
+def _add(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("add.Tensor", Var("a"), Var("b")), root)
+    if found is None:
+        return None
+    shape, dtype = graph.shape(root), graph.dtype(root)
+    sides = [found.tensors["a"], found.tensors["b"]]
+    if not shape or "float" not in dtype:
+        return None
+    if any(graph.shape(each) != shape or graph.dtype(each) != dtype for each in sides):
+        return None
+    one, other = sides
+    rows, back = ("", "") if len(shape) == 2 else (".reshape(-1, {n})", f".view({{{one}}}.shape)")
+    rows = rows.replace("{n}", f"{{{one}}}.shape[-1]")
+    arguments = {"a": f"{{{one}}}{rows}", "b": f"{{{other}}}{rows}"}
+    return _core("elementwise-add", found, root, arguments, "{r}" + back)
+
+
+def _scale(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("mul.Tensor", _X, Const("factor")), root)
+    found = found or match(graph, op("mul.Scalar", _X, Const("factor")), root)
+    if found is None or not isinstance(found.constants["factor"], int | float):
+        return None
+    if "float" not in graph.dtype(root):
+        return None
+    x, factor = found.tensors["x"], float(found.constants["factor"])
+    arguments = {"x": _as_root(graph, root, x), "factor": repr(factor)}
+    return _core("scale", found, root, arguments, "{r}")
+
+
+# Quantization
+
+# E2M1's rounding: half-way points between its magnitudes, ties to the even code.
+_TIES_DOWN: Final = (0.25, 1.25, 2.5, 5.0)
+_TIES_UP: Final = (0.75, 1.75, 3.5)
+
+
+def _nvfp4(graph: Graph, root: str) -> Core | None:
+    """Codes and scales of NVFP4, told by the format's constants: thresholds of the codes, the
+    largest scale, blocks of 16 whose largest magnitude is divided by 6."""
+    if graph.dtype(root) != "uint8" or "__or__" not in graph[root].op:
+        return None
+    cone = _ancestors(graph, root)
+    constants = {
+        (graph[name].op, float(each))
+        for name in cone
+        for each in graph[name].args
+        if isinstance(each, int | float)
+    }
+    down = {("aten.gt.Scalar", each) for each in _TIES_DOWN}
+    up = {("aten.ge.Scalar", each) for each in _TIES_UP}
+    if not (down | up) <= constants:
+        return None
+    scales = [
+        name
+        for name in cone
+        if graph[name].op == "aten._to_copy.default" and graph.dtype(name) == "float8_e4m3fn"
+    ]
+    blocks = [
+        name
+        for name in cone
+        if graph[name].op in ("aten.view.default", "aten.unflatten.int")
+        and graph.shape(name)[-1:] == (16,)
+        and reference(graph[name].args[0]) is not None
+        and "float" in graph.dtype(name)
+    ]
+    if len(scales) != 1 or len(blocks) != 1:
+        return None
+    values = str(reference(graph[blocks[0]].args[0]))
+    inside = {name for name in cone if blocks[0] in _ancestors(graph, name) or name == blocks[0]}
+    # Constants that are filled in, and what is only made of them.
+    fills = {n for n in cone if n not in inside and not _depends_on_inputs(graph, n)}
+    x, casts = uncast(graph, values)
+    factor = _global_scale(graph, blocks[0], inside)
+    if factor is None:
+        return None
+    inside |= {root} | fills
+    inside |= {each for each in casts if set(graph.users[each]) <= inside}
+    wide = "" if graph.dtype(x) == graph.dtype(values) else ".float()"
+    scale = "None" if factor == 1.0 else f"{{{x}}}.new_full((1,), {factor!r}, dtype=torch.float32)"
+    return Core(
+        "quantize",
+        frozenset(inside),
+        {"x": f"{{{x}}}{wide}", "global_scale": scale},
+        {root: "{r0}", scales[0]: "{r1}"},
+        returns=2,
+        reads=frozenset({x}),
+    )
+
+
+def _global_scale(graph: Graph, block: str, inside: set[str]) -> float | None:
+    """What the largest magnitudes are multiplied with before they are divided by 6."""
+    largest = [name for name in inside if graph[name].op == "aten.amax.default"]
+    if len(largest) != 1:
+        return None
+    del block
+    for user in graph.users[largest[0]]:
+        if graph[user].op == "aten.div.Tensor":
+            return 1.0
+        if graph[user].op == "aten.mul.Tensor":
+            for each in graph[user].args:
+                name = reference(each)
+                if isinstance(each, int | float):
+                    return float(each)
+                if name is not None and graph[name].op == "aten.full.default":
+                    filled = graph[name].args[1]
+                    return float(filled) if isinstance(filled, int | float) else None
+    return None
+
+
+def _ancestors(graph: Graph, name: str) -> set[str]:
+    found: set[str] = set()
+    left = [name]
+    while left:
+        for each in operands(graph[left.pop()]):
+            if each not in found:
+                found.add(each)
+                left.append(each)
+    return found
+
+
+def _depends_on_inputs(graph: Graph, name: str) -> bool:
+    return any(graph[each].op in ("input", "tensor") for each in {name} | _ancestors(graph, name))
+
+
+# Larger patterns first.
+_FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
+    _nvfp4, _gelu_linear, _linear, _rmsnorm, _softmax, _silu_mul, _column_sum, _transpose, _add,
+    _scale,
+)  # fmt: skip
+# One pass over the data: a kernel of its own pays only where there is no other arithmetic.
+_LIGHT: Final = frozenset({"elementwise-add", "scale", "transpose"})
+
+
+def families(recognised: Recognised) -> Iterator[str]:
+    """The operator families, each once."""
+    yield from dict.fromkeys(each.op for each in recognised.cores)

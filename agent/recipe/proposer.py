@@ -1,0 +1,163 @@
+"""The `recipe` proposer: kernels that the knowledge base has for the problem's operator."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agent.optimize.candidate import Hypothesis, Outcome, Proposal, SearchState
+from agent.optimize.dedupe import digest
+from agent.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
+from agent.recipe.carry import Stock
+from agent.recipe.graph import Graph, export_graph
+from agent.recipe.operators import Core, Recognised, recognise
+from agent.recipe.stock import Shelf, shelf_of
+from kb.errors import KbError
+
+# The family of a kernel that shows no technique.
+FAMILY = "recipe"
+
+Export = Callable[[str, str, str | None], Graph]
+
+
+class RecipeProposer:
+    """Adapts kernels of the problem's operator family, the most promising first.
+
+    Parameters
+    ----------
+    shelf
+        Where kernels come from.
+    export
+        Makes the graph of a problem file: text, name, dtype. By default in a sandboxed worker.
+    """
+
+    name = "recipe"
+
+    def __init__(self, shelf: Shelf, export: Export = export_graph) -> None:
+        self._shelf = shelf
+        self._export = export
+        self._proposals: dict[tuple[str, str | None, str | None, str | None], list[Proposal]] = {}
+        self.notes: tuple[str, ...] = ()
+        """What stood in the way, one line each; for the report."""
+
+    @classmethod
+    def over(cls, index: Path | None) -> "RecipeProposer":
+        """With the kernels of an index; of the shipped corpus where there is none."""
+        return cls(shelf_of(index))
+
+    def propose(self, state: SearchState) -> Sequence[Proposal]:
+        """Files that were not tried yet; the loop takes as many as it has room for.
+
+        Raises
+        ------
+        KbError
+            The operator is not recognised, or the knowledge base has no kernel that fits; the
+            message says which.
+        """
+        problem = state.problem
+        key = (problem.sha256, state.dtype, state.architecture, state.gpu)
+        if key not in self._proposals:
+            self._proposals[key] = []  # what fails is told once, not in every round
+            self._proposals[key] = self._made(state)
+        return [
+            each
+            for each in self._proposals[key]
+            if digest(each.source, each.suffix) not in state.tried
+            and each.family not in state.retired
+        ]
+
+    def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
+        """None: a kernel of another operator, or one that cannot run here, is not mended."""
+        del proposal, failure
+        return None
+
+    def _made(self, state: SearchState) -> list[Proposal]:
+        graph = self._export(state.problem.source, state.problem.name, state.dtype)
+        if not graph.computed:
+            raise CannotAdaptError("the model computes nothing")
+        kernels = _Kernels(self._shelf, graph, state)
+        everything = recognise(graph)
+        if not everything.cores:
+            raise CannotAdaptError(f"no proposals: {everything.reason}")
+        found = recognise(graph, lambda core: bool(kernels.of(core)))
+        if not found.cores:
+            families = ", ".join(dict.fromkeys(core.op for core in everything.cores))
+            raise CannotAdaptError(
+                f"no proposals: the knowledge base has no kernel of {families} that fits"
+                f" ({kernels.why or 'it has none at all'})"
+            )
+        made, notes = _instantiated(graph, found, kernels, state.problem.stem)
+        self.notes = tuple(dict.fromkeys(notes))
+        if not made:
+            raise CannotAdaptError(f"no proposals: {self.notes[0] if self.notes else 'none fits'}")
+        return made
+
+
+class _Kernels:
+    """What the shelf has for each core, asked once."""
+
+    def __init__(self, shelf: Shelf, graph: Graph, state: SearchState) -> None:
+        self._shelf = shelf
+        self._graph = graph
+        self._state = state
+        self._found: dict[str, Sequence[Stock]] = {}
+        self.why = ""
+        """Why the last kernel did not fit."""
+
+    def of(self, core: Core) -> list[Stock]:
+        """Kernels of the core's family that take its operands, best first."""
+        if core.op not in self._found:
+            state = self._state
+            self._found[core.op] = self._shelf.kernels(core.op, state.architecture, state.gpu)
+        # Tensors of both kinds, the model's and the problem's, have the operands' dtype.
+        dtypes = {self._graph.dtype(name) for name in core.results} & _FLOATS
+        fitting = []
+        for stock in self._found[core.op]:
+            why = fits(core, stock)
+            if why is None and not dtypes <= set(stock.dtypes):
+                why = f"it takes no {', '.join(sorted(dtypes - set(stock.dtypes)))}"
+            if why is None:
+                fitting.append(stock)
+            else:
+                self.why = f"{stock.slug}: {why}"
+        return fitting
+
+
+_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+
+
+def _instantiated(
+    graph: Graph, found: Recognised, kernels: _Kernels, title: str
+) -> tuple[list[Proposal], list[str]]:
+    """One file for each kernel of each core, the other cores with their best kernel."""
+    best = [kernels.of(core)[0] for core in found.cores]
+    choices = [best]
+    for place, core in enumerate(found.cores):
+        for other in kernels.of(core)[1:]:
+            choices.append([*best[:place], other, *best[place + 1 :]])
+    made, notes = [], []
+    for chosen in choices:
+        try:
+            adapted = adapt(graph, list(zip(found.cores, chosen, strict=True)), title)
+        except KbError as error:
+            notes.append(str(error))
+            continue
+        made.append(_proposal(found, chosen, adapted))
+    return made, notes
+
+
+def _proposal(found: Recognised, chosen: Sequence[Stock], adapted: Adapted) -> Proposal:
+    names = ", ".join(stock.slug for stock in chosen)
+    families = ", ".join(core.op for core in found.cores)
+    # What sets this file apart from the others is the technique of its first kernel that has one.
+    family = next((stock.techniques[0] for stock in chosen if stock.techniques), FAMILY)
+    beside = [*adapted.copies, *(f"{each} by PyTorch" for each in adapted.beside)]
+    note = f"{families}: {names}" + (f"; beside: {', '.join(beside)}" if beside else "")
+    return Proposal(
+        source=adapted.source,
+        proposer=RecipeProposer.name,
+        family=family,
+        hypothesis=Hypothesis(
+            claim=f"{names} of the knowledge base is a good start for {families}"
+        ),
+        chunks=tuple(dict.fromkeys(stock.chunk for stock in chosen if stock.chunk)),
+        note=note,
+    )

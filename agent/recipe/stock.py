@@ -1,0 +1,147 @@
+"""Kernels of an operator family, from an index or from the shipped corpus, the best first."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from agent.recipe.carry import Stock
+from kb.architectures import any_runs_on
+from kb.context.materials import kernel_example
+from kb.corpus.entries import Kernel
+from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.errors import KbError
+from kb.search.engine import Searcher
+from kb.search.models import MAX_K, Filters
+from kb.search.opening import open_searcher
+
+
+class Shelf(Protocol):
+    """Where kernels come from."""
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """Triton kernels of an operator family that run on `architecture` (None: any), the most
+        promising first: by what was measured on `gpu`, then as the shelf itself ranks them."""
+        ...
+
+
+class CorpusShelf:
+    """The kernels of a corpus folder, by default of the shipped one."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._corpus = load_corpus(root or shipped_corpus())
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """See `Shelf.kernels`."""
+        found = [
+            _stock(each.entry, each.text, gpu, self._corpus.manifest.licence)
+            for each in self._corpus.kernels
+            if _suits(each.entry, family, architecture)
+        ]
+        return _ordered(found)
+
+
+class IndexShelf:
+    """The kernels of an index's current generation, ranked by its search.
+
+    Raises
+    ------
+    IndexUnavailableError
+        There is no index in `folder`, or it is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._searcher: Searcher = open_searcher(folder)
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """See `Shelf.kernels`."""
+        generation = self._searcher.generation
+        records = generation.kernels
+        places: dict[str, int] = {}
+        if records:
+            wanted = {f"kernel:{slug}" for slug, each in records.items() if each.entry.op == family}
+            of_family = generation.columns["entries"].mask(lambda v: not wanted.isdisjoint(v))
+            filters = Filters(
+                languages=["triton"],
+                kinds=["kernel"],
+                architectures=[] if architecture is None else [architecture],
+            )
+            hits = self._searcher.rank(
+                family.replace("-", " "), MAX_K, filters, np.asarray(of_family)
+            ).hits
+            for hit in hits:
+                for value in generation.columns["entries"].of(hit.row):
+                    places.setdefault(value.removeprefix("kernel:"), len(places))
+        found = []
+        for slug in sorted(records, key=lambda each: (places.get(each, len(places)), each)):
+            record = records[slug]
+            if _suits(record.entry, family, architecture):
+                licence = generation.sources[record.source].licence or "licence unknown"
+                chunk = kernel_example(generation, slug).id
+                found.append(_stock(record.entry, record.code, gpu, licence, chunk))
+        return _ordered(found)
+
+
+class EmptyShelf:
+    """No kernels: what the search is worth without a knowledge base."""
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """See `Shelf.kernels`."""
+        del family, architecture, gpu
+        return ()
+
+
+def shelf_of(index: Path | None) -> Shelf:
+    """The index in `index`; the shipped corpus for None, or where there is no index to open."""
+    if index is not None:
+        try:
+            return IndexShelf(index)
+        except KbError:
+            pass
+    return CorpusShelf()
+
+
+def _suits(entry: Kernel, family: str, architecture: str | None) -> bool:
+    runs = architecture is None or any_runs_on(list(entry.architectures), architecture)
+    return entry.op == family and entry.language == "triton" and runs
+
+
+def _stock(entry: Kernel, code: str, gpu: str | None, licence: str, chunk: str = "") -> Stock:
+    cited = "; ".join(f"{each.title} ({each.licence}) {each.url}" for each in entry.sources)
+    return Stock(
+        slug=entry.slug,
+        op=entry.op,
+        code=code,
+        dtypes=tuple(entry.dtypes),
+        architectures=tuple(entry.architectures),
+        techniques=tuple(entry.techniques),
+        citation=f"{entry.title}. Licence: {licence}. Sources: {cited}",
+        chunk=chunk,
+        floor_fraction=_fraction(entry, gpu),
+    )
+
+
+def _fraction(entry: Kernel, gpu: str | None) -> float | None:
+    """How near to the floor the kernel came on this card; sizes differ, so times do not compare."""
+    if gpu is None:
+        return None
+    found = [
+        each.floor_fraction
+        for each in entry.verified
+        if each.gpu.casefold() == gpu.casefold() and each.floor_fraction is not None
+    ]
+    return max(found, default=None)
+
+
+def _ordered(found: Iterable[Stock]) -> list[Stock]:
+    """Measured ones first, the nearest to the floor at their head; others keep their order."""
+    # A kernel that searches by itself is the same kernel as the one it searches for.
+    return sorted(
+        found,
+        key=lambda each: (
+            "def tune" in each.code or '"tune":' in each.code,
+            each.floor_fraction is None,
+            -(each.floor_fraction or 0.0),
+        ),
+    )
