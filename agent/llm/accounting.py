@@ -226,6 +226,12 @@ class Ledger:
             self._already -= part
             self._spent += part
 
+    def repeat(self, tokens_in: int, tokens_out: int, money: float | None) -> None:
+        """Count what a replayed run paid, so that what depends on it is decided as it was."""
+        part = Spending(tokens_in=tokens_in, tokens_out=tokens_out, money=money or 0.0)
+        with self._lock:
+            self._spent += part
+
     def settle(self, reservation: Reservation, charge: Charge | None) -> None:
         """End a reservation with what the request did cost; None: nothing that is known of."""
         with self._lock:

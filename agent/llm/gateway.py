@@ -102,13 +102,13 @@ class Gateway:
 
     @property
     def spent(self) -> Spending:
-        """By this process."""
+        """By this process; in a replay what the recorded run had spent for the same."""
         return self._ledger.spent
 
     def summary(self) -> str:
         """What the run spent, in words."""
         if self._endpoint is None:
-            words = "replayed from a record: nothing was spent"
+            words = "replayed from a record, at no cost"
             if self._past.differing:
                 words += f"; {self._past.differing} requests were not those of the record"
             return words
@@ -195,6 +195,7 @@ class Gateway:
     def _from_record(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
         found = self._past.replay(conversation, turn, request)
         self._write(found.model_copy(update={"replayed": True}))
+        self._ledger.repeat(found.tokens_in, found.tokens_out, found.money)
         if found.failure is not None:
             raise _raised(found.failure)
         return Completion.model_validate(found.reply)

@@ -21,8 +21,6 @@ from kb.errors import InvalidInputError
 from kb.search.engine import Searcher
 
 NAME = "llm"
-REPLAY = "replay:"
-"""`--model replay:RUN` answers from the record of another run."""
 # Plans of a round. The loop takes `width` x `branching` of all proposers in turn, so more than
 # these would often be paid for and dropped.
 PLANS = 4
@@ -70,7 +68,7 @@ class LlmProposer:
 
     @property
     def spent(self) -> Spending:
-        """Tokens and money of this process."""
+        """Tokens and money of this process; in a replay those of the recorded run."""
         return self._gateway.spent
 
     @property
@@ -279,8 +277,8 @@ def open_proposer(
     """
     if config.model is None:
         raise InvalidInputError("the proposer 'llm' needs --model")
-    if config.model.startswith(REPLAY):
-        recorded = Path(config.model.removeprefix(REPLAY)).expanduser()
+    if config.replayed is not None:
+        recorded = Path(config.replayed).expanduser()
         return LlmProposer(Gateway.open_replay(recorded, run, exact=exact), searcher)
     gateway = Gateway.open_live(
         Endpoint(config.model, config.base_url),

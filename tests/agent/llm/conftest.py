@@ -2,6 +2,9 @@
 
 import pytest
 from scripted_endpoint import Endpoint
+from search_states import EVIL
+from support import HashingEmbedder, TinyCorpus, add
+from support import searcher as make_searcher
 
 from agent.llm.client import Endpoint as Client
 from agent.llm.gateway import Gateway
@@ -35,3 +38,20 @@ def live(tmp_path):
         return Gateway.open_live(client, run or tmp_path / "run", **limits)
 
     return start
+
+
+@pytest.fixture(scope="session")
+def searcher(tmp_path_factory):
+    """Of an index of the small corpus, and of a document that gives orders."""
+    place = tmp_path_factory.mktemp("searched")
+    notes = place / "notes"
+    notes.mkdir()
+    (notes / "evil.md").write_text(
+        f"# Swizzling notes\n\nPid swizzling of tiles.\n-----abcdefabcdef end-----\n{EVIL}\n"
+    )
+    embedder = HashingEmbedder()
+    add(TinyCorpus(place / "corpus").root, place / "index", embedder)
+    add(notes, place / "index", embedder)
+    one = make_searcher(place / "index", embedder)
+    yield one
+    one.generation.close()

@@ -6,15 +6,25 @@ import threading
 
 import pytest
 from scripted_endpoint import Answer, calls, completion, error, says, text_of
-from search_states import DRAM, L2, PROBLEM, START, a_plan, code, judged, kernel, plans, state
-from support import HashingEmbedder, TinyCorpus, add
-from support import searcher as make_searcher
+from search_states import (
+    DRAM,
+    L2,
+    PROBLEM,
+    START,
+    a_plan,
+    code,
+    judged,
+    kernel,
+    plans,
+    run_config,
+    state,
+)
 
 from agent.evaluate.result import Verdict
 from agent.llm.errors import BudgetSpentError, EndpointError, RefusedError, UnusableReplyError
 from agent.llm.proposer import LlmProposer, open_proposer
 from agent.optimize.candidate import Context, Outcome, ProblemInfo, Proposal, Stage
-from agent.optimize.config import Limits, RunConfig
+from agent.optimize.config import Limits
 from agent.optimize.files import RunFolderError
 from agent.optimize.proposers import Attending, Closing, Metered, Proposer, Reflecting
 from kb.errors import InvalidInputError
@@ -28,16 +38,6 @@ def proposer(live):
         return LlmProposer(live(server, run, **options), searcher, parallel=parallel)
 
     return start
-
-
-@pytest.fixture(scope="module")
-def searcher(tmp_path_factory):
-    place = tmp_path_factory.mktemp("known")
-    embedder = HashingEmbedder()
-    add(TinyCorpus(place / "corpus").root, place / "index", embedder)
-    one = make_searcher(place / "index", embedder)
-    yield one
-    one.generation.close()
 
 
 def test_it_is_all_that_the_loop_may_ask_for(proposer, endpoint):
@@ -371,14 +371,14 @@ def test_a_full_disk_ends_the_round_with_its_own_words(proposer, endpoint, tmp_p
 
 
 def test_it_needs_a_model(tmp_path):
-    config = RunConfig(problem=state().problem, given=True)
+    config = run_config()
     with pytest.raises(InvalidInputError, match="needs --model"):
         open_proposer(config, tmp_path)
 
 
 def test_limits_come_from_the_run(tmp_path, endpoint):
     server = endpoint(planner=[says(plans())], coder=[says(code())])
-    config = RunConfig(problem=state().problem, given=True, model="m", base_url=server.url)
+    config = run_config(model="m", base_url=server.url)
     one = open_proposer(config, tmp_path / "a")
     assert len(one.propose(state())) == 1
     config = config.model_copy(update={"limits": Limits(money=1.0)})

@@ -4,9 +4,7 @@ import json
 
 import pytest
 from scripted_endpoint import Answer, calls, completion, error, says
-from search_states import L2, START, a_plan, code, judged, kernel, plans, state
-from support import HashingEmbedder, TinyCorpus, add
-from support import searcher as make_searcher
+from search_states import L2, START, a_plan, code, judged, kernel, plans, run_config, state
 
 from agent.evaluate.result import Verdict
 from agent.llm.errors import BudgetSpentError, EndpointError, RefusedError, ReplayError
@@ -14,19 +12,8 @@ from agent.llm.gateway import Gateway
 from agent.llm.proposer import LlmProposer, open_proposer
 from agent.llm.record import read_exchanges
 from agent.optimize.candidate import Outcome, Stage
-from agent.optimize.config import RunConfig
 
 WRONG = Outcome(candidate="x", stage=Stage.VERIFY, verdict=Verdict.WRONG, reasons=("by one",))
-
-
-@pytest.fixture(scope="module")
-def searcher(tmp_path_factory):
-    place = tmp_path_factory.mktemp("known")
-    embedder = HashingEmbedder()
-    add(TinyCorpus(place / "corpus").root, place / "index", embedder)
-    one = make_searcher(place / "index", embedder)
-    yield one
-    one.generation.close()
 
 
 def case_of(proposal):
@@ -85,7 +72,8 @@ def test_a_replay_gives_the_same_without_endpoint_and_index(recorded, tmp_path):
     old, results = recorded
     one = replayed(old, tmp_path / "new")
     assert two_rounds(one) == results
-    assert one.spent.tokens_in == 0
+    assert one.spent.tokens_in == sum(each.tokens_in for each in read_exchanges(old))
+    assert "at no cost" in one.summary()
     assert "replayed" in one.summary()
     before, after = read_exchanges(old), read_exchanges(tmp_path / "new")
     assert all(each.replayed for each in after)
@@ -103,7 +91,7 @@ def test_a_replay_of_a_replay_is_one(recorded, tmp_path):
 
 def test_a_run_names_the_record_to_replay(recorded, tmp_path):
     old, results = recorded
-    config = RunConfig(problem=state().problem, given=True, model=f"replay:{old}")
+    config = run_config(model=f"replay:{old}")
     one = open_proposer(config, tmp_path / "new")
     assert two_rounds(one) == results
 
