@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from agent.optimize.candidate import Model, ProblemInfo
+from agent.optimize.candidate import Model, ProblemInfo, Proposal
 
 WIDTH: Final = 4
 ROUNDS: Final = 8
@@ -66,8 +66,8 @@ class RunConfig(Model):
     problem: ProblemInfo
     given: bool
     """Whether a kernel was given to start from."""
-    kernel: str | None = None
-    """File name of that kernel."""
+    start: Proposal | None = None
+    """That kernel; None: eager PyTorch."""
     dtype: str | None = None
     tf32: bool = False
     device: str | None = None

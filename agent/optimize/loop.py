@@ -12,7 +12,7 @@ from typing import Final
 from agent.optimize import beam as beams
 from agent.optimize import budget
 from agent.optimize.advice import Advisor
-from agent.optimize.candidate import Judged, Proposal, SearchState
+from agent.optimize.candidate import Judged, SearchState
 from agent.optimize.config import RunConfig
 from agent.optimize.events import (
     Advised,
@@ -53,8 +53,6 @@ class Search:
         New, or resumed.
     judge, advisor, proposers
         The parts; proposers' names differ.
-    given
-        The kernel to start from; None: eager PyTorch.
     progress
         Is told what happens.
     clock
@@ -68,7 +66,6 @@ class Search:
         advisor: Advisor,
         proposers: Sequence[Proposer],
         *,
-        given: Proposal | None = None,
         progress: Progress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,7 +73,6 @@ class Search:
         self._judge = judge
         self._advisor = advisor
         self._proposers = {each.name: each for each in proposers}
-        self._given = given
         self._progress = progress or Silent()
         self._clock = clock
         self._began = clock()
@@ -124,7 +120,7 @@ class Search:
     def _begin(self) -> Standing:
         standing = self._record.standing
         if standing is None:
-            standing = self._judge.standing(self._given, self._teller("start"))
+            standing = self._judge.standing(self._config.start, self._teller("start"))
             self._append(Started, {"standing": standing})
         require_right(standing.start)
         self._keep_best()

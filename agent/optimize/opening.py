@@ -1,13 +1,11 @@
 """Puts a run together from its config: judge, advisor, proposers."""
 
-import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from agent.optimize.advice import IndexAdvisor
-from agent.optimize.candidate import Proposal
 from agent.optimize.config import RunConfig
 from agent.optimize.judge import GpuJudge
 from agent.optimize.loop import Search
@@ -21,15 +19,34 @@ from kb.gpus import GpuSpec
 from kb.search.engine import Searcher
 from kb.search.opening import open_searcher
 
-MODULES: Final = {
-    "tune": "agent.tune.proposer",
-    "recipe": "agent.recipe.proposer",
-    "llm": "agent.llm.proposer",
-}
-"""Name of a proposer → the module whose `open_proposer(config, run, searcher, **more)` makes it.
-
-Here is the one place that knows all of them; each module is loaded when its proposer takes part."""
 LLM: Final = "llm"
+
+
+def _tune(config: RunConfig, run: Path, searcher: Searcher | None, price: Any) -> Proposer:
+    from agent.tune.proposer import TuneProposer  # noqa: PLC0415 (each where it takes part)
+
+    del run, searcher, price
+    return TuneProposer(trust=config.trust)
+
+
+def _recipe(config: RunConfig, run: Path, searcher: Searcher | None, price: Any) -> Proposer:
+    from agent.recipe.proposer import open_proposer as open_recipe  # noqa: PLC0415
+
+    del price
+    made: Proposer = open_recipe(config, run, searcher)
+    return made
+
+
+def _llm(config: RunConfig, run: Path, searcher: Searcher | None, price: Any) -> Proposer:
+    from agent.llm.proposer import open_proposer as open_llm  # noqa: PLC0415
+
+    # Prompts hold times: where these are measured anew they differ from the recorded ones.
+    return open_llm(config, run, searcher, price=price, exact=config.replay_verdicts)
+
+
+_MAKERS: Final = {"tune": _tune, "recipe": _recipe, LLM: _llm}
+NAMES: Final = tuple(_MAKERS)
+"""Of all proposers; this module is the one place that knows them."""
 
 
 @contextmanager
@@ -37,7 +54,6 @@ def opened(
     folder: RunFolder,
     index: Path,
     *,
-    given: Proposal | None = None,
     specs: Sequence[GpuSpec] = (),
     price: Any = None,
     progress: Progress | None = None,
@@ -50,8 +66,6 @@ def opened(
         Of the run.
     index
         Folder of the index that context comes from.
-    given
-        The kernel to start from.
     specs
         Cards beside those of `kb.gpus`.
     price
@@ -71,21 +85,20 @@ def opened(
         if recorded is not None and config.replay_verdicts:
             proposers = _repeating(config, folder, searcher, recorded)
             judge, advisor = ReplayJudge(recorded), ReplayAdvisor(recorded)
-            yield Search(folder, judge, advisor, proposers, given=given, progress=progress)
+            yield Search(folder, judge, advisor, proposers, progress=progress)
             return
         proposers = [
             open_proposer(name, config, folder.root, searcher, price) for name in config.proposers
         ]
         real = GpuJudge(folder, specs=specs)
         try:
-            if folder.record.standing is not None:
+            if folder.record.standing is not None and not config.interpret:
                 real.require_same(folder.record.standing)
             yield Search(
                 folder,
                 real,
                 IndexAdvisor(folder, index, specs),
                 proposers,
-                given=given or start_of(folder.record),
                 progress=progress,
             )
         finally:
@@ -105,25 +118,9 @@ def open_proposer(
     KbError
         There is none of this name, or it cannot be made.
     """
-    if name not in MODULES:
-        raise InvalidInputError(f"no proposer '{name}': there are {', '.join(MODULES)}")
-    module = importlib.import_module(MODULES[name])
-    more: dict[str, Any] = {}
-    if name == LLM:
-        # Prompts hold times: where these are measured anew they differ from the recorded ones.
-        more = {"price": price, "exact": config.replay_verdicts}
-    made: Proposer = module.open_proposer(config, run, searcher, **more)
-    return made
-
-
-def start_of(record: Record) -> Proposal | None:
-    """The start of a run that is taken up, as it was given."""
-    if record.standing is None:
-        return None
-    start = record.standing.start.candidate
-    return Proposal(
-        source=start.source, proposer=start.proposer, family=start.family, suffix=start.suffix
-    )
+    if name not in _MAKERS:
+        raise InvalidInputError(f"no proposer '{name}': there are {', '.join(NAMES)}")
+    return _MAKERS[name](config, run, searcher, price)
 
 
 def _recorded(config: RunConfig) -> Record | None:

@@ -35,6 +35,7 @@ _COMMANDS = {
     "profile": "profiling",
     "diagnose": "diagnosing",
     "optimize": "optimizing",
+    "report": "optimizing",
 }
 
 

@@ -97,13 +97,12 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
 
     session: Session = ctx.obj
     root: Path | None = options["resume"]
-    given = None
     if root is not None:
         config = _resumed(ctx, read_config(root), problem, options)
         _require_gpu(config)
         folder = RunFolder.resume(root, config)
     else:
-        config, given = _begun(problem, options)
+        config = _begun(problem, options)
         _require_gpu(config)
         root = options["out"] or _default_folder(config.problem.stem)
         folder = RunFolder.create(root, config)
@@ -113,7 +112,6 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
             with opened(
                 folder,
                 session.index,
-                given=given,
                 specs=_specs(options["gpu_spec"]),
                 price=_price(options["price"]),
                 progress=progress,
@@ -128,10 +126,10 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     click.echo(found.model_dump_json(indent=2) if options["as_json"] else render(found))
 
 
-def _begun(problem: Path | None, options: dict[str, Any]) -> "tuple[RunConfig, Proposal | None]":
-    """Config and start of a new run."""
+def _begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
+    """Config of a new run."""
     from agent.optimize.config import REPLAY, RunConfig, Strategy  # noqa: PLC0415
-    from agent.optimize.opening import LLM, MODULES  # noqa: PLC0415
+    from agent.optimize.opening import LLM, NAMES  # noqa: PLC0415
     from agent.optimize.run import read_config  # noqa: PLC0415
 
     model: str | None = options["model"]
@@ -144,7 +142,7 @@ def _begun(problem: Path | None, options: dict[str, Any]) -> "tuple[RunConfig, P
         if problem is None:
             # Everything is as it was, but for where replies come from.
             update = {"model": model, "base_url": None, "replay_verdicts": True}
-            return recorded.model_copy(update=update), None
+            return recorded.model_copy(update=update)
     if problem is None:
         raise click.UsageError("Missing argument 'PROBLEM'.")
     if options["base_url"] is not None and model is None:
@@ -153,9 +151,9 @@ def _begun(problem: Path | None, options: dict[str, Any]) -> "tuple[RunConfig, P
         raise click.UsageError("--greedy is a width of 1: leave --width out")
     names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
     if not names:
-        names = [each for each in MODULES if each != LLM or model is not None]
-    if unknown := [each for each in names if each not in MODULES]:
-        raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(MODULES)}")
+        names = [each for each in NAMES if each != LLM or model is not None]
+    if unknown := [each for each in names if each not in NAMES]:
+        raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")
     strategy = {
@@ -169,10 +167,10 @@ def _begun(problem: Path | None, options: dict[str, Any]) -> "tuple[RunConfig, P
     }
     info, start = _read(problem, options["kernel"])
     more = {"context_tokens": options["context_tokens"]}
-    config = RunConfig(
+    return RunConfig(
         problem=info,
         given=start is not None,
-        kernel=options["kernel"].name if options["kernel"] is not None else None,
+        start=start,
         dtype=options["dtype"],
         tf32=options["tf32"],
         device=options["device"],
@@ -188,7 +186,6 @@ def _begun(problem: Path | None, options: dict[str, Any]) -> "tuple[RunConfig, P
         strategy=Strategy.model_validate({k: v for k, v in strategy.items() if v is not None}),
         **{name: value for name, value in more.items() if value is not None},
     )
-    return config, start
 
 
 def _resumed(
@@ -296,3 +293,27 @@ class _Printer:
         if self._shown:
             click.echo("\r\x1b[K", err=True, nl=False)
             self._shown = False
+
+
+@click.command()
+@click.argument("run", type=_FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead.")
+def report(run: Path, *, as_json: bool) -> None:
+    """Write the report of a RUN folder: report.html and report.md in it.
+
+    All of it comes from the run folder, also while the run goes on: contenders,
+    convergence, what was tried and why it was kept or dropped, and the sources.
+    """
+    if as_json:
+        from agent.optimize.run import read_run  # noqa: PLC0415 (the optimizer's part)
+        from agent.optimize.summary import summarise  # noqa: PLC0415
+
+        config, record = read_run(run)
+        if record.standing is None:
+            raise KbError(f"the run in {run} has not evaluated its start yet: continue it")
+        click.echo(summarise(config, record, run).model_dump_json(indent=2))
+        return
+    from agent.report.report import write_report  # noqa: PLC0415
+
+    written = write_report(run)
+    click.echo(f"{written.html}\n{written.markdown}")

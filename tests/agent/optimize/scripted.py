@@ -239,10 +239,13 @@ class Listener:
         self.lines.append((candidate, line))
 
 
-def config(limits: Limits | None = None, **strategy: object) -> RunConfig:
+def config(
+    limits: Limits | None = None, first: Proposal | None = None, **strategy: object
+) -> RunConfig:
     return RunConfig(
         problem=ProblemInfo(name="little.py", source=PROBLEM, sha256="0" * 64),
         given=True,
+        start=first or start(),
         proposers=("scripted",),
         limits=limits or Limits(),
         strategy=Strategy.model_validate(strategy),
@@ -252,7 +255,7 @@ def config(limits: Limits | None = None, **strategy: object) -> RunConfig:
 def search(folder: RunFolder, judge: ScriptedJudge, *proposers: object, **more: object) -> Search:
     return Search(
         folder, judge, more.pop("advisor", None) or ScriptedAdvisor(), proposers,  # type: ignore[arg-type]
-        given=more.pop("given", None) or start(), **more,  # type: ignore[arg-type]
+        **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -247,10 +247,10 @@ def test_a_start_that_is_wrong_is_refused_in_one_line(tmp_path: Path) -> None:
     judge = ScriptedJudge()
     wrong = Proposal(source=kernel(1.0, "wrong"), proposer="start", family="baseline")
     with (
-        RunFolder.create(tmp_path / "run", config()) as folder,
+        RunFolder.create(tmp_path / "run", config(first=wrong)) as folder,
         pytest.raises(KbError, match=r"^the start is wrong: full shape: 3 of 4") as caught,
     ):
-        search(folder, judge, Scripted([]), given=wrong).run()
+        search(folder, judge, Scripted([])).run()
     assert "\n" not in str(caught.value)
     assert judge.closed
 

@@ -1,0 +1,137 @@
+"""`kb optimize` from the command line, without a GPU: dry run, continuing, replay, wrong usage."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from scripted import Scripted, ScriptedJudge, config, kernel, proposal, search
+from support import KB
+from test_interpret import KERNEL, PROBLEM
+
+from agent.optimize.run import RunFolder, read_run
+from kb.cli import cli
+from kb.errors import KbError
+
+
+def kb(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [KB, "--index", str(cwd / "no-index"), *arguments],
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def test_a_dry_run_ends_with_a_summary_and_can_be_continued(tmp_path: Path) -> None:
+    (tmp_path / "relu.py").write_text(PROBLEM)
+    (tmp_path / "kernel.py").write_text(KERNEL.replace("FLOOR", "0.0"))
+    options = ["--interpret", "--trust", "--proposers", "tune", "--out", "run"]
+    ran = kb("optimize", "relu.py", "--kernel", "kernel.py", *options, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "a dry run has no times" in " ".join(ran.stdout.split())
+    assert ran.stdout.rstrip().endswith("Run: run")
+    assert "no context: " in ran.stderr
+    assert max(len(line) for line in ran.stdout.splitlines()) <= 80
+    known, record = read_run(tmp_path / "run")
+    assert known.start is not None
+    assert known.start.source == (tmp_path / "kernel.py").read_text()
+    assert record.start.outcome.verdict == "correct"
+    assert (tmp_path / "run" / "best.py").read_text().endswith(known.start.source)
+    again = kb("optimize", "--resume", "run", "--rounds", "9", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["stopped"] == "nothing more to try"
+    assert read_run(tmp_path / "run")[0].limits.rounds == 9
+
+
+def test_ctrl_c_ends_with_one_line_that_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "relu.py").write_text(PROBLEM)
+    started = subprocess.Popen(
+        [KB, "optimize", "relu.py", "--interpret", "--trust", "--proposers", "tune", "--out", "r"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    for _ in range(400):
+        if (tmp_path / "r" / "kernels").exists():
+            break
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.kill(started.pid, signal.SIGINT)
+    out, errors = started.communicate(timeout=60)
+    assert started.returncode == 130, errors
+    assert not out
+    assert errors.splitlines()[-1] == "kb: interrupted; continue with: kb optimize --resume r"
+    assert "Traceback" not in errors
+    assert read_run(tmp_path / "r")[1].stopped is None
+    RunFolder.resume(tmp_path / "r").close()
+
+
+def test_a_recorded_run_is_replayed_without_a_gpu(tmp_path: Path) -> None:
+    asked = config().model_copy(update={"proposers": ("tune",)})
+    with RunFolder.create(tmp_path / "run", asked) as folder:
+        scripted = Scripted([[proposal(0.6, "tune")], [proposal(0.5, "tune")]], "tune")
+        search(folder, ScriptedJudge(), scripted).run()
+    out = tmp_path / "again"
+    replay = ["optimize", "--model", f"replay:{tmp_path / 'run'}", "--replay-verdicts"]
+    ran = CliRunner().invoke(cli, ["--index", str(tmp_path), *replay, "--out", str(out)])
+    assert ran.exit_code == 0, ran.output
+    assert "little.py on H200: 2.00x faster than the start." in ran.stdout
+    assert "max-autotune" not in ran.stdout
+    assert "round 2" in ran.stderr
+    assert (out / "best.py").read_text().endswith(kernel(0.5))
+    _, old = read_run(tmp_path / "run")
+    _, new = read_run(tmp_path / "again")
+    assert [each.leader for each in new.closed] == [each.leader for each in old.closed]
+    summary = CliRunner().invoke(cli, ["report", str(out), "--json"])
+    assert json.loads(summary.stdout)["better"] is True
+    written = CliRunner().invoke(cli, ["report", str(out)])
+    assert [Path(line).suffix for line in written.stdout.split()] == [".html", ".md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "Missing argument 'PROBLEM'"),
+        (["p.py", "--proposers", "magic"], "no proposer 'magic': there are tune, recipe, llm"),
+        (["p.py", "--proposers", "llm"], "the proposer llm needs --model"),
+        (["p.py", "--base-url", "http://x"], "--base-url needs --model"),
+        (["p.py", "--greedy", "--width", "3"], "--greedy is a width of 1"),
+        (["p.py", "--replay-verdicts"], "--replay-verdicts needs --model replay:RUN"),
+        (["--resume", "run", "--width", "3"], "--width cannot be changed"),
+        (["p.py", "--resume", "run"], "PROBLEM cannot be changed"),
+        (["p.py", "--rounds", "-1"], "--rounds"),
+    ],
+)
+def test_wrong_usage_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    (tmp_path / "p.py").write_text(PROBLEM)
+    RunFolder.create(tmp_path / "run", config()).close()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(click.UsageError) as caught:
+        cli.main(["optimize", *arguments], standalone_mode=False)
+    assert told in caught.value.format_message()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nothing.py"], "nothing.py"),
+        (["--resume", "nowhere"], "nowhere is no run folder"),
+        (["p.py", "--model", "replay:nowhere"], "nowhere is no run folder"),
+        (["p.py", "--interpret", "--kernel", "p.py"], "ModelNew"),
+        (["p.py", "--interpret", "--out", "run"], "continue it with --resume"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    (tmp_path / "p.py").write_text(PROBLEM)
+    RunFolder.create(tmp_path / "run", config()).close()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KbError) as caught:
+        cli.main(["optimize", *arguments], standalone_mode=False)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,346 @@
+"""What evaluations mean for a search, cached baselines, and cards that are shared out."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted import PROBLEM, kernel, proposal, start
+
+from agent.evaluate.result import Case, Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
+from agent.optimize.baselines import BaselineCache, Cached, Key
+from agent.optimize.candidate import Baseline, Candidate, Judged, ProblemInfo, Stage
+from agent.optimize.config import RunConfig
+from agent.optimize.judge import GpuJudge, require_right
+from agent.optimize.judge_main import Describe, Evaluate, Stopwatch, TakeProfile
+from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
+from agent.optimize.outcomes import failure, outcome_of, plain
+from agent.optimize.run import RunFolder
+from agent.profile.result import KernelProfile, Profile
+from kb.errors import KbError
+
+
+def timing(name: str, ms: float) -> Timing:
+    return Timing(
+        contender=name, method="events", median_ms=ms, p10_ms=ms * 0.99, p90_ms=ms * 1.01,
+        launches=100, floor_fraction=0.1 / ms,
+    )  # fmt: skip
+
+
+def evaluation(verdict: Verdict = Verdict.CORRECT, **more: Any) -> Evaluation:
+    told: dict[str, Any] = {
+        "problem": "little.py", "problem_sha256": "0" * 64, "kernel": "k.py",
+        "kernel_sha256": "1" * 64, "language": "triton", "dtype": None, "precision": "ieee",
+        "device": "cuda:0", "interpreted": False, "gpu": "NVIDIA H200", "versions": {},
+        "date": "2026-01-01T00:00:00+00:00", "verdict": verdict, "reasons": (), "seconds": 20.0,
+    }  # fmt: skip
+    return Evaluation.model_validate(told | more)
+
+
+def a_case(problem: str | None) -> Case:
+    return Case(
+        shape="full", kind="given", seed_index=0, counted=True, passed=problem is None,
+        problem=problem,
+    )  # fmt: skip
+
+
+CANDIDATE = Candidate.of(proposal(0.5), round_=1)
+
+
+@pytest.mark.parametrize(
+    ("found", "stage"),
+    [
+        (evaluation(timings=(timing("candidate", 0.5),)), Stage.DONE),
+        (evaluation(Verdict.LIBRARY, timings=(timing("candidate", 0.5),)), Stage.DONE),
+        (evaluation(), Stage.TIME),
+        (evaluation(interpreted=True, device="cpu", gpu=None), Stage.DONE),
+        (evaluation(Verdict.WRONG, reasons=("full shape: 3 elements are off",)), Stage.VERIFY),
+        (evaluation(Verdict.CHEAT, reasons=("does no work",)), Stage.VERIFY),
+        (evaluation(Verdict.INCONCLUSIVE, reasons=("too few cases",)), Stage.VERIFY),
+        (evaluation(Verdict.WRONG, reasons=("it cannot be loaded: NameError: x",)), Stage.COMPILE),
+        (
+            evaluation(Verdict.WRONG, reasons=("given values: CompilationError: at 3:4",)),
+            Stage.COMPILE,
+        ),
+    ],
+)
+def test_the_stage_says_how_far_a_candidate_came(found: Evaluation, stage: Stage) -> None:
+    outcome = outcome_of(CANDIDATE, found)
+    assert outcome.stage is stage
+    assert outcome.right == (stage is Stage.DONE)
+    assert outcome.reasons or outcome.right
+
+
+def test_reasons_hold_the_failing_cases_once_and_no_pages() -> None:
+    found = evaluation(
+        Verdict.WRONG,
+        reasons=("full shape: off",),
+        cases=(a_case("full shape: off"), a_case("x" * 10_000), a_case(None), a_case("\udc80")),
+    )
+    reasons = outcome_of(CANDIDATE, found).reasons
+    assert reasons[0] == "full shape: off"
+    assert len(reasons) == 3
+    assert max(map(len, reasons)) < 2100
+    assert "[…]" in reasons[1]
+    assert plain("\udc80") == "?"
+
+
+def test_kernel_files_beside_the_candidate_go_by_what_they_are() -> None:
+    found = evaluation(
+        timings=(timing("candidate", 0.5), timing("1:3f2a91bc.py", 1.0), timing("eager", 2.0)),
+        ratios=(
+            Ratio(of="candidate", over="1:3f2a91bc.py", ratio=2, low=1.9, high=2.1,
+                  significant=True),
+            Ratio(of="candidate", over="eager", ratio=4, low=3.9, high=4.1, significant=True),
+        ),
+    )  # fmt: skip
+    outcome = outcome_of(CANDIDATE, found, against=("leader",), attempt=2, gpu_seconds=9.0)
+    over = outcome.over("leader")
+    assert over is not None
+    assert over.ratio == 2
+    assert (outcome.attempts, outcome.gpu_seconds, outcome.median_ms) == (2, 9.0, 0.5)
+
+
+def test_a_stopwatch_leaves_waiting_and_compiling_out() -> None:
+    moments = iter([0, 50, 60, 70, 170, 400, 410, 430, 430])
+    watch = Stopwatch(lambda: float(next(moments)))
+    for line in ("waiting for GPU", "starting workers", "checking", "starting compile",
+                 "starting max-autotune", "timing", "timing"):  # fmt: skip
+        watch.hear(line)
+    held, compiling = watch.seconds()
+    assert held == 430 - 50
+    assert compiling == (170 - 70) + (400 - 170)
+    assert Stopwatch().seconds() == (0.0, 0.0)
+
+
+class FakeProcess:
+    """Answers as a judging process on an H200 would."""
+
+    def __init__(self, cards: int = 1, fail: Callable[[Evaluate], None] = lambda _: None) -> None:
+        self._cards = cards
+        self._fail = fail
+        self.asked: list[Any] = []
+        self.devices: list[str] = []
+        self.most = self._now = 0
+        self._lock = threading.Lock()
+        self.versions = {"torch": "2.11", "triton": "3.6"}
+        self.gpu: str = "NVIDIA H200"
+
+    def ask(self, request: Any, say: Callable[[str], None]) -> dict[str, Any]:
+        self.asked.append(request)
+        if isinstance(request, Describe):
+            devices = [f"cuda:{n}" for n in range(self._cards)]
+            return {"devices": devices, "gpu": self.gpu, "versions": self.versions}
+        if isinstance(request, TakeProfile):
+            made = KernelProfile(name="k", launches=1, time_ns=1, share=1, metrics={"m": 3.0})
+            profile = Profile(problem="p", kernel="k", gpu=self.gpu, kernels=(made,))
+            return {"profile": profile.model_dump(mode="json"), "gpu_seconds": 3.0}
+        with self._lock:
+            self.devices.append(request.device)
+            self._now += 1
+            self.most = max(self.most, self._now)
+        time.sleep(0.02)
+        with self._lock:
+            self._now -= 1
+        self._fail(request)
+        say("starting workers")
+        ms = 0.5 if "VALUE = 0.5" in Path(request.kernel).read_text() else 1.0
+        others = {"eager": 2.0, "compile": 0.8, "max-autotune": 0.7}
+        timed = [timing("candidate", ms)]
+        timed += [timing(f"{n}:{Path(p).name}", 1.0) for n, p in enumerate(request.against, 1)]
+        timed += [timing(each, others[each]) for each in request.baselines]
+        ratios = [
+            Ratio(of="candidate", over=each.contender, ratio=each.median_ms / ms,
+                  low=each.median_ms / ms, high=each.median_ms / ms, significant=True)
+            for each in timed[1:]
+        ]  # fmt: skip
+        found = evaluation(
+            timings=tuple(timed), ratios=tuple(ratios),
+            floor=Floor(read_bytes=8, write_bytes=8, flops=0, ms=0.1, bound="memory"),
+            ceilings=Ceilings(read_bps=1, write_bps=1, copy_bps=1, measured_at="now"),
+        )  # fmt: skip
+        answer = {"evaluation": found.model_dump(mode="json"), "gpu_seconds": 20.0}
+        return answer | {"baseline_seconds": 30.0 if "compile" in request.baselines else 0.0}
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def config(*, given: bool = True) -> RunConfig:
+    info = ProblemInfo(name="little.py", source=PROBLEM, sha256="0" * 64)
+    return RunConfig(problem=info, given=given, start=start() if given else None)
+
+
+def judge_of(folder: RunFolder, process: FakeProcess, cache: Path) -> GpuJudge:
+    def make() -> JudgeProcess:
+        return process  # type: ignore[return-value]
+
+    return GpuJudge(folder, BaselineCache(cache), start_process=make)
+
+
+def forms(process: FakeProcess) -> list[tuple[str, ...]]:
+    return [each.baselines for each in process.asked if isinstance(each, Evaluate)]
+
+
+def test_baselines_are_compiled_once_for_a_problem_a_card_and_versions(tmp_path: Path) -> None:
+    all_forms, eager = ("eager", "compile", "max-autotune"), ("eager",)
+
+    def standing(name: str, process: FakeProcess, asked: RunConfig) -> Any:
+        with RunFolder.create(tmp_path / name, asked) as folder:
+            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, print)
+
+    first, again = FakeProcess(), FakeProcess()
+    one = standing("one", first, config())
+    two = standing("two", again, config())
+    assert (forms(first), forms(again)) == ([all_forms], [eager])
+    assert {name: each.median_ms for name, each in one.baselines.items()} == {
+        "start": 1.0, "eager": 2.0, "compile": 0.8, "max-autotune": 0.7,
+    }  # fmt: skip
+    assert two.baselines == one.baselines
+    assert (one.baseline_seconds, two.baseline_seconds) == (30.0, 0.0)
+    assert (one.gpu, one.architecture) == ("H200", "sm_90a")
+    assert "were timed" in two.notes[0]
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("dtype", {"dtype": "bfloat16"}),
+        ("tf32", {"tf32": True}),
+        ("fresh", {"fresh_baselines": True}),
+        ("problem", {"problem": config().problem.model_copy(update={"sha256": "2" * 64})}),
+    ]
+    for name, change in changes:
+        process = FakeProcess()
+        standing(name, process, config().model_copy(update=change))
+        assert forms(process) == [all_forms], name
+    newer = FakeProcess()
+    newer.versions = {"torch": "2.12", "triton": "3.6"}
+    standing("newer", newer, config())
+    assert forms(newer) == [all_forms]
+    for path in (tmp_path / "cache").iterdir():
+        path.write_text("{")
+    damaged = FakeProcess()
+    standing("damaged", damaged, config())
+    assert forms(damaged) == [all_forms]
+
+
+def test_a_cache_that_cannot_be_written_loses_only_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    key = Key.of("0" * 64, None, "H200", {"python": "3.12"}, tf32=False)
+    assert key.versions == {}
+    cached = Cached(key=key, measured_at="now", baselines={})
+    assert "not cached" in (BaselineCache(tmp_path / "file" / "in").put(cached) or "")
+    assert BaselineCache(tmp_path / "cache").put(cached) is None
+    assert BaselineCache(tmp_path / "cache").get(key) == cached
+
+
+def leader_of(folder: RunFolder, judge: GpuJudge) -> Judged:
+    start = judge.standing(folder.config.start, print).start
+    require_right(start)
+    return start
+
+
+def test_a_candidate_is_timed_beside_the_leader_and_eager(tmp_path: Path) -> None:
+    process = FakeProcess()
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        judge = judge_of(folder, process, tmp_path / "cache")
+        leader = leader_of(folder, judge)
+        outcome = judge.judge(CANDIDATE, leader, 1, print)
+        request = process.asked[-1]
+        assert [Path(each).name for each in request.against] == [leader.candidate.file]
+        assert request.baselines == ("eager",)
+        over = outcome.over("leader")
+        assert over is not None
+        assert over.ratio == 2.0
+        assert folder.evaluation(CANDIDATE.id) is not None
+        assert judge.profile(CANDIDATE, print).metrics == {"m": 3.0}
+        assert folder.profile(CANDIDATE.id) is not None
+        judged = Judged(candidate=CANDIDATE, outcome=outcome)
+        confirmed = judge.confirm(judged, leader, print)
+        assert set(confirmed.baselines) == {"start", "eager", "compile", "max-autotune"}
+        assert isinstance(confirmed.baselines["start"], Baseline)
+
+
+def test_eager_as_the_start_is_not_timed_twice(tmp_path: Path) -> None:
+    process = FakeProcess()
+    with RunFolder.create(tmp_path / "run", config(given=False)) as folder:
+        judge = judge_of(folder, process, tmp_path / "cache")
+        leader = leader_of(folder, judge)
+        assert "class ModelNew(Model)" in leader.candidate.source
+        outcome = judge.judge(CANDIDATE, leader, 1, print)
+    assert process.asked[-1].against == ()
+    over = outcome.over("leader")
+    assert over is not None
+    assert over.ratio == 4.0
+
+
+@pytest.mark.parametrize("error", [JudgeLostError("died"), JudgeError("GPU is busy", "GpuBusy")])
+def test_a_judge_that_is_lost_over_a_candidate_is_its_outcome(
+    tmp_path: Path, error: KbError
+) -> None:
+    def fail(request: Evaluate) -> None:
+        if "VALUE = 0.5" in Path(request.kernel).read_text():
+            raise error
+
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        judge = judge_of(folder, FakeProcess(fail=fail), tmp_path / "cache")
+        leader = leader_of(folder, judge)
+        outcome = judge.judge(CANDIDATE, leader, 1, print)
+        assert (outcome.stage, outcome.verdict) == (Stage.TIME, None)
+        assert str(error) in outcome.reasons[0]
+        # The process is free for the next one.
+        other = Candidate.of(proposal(1.0), round_=1)
+        assert judge.judge(other, leader, 1, print).right
+
+
+def test_cards_are_shared_out_and_one_judges_one_candidate_at_a_time(tmp_path: Path) -> None:
+    process = FakeProcess(cards=3)
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        judge = judge_of(folder, process, tmp_path / "cache")
+        leader = leader_of(folder, judge)
+        assert judge.slots == 3
+        candidates = [Candidate.of(proposal(1 + n / 10), round_=1) for n in range(9)]
+        threads = [
+            threading.Thread(target=judge.judge, args=(each, leader, 1, lambda _: None))
+            for each in candidates
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert set(process.devices) == {"cuda:0", "cuda:1", "cuda:2"}
+    assert process.most == 3
+
+
+def test_a_run_does_not_go_on_on_another_card(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        standing = judge_of(folder, FakeProcess(), tmp_path / "cache").standing(start(), print)
+        other = FakeProcess()
+        other.gpu = "NVIDIA H100 80GB HBM3"
+        with pytest.raises(KbError, match="begun on H200, and this is H100"):
+            judge_of(folder, other, tmp_path / "cache").require_same(standing)
+
+
+def test_an_unknown_card_ends_with_one_line_before_anything_is_timed(tmp_path: Path) -> None:
+    process = FakeProcess()
+    process.gpu = "NVIDIA Imaginary 9000"
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        judge = judge_of(folder, process, tmp_path / "cache")
+        with pytest.raises(KbError, match="Imaginary 9000") as caught:
+            judge.standing(start(), print)
+    assert "\n" not in str(caught.value)
+    assert forms(process) == []
+
+
+def test_a_start_must_be_right() -> None:
+    candidate = Candidate.of(start(), round_=0)
+    for verdict, told in ((Verdict.WRONG, "the start is wrong: off"), (None, "not judged")):
+        outcome = failure(candidate, Stage.VERIFY, "off").model_copy(update={"verdict": verdict})
+        with pytest.raises(KbError, match=told):
+            require_right(Judged(candidate=candidate, outcome=outcome))
+    untimed = failure(candidate, Stage.TIME, "noise").model_copy(
+        update={"verdict": Verdict.CORRECT}
+    )
+    with pytest.raises(KbError, match="cannot be timed: noise"):
+        require_right(Judged(candidate=candidate, outcome=untimed))
+    assert kernel(1.0) == candidate.source
