@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ingest.corpus_source import corpus_state
 from ingest.directory import directory_state
+from ingest.published import Origin, published_state
 from ingest.report import IngestReport, SourceReport
 from ingest.tagging import detector_of, retag
 from kb.corpus.loader import is_corpus
@@ -53,6 +54,8 @@ class Request:
     exclude: tuple[str, ...] = ()
     quality: float | None = None
     """Overrides the source's ranking weight, in [0, 1]."""
+    origin: Origin | None = None
+    """Of a published source; `path` then is its archive in the cache."""
 
 
 def ingest(
@@ -150,10 +153,26 @@ def read_source(
     SourceError, EntryError
         The source is missing, empty or malformed, or its name or a slug is taken.
     """
-    root = request.path
-    progress.stage(f"reading {root}")
-    source_report = SourceReport(name="", location=str(root))
-    if is_corpus(root):
+    root, origin = request.path, request.origin
+    location = origin.fetched.location if origin else str(root)
+    progress.stage(f"reading {origin or root}")
+    source_report = SourceReport(name="", location=location)
+    if origin is not None:
+        name = request.name or origin.name
+        _refuse_unprintable(name, Path())
+        _refuse_taken_name(name, location, state)
+        part = published_state(
+            origin,
+            name,
+            detector_of(state),
+            state,
+            source_report,
+            include=request.include,
+            exclude=request.exclude,
+            quality=request.quality,
+        )
+        state = state.without(name).merged(part)
+    elif is_corpus(root):
         part = corpus_state(root)
         if request.name:
             raise SourceError(f"{root} is a corpus: its corpus.yaml names it, --name cannot")
@@ -169,7 +188,7 @@ def read_source(
     else:
         name = request.name or root.resolve().name
         _refuse_unprintable(name, root)
-        _refuse_taken_name(name, root, state)
+        _refuse_taken_name(name, str(root.resolve()), state)
         part = directory_state(
             root,
             name,
@@ -193,9 +212,9 @@ def _folded(chunks: Sequence[Chunk]) -> int:
     return sum(count - 1 for count in counts.values())
 
 
-def _refuse_taken_name(name: str, root: Path, state: IndexState) -> None:
+def _refuse_taken_name(name: str, location: str, state: IndexState) -> None:
     taken = next((each for each in state.sources if each.name == name), None)
-    if taken is not None and taken.location != str(root.resolve()):
+    if taken is not None and taken.location != location:
         raise SourceError(
             f"the index already has a source '{name}' from {taken.location}: "
             f"give this one another --name, or first `kb remove {name}`"

@@ -8,6 +8,8 @@ from typing import Any
 
 from ingest.pipeline import Progress, Request, Silent, read_source
 from ingest.report import IngestReport
+from ingest.sources.prepare import again
+from ingest.sources.spec import is_published
 from ingest.tagging import retag
 from kb.corpus.loader import is_corpus
 from kb.embedders import Embedder
@@ -16,6 +18,7 @@ from kb.index.layout import SOURCES, IndexLayout
 from kb.index.reader import open_generation
 from kb.index.state import IndexState
 from kb.index.writer import IndexWriter
+from kb.records import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,8 @@ class _Known:
 
     state: IndexState | None
     """All of it, where the current generation can be read."""
-    requests: list[tuple[str, Request]]
-    """Each source's name, and how it was ingested."""
+    requests: list[tuple[str, Request | Source]]
+    """Each source's name, and how it was ingested; a published source as it is recorded."""
 
 
 def rebuild(
@@ -51,8 +54,10 @@ def rebuild(
         state = IndexState()
         missing: list[str] = []
         # Corpora first: their detect patterns tag the code of the others.
-        for name, request in sorted(known.requests, key=lambda pair: not is_corpus(pair[1].path)):
+        for name, request in sorted(known.requests, key=_after_corpora):
             try:
+                if isinstance(request, Source):
+                    request = again(request)  # noqa: PLW2901
                 state = read_source(request, state, report, progress)
             except (SourceError, EntryError) as error:
                 if known.state is not None:
@@ -76,8 +81,14 @@ def rebuild(
         return report
 
 
-def _request(source: Mapping[str, Any]) -> tuple[str, Request]:
+def _after_corpora(pair: tuple[str, Request | Source]) -> bool:
+    return isinstance(pair[1], Source) or not is_corpus(pair[1].path)
+
+
+def _request(source: Mapping[str, Any]) -> tuple[str, Request | Source]:
     """How a source, as `sources.json` records it, was ingested."""
+    if is_published(str(source["location"])):
+        return str(source["name"]), Source.from_json(dict(source))
     place, name = Path(source["location"]), str(source["name"])
     if is_corpus(place):
         return name, Request(place)

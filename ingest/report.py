@@ -11,6 +11,9 @@ class SourceReport:
 
     name: str
     location: str
+    version: str | None = None
+    """Of a published source: the package's version or the commit id."""
+    licence: str | None = None
     files: int = 0
     chunks: int = 0
     unchanged_files: int = 0

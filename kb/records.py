@@ -18,6 +18,8 @@ class Source:
     version: str | None = None
     licence: str | None = None
     url: str | None = None
+    sha256: str | None = None
+    """Of the archive that a published source was read from."""
     quality: float = 0.8
     """Ranking weight in [0, 1]; 0.8 is that of an unknown source."""
     files: tuple[tuple[str, str], ...] = ()

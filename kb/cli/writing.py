@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -13,14 +14,20 @@ from ingest.pipeline import Request
 from ingest.pipeline import ingest as run_ingest
 from ingest.pipeline import remove as run_remove
 from ingest.report import IngestReport, SourceReport
+from ingest.sources.spec import is_published
 from kb.cli import Session
+from kb.cli.fetching import fetch_options, ingest_curated, published_request
 from kb.corpus.loader import shipped_corpus
 from kb.embedders import Embedder, load_embedder
+from kb.errors import KbError
 from kb.index.layout import IndexLayout
 from kb.index.manifest import read_manifest
+from kb.notes import is_run
 
 # Skipped files named one by one; the rest is counted.
 _SKIPPED_SHOWN = 5
+# Characters of a version or commit id in the table.
+_VERSION_SHOWN = 12
 
 
 class Reporter:
@@ -57,6 +64,12 @@ class Reporter:
         if self._bar is not None:
             self._bar.stop()  # type: ignore[attr-defined]
 
+    def pause(self) -> None:
+        """Take the bar off the terminal, for a question; the next stage brings it back."""
+        if self._bar is not None:
+            for task in self._bar.task_ids:  # type: ignore[attr-defined]
+                self._bar.remove_task(task)  # type: ignore[attr-defined]
+
     def stage(self, name: str, total: int | None = None) -> None:
         """Begin a stage."""
         if self._quiet:
@@ -89,11 +102,16 @@ def embedder_for(index: Path, name: str | None) -> Embedder:
 
 
 @click.command()
-@click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("sources", nargs=-1)
 @click.option("--name", help="Name of the source. Default: the folder's or file's name.")
 @click.option("--include", multiple=True, help="Only files matching this pattern (repeatable).")
 @click.option("--exclude", multiple=True, help="No files matching this pattern (repeatable).")
 @click.option("--quality", type=click.FloatRange(0, 1), help="Ranking weight of the source.")
+@click.option("--curated", is_flag=True, help="All published sources of corpus/sources.toml.")
+@click.option("--yes", is_flag=True, help="Fetch more than 100 MB without asking.")
+@click.option(
+    "--allow-licence", multiple=True, metavar="SPDX", help="Take sources under it (repeatable)."
+)
 @click.option("--embedder", help="default, st:MODEL or openai:MODEL, for a new index.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -101,29 +119,64 @@ def embedder_for(index: Path, name: str | None) -> Embedder:
 def ingest(
     session: Session,
     /,
-    sources: tuple[Path, ...],
+    sources: tuple[str, ...],
     name: str | None,
     include: tuple[str, ...],
     *,
     exclude: tuple[str, ...],
     quality: float | None,
+    curated: bool,
+    yes: bool,
+    allow_licence: tuple[str, ...],
     embedder: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Add folders and files to the index, or bring them up to date.
+    """Add folders, files and published packages to the index, or bring them up to date.
 
     A folder with a corpus.yaml is a corpus of techniques and kernels; any other is searched for
-    code and documents. Without SOURCES, the corpus that comes with the package is ingested.
+    code and documents. pypi:NAME[==VERSION] is a package of pip's index, git+https://HOST/PATH@REV
+    a revision of a repository; both are fetched once and nothing of them is run. Without SOURCES,
+    the corpus that comes with the package is ingested.
     """
     if name and len(sources) != 1:
         raise click.UsageError("--name goes with exactly one source")
-    paths = sources or (shipped_corpus(),)
-    requests = [Request(path, name, include, exclude, quality) for path in paths]
+    if curated and (sources or include or exclude or quality is not None):
+        raise click.UsageError("--curated takes the sources and patterns of corpus/sources.toml")
+    if not dry_run:
+        _write_notes(sources)
     model = embedder_for(session.index, embedder)
     with Reporter(quiet=as_json) as reporter:
-        report = run_ingest(requests, session.index, model, dry_run=dry_run, progress=reporter)
+        options = fetch_options(reporter, yes=yes, allow_licence=allow_licence)
+        if curated:
+            report, failed = ingest_curated(
+                session.index, model, options, dry_run=dry_run, progress=reporter
+            )
+        else:
+            failed = {}
+            requests = [
+                published_request(
+                    each,
+                    options,
+                    reporter,
+                    name=name,
+                    include=include,
+                    exclude=exclude,
+                    quality=quality,
+                )
+                if is_published(each)
+                else Request(Path(each), name, include, exclude, quality)
+                for each in sources or (str(shipped_corpus()),)
+            ]
+            report = run_ingest(requests, session.index, model, dry_run=dry_run, progress=reporter)
     _print_report(report, as_json=as_json)
+    if failed:
+        for source, reason in failed.items():
+            click.echo(f"{source}: {reason}", err=True)
+        raise KbError(
+            f"{len(failed)} of the curated sources could not be taken ({', '.join(failed)}); the "
+            "others are in the index, and running the command again goes on from here"
+        )
 
 
 @click.command()
@@ -141,6 +194,16 @@ def remove(session: Session, /, source: str, *, as_json: bool) -> None:
         click.echo(f"removed {source}: {report.chunks} chunks are left")
 
 
+def _write_notes(sources: Iterable[str | Path]) -> None:
+    """Write the notes of sources that are runs: only their verified outcomes are ingested."""
+    runs = [Path(each) for each in sources if is_run(Path(each))]
+    if runs:
+        from agent.report.notes import write_notes  # noqa: PLC0415
+
+        for run in runs:
+            write_notes(run)
+
+
 def _print_report(report: IngestReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
@@ -152,6 +215,9 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
 
     table = Table(box=None, pad_edge=False)
     table.add_column("source", overflow="fold")
+    published = any(source.version for source in report.sources)
+    for title in ("version", "licence") if published else ():
+        table.add_column(title, overflow="fold")
     for title in ("files", "unchanged", "removed", "chunks", "folded", "skipped"):
         table.add_column(title, justify="right")
     for source in report.sources:
@@ -163,7 +229,8 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
             source.folded,
             len(source.skipped),
         )
-        table.add_row(escape(source.name), *(str(count) for count in counts))
+        cited = ((source.version or "")[:_VERSION_SHOWN], source.licence or "") if published else ()
+        table.add_row(escape(source.name), *cited, *(str(count) for count in counts))
     out = console()
     out.print(table)
     for source in report.sources:

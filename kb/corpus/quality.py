@@ -12,7 +12,8 @@ SOURCES = "sources.toml"
 
 
 class _Known(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # The rest of an entry says where to fetch it, which `ingest.sources.curated` validates.
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str
     matches: tuple[str, ...]
@@ -20,7 +21,7 @@ class _Known(BaseModel):
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     default: float = Field(ge=0, le=1)
     source: tuple[_Known, ...] = ()

@@ -99,7 +99,8 @@ def _sources(root: Path) -> Iterator[Finding]:
     generation = open_generation(root)
     try:
         for source in generation.sources.values():
-            there = os.path.exists(source.location)  # noqa: PTH110 - False where none may look
+            # A published source has an address, which is not asked for here.
+            there = source.sha256 is not None or os.path.exists(source.location)  # noqa: PTH110 - False where none may look
             detail = (
                 source.location
                 if there

@@ -1,0 +1,94 @@
+"""A fetched package or repository as a source; one that the index holds is not even opened."""
+
+from dataclasses import dataclass, replace
+
+from ingest.directory import CHUNKER_VERSION, directory_state
+from ingest.report import SourceReport
+from ingest.sources.cache import Cache, Fetched
+from ingest.sources.spec import GIT
+from ingest.sources.tree import unpack
+from kb.corpus.detection import Detector
+from kb.corpus.quality import quality_of
+from kb.errors import SourceError
+from kb.index.state import IndexState
+from kb.records import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a published source comes from, and what its results are cited by."""
+
+    fetched: Fetched
+    licence: str
+    """SPDX expression, accepted."""
+    url: str | None
+    cache: Cache
+
+    @property
+    def name(self) -> str:
+        """Default name of the source: the package's or repository's."""
+        bare = self.fetched.location.partition(":")[2]
+        if self.fetched.location.startswith(GIT):
+            return bare.rsplit("/", 1)[-1].removesuffix(".git")
+        return bare
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.fetched.version}"
+
+
+def published_state(
+    origin: Origin,
+    name: str,
+    detector: Detector,
+    former: IndexState,
+    report: SourceReport,
+    *,
+    include: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    quality: float | None = None,
+) -> IndexState:
+    """Read a fetched archive into the part of an index that it makes up.
+
+    Where the former state holds the same archive, read in the same way, its chunks are taken over.
+
+    Raises
+    ------
+    SourceError
+        If the archive is damaged or unsafe, or holds nothing that can be ingested.
+    """
+    fetched = origin.fetched
+    report.version, report.licence = fetched.version, origin.licence
+    known = next((each for each in former.sources if each.name == name), None)
+    cited: dict[str, object] = {
+        "location": fetched.location,
+        "version": fetched.version,
+        "licence": origin.licence,
+        "url": origin.url,
+        "sha256": fetched.sha256,
+        "quality": quality_of(name) if quality is None else quality,
+    }
+    same = known is not None and (
+        (known.sha256, known.chunking, known.include, known.exclude)
+        == (fetched.sha256, f"{CHUNKER_VERSION}-{detector.version}", include, exclude)
+    )
+    if known is not None and same:
+        report.files = report.unchanged_files = len(known.files)
+        chunks = tuple(chunk for chunk in former.chunks if chunk.source == name)
+        return IndexState(sources=(_cited(known, cited),), chunks=chunks)
+    with origin.cache.workspace() as place:
+        # Ignore rules of a work tree around the cache do not reach into it.
+        (place / ".git").mkdir()
+        root = place / "tree"
+        root.mkdir()
+        unpack(fetched, origin.cache, root)
+        try:
+            state = directory_state(
+                root, name, detector, former, report, include=include, exclude=exclude
+            )
+        except SourceError as error:
+            raise SourceError(str(error).replace(str(root), str(origin))) from error
+    return IndexState(sources=(_cited(state.sources[0], cited),), chunks=state.chunks)
+
+
+def _cited(source: Source, cited: dict[str, object]) -> Source:
+    return replace(source, **cited)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Published sources: packages of a package index and git repositories, fetched once and cached."""

@@ -1,0 +1,277 @@
+"""Read wheels, sdists and git archives without trusting them.
+
+Only regular files are ever made, below the target, and only those that the caller keeps. A name
+that leads elsewhere, a link, a device or content beyond the limits makes the whole archive refused.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from kb.errors import SourceError
+
+_BLOCK = 1 << 16
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much an archive may hold. The largest real one met (vLLM's sdist, PyTorch's tree) has
+    20,000 files, 200 MB and a ratio of 5."""
+
+    files: int = 200_000
+    single: int = 64 * _MEGABYTE
+    """Bytes of one file that is kept."""
+    total: int = 2_000 * _MEGABYTE
+    """Bytes of all that is decompressed."""
+    ratio: int = 100
+    """Decompressed over compressed size; text reaches 10, deflate's zeros 1,030."""
+    ratio_from: int = 20 * _MEGABYTE
+    """Below this decompressed size the ratio is not looked at: small and repetitive is harmless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One regular file of an archive, to be read before the next is asked for."""
+
+    path: str
+    """With `/`, relative, without `..`."""
+    read: Callable[[], bytes]
+
+
+def members(
+    archive: Path, *, links_are_errors: bool = True, limits: Limits | None = None
+) -> Iterator[Member]:
+    """The regular files of a zip or tar archive, each judged before it is yielded.
+
+    Raises
+    ------
+    SourceError
+        If the archive is damaged, or holds an unsafe name, a link (unless they are to be passed
+        over), a special file or too much.
+    """
+    limits = limits or Limits()
+    walk = _zip_members if zipfile.is_zipfile(archive) else _tar_members
+    seen: set[str] = set()
+    with _refusing_damage(archive):
+        for member in walk(archive, links_are_errors, limits):
+            if len(seen) >= limits.files:
+                raise SourceError(f"{archive.name} is refused: more than {limits.files:,} files")
+            if member.path in seen:
+                raise SourceError(f"{archive.name} is refused: it holds {member.path!r} twice")
+            seen.add(member.path)
+            yield Member(member.path, partial(_read, archive, member))
+
+
+def extract(
+    archive: Path,
+    target: Path,
+    keep: Callable[[str], bool],
+    *,
+    strip_top: bool = False,
+    links_are_errors: bool = True,
+    limits: Limits | None = None,
+) -> int:
+    """Write the files that `keep` accepts below `target`, which must be empty; return their number.
+
+    `strip_top` leaves out the first folder of every path, as sdists have one.
+
+    Raises
+    ------
+    SourceError
+        As `members` does; what was written by then is left to the caller to delete.
+    """
+    count = 0
+    for member in members(archive, links_are_errors=links_are_errors, limits=limits):
+        path = member.path.partition("/")[2] if strip_top else member.path
+        if not path or not keep(path):
+            continue
+        place = target / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("xb") as stream:
+                stream.write(member.read())
+        except OSError as error:
+            raise SourceError(
+                f"{archive.name}: {path!r} cannot be written: {error.strerror or error}"
+            ) from error
+        count += 1
+    return count
+
+
+def _read(archive: Path, member: Member) -> bytes:
+    with _refusing_damage(archive):
+        return member.read()
+
+
+@contextmanager
+def _refusing_damage(archive: Path) -> Iterator[None]:
+    """What the decompressors raise on damaged or encrypted content, as one error."""
+    try:
+        yield
+    except (
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        OSError,
+        ValueError,
+        RuntimeError,  # an encrypted member; an unknown compression (NotImplementedError)
+    ) as error:
+        raise SourceError(f"{archive.name} is not a readable archive: {error}") from error
+
+
+def _safe(archive: Path, name: str) -> str:
+    """The member's path, or a refusal of the archive."""
+    path = PurePosixPath(name)
+    unsafe = (
+        path.is_absolute()
+        or ".." in path.parts
+        or "\\" in name
+        or not name.isprintable()
+        or (path.parts and path.parts[0].endswith(":"))
+    )
+    if unsafe or not path.parts:
+        raise SourceError(f"{archive.name} is refused: its member {name!r} has an unsafe name")
+    return str(path)
+
+
+def _too_much(archive: Path, what: str) -> SourceError:
+    return SourceError(f"{archive.name} is refused: {what}, as in a decompression bomb")
+
+
+def _zip_members(archive: Path, links_are_errors: bool, limits: Limits) -> Iterator[Member]:
+    budget = _Budget(archive, limits)
+    with zipfile.ZipFile(archive) as opened:
+        for info in opened.infolist():
+            mode = info.external_attr >> 16
+            kind = stat.S_IFMT(mode)
+            path = _safe(archive, info.filename)
+            if info.is_dir():
+                continue
+            if kind not in (0, stat.S_IFREG):
+                if stat.S_ISLNK(mode) and not links_are_errors:
+                    continue
+                what = "a link" if stat.S_ISLNK(mode) else "a special file"
+                raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+
+            def read(info: zipfile.ZipInfo = info, path: str = path) -> bytes:
+                with opened.open(info) as stream:
+                    return budget.read(stream, path)
+
+            yield Member(path, read)
+
+
+def _tar_members(archive: Path, links_are_errors: bool, limits: Limits) -> Iterator[Member]:
+    with (
+        _decompressed(archive) as plain,
+        tarfile.open(fileobj=_Bounded(plain, archive, limits), mode="r:") as opened,
+    ):
+        for info in opened:
+            path = _safe(archive, info.name)
+            if info.isdir():
+                continue
+            if not info.isreg():
+                if (info.issym() or info.islnk()) and not links_are_errors:
+                    continue
+                what = "a link" if info.issym() or info.islnk() else "a special file"
+                raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+
+            def read(info: tarfile.TarInfo = info, path: str = path) -> bytes:
+                if info.size > limits.single:
+                    raise _too_much(archive, f"{path!r} has {info.size:,} bytes")
+                stream = opened.extractfile(info)
+                assert stream is not None  # a regular file
+                with stream:
+                    data = stream.read()
+                if len(data) != info.size:
+                    raise tarfile.ReadError(f"{path!r} is cut short")
+                return data
+
+            yield Member(path, read)
+
+
+class _Budget:
+    """Counts what a zip's members give when they are decompressed; their headers may lie."""
+
+    def __init__(self, archive: Path, limits: Limits) -> None:
+        self.archive, self.limits, self.used = archive, limits, 0
+        self.most = _most(archive, limits)
+
+    def read(self, stream: IO[bytes], path: str) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while block := stream.read(_BLOCK):
+            size += len(block)
+            self.used += len(block)
+            if size > self.limits.single:
+                raise _too_much(self.archive, f"{path!r} grows beyond {self.limits.single:,} bytes")
+            if self.used > self.most:
+                raise _too_much(self.archive, f"it grows beyond {self.most:,} bytes")
+            parts.append(block)
+        return b"".join(parts)
+
+
+def _most(archive: Path, limits: Limits) -> int:
+    """Bytes that the archive may become."""
+    by_ratio = max(limits.ratio_from, limits.ratio * archive.stat().st_size)
+    return min(limits.total, by_ratio)
+
+
+@contextmanager
+def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
+    with archive.open("rb") as raw:
+        head = raw.read(6)
+        raw.seek(0)
+        if head.startswith(b"\x1f\x8b"):
+            opened = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
+        elif head.startswith(b"BZh"):
+            opened = cast(IO[bytes], bz2.BZ2File(raw))
+        elif head.startswith(b"\xfd7zXZ"):
+            opened = cast(IO[bytes], lzma.LZMAFile(raw))  # noqa: SIM115 - closed below
+        else:
+            opened = raw
+        with opened:
+            yield opened
+
+
+class _Bounded(io.RawIOBase):
+    """A tar stream that ends in a refusal beyond the limits, whatever the headers make of it."""
+
+    def __init__(self, stream: IO[bytes], archive: Path, limits: Limits) -> None:
+        self._stream, self._archive, self._single = stream, archive, limits.single
+        self._most = _most(archive, limits)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        if whence == 0 and offset > self._most:
+            raise _too_much(self._archive, f"it grows beyond {self._most:,} bytes")
+        return self._stream.seek(offset, whence)
+
+    def read(self, size: int = -1, /) -> bytes:
+        # One read is a header, an extended header or a whole file.
+        if size < 0 or size > self._single + _BLOCK:
+            raise _too_much(self._archive, f"it asks for {size:,} bytes at once")
+        if self._stream.tell() + size > self._most + _MEGABYTE:
+            raise _too_much(self._archive, f"it grows beyond {self._most:,} bytes")
+        return self._stream.read(size)

@@ -1,0 +1,152 @@
+"""The cache of fetched archives: each under its sha256, with a note on what it is a release of."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
+
+from kb.errors import SourceError
+
+_BLOCK = 1 << 20
+
+GIT_ARCHIVE = "tree.tar"
+"""Name of every archive that was made of a git commit."""
+
+FORMAT = "1"
+"""Part of a note's name; raised when the meaning of `Fetched` changes: old notes are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One archive, and what its index or repository and its metadata say of it."""
+
+    location: str
+    version: str
+    """The package's version, or the repository's commit id."""
+    sha256: str
+    filename: str
+    artefact: str
+    """`wheel`, `sdist` or `git`."""
+    licence: str | None = None
+    """SPDX expression, where the archive's metadata or licence file gives one."""
+    licence_text: str = ""
+    """What it says instead, where that is not SPDX and could not be read as such."""
+    url: str | None = None
+    """Homepage."""
+
+
+class Cache:
+    """A folder of archives that may be deleted at any time, at the cost of fetching them again."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or user_cache_path("kernel-kb") / "sources"
+
+    def archive(self, fetched: Fetched) -> Path:
+        """Where the archive stands, or would."""
+        return self.root / "archives" / fetched.sha256 / fetched.filename
+
+    def find(self, key: str) -> Fetched | None:
+        """What was fetched under that key, where it is still there."""
+        try:
+            found = Fetched(**json.loads(self._note(key).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return found if self.archive(found).is_file() else None
+
+    def by_hash(self, location: str, version: str, sha256: str) -> Fetched | None:
+        """A release of which only the hash is known, where its archive is still there."""
+        for file in (self.root / "archives" / sha256).glob("*"):
+            kind = "wheel" if file.suffix == ".whl" else "sdist"
+            kind = "git" if file.name == GIT_ARCHIVE else kind
+            return Fetched(location, version, sha256, file.name, kind)
+        return None
+
+    def store(self, file: Path, fetched: Fetched, *keys: str) -> None:
+        """Take over a complete file, then note it under the keys: a kill leaves both or neither."""
+        place = self.archive(fetched)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(place)
+        for key in keys:
+            note = self._note(key)
+            note.parent.mkdir(parents=True, exist_ok=True)
+            draft = note.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps(asdict(fetched), indent=1), encoding="utf-8")
+            draft.replace(note)
+
+    def verified(self, fetched: Fetched) -> Path:
+        """The archive, after its content was compared with its hash.
+
+        Raises
+        ------
+        SourceError
+            If it is gone, or not what was fetched; then it is deleted.
+        """
+        place = self.archive(fetched)
+        try:
+            intact = sha256_of(place) == fetched.sha256
+        except OSError as error:
+            raise SourceError(f"{place} cannot be read: {error.strerror or error}") from error
+        if not intact:
+            place.unlink(missing_ok=True)
+            raise SourceError(f"{place} was damaged and has been deleted: run the command again")
+        return place
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A scratch folder on the cache's file system, and an end to those of killed processes."""
+        parent = self.root / "tmp"
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SourceError(
+                f"the cache folder {self.root} cannot be written: {error.strerror}; set "
+                "XDG_CACHE_HOME to one that can"
+            ) from error
+        for stale in parent.glob("*.lock"):
+            _clear(stale)
+        place = Path(tempfile.mkdtemp(dir=parent))
+        lock = FileLock(f"{place}.lock")
+        lock.acquire()
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+            lock.release()
+            Path(lock.lock_file).unlink(missing_ok=True)
+
+    def _note(self, key: str) -> Path:
+        digest = hashlib.sha256(f"{FORMAT} {key}".encode()).hexdigest()
+        return self.root / "notes" / f"{digest[:32]}.json"
+
+
+def _clear(lock_file: Path) -> None:
+    lock = FileLock(lock_file)
+    try:
+        lock.acquire(blocking=False)
+    except (Timeout, OSError):
+        return  # its owner lives
+    shutil.rmtree(lock_file.with_suffix(""), ignore_errors=True)
+    lock.release()
+    lock_file.unlink(missing_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content, in hexadecimal."""
+    return digest_of(path, "sha256")
+
+
+def digest_of(path: Path, algorithm: str) -> str:
+    """A file's digest by one of hashlib's algorithms, in hexadecimal."""
+    digest = hashlib.new(algorithm)
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

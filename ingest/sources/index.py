@@ -1,0 +1,244 @@
+"""Find a package's files on the index that pip is configured with; pip builds nothing of it."""
+
+import ast
+import logging
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+from packaging.version import Version
+from unearth import PackageFinder
+from unearth.auth import MultiDomainBasicAuth
+from unearth.fetchers import PyPIClient
+
+from ingest.sources.spec import Package
+from kb.errors import SourceError
+
+DEFAULT_INDEX = "https://pypi.org/simple"
+_VERSIONS_SHOWN = 5
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One file of a release, as the index lists it."""
+
+    package: Package
+    version: str
+    filename: str
+    url: str
+    hashes: dict[str, list[str]]
+    """Algorithm to accepted digests; empty where the index gives none."""
+    is_wheel: bool
+
+    def __str__(self) -> str:
+        return f"{self.package.name} {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class PipSettings:
+    """What pip would use: indexes, links, hosts without certificate, CA file."""
+
+    indexes: tuple[str, ...]
+    find_links: tuple[str, ...]
+    trusted_hosts: tuple[str, ...]
+    ca_file: str | None
+    proxy: str | None
+
+    @classmethod
+    def current(cls) -> "PipSettings":
+        """Ask pip for its configuration: files and environment, in pip's own order.
+
+        Raises
+        ------
+        SourceError
+            If this Python has no pip.
+        """
+        asked = subprocess.run(
+            [sys.executable, "-m", "pip", "config", "list"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if asked.returncode:
+            last = (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise SourceError(f"pip is needed to fetch packages, and fails: {last}")
+        found: dict[str, dict[str, str]] = {"global": {}, "download": {}, ":env:": {}}
+        for line in asked.stdout.splitlines():
+            name, _, value = line.partition("=")
+            section, _, key = name.rpartition(".")
+            if section in found:
+                found[section][key] = str(ast.literal_eval(value))
+        values = {**found["global"], **found["download"], **found[":env:"]}
+
+        def many(key: str) -> tuple[str, ...]:
+            return tuple(values.get(key, "").split())
+
+        no_index = values.get("no-index", "").lower() in {"1", "true", "yes", "on"}
+        main = values.get("index-url", DEFAULT_INDEX)
+        links = (each for each in many("find-links") if "://" in each or Path(each).exists())
+        return cls(
+            indexes=() if no_index else (main, *many("extra-index-url")),
+            find_links=tuple(links),
+            trusted_hosts=many("trusted-host"),
+            ca_file=values.get("cert"),
+            proxy=values.get("proxy"),
+        )
+
+
+class Index:
+    """The configured package index."""
+
+    def __init__(self, settings: PipSettings | None = None) -> None:
+        self._settings = settings or PipSettings.current()
+        verify: ssl.SSLContext | bool = True
+        if self._settings.ca_file:
+            try:
+                verify = ssl.create_default_context(cafile=self._settings.ca_file)
+            except OSError as error:
+                raise SourceError(f"pip's CA file {self._settings.ca_file}: {error}") from error
+        options: dict[str, Any] = {"proxy": self._settings.proxy} if self._settings.proxy else {}
+        self.client = PyPIClient(
+            trusted_hosts=self._settings.trusted_hosts,
+            verify=verify,
+            timeout=_TIMEOUT_S,
+            follow_redirects=True,
+            auth=MultiDomainBasicAuth(prompting=False, index_urls=self._settings.indexes),
+            **options,
+        )
+
+    def release(self, package: Package) -> Release:
+        """The file to take, of the pinned or newest version: a wheel for this Python, or the sdist.
+
+        Raises
+        ------
+        SourceError
+            If the index has no such package, version or file, the version was yanked, or the index
+            cannot be reached.
+        """
+        if not self._settings.indexes and not self._settings.find_links:
+            raise SourceError(f"{package}: pip is told to use no index (no-index)")
+        found = self._files(package)
+        versions = sorted({Version(each.version) for each in found if each.version}, reverse=True)
+        if package.version is None:
+            usable = [each for each in found if not each.link.is_yanked]
+            stable = [each for each in usable if not Version(each.version).is_prerelease]
+            pool = stable or usable
+            if not pool:
+                raise SourceError(f"every version of {package.name} was yanked: pin another source")
+            newest = max(Version(each.version) for each in pool)
+        else:
+            newest = Version(package.version)
+            if newest not in versions:
+                shown = ", ".join(str(each) for each in versions[:_VERSIONS_SHOWN])
+                raise SourceError(
+                    f"{package.name} has no version {package.version} for this Python on the "
+                    f"package index; the newest are {shown}"
+                )
+            pool = list(found)
+        files = [each for each in pool if Version(each.version) == newest]
+        kept = [each for each in files if not each.link.is_yanked]
+        if not kept:
+            why = files[0].link.yank_reason
+            raise SourceError(
+                f"{package.name} {newest} was yanked"
+                + (f" ({why})" if why and why != "True" else "")
+                + ": choose another version"
+            )
+        if package.prefer_sdist:
+            kept.sort(key=lambda each: each.link.is_wheel)  # stable: best match stays first
+        else:
+            kept.sort(key=lambda each: not each.link.is_wheel)
+        link = kept[0].link
+        return Release(
+            package=package,
+            version=str(newest),
+            filename=link.filename,
+            url=link.normalized,
+            hashes=dict(link.hash_option or {}),
+            is_wheel=link.is_wheel,
+        )
+
+    def size(self, release: Release) -> int | None:
+        """Bytes of the file, where the server says."""
+        with _reaching(str(release)), self.client.get_stream(release.url) as answer:
+            answer.raise_for_status()
+            length = answer.headers.get("Content-Length", "")
+            return int(length) if length.isdigit() else None
+
+    def download(self, release: Release, target: Path) -> None:
+        """Write the file's bytes to `target`. Nothing of it is opened, let alone run.
+
+        Raises
+        ------
+        SourceError
+            If the server refuses, or the download breaks off.
+        """
+        with _reaching(str(release)), self.client.get_stream(release.url) as answer:
+            answer.raise_for_status()
+            with target.open("wb") as file:
+                for block in answer.iter_raw():  # decoded, a .tar.gz would lose its gzip
+                    file.write(block)
+
+    def _files(self, package: Package) -> Sequence[Any]:
+        finder = PackageFinder(
+            session=cast(Any, self.client),  # its protocol is narrower than httpx2's methods
+            index_urls=self._settings.indexes,
+            find_links=self._settings.find_links,
+        )
+        with _reaching(package.name), _failures() as failures:
+            found = list(finder.find_all_packages(package.name, allow_yanked=True))
+        if found:
+            return found
+        serious = [each for each in failures if "(404)" not in each]
+        if serious:
+            raise SourceError(f"{package.name}: the package index failed: {serious[0]}")
+        raise SourceError(
+            f"the package index has no package '{package.name}' with files for this Python"
+        )
+
+
+@contextmanager
+def _reaching(what: str) -> Iterator[None]:
+    try:
+        yield
+    except httpx2.HTTPStatusError as error:
+        raise SourceError(
+            f"{what}: the package index answered {error.response.status_code} for "
+            f"{error.request.url.path}"
+        ) from error
+    except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.ReadTimeout) as error:
+        raise SourceError(f"{what}: the download broke off ({error}): run the command again") from (
+            error
+        )
+    except httpx2.HTTPError as error:
+        raise SourceError(
+            f"{what}: the package index cannot be reached ({error}): check the network, or pin a "
+            "version that was fetched before"
+        ) from error
+
+
+@contextmanager
+def _failures() -> Iterator[list[str]]:
+    """What the finder only logs: pages of indexes that it could not read."""
+    messages: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    logger = logging.getLogger("unearth.collector")
+    handler, propagate = Collect(logging.WARNING), logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate

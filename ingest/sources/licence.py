@@ -1,0 +1,171 @@
+"""Which licence an archive states, as SPDX, and whether sources under it are taken."""
+
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.metadata import RawMetadata, parse_email
+
+from ingest.sources.cache import Fetched
+from kb.errors import InvalidInputError, SourceError
+
+_OSI = "License :: OSI Approved :: "
+_TEXT_HEAD = 3_000
+_SHOWN = 60
+_OWN = ("LICENSE", "LICENCE", "COPYING")
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What metadata says of a release."""
+
+    licence: str | None = None
+    """SPDX expression."""
+    licence_text: str = ""
+    """The licence in other words, where no SPDX expression could be made of them."""
+    url: str | None = None
+    name: str | None = None
+
+
+@cache
+def _tables() -> Any:
+    return tomllib.loads((files(__package__) / "licences.toml").read_text(encoding="utf-8"))
+
+
+def canonical(expression: str) -> str:
+    """An SPDX expression in its usual spelling.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not one.
+    """
+    try:
+        return str(canonicalize_license_expression(expression))
+    except InvalidLicenseExpression as error:
+        raise InvalidInputError(
+            f"'{expression}' is not an SPDX licence expression, such as Apache-2.0"
+        ) from error
+
+
+def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = None) -> Stated:
+    """Read core metadata (METADATA or PKG-INFO), and licence texts where it names none.
+
+    In order: `License-Expression`, the `License` field, the classifiers, the licence texts. What
+    comes first and can be read decides; texts that differ among themselves decide nothing.
+    """
+    raw: RawMetadata = parse_email(metadata)[0] if metadata else {}
+    result = Stated(url=_homepage(raw), name=raw.get("name"))
+    expression = raw.get("license_expression")
+    field = (raw.get("license") or "").strip()
+    for candidate in (expression, field):
+        if candidate and (spdx := _from_words(candidate)):
+            return replace(result, licence=spdx)
+    if expression:  # an explicit statement is not overruled by guesses
+        return replace(result, licence_text=expression[:_SHOWN])
+    classified = {
+        each.removeprefix(_OSI) for each in raw.get("classifiers", ()) if each.startswith("License")
+    }
+    known = _tables()["classifiers"]
+    named = [known.get(each) for each in sorted(classified)]
+    if named and all(named):
+        return replace(result, licence=" OR ".join(named))
+    texts = {_from_text(each.decode("utf-8", "replace")) for each in _main(licence_files or {})}
+    if len(texts) == 1 and (only := texts.pop()) and (not field or "bsd" in field.lower()):
+        return replace(result, licence=only)
+    first_line = next(iter((field or ", ".join(sorted(classified))).splitlines()), "")
+    return replace(result, licence_text=first_line[:_SHOWN])
+
+
+def _main(texts: Mapping[str, bytes]) -> list[bytes]:
+    """The release's own licence among those of what it bundles: one called just LICENSE."""
+    own = [text for path, text in texts.items() if PurePosixPath(path).stem.upper() in _OWN]
+    return own or list(texts.values())
+
+
+def _from_words(words: str) -> str | None:
+    try:
+        return str(canonicalize_license_expression(words))
+    except InvalidLicenseExpression:
+        pass
+    plain = " ".join(words.lower().split())
+    return _tables()["names"].get(plain) or _from_text(words)
+
+
+def _from_text(text: str) -> str | None:
+    plain = " ".join(re.sub(r"[^a-z0-9]+", " ", text.lower()).split())[:_TEXT_HEAD]
+    for each in _tables()["text"]:
+        if all(phrase in plain for phrase in each["phrases"]) and not any(
+            phrase in plain for phrase in each.get("without", ())
+        ):
+            return str(each["licence"])
+    return None
+
+
+def _homepage(raw: RawMetadata) -> str | None:
+    urls = {label.lower(): url for label, url in raw.get("project_urls", {}).items()}
+    for label in ("homepage", "home", "repository", "source", "source code", "github"):
+        if url := urls.get(label):
+            return url
+    return raw.get("home_page") or next(iter(urls.values()), None)
+
+
+def accepted(
+    fetched: Fetched, listed: Collection[str], allowed: Collection[str], expected: str | None = None
+) -> str:
+    """The licence to cite a release by, once it may be taken.
+
+    Parameters
+    ----------
+    listed
+        Licences that are taken without asking.
+    allowed
+        What the user allows besides. Where the release states none that can be read, a single one
+        here is taken as the user's own finding.
+    expected
+        What the curated list says of it; it stands in for a missing statement, and must agree with
+        one that is there.
+
+    Raises
+    ------
+    SourceError
+        If the licence is missing, another than expected, or neither listed nor allowed.
+    """
+    what = f"{fetched.location} {fetched.version}"
+    licence = fetched.licence
+    if licence is None and expected and not fetched.licence_text:
+        licence = expected
+    if licence is None:
+        if len(allowed) == 1:
+            return next(iter(allowed))
+        said = f"says only '{fetched.licence_text}'" if fetched.licence_text else "states none"
+        raise SourceError(
+            f"the licence of {what} is unknown: it {said}. Look at {fetched.url or 'its pages'}, "
+            "and give what you find with --allow-licence SPDX"
+        )
+    if expected and licence != expected and licence not in allowed:
+        raise SourceError(
+            f"{what} is under {licence}, but corpus/sources.toml expects {expected}: look at why, "
+            f"then change the entry or add --allow-licence '{licence}'"
+        )
+    if licence in allowed or licence == expected or _covered(licence, {*listed, *allowed}):
+        return licence
+    raise SourceError(
+        f"{what} is under {licence}, which is not among the licences in corpus/sources.toml: add "
+        f"--allow-licence '{licence}' to take it all the same"
+    )
+
+
+def _covered(expression: str, known: Collection[str]) -> bool:
+    """Whether what an expression asks for is all known; of a plain OR, one is enough."""
+    parts = re.split(r" (?:AND|OR) ", re.sub(r"[()]", "", expression))
+    names = [part.strip() for part in parts]
+    if " AND " not in expression:
+        return any(name in known for name in names)
+    return all(name in known for name in names)

@@ -1,0 +1,151 @@
+"""Fetch a package: a wheel by pip, an sdist as a plain file; checked, then put into the cache."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.sources.archive import members
+from ingest.sources.cache import Cache, Fetched, digest_of, sha256_of
+from ingest.sources.index import Index, Release
+from ingest.sources.licence import Stated, stated
+from ingest.sources.spec import Package
+from kb.errors import SourceError
+
+ASK_ABOVE = 100_000_000
+"""Bytes of a download that is worth a question first."""
+
+Confirm = Callable[[str, int], bool]
+"""Asked with what is to be fetched and its size in bytes; False stops."""
+
+_LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
+_METADATA_LIMIT = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    """What fetching needs beside the name of the source."""
+
+    cache: Cache
+    confirm: Confirm
+
+    def require(self, what: str, size: int) -> None:
+        """Ask where the download is large.
+
+        Raises
+        ------
+        SourceError
+            If the answer is no.
+        """
+        if size > ASK_ABOVE and not self.confirm(what, size):
+            raise SourceError(
+                f"{what} is a download of {size / 1e6:,.0f} MB: add --yes to fetch more than "
+                f"{ASK_ABOVE // 1_000_000} MB"
+            )
+
+
+def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
+    """The archive of a package in the cache; a pinned version that is there needs no network.
+
+    Raises
+    ------
+    SourceError
+        If there is no such package or version, it was yanked, its content is not what the index
+        promises, it is unsafe to read, too large without consent, or the network fails.
+    """
+    cache = fetcher.cache
+    if package.version and (known := cache.find(_key(package, package.version))):
+        return known
+    index = Index()
+    release = index.release(package)
+    key = _key(package, release.version)
+    if known := cache.find(key):
+        return known
+    size = index.size(release)
+    fetcher.require(f"{release} ({release.filename})", size or 0)
+    with cache.workspace() as place:
+        file = place / release.filename
+        if release.is_wheel:
+            _download_by_pip(release, place)
+        else:
+            index.download(release, file)
+        if not file.is_file():
+            got = ", ".join(each.name for each in place.iterdir()) or "nothing"
+            raise SourceError(f"{release}: expected {release.filename}, but pip fetched {got}")
+        if size is not None and file.stat().st_size != size:
+            raise SourceError(
+                f"{release}: the download broke off after {file.stat().st_size:,} of {size:,} "
+                "bytes: run the command again"
+            )
+        _check_hashes(file, release)
+        said = _read_metadata(file, wheel=release.is_wheel)
+        fetched = Fetched(
+            location=package.location,
+            version=release.version,
+            sha256=sha256_of(file),
+            filename=release.filename,
+            artefact="wheel" if release.is_wheel else "sdist",
+            licence=said.licence,
+            licence_text=said.licence_text,
+            url=said.url or f"https://pypi.org/project/{package.name}/",
+        )
+        cache.store(file, fetched, key)
+        return fetched
+
+
+def _key(package: Package, version: str) -> str:
+    kind = "sdist" if package.prefer_sdist else "best"
+    return f"{package.location}=={version} {kind}"
+
+
+def _download_by_pip(release: Release, place: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
+    command += ["--only-binary=:all:", "--progress-bar=off", "--dest", str(place)]
+    command += [f"{release.package.name}=={release.version}"]
+    # Its output is read for the reason of a failure, so it must not be translated or coloured.
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        raise _mismatch(release, "pip compared them")
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    reason = (errors or lines or ["no reason given"])[-1]
+    if any(word in done.stderr for word in ("IncompleteRead", "ProtocolError", "ReadTimeout")):
+        raise SourceError(f"{release}: the download broke off: run the command again ({reason})")
+    raise SourceError(f"{release}: pip could not download it: {reason}")
+
+
+def _check_hashes(file: Path, release: Release) -> None:
+    for algorithm, accepted in release.hashes.items():
+        found = digest_of(file, algorithm)
+        if found not in accepted:
+            raise _mismatch(release, f"{algorithm} is {found[:16]}…, not {accepted[0][:16]}…")
+
+
+def _mismatch(release: Release, detail: str) -> SourceError:
+    return SourceError(
+        f"{release}: the downloaded {release.filename} does not have the hash that the package "
+        f"index gives ({detail}): it was changed on the way or on the server, nothing was kept"
+    )
+
+
+def _read_metadata(file: Path, *, wheel: bool) -> Stated:
+    """What METADATA or PKG-INFO states; on the way every member's name and kind is judged."""
+    metadata: bytes | None = None
+    licences: dict[str, bytes] = {}
+    for member in members(file):
+        folders, _, name = member.path.rpartition("/")
+        if wheel:
+            info = folders.endswith(".dist-info") and "/" not in folders
+            in_place = ".dist-info" in folders.partition("/")[0]
+            wanted = "METADATA"
+        else:
+            info = in_place = "/" not in folders and folders != ""
+            wanted = "PKG-INFO"
+        if info and name == wanted:
+            metadata = member.read()[:_METADATA_LIMIT]
+        elif in_place and name.upper().startswith(_LICENCE_FILES):
+            licences[member.path] = member.read()[:_METADATA_LIMIT]
+    return stated(metadata, licences)

@@ -1,0 +1,44 @@
+"""What of a fetched archive becomes files: sources and documents, without packaging metadata."""
+
+import re
+from pathlib import Path, PurePosixPath
+
+from ingest.chunkers import SUPPORTED_SUFFIXES
+from ingest.sources.archive import extract
+from ingest.sources.cache import Cache, Fetched
+from kb.errors import SourceError
+
+_PACKAGING = re.compile(r"[^/]+\.(dist|egg)-info")
+_LEGAL = ("license", "licence", "copying", "notice")
+"""Beginnings of names of legal texts: cited by their SPDX name, not searched for technique."""
+
+
+def _wanted(path: str) -> bool:
+    place = PurePosixPath(path)
+    if place.suffix.lower() not in SUPPORTED_SUFFIXES:
+        return False
+    if any(part.startswith(".") or _PACKAGING.fullmatch(part) for part in place.parts):
+        return False
+    return not place.name.lower().startswith(_LEGAL) or place.suffix == ".py"
+
+
+def unpack(fetched: Fetched, cache: Cache, target: Path) -> None:
+    """Write the archive's sources below `target`.
+
+    Raises
+    ------
+    SourceError
+        If the archive is damaged or unsafe, or holds nothing that can be ingested.
+    """
+    count = extract(
+        cache.verified(fetched),
+        target,
+        _wanted,
+        strip_top=fetched.artefact == "sdist",
+        links_are_errors=fetched.artefact != "git",
+    )
+    if not count:
+        raise SourceError(
+            f"{fetched.filename} of {fetched.location} {fetched.version} holds no sources or "
+            "documents, only built files: try its repository with git+https://…@REVISION"
+        )
