@@ -25,7 +25,7 @@ class Request(Model):
     precision: Precision = "ieee"
     trust: bool = False
     seconds: float = 40.0
-    """To hold the device, starting workers not counted."""
+    """To hold the device, starting workers counted; they are given a little longer to end."""
     seed: int = 0
     hints: tuple[Hint, ...] = ()
     batch: int = 48

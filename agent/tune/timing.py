@@ -91,6 +91,8 @@ class SourceTimer:
     _command: m.LoadKernel | None = None
     _tolerance: float = _LOOSEST
     _since: float = 0.0
+    _in_advance: bool = True
+    """Compile ahead, for which host code runs without its launches: off once that went wrong."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -119,6 +121,11 @@ class SourceTimer:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    @property
+    def held(self) -> float:
+        """Seconds since the card was had."""
+        return time.monotonic() - self._since
 
     @property
     def item_bytes(self) -> int:
@@ -152,6 +159,7 @@ class SourceTimer:
             raise KbError(f"the kernel to tune fails: {error.kind}: {error.message}") from None
         except (WorkerDiedError, WorkerTimedOutError) as error:
             self._restart()
+            self._in_advance = False
             if len(sources) == 1 or isinstance(error, WorkerTimedOutError):
                 return [Measured(error=str(error)) for _ in sources]
             half = len(sources) // 2
@@ -165,8 +173,10 @@ class SourceTimer:
         if not reply.lost:
             return results
         self._restart()
+        if not any(each.ms for each in results):
+            self._in_advance = False
         again = [index for index, each in enumerate(results) if not each.tried and not each.ms]
-        if again and len(again) < len(sources):
+        if again and (len(again) < len(sources) or command.processes):
             repeated = self._batch([sources[i] for i in again], launches, until)
             for index, each in zip(again, repeated, strict=True):
                 results[index] = each
@@ -198,7 +208,7 @@ class SourceTimer:
             seconds=left,
             compile_seconds=COMPILE_SECONDS,
             # One core for the process that waits for them.
-            processes=max(1, len(os.sched_getaffinity(0)) - 1) if cuda else 0,
+            processes=max(1, len(os.sched_getaffinity(0)) - 1) if cuda and self._in_advance else 0,
             cutoff=_CUTOFF,
         )
 
@@ -281,4 +291,4 @@ class SourceTimer:
         self._desk = None
 
     def _freed(self) -> None:
-        self.held_seconds = time.monotonic() - self._since
+        self.held_seconds = self.held

@@ -1,5 +1,6 @@
 """Tunes one kernel on one problem: parameters, space, search, and what came of it."""
 
+import contextlib
 import random
 import statistics
 import time
@@ -42,9 +43,12 @@ def tune(
         request.problem, kernel, request.device, request.dtype, request.precision, request.trust
     )
     tunable, listed = opened(request.kernel)
-    timer = SourceTimer(subject, zygote, say)
-    with timer:
-        found = tune_with(timer, tunable, listed, request, say)
+    with contextlib.ExitStack() as stack:
+        if zygote is None:  # before the card is held: it loads torch for seconds
+            zygote = stack.enter_context(Zygote(interpret=request.device == "cpu"))
+        timer = stack.enter_context(SourceTimer(subject, zygote, say))
+        left = request.seconds - timer.held
+        found = tune_with(timer, tunable, listed, request.model_copy(update={"seconds": left}), say)
     return found.model_copy(update={"held_seconds": timer.held_seconds})
 
 

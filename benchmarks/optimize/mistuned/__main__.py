@@ -5,6 +5,7 @@ unless it is named, so an interrupted run goes on where it was.
 """
 
 import argparse
+import dataclasses
 import json
 import statistics
 import time
@@ -30,7 +31,8 @@ def main() -> None:
     records = {each["name"]: each for each in report.get("kernels", [])}
     end = time.monotonic() + options.limit
     with Zygote(interpret=device == "cpu") as zygote:
-        for case in load(options.kernels):
+        for full in load(options.kernels):
+            case = dataclasses.replace(full, problem=full.small) if options.small else full
             if case.name in records and not options.kernels:
                 continue
             if time.monotonic() > end:
@@ -111,6 +113,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=1e9, help="begin no kernel after so long")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true", help="have the judge check what was found")
+    parser.add_argument(
+        "--small", action="store_true", help="tiny problems: only shows that it runs (CPU)"
+    )
     parser.add_argument("--trust", action="store_true")
     return parser.parse_args()
 

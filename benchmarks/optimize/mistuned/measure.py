@@ -53,9 +53,8 @@ def measure(
     """
     kernel = KernelFile.parse(case.kernel, f"{case.name}.py")
     subject = Subject(case.problem, kernel, device, trust=trust)
-    began = time.monotonic()
     with SourceTimer(subject, zygote, say) as timer:
-        started = time.monotonic() - began
+        started = timer.held
         tunable, listed = opened(case.kernel)
         request = Request(
             problem=case.problem,
@@ -65,7 +64,7 @@ def measure(
             seed=seed,
         )
         tuned = tune_with(timer, tunable, listed, request, say)
-        gpu_seconds = time.monotonic() - began
+        gpu_seconds = timer.held
         winner = tuned.versions[0] if tuned.versions else None
         if winner is None:
             return {"name": case.name, "failed": tuned.reasons, "gpu_seconds": gpu_seconds}
