@@ -9,10 +9,12 @@ from ingest.chunkers import chunk_file
 from ingest.discovery import Found, Skipped, UnreadableError, discover, read_text
 from ingest.folding import fold_key
 from ingest.report import SourceReport
+from ingest.run_source import run_state
 from kb.corpus.detection import Detector
 from kb.corpus.quality import quality_of
 from kb.errors import SourceError
 from kb.index.state import IndexState
+from kb.notes import is_run
 from kb.records import Chunk, Source, chunk_id
 
 CHUNKER_VERSION = "1"
@@ -34,7 +36,7 @@ def directory_state(
     exclude: Sequence[str] = (),
     quality: float | None = None,
 ) -> IndexState:
-    """Read a folder or file into the part of an index that it makes up.
+    """Read a folder or file into the part of an index that it makes up; of a run, its notes.
 
     Parameters
     ----------
@@ -49,6 +51,10 @@ def directory_state(
     SourceError
         If the root is missing, or holds nothing that can be ingested.
     """
+    if is_run(root):
+        return run_state(
+            root, name, former, report, include=include, exclude=exclude, quality=quality
+        )
     chunking = f"{CHUNKER_VERSION}-{detector.version}"
     known, former_chunks = _known(former, name, chunking)
     files: list[tuple[str, str]] = []

@@ -1,0 +1,321 @@
+"""Verified outcomes of a run as notes that `kb ingest RUN` takes.
+
+Only what the judge found goes into a note: verdicts, paired times, metrics of the profiler, and
+the closed vocabulary of what can fail. Hypotheses, proposers' remarks, reflections and the messages
+of failing kernels are claims of models and of their programs, and stay out. So a note's text has
+no word of theirs, but for a family that is a technique of the taxonomy.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import ValidationError
+
+from agent.evaluate.result import Evaluation, Ratio, Verdict
+from agent.optimize.candidate import Judged, Outcome, Stage
+from agent.optimize.config import RunConfig
+from agent.optimize.files import cannot_write, write_atomically
+from agent.optimize.record import Record
+from agent.optimize.run import read_run
+from agent.problem.shapes import input_shapes
+from kb.errors import KbError
+from kb.notes import FOLDER, Note
+from kb.vocabulary import find_metric, taxonomy
+
+# What a failure may be called. A kernel can raise whatever it likes, with any text.
+_FAILURES: Final = (
+    "OutOfResources", "CompilationError", "CompileTimeAssertionFailure", "PTXASError",
+    "OutOfMemoryError", "SyntaxError", "IndentationError", "ImportError", "ModuleNotFoundError",
+    "NameError", "AttributeError", "TypeError", "ValueError", "RuntimeError",
+)  # fmt: skip
+_NAMED: Final = re.compile(r"\b(" + "|".join(_FAILURES) + r")\b")
+_PARAMETER: Final = re.compile(r"^[A-Za-z_]\w{0,39}$")
+_MOST_PARAMETERS: Final = 12
+_MOST_SHAPES: Final = 4
+_NO_TECHNIQUE: Final = "no technique of the taxonomy"
+_FAMILIES: Final = {"tune": "changed meta-parameters", "recipe": "a kernel of the knowledge base"}
+
+
+def write_notes(root: Path) -> list[Path]:
+    """Write the notes of a run into its folder, and remove those that hold no more.
+
+    Files that are as they should be are not touched, so reading a run changes nothing.
+
+    Raises
+    ------
+    RunFolderError
+        `root` is no run folder, its journal is damaged, or it cannot be written.
+    """
+    config, record = read_run(root)
+    folder = root / FOLDER
+    wanted = {
+        folder / f"{note.candidate}.md": _file(note, text)
+        for note, text in notes_of(config, record, root)
+    }
+    for path, text in wanted.items():
+        if not path.is_file() or path.read_bytes() != text.encode():
+            write_atomically(path, text)
+    for path in folder.glob("*.md"):
+        if path not in wanted:
+            try:
+                path.unlink()
+            except OSError as error:
+                raise cannot_write(path, error) from error
+    return list(wanted)
+
+
+def notes_of(config: RunConfig, record: Record, root: Path) -> Iterator[tuple[Note, str]]:
+    """Each verified outcome of a run with its text, in the order of judging.
+
+    A dry run has none: it measures nothing, and checks at reduced sizes.
+    """
+    standing = record.standing
+    if standing is None or config.interpret or standing.gpu is None:
+        return
+    if standing.architecture is None:
+        return
+    teller = _Teller(config, record, root)
+    seen = set()
+    for judged in record.history:
+        if judged.id not in seen:
+            seen.add(judged.id)
+            found = teller.note(judged)
+            if found is not None:
+                yield found
+
+
+class _Teller:
+    """Writes the notes of one run."""
+
+    def __init__(self, config: RunConfig, record: Record, root: Path) -> None:
+        self._config = config
+        self._record = record
+        self._root = root
+        self._operator = operator_of(config.problem.stem)
+        self._shapes = _shapes(config)
+        self._beside = {
+            judged.id: each.advised.leader
+            for _, each in sorted(record.rounds.items())
+            if each.advised is not None
+            for judged in each.in_order()
+        }
+        standing = record.standing
+        assert standing is not None
+        self._standing = standing
+
+    def note(self, judged: Judged) -> tuple[Note, str] | None:
+        """The note of a candidate; None where nothing about it is verified."""
+        outcome = self._final(judged)
+        if outcome.timed:
+            return self._timed(judged, outcome)
+        refuted = outcome.stage in (Stage.COMPILE, Stage.VERIFY)
+        if refuted and outcome.verdict in (Verdict.WRONG, Verdict.CHEAT):
+            return self._failed(judged, outcome)
+        return None
+
+    def _final(self, judged: Judged) -> Outcome:
+        """The outcome, with the ratios of a last session beside those of its round."""
+        confirmed = self._record.confirmed.get(judged.id)
+        if confirmed is None or not confirmed.judged.outcome.timed:
+            return judged.outcome
+        last = confirmed.judged.outcome
+        fresh = {each.over for each in last.ratios}
+        ratios = (*last.ratios, *(e for e in judged.outcome.ratios if e.over not in fresh))
+        return last.model_copy(update={"ratios": ratios, "profile": judged.outcome.profile})
+
+    def _timed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str] | None:
+        compared = self._compared(judged, outcome)
+        if compared is None:
+            return None
+        ratio, told = compared
+        word = "none" if not ratio.significant else "faster" if ratio.ratio > 1 else "slower"
+        title = {
+            "none": "no change beyond the noise",
+            "faster": f"{ratio.ratio:.3f}x faster",
+            "slower": f"slower, {ratio.ratio:.3f}x",
+        }[word]
+        lines = [f"{told}: {_change(ratio)}."]
+        # Where the parent is the start, it is told once.
+        said = {ratio.over}
+        if ratio.over == "leader" and self._beside.get(judged.id) == self._record.start.id:
+            said.add("start")
+        lines += [
+            f"Against {_CONTENDERS[each.over]}: {_change(each)}."
+            for each in outcome.ratios
+            if each.over in _CONTENDERS and each.over not in said and _sound(each)
+        ]
+        share = outcome.floor_fraction
+        floor = f", {share:.0%} of the floor" if share is not None else ""
+        lines.append(f"Median {outcome.median_ms:.4g} ms{floor}. Verdict: {outcome.verdict}.")
+        lines += self._metrics(judged)
+        note = self._head(judged, title, word).model_copy(
+            update={"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
+        )
+        return note, self._text(judged, note, lines)
+
+    def _compared(self, judged: Judged, outcome: Outcome) -> tuple[Ratio, str] | None:
+        """What it is judged by: its parent where both were timed together, else the start."""
+        leader = self._beside.get(judged.id)
+        usable = {e.over: e for e in outcome.ratios if _sound(e)}
+        paired = usable.get("leader")
+        parents = judged.candidate.parents
+        if paired is not None and leader in parents:
+            only = "its parent" if len(parents) == 1 else "one of its parents"
+            return paired, f"Compared with {only} {leader}, in one session"
+        if "start" in usable:
+            return usable["start"], "Compared with the start of the run, in one session"
+        if paired is not None:
+            return (
+                paired,
+                f"Compared with the best so far, {leader} (not its parent), in one session",
+            )
+        return None
+
+    def _failed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str]:
+        word = "cheat" if outcome.verdict is Verdict.CHEAT else "wrong"
+        at = "did not compile or load" if outcome.stage is Stage.COMPILE else _WORDS[word]
+        lines = [f"Failed: the kernel {at} (verdict {outcome.verdict})."]
+        reasons = " ".join(outcome.reasons)
+        if outcome.stage is Stage.COMPILE and (found := _NAMED.search(reasons)) is not None:
+            lines.append(f"Kind of error: {found.group()}.")
+        lines += self._case(judged)
+        fixed = [
+            fix.candidate.id
+            for each in self._record.rounds.values()
+            for fix in each.repaired.values()
+            if fix.failed == judged.id and fix.candidate is not None
+        ]
+        if fixed and self._record_right(fixed[0]):
+            lines.append(f"A repair of it, {fixed[0]}, is right.")
+        note = self._head(judged, f"failed ({word})", "failed")
+        return note, self._text(judged, note, lines)
+
+    def _record_right(self, candidate: str) -> bool:
+        return any(each.id == candidate and each.outcome.right for each in self._record.history)
+
+    def _case(self, judged: Judged) -> list[str]:
+        """The first case that it got wrong, in the judge's own numbers."""
+        evaluation = self._evaluation(judged.id)
+        for case in evaluation.cases if evaluation is not None else ():
+            if case.counted and not case.passed and case.norm_ratio is not None:
+                allowed = f", {case.tolerance:.3g} allowed" if case.tolerance is not None else ""
+                return [
+                    f"At the {case.shape} shape with {case.kind} inputs the error is "
+                    f"{case.norm_ratio:.3g} of the result's norm{allowed}."
+                ]
+        return []
+
+    def _evaluation(self, candidate: str) -> Evaluation | None:
+        path = self._root / "evaluations" / f"{candidate}.json"
+        try:
+            return Evaluation.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def _metrics(self, judged: Judged) -> list[str]:
+        """How the metric moved that the proposer named, where both sides were profiled."""
+        hypothesis = judged.candidate.hypothesis
+        metric = find_metric(hypothesis.metric) if hypothesis and hypothesis.metric else None
+        leader = self._beside.get(judged.id)
+        if metric is None or leader is None or leader not in judged.candidate.parents:
+            return []
+        before = (self._record.find(leader).outcome.profile or {}).get(metric.name)
+        after = (judged.outcome.profile or {}).get(metric.name)
+        if before is None or after is None or not math.isfinite(before + after):
+            return []
+        return [f"{metric.label} ({metric.name}): from {before:.4g} to {after:.4g} {metric.unit}."]
+
+    def _head(self, judged: Judged, title: str, word: str) -> Note:
+        family = self._family(judged)
+        return Note.model_validate(
+            {
+                "title": f"{self._operator} on {self._standing.gpu}: {family}, {title}",
+                "candidate": judged.id,
+                "operator": self._operator,
+                "shapes": self._shapes,
+                "dtype": self._config.dtype,
+                "gpu": self._standing.gpu,
+                "architecture": self._standing.architecture,
+                "technique": judged.family if judged.family in _titles() else None,
+                "outcome": word,
+            }
+        )
+
+    def _family(self, judged: Judged) -> str:
+        return _titles().get(judged.family) or _FAMILIES.get(judged.family, _NO_TECHNIQUE)
+
+    def _text(self, judged: Judged, note: Note, lines: list[str]) -> str:
+        shapes = f", inputs {note.shapes}" if note.shapes else ""
+        # None is told, too: what dtype the problem gives is in its own file.
+        dtype = f", {note.dtype}" if note.dtype else ""
+        head = f"{note.operator}{shapes}{dtype}, on {note.gpu} ({note.architecture})."
+        named = f"Change: {self._family(judged)}."
+        if note.technique is not None:
+            title = _titles()[note.technique]
+            named = f"Technique, as its proposer named it: {title} ({note.technique})."
+        parameters = _parameters(judged)
+        told = [head, named, *lines, *([parameters] if parameters else [])]
+        versions = self._standing.versions
+        made = [f"{name} {versions[name]}" for name in ("torch", "triton") if name in versions]
+        if made:
+            told.append(f"Measured with {', '.join(made)}.")
+        return "\n".join(told)
+
+
+_WORDS: Final = {"cheat": "did not do the work, or not in the time it claims", "wrong": "was wrong"}
+_CONTENDERS: Final = {
+    "start": "the start of the run",
+    "eager": "eager PyTorch",
+    "compile": "torch.compile",
+    "max-autotune": "torch.compile with max-autotune",
+}
+
+
+def operator_of(stem: str) -> str:
+    """What a problem computes, by its name: `36_RMSNorm_` is RMSNorm."""
+    words = re.sub(r"[^A-Za-z0-9.]+", " ", stem).strip()
+    return re.sub(r"^\d+ (?=\S)", "", words)[:80] or "a problem without a name"
+
+
+def _titles() -> dict[str, str]:
+    return {slug: title for slugs in taxonomy().values() for slug, title in slugs.items()}
+
+
+def _shapes(config: RunConfig) -> str:
+    try:
+        found = input_shapes(config.problem.source, config.problem.name) or []
+    except KbError:
+        return ""
+    shapes = ["x".join(map(str, shape)) or "scalar" for shape in found[:_MOST_SHAPES]]
+    more = [f"and {len(found) - _MOST_SHAPES} more"] if len(found) > _MOST_SHAPES else []
+    return ", ".join([*shapes, *more])[:200]
+
+
+def _change(ratio: Ratio) -> str:
+    told = f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
+    if not ratio.significant:
+        return f"no change beyond the noise {told}"
+    return f"{ratio.ratio:.3f}x {'faster' if ratio.ratio > 1 else 'as fast, so slower'} {told}"
+
+
+def _sound(ratio: Ratio) -> bool:
+    return all(math.isfinite(each) and each > 0 for each in (ratio.ratio, ratio.low, ratio.high))
+
+
+def _parameters(judged: Judged) -> str:
+    """Numbers that were chosen; words could be anything."""
+    found = [
+        f"{name}={value}"
+        for name, value in sorted(judged.candidate.params.items())
+        if _PARAMETER.match(name) and isinstance(value, int | float)
+    ]
+    return f"Parameters: {', '.join(found[:_MOST_PARAMETERS])}." if found else ""
+
+
+def _file(note: Note, text: str) -> str:
+    head = yaml.safe_dump(note.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return f"---\n{head}---\n{text}\n"

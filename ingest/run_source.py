@@ -1,0 +1,105 @@
+"""A run of `kb optimize` as a source: its notes, one chunk each."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from ingest.report import SourceReport
+from kb.corpus.frontmatter import split_front_matter, validate_front_matter
+from kb.errors import EntryError, SourceError
+from kb.index.state import IndexState
+from kb.notes import FOLDER, Note
+from kb.records import Chunk, Source, chunk_id
+from kb.vocabulary import taxonomy
+
+# A source with a name for how it was read is no corpus; there is no dash, so it is not tagged anew.
+CHUNKING = "run1"
+# Measured, but for one problem on one card: as good as an unknown source, not as the corpus.
+QUALITY = 0.8
+
+
+def run_state(
+    root: Path,
+    name: str,
+    former: IndexState,
+    report: SourceReport,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    quality: float | None = None,
+) -> IndexState:
+    """Read the notes of a run into the part of an index that they make up.
+
+    Parameters
+    ----------
+    former
+        The current state: what the report counts as unchanged or removed is so against it.
+    quality
+        Ranking weight in [0, 1].
+
+    Raises
+    ------
+    SourceError
+        It has no notes: nothing was verified in it, or they were not written. Or patterns were
+        given: a run is taken whole.
+    EntryError
+        A note is malformed; names file and line.
+    """
+    if include or exclude:
+        raise SourceError(f"{root} is a run, which is taken whole: --include and --exclude cannot")
+    files: list[tuple[str, str]] = []
+    chunks: list[Chunk] = []
+    for path in sorted((root / FOLDER).glob("*.md")):
+        relative = f"{FOLDER}/{path.name}"
+        try:
+            data = path.read_bytes()
+            text = data.decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"cannot read {path}: {error}") from error
+        files.append((relative, hashlib.sha256(data).hexdigest()))
+        chunks.append(_chunk(name, relative, text))
+    if not chunks:
+        raise SourceError(
+            f"{root} is a run without notes: nothing in it was verified and timed yet, or "
+            f"`kb report {root}` has not written them"
+        )
+    known = dict(next((each.files for each in former.sources if each.name == name), ()))
+    report.files = len(files)
+    report.unchanged_files = sum(known.get(path) == digest for path, digest in files)
+    report.removed_files = len(known.keys() - dict(files).keys())
+    source = Source(
+        name=name,
+        location=str(root.resolve()),
+        quality=QUALITY if quality is None else quality,
+        files=tuple(files),
+        chunking=CHUNKING,
+    )
+    return IndexState((source,), (), (), tuple(chunks))
+
+
+def _chunk(source: str, path: str, text: str) -> Chunk:
+    front = split_front_matter(text, path)
+    if front is None:
+        raise EntryError(f"{path}:1: a note begins with front matter between two --- lines")
+    note = validate_front_matter(front, Note, path)
+    body = front.body.strip("\n")
+    techniques = (note.technique,) if note.technique is not None else ()
+    relieved = tuple(
+        bottleneck for bottleneck, slugs in taxonomy().items() if note.technique in slugs
+    )
+    return Chunk(
+        id=chunk_id(source, path, None, body, 0),
+        kind="note",
+        source=source,
+        title=note.title,
+        path=path,
+        start_line=front.body_line,
+        end_line=front.body_line + body.count("\n"),
+        language="markdown",
+        text=body,
+        op=note.operator.lower(),
+        techniques=techniques,
+        bottlenecks=relieved,
+        architectures=(note.architecture,),
+        dtypes=(note.dtype,) if note.dtype is not None else (),
+    )
