@@ -81,7 +81,9 @@ class SourceTimer:
     """How long the card was held, once it is free again."""
     launches_made: int = 0
     ahead_seconds: float = 0.0
-    """Of these, how long sources were compiled ahead."""
+    """Of the time that the card was held, how long sources were compiled ahead."""
+    compiled_ahead: int = 0
+    """Sources that were."""
     inputs: list[m.InputSpec] = field(default_factory=list)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _bench: Bench | None = None
@@ -168,6 +170,7 @@ class SourceTimer:
         if len(reply.results) != len(sources):
             raise KbError(f"{worker.name}: {len(reply.results)} results for {len(sources)} sources")
         self.ahead_seconds += reply.ahead_seconds
+        self.compiled_ahead += reply.compiled_ahead
         results = [self._judged(each) for each in reply.results]
         self.launches_made += sum(len(each.ms) for each in reply.results)
         if not reply.lost:
