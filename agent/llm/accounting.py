@@ -166,6 +166,7 @@ class Ledger:
         self._reserved: list[Reservation] = []
         self._estimated = 0
         self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
 
     @property
     def spent(self) -> Spending:
@@ -187,6 +188,8 @@ class Ledger:
     def reserve(self, request: str, max_reply_tokens: int) -> Reservation:
         """Set aside the most that a request may cost; give it to `settle` afterwards.
 
+        Where only requests under way stand against it, it waits for them.
+
         Raises
         ------
         BudgetSpentError
@@ -196,25 +199,33 @@ class Ledger:
         wanted = Reservation(
             into + max_reply_tokens, self.price.of(into, max_reply_tokens) if self.price else 0.0
         )
-        with self._lock:
-            total = self._already + self._spent
-            tokens = total.tokens_in + total.tokens_out
-            pending = sum(each.tokens for each in self._reserved)
-            if self._max_tokens is not None and (
-                tokens + pending + wanted.tokens > self._max_tokens
-            ):
-                raise BudgetSpentError(
-                    f"the limit of {self._max_tokens:,} tokens would not hold: {tokens:,} are "
-                    f"spent, and the next request may take {wanted.tokens:,}; raise the limit"
-                )
-            owed = sum(each.money for each in self._reserved)
-            if self._max_money is not None and total.money + owed + wanted.money > self._max_money:
-                raise BudgetSpentError(
-                    f"the limit of {self._max_money:g} on money would not hold: {total.money:.4f} "
-                    f"is spent, and the next request may cost {wanted.money:.4f}; raise the limit"
-                )
+        with self._settled:
+            while (problem := self._objection(wanted)) and self._reserved:
+                # The requests under way will take less than what is set aside for them.
+                self._settled.wait()
+            if problem:
+                raise BudgetSpentError(problem)
             self._reserved.append(wanted)
         return wanted
+
+    def _objection(self, wanted: Reservation) -> str:
+        """Which limit would not hold; empty if all would."""
+        total = self._already + self._spent
+        tokens, money = total.tokens_in + total.tokens_out, total.money
+        pending = sum(each.tokens for each in self._reserved)
+        owed = sum(each.money for each in self._reserved)
+        most_tokens, most_money = self._max_tokens, self._max_money
+        if most_tokens is not None and tokens + pending + wanted.tokens > most_tokens:
+            return (
+                f"the limit of {most_tokens:,} tokens would not hold: {tokens:,} are spent, and "
+                f"the next request may take {wanted.tokens:,}; raise the limit"
+            )
+        if most_money is not None and money + owed + wanted.money > most_money:
+            return (
+                f"the limit of {most_money:g} on money would not hold: {money:.4f} is spent, and "
+                f"the next request may cost {wanted.money:.4f}; raise the limit"
+            )
+        return ""
 
     def carry_over(self, tokens_in: int, tokens_out: int, money: float | None) -> None:
         """Count what an earlier process paid as this one's, which uses the reply.
@@ -234,7 +245,7 @@ class Ledger:
 
     def settle(self, reservation: Reservation, charge: Charge | None) -> None:
         """End a reservation with what the request did cost; None: nothing that is known of."""
-        with self._lock:
+        with self._settled:
             self._reserved.remove(reservation)
             if charge is not None:
                 self._estimated += charge.estimated
@@ -243,3 +254,4 @@ class Ledger:
                     tokens_out=charge.tokens_out,
                     money=charge.money or 0.0,
                 )
+            self._settled.notify_all()

@@ -23,6 +23,7 @@ MAX_RETRIES = 4
 REQUEST_SECONDS = 300.0  # a model that thinks before it writes a whole kernel
 # A reply holds one kernel file (at most 1 MB) and what surrounds it.
 MAX_REPLY_BYTES = 8 << 20
+_LONGEST_WAIT = 120  # seconds; the openai package waits no longer for Retry-After
 _NO_KEY = "none"  # the client insists on a key; local endpoints ignore it
 _SECRET = "[secret]"  # noqa: S105 (what stands in its place)
 # Placeholders for local endpoints ("none", "x") are no secrets, and may be words of the text.
@@ -143,6 +144,8 @@ class Endpoint:
             raise EndpointError(
                 f"model '{model}' needs OPENAI_API_KEY, or --base-url of an endpoint without a key"
             )
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise EndpointError("OPENAI_API_KEY holds characters that no key has: correct it")
         self.model = model
         self._timeout = timeout
         self._secrets = [
@@ -181,9 +184,11 @@ class Endpoint:
                 f"the request to {self.url} holds text that is not UTF-8"
             ) from error
         if len(text) > MAX_REPLY_BYTES:
-            raise EndpointError(f"model endpoint {self.url} answered {len(text)} characters")
+            raise EndpointError(
+                f"model endpoint {self.url} answered {len(text)} characters, which is no reply"
+            )
         try:
-            body = json.loads(self.scrub(text))
+            body = _well_formed(json.loads(self.scrub(text)))
             return Reply.of(
                 body, seconds=time.monotonic() - started, retries=int(raw.retries_taken)
             )
@@ -215,6 +220,8 @@ class Endpoint:
                 what = f"refused the key ({error.status_code}): check OPENAI_API_KEY"
             case openai.NotFoundError():
                 what = f"has no model '{self.model}' (404): check --model and --base-url"
+            case openai.RateLimitError() if _long_wait(error):
+                what = f"refuses (429) and asks to wait {_long_wait(error)} s: go on later"
             case openai.RateLimitError():
                 what = f"still refuses after {self._client.max_retries} retries (429): wait"
             case openai.APIStatusError():
@@ -231,6 +238,23 @@ class Endpoint:
 def _broken_off(error: openai.APIConnectionError) -> bool:
     """Whether an answer had begun: the HTTP library then names the protocol, or a failed read."""
     return type(error.__cause__).__name__ in {"RemoteProtocolError", "ReadError", "DecodingError"}
+
+
+def _long_wait(error: openai.APIStatusError) -> str | None:
+    """What Retry-After says, where it is longer than the client waits."""
+    told = error.response.headers.get("retry-after", "")
+    long = told.isascii() and told.isdigit() and int(told[:9]) > _LONGEST_WAIT
+    return told[:9] if long else None
+
+
+def _well_formed(body: Any) -> Any:
+    """A JSON value without lone surrogates, which can be neither written nor sent."""
+    text = json.dumps(body, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.loads(text.encode(errors="replace"))
+    return body
 
 
 def _password(url: str | None) -> str | None:

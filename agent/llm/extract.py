@@ -12,11 +12,7 @@ from pydantic import BaseModel, ValidationError
 from agent.llm.models import Code
 
 Answer = TypeVar("Answer", bound=BaseModel)
-# The longest run of backticks opens and closes; a language may follow the opening one.
-_FENCE = re.compile(
-    r"^(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w+.#-]*)[^\n`]*\n(?P<body>.*?)^(?P=mark)[ \t]*$",
-    re.MULTILINE | re.DOTALL,
-)
+_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+.#-]*)[^`]*")
 _DATA = frozenset({"json", "jsonc", "json5"})
 
 
@@ -37,10 +33,10 @@ def extract(text: str, kind: type[Answer]) -> Answer:
     """
     if not text.strip():
         raise NotUsableError("it is empty")
-    fences = [(match["language"].lower(), match["body"]) for match in _FENCE.finditer(text)]
+    fences, outside = _fences(text)
     found = _object(text, fences)
     if found is None and kind is Code:
-        found = _code(text, fences)
+        found = _code(text, fences, outside)
     if found is None:
         raise NotUsableError("it holds no JSON object")
     try:
@@ -49,6 +45,33 @@ def extract(text: str, kind: type[Answer]) -> Answer:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise NotUsableError(f"{place}: {first['msg']}" if place else first["msg"]) from error
+
+
+def _fences(text: str) -> tuple[list[tuple[str, str]], str]:
+    """Closed code blocks as (language, text), and what stands outside of them.
+
+    By lines, in time proportional to the text, whatever it holds.
+    """
+    fences: list[tuple[str, str]] = []
+    outside: list[str] = []
+    body: list[str] = []
+    mark = language = ""
+    for line in text.splitlines(keepends=True):
+        bare = line.strip()
+        if mark:
+            # A closing fence is at least as long as the opening one.
+            if bare.startswith(mark) and not bare.strip(mark[0]):
+                fences.append((language, "".join(body)))
+                mark, body = "", []
+            else:
+                body.append(line)
+            continue
+        opening = _OPENING.fullmatch(bare)
+        if opening is None:
+            outside.append(line)
+        else:
+            mark, language = opening[1], opening[2].lower()
+    return fences, "".join(outside)
 
 
 def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
@@ -85,7 +108,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _code(text: str, fences: list[tuple[str, str]]) -> dict[str, Any]:
+def _code(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, Any]:
     bodies = [body for language, body in fences if language not in _DATA]
     if not bodies:
         opened = "```" in text
@@ -94,5 +117,4 @@ def _code(text: str, fences: list[tuple[str, str]]) -> dict[str, Any]:
         )
     if len(bodies) > 1:
         raise NotUsableError(f"it holds {len(bodies)} code blocks: put the whole file into one")
-    outside = " ".join(_FENCE.sub(" ", text).split())
-    return {"note": outside[:300], "code": bodies[0]}
+    return {"note": " ".join(outside.split())[:300], "code": bodies[0]}

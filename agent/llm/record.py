@@ -83,7 +83,7 @@ def read_exchanges(run: Path) -> list[Exchange]:
         A file is damaged.
     """
     exchanges = []
-    for path in sorted((run / FOLDER).glob("[0-9]*.json")):
+    for path in sorted((run / FOLDER).glob("[0-9]*.json"), key=lambda path: int(path.stem)):
         try:
             exchanges.append(Exchange.model_validate_json(path.read_bytes()))
         except (OSError, ValidationError) as error:

@@ -12,6 +12,8 @@ from agent.optimize.candidate import Judged, SearchState
 
 # Lines of a diff's surroundings: less than the usual three, since both files are known in parts.
 _AROUND = 2
+# Kernel files have some hundreds; comparing takes time with the square of them.
+_LINES = 2000
 _METRICS = 48
 _NOTE = 700
 
@@ -157,8 +159,8 @@ def _note(reflection: Reflection, case: Case) -> str:
 
 def _diff(parent: Judged, judged: Judged) -> str:
     lines = difflib.unified_diff(
-        parent.candidate.source.splitlines(),
-        judged.candidate.source.splitlines(),
+        parent.candidate.source.splitlines()[:_LINES],
+        judged.candidate.source.splitlines()[:_LINES],
         parent.id,
         judged.id,
         lineterm="",

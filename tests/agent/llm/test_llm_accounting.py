@@ -78,20 +78,23 @@ def test_what_earlier_processes_spent_counts(live, endpoint, tmp_path):
         ask(again, "b", reply=2000)
 
 
-def test_requests_under_way_are_counted_with_the_most_they_may_take(live, endpoint):
+def test_a_request_waits_for_those_that_may_take_what_is_left(live, endpoint):
     free = threading.Event()
     held = Answer(completion(json.dumps(GOOD)), hold=free)
     server = endpoint(held, default=says(GOOD))
     gateway = live(server, max_tokens=5000)
-    thread = threading.Thread(target=ask, args=(gateway, "a"), kwargs={"reply": 3000})
-    thread.start()
-    while not server.requests:
-        thread.join(0.01)
-    with pytest.raises(BudgetSpentError):
-        ask(gateway, "b", reply=3000)
+    threads = [
+        threading.Thread(target=ask, args=(gateway, name), kwargs={"reply": 3000})
+        for name in ("a", "b")
+    ]
+    for each in threads:
+        each.start()
+    threads[0].join(0.5)
+    assert len(server.requests) == 1
     free.set()
-    thread.join()
-    ask(gateway, "c", reply=3000)  # what the first one left is free again
+    for each in threads:
+        each.join()
+    assert len(server.requests) == 2
 
 
 def test_a_request_that_failed_gives_back_what_was_set_aside(live, endpoint):

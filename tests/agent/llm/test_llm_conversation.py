@@ -10,6 +10,7 @@ from scripted_endpoint import Answer, calls, completion, error, says
 from agent.llm.client import Endpoint as Client
 from agent.llm.conversation import ATTEMPTS, Abilities, Conversation
 from agent.llm.errors import EndpointError, RefusedError, UnusableReplyError
+from agent.llm.extract import NotUsableError, extract
 from agent.llm.models import Code, Plans, wire_schema
 from agent.llm.record import read_exchanges
 
@@ -156,6 +157,42 @@ def test_a_lasting_trouble_is_one_line_and_recorded(talk, answer, told, tmp_path
     exchange = read_exchanges(tmp_path / "run0")[-1]
     assert exchange.failure.message == str(raised.value)
     assert exchange.reply is None
+
+
+def test_a_wait_that_is_too_long_is_told_at_once(talk):
+    with pytest.raises(EndpointError, match="asks to wait 3600 s"):
+        talk(error(429, "quota", Retry_After="3600"))
+
+
+@pytest.mark.parametrize("key", ["sk-\n123456789", "sk-ä23456789"])
+def test_a_key_that_cannot_be_sent_is_told(monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(EndpointError, match="OPENAI_API_KEY holds characters") as raised:
+        Client("m")
+    assert key not in str(raised.value)
+
+
+def test_half_a_character_does_not_spoil_the_record(talk, tmp_path):
+    body = completion("?")
+    text = json.dumps(body).replace('"?"', json.dumps('{"note": "\ud83d", "code": "x"}'))
+    answer, _, _ = talk(Answer(text))
+    assert answer.note == "?"
+    assert len(read_exchanges(tmp_path / "run0")) == 1
+
+
+@pytest.mark.parametrize("line", ["```x\n", "```\n", "````\n```\n", "~~~~a`\n", "{", "[", '"'])
+def test_no_text_takes_long_to_read(line):
+    text = line * (400_000 // len(line))
+    began = time.monotonic()
+    with pytest.raises(NotUsableError):
+        extract(text, Code)
+    assert time.monotonic() - began < 5
+
+
+def test_a_fence_may_hold_shorter_fences():
+    found = extract('Note.\n````python\ns = """\n```\nx\n```\n"""\n````\n', Code)
+    assert found.code == 's = """\n```\nx\n```\n"""\n'
+    assert found.note == "Note."
 
 
 def test_a_truncated_body_is_tried_again(talk):
