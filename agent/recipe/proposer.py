@@ -131,9 +131,10 @@ def _instantiated(
     best = [kernels.of(core)[0] for core in found.cores]
     choices = [best]
     for place, core in enumerate(found.cores):
-        for other in kernels.of(core)[1:]:
-            choices.append([*best[:place], other, *best[place + 1 :]])
-    made, notes = [], []
+        others = kernels.of(core)[1:]
+        choices += [[*best[:place], other, *best[place + 1 :]] for other in others]
+    made: list[Proposal] = []
+    notes: list[str] = []
     for chosen in choices:
         try:
             adapted = adapt(graph, list(zip(found.cores, chosen, strict=True)), title)
