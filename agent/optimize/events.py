@@ -84,6 +84,8 @@ class Proposed(_Event):
     """Proposer → ids of all that it proposed, in its order."""
     failures: dict[str, str] = Field(default_factory=dict)
     """Proposer → why it could not propose."""
+    notes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Proposer → why it proposed less than it might have."""
     crossover: tuple[str, str] | None = None
     """The pair that was offered for combination."""
     spent: dict[str, Spending] = Field(default_factory=dict)

@@ -147,8 +147,10 @@ class Server:
             device=request.device,
             dtype=request.dtype,
             precision="tf32" if request.tf32 else "ieee",
+            locked=True,
             say=say,
         )
+        # Held here, so that waiting for it is no time on the card.
         with locked(card_id(request.device), say=say):
             start = time.perf_counter()
             found = profile(asked, self._workers(interpret=False))

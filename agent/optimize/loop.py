@@ -156,8 +156,10 @@ class Search:
             self._propose(each, state)
         assert each.proposed is not None
         if not each.proposed.candidates:
-            failures = "; ".join(f"{n}: {why}" for n, why in each.proposed.failures.items())
-            return budget.NO_PROPOSALS, failures
+            proposed = each.proposed
+            why = [f"{name}: {told}" for name, told in proposed.failures.items()]
+            why += [f"{name}: {'; '.join(told)}" for name, told in proposed.notes.items()]
+            return budget.NO_PROPOSALS, "; ".join(why)
         end = self._judge_round(each, state.leader)
         if each.judged:
             # What was judged counts, whatever ended the round.
@@ -217,6 +219,7 @@ class Search:
                 "dropped": tuple(offers.dropped),
                 "offered": offers.offered,
                 "failures": offers.failures,
+                "notes": offers.notes,
                 "crossover": (crossover[0].id, crossover[1].id) if crossover else None,
                 "spent": offers.spent,
             },

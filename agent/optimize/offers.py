@@ -7,7 +7,7 @@ from itertools import zip_longest
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
 from agent.optimize.dedupe import digest
 from agent.optimize.outcomes import failure, plain
-from agent.optimize.proposers import Metered, Proposer, Spending
+from agent.optimize.proposers import Metered, Noting, Proposer, Spending
 from agent.problem.kernel import KernelFile
 from kb.errors import KbError
 
@@ -26,6 +26,8 @@ class Offers:
     """Proposer → ids of all that it proposed, in its order."""
     failures: dict[str, str] = field(default_factory=dict)
     """Proposer → why it could not propose."""
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Proposer → why it proposed less than it might have."""
     spent: dict[str, Spending] = field(default_factory=dict)
 
 
@@ -51,6 +53,8 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
         except Exception as error:
             given = []
             offers.failures[proposer.name] = describe(error)
+        if isinstance(proposer, Noting) and proposer.notes:
+            offers.notes[proposer.name] = tuple(plain(each) for each in proposer.notes)
         lists.append(given)
         offers.offered[proposer.name] = tuple(each.id for each in given)
         add_spending(offers.spent, proposer, before)

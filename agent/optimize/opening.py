@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,26 +23,40 @@ from kb.search.opening import open_searcher
 LLM: Final = "llm"
 
 
-def _tune(config: RunConfig, run: Path, searcher: Searcher | None, price: Any) -> Proposer:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What proposers are made of."""
+
+    config: RunConfig
+    run: Path
+    """The run folder."""
+    index: Path
+    searcher: Searcher | None = None
+    """Of the index; None where there is none."""
+    price: Any = None
+    """Of the model (`agent.llm.accounting.Price`), or None."""
+
+
+def _tune(parts: Parts) -> Proposer:
     from agent.tune.proposer import TuneProposer  # noqa: PLC0415 (each where it takes part)
 
-    del run, searcher, price
-    return TuneProposer(trust=config.trust)
+    return TuneProposer(trust=parts.config.trust)
 
 
-def _recipe(config: RunConfig, run: Path, searcher: Searcher | None, price: Any) -> Proposer:
-    from agent.recipe.proposer import open_proposer as open_recipe  # noqa: PLC0415
+def _recipe(parts: Parts) -> Proposer:
+    from agent.recipe.proposer import RecipeProposer  # noqa: PLC0415
 
-    del price
-    made: Proposer = open_recipe(config, run, searcher)
-    return made
+    return RecipeProposer.over(parts.index if parts.searcher is not None else None)
 
 
-def _llm(config: RunConfig, run: Path, searcher: Searcher | None, price: Any) -> Proposer:
+def _llm(parts: Parts) -> Proposer:
     from agent.llm.proposer import open_proposer as open_llm  # noqa: PLC0415
 
+    config = parts.config
     # Prompts hold times: where these are measured anew they differ from the recorded ones.
-    return open_llm(config, run, searcher, price=price, exact=config.replay_verdicts)
+    return open_llm(
+        config, parts.run, parts.searcher, price=parts.price, exact=config.replay_verdicts
+    )
 
 
 _MAKERS: Final = {"tune": _tune, "recipe": _recipe, LLM: _llm}
@@ -81,15 +96,14 @@ def opened(
     config = folder.config
     searcher = _searcher(index)
     try:
+        parts = Parts(config, folder.root, index, searcher, price)
         recorded = _recorded(config)
         if recorded is not None and config.replay_verdicts:
-            proposers = _repeating(config, folder, searcher, recorded)
+            proposers = _repeating(parts, recorded)
             judge, advisor = ReplayJudge(recorded), ReplayAdvisor(recorded)
             yield Search(folder, judge, advisor, proposers, progress=progress)
             return
-        proposers = [
-            open_proposer(name, config, folder.root, searcher, price) for name in config.proposers
-        ]
+        proposers = [open_proposer(name, parts) for name in config.proposers]
         real = GpuJudge(folder, specs=specs)
         try:
             if folder.record.standing is not None and not config.interpret:
@@ -108,9 +122,7 @@ def opened(
             searcher.close()
 
 
-def open_proposer(
-    name: str, config: RunConfig, run: Path, searcher: Searcher | None, price: Any = None
-) -> Proposer:
+def open_proposer(name: str, parts: Parts) -> Proposer:
     """One proposer.
 
     Raises
@@ -120,7 +132,7 @@ def open_proposer(
     """
     if name not in _MAKERS:
         raise InvalidInputError(f"no proposer '{name}': there are {', '.join(NAMES)}")
-    return _MAKERS[name](config, run, searcher, price)
+    return _MAKERS[name](parts)
 
 
 def _recorded(config: RunConfig) -> Record | None:
@@ -136,15 +148,11 @@ def _recorded(config: RunConfig) -> Record | None:
     return record
 
 
-def _repeating(
-    config: RunConfig, folder: RunFolder, searcher: Searcher | None, record: Record
-) -> list[Proposer]:
+def _repeating(parts: Parts, record: Record) -> list[Proposer]:
     """The model's replies come through its own code; what others did is taken as it was."""
     return [
-        open_proposer(name, config, folder.root, searcher)
-        if name == LLM
-        else ReplayProposer(name, record)
-        for name in config.proposers
+        open_proposer(name, parts) if name == LLM else ReplayProposer(name, record)
+        for name in parts.config.proposers
     ]
 
 

@@ -84,10 +84,11 @@ def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each
             if context.techniques:
                 yield f"  context: {context.tokens} tokens on {', '.join(context.techniques)}"
             yield from (f"  note: {note}" for note in notes)
-        case Proposed(candidates=candidates, dropped=dropped, failures=failures):
+        case Proposed(candidates=candidates, dropped=dropped, failures=failures, notes=notes):
             left = f", {len(dropped)} left out as tried or given up" if dropped else ""
             yield f"  {len(candidates)} proposals{left}"
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
+            yield from (f"  {name}: {note}" for name, told in notes.items() for note in told)
         case WasJudged(judged=judged):
             yield f"  {line_of(judged)}"
         case Repaired(candidate=None, why=why) if why:

@@ -91,6 +91,16 @@ class Reflecting(Protocol):
 
 
 @runtime_checkable
+class Noting(Protocol):
+    """A proposer that says why it proposed less than it might have."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Of the last `propose`, one line each; recorded and shown."""
+        ...
+
+
+@runtime_checkable
 class Metered(Protocol):
     """A proposer that spends tokens, money or GPU time of its own."""
 

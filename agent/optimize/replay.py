@@ -134,6 +134,8 @@ class ReplayProposer:
         self.name = name
         self._record = record
         self._spent = Spending()
+        self.notes: tuple[str, ...] = ()
+        """As recorded, of the last round."""
 
     @property
     def spent(self) -> Spending:
@@ -152,6 +154,7 @@ class ReplayProposer:
         if each is None or each.proposed is None:
             return []
         proposed = each.proposed
+        self.notes = proposed.notes.get(self.name, ())
         self._spent = self._spent + proposed.spent.get(self.name, Spending())
         if self.name in proposed.failures:
             raise KbError(proposed.failures[self.name])

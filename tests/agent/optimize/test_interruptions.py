@@ -86,7 +86,7 @@ def test_a_run_that_is_killed_at_any_write_goes_on_to_the_same_decisions(
 ) -> None:
     kills = 0
     # A stride that has no factor with the number of writes of a round.
-    for number in range(1, 400, 7):
+    for number in range(1, 400, 11):
         root = tmp_path / f"run{number}"
         if killed_at(root, number) == 0:
             break
@@ -95,7 +95,7 @@ def test_a_run_that_is_killed_at_any_write_goes_on_to_the_same_decisions(
             read_run(root)
         assert run(root) == undisturbed
         assert not list(root.rglob(".*.part"))
-    assert kills > 12
+    assert kills > 8
 
 
 def test_a_run_that_is_killed_again_and_again_comes_to_its_end(
@@ -104,7 +104,7 @@ def test_a_run_that_is_killed_again_and_again_comes_to_its_end(
     root = tmp_path / "run"
     RunFolder.create(root, CONFIG).close()
     for kills in range(200):  # noqa: B007 (its last value is looked at)
-        if killed_at(root, 9) == 0:
+        if killed_at(root, 12) == 0:
             break
     assert kills > 8
     with RunFolder.resume(root) as folder:
@@ -171,7 +171,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_afterwards(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     seen = set()
-    for number in range(5, 200, 13):
+    for number in range(5, 200, 23):
         root = tmp_path / f"run{number}"
         RunFolder.create(root, CONFIG).close()
         with monkeypatch.context() as patched:

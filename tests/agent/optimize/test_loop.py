@@ -154,6 +154,18 @@ def test_when_all_proposers_fail_the_end_says_why(tmp_path: Path) -> None:
     assert "nothing more to try (scripted: ValueError: mistake in the proposer)" in found.stopped
 
 
+def test_why_a_proposer_has_nothing_is_recorded_and_told(tmp_path: Path) -> None:
+    class Noted(Scripted):
+        notes = ("no kernel fits: the stride is 3",)
+
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        found = search(folder, ScriptedJudge(), Noted([[proposal(0.9)]], "recipe")).run()
+    assert "(recipe: no kernel fits: the stride is 3)" in found.stopped
+    proposed = folder.record.rounds[1].proposed
+    assert proposed is not None
+    assert proposed.notes == {"recipe": ("no kernel fits: the stride is 3",)}
+
+
 def test_proposers_take_turns_within_the_round(tmp_path: Path) -> None:
     many = Scripted([[proposal(0.90 + n / 100, f"a{n}") for n in range(20)]], "many")
     few = Scripted([[proposal(0.80, "b")]], "few")
