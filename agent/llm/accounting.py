@@ -86,8 +86,24 @@ def parse_price(text: str) -> Price:
         return Price(input=into, output=out)
     except ValueError as error:
         raise InvalidInputError(
-            f"'{text}' is no price: give input and output per million tokens, such as 1.25,10"
+            f"'{text}' is no price: give input and output per million tokens, such as 1.25,10, "
+            "or a file of prices"
         ) from error
+
+
+def find_price(option: str, model: str) -> Price | None:
+    """A model's price from an option: two amounts, or the name of a price list.
+
+    None where the list does not have the model: then its price is not known.
+
+    Raises
+    ------
+    InvalidInputError
+        It is neither.
+    """
+    if Path(option).is_file():
+        return read_prices(Path(option)).models.get(model)
+    return parse_price(option)
 
 
 def most_tokens(text: str) -> int:

@@ -6,7 +6,7 @@ import threading
 import pytest
 from scripted_endpoint import Answer, completion, error, says
 
-from agent.llm.accounting import Ledger, Price, parse_price, read_prices
+from agent.llm.accounting import Ledger, Price, find_price, parse_price, read_prices
 from agent.llm.conversation import Conversation
 from agent.llm.errors import BudgetSpentError, EndpointError
 from agent.llm.models import Code
@@ -116,6 +116,8 @@ def test_prices_come_from_a_file_or_an_option(tmp_path):
     assert read_prices(file).models["m/1"].of(1_000_000, 100_000) == 2.25
     assert read_prices(file).currency == "EUR"
     assert parse_price("1.25, 10") == Price(input=1.25, output=10)
+    assert find_price("1.25,10", "m/1") == find_price(str(file), "m/1")
+    assert find_price(str(file), "m/2") is None
 
 
 @pytest.mark.parametrize("text", ["1", "1,2,3", "a,b", "-1,2", "nan,1", "inf,1"])
