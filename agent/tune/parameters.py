@@ -364,7 +364,9 @@ def _shapes(
                 names[f"{kernel}.{each}"] for each in tile.names if f"{kernel}.{each}" in names
             )
             if known:
-                yield TileShape(known, tile.in_loop, tile.loaded)
+                yield TileShape(
+                    known, tile.in_loop, tile.loaded, hidden=len(known) < len(tile.names)
+                )
 
 
 def _declared(tree: ast.Module) -> dict[str, list[Any]]:

@@ -26,6 +26,8 @@ _FINALISTS: Final = 4
 _RUN_OFF_LAUNCHES: Final = 40
 # A neighbour's time says less the further it is: by this factor a step.
 _REACH: Final = 0.9
+# How `worker.compile_ahead` says that it gave up.
+TOO_SLOW: Final = "it compiles for more than"
 # What the surrogate takes for a point that failed: e^1 times the slowest of the others.
 _PENALTY: Final = 1.0
 
@@ -110,13 +112,13 @@ def search(
 def _first(
     space: Space, generator: random.Random, starts: Sequence[Point], batch: int
 ) -> list[Point]:
-    points: dict[Point, None] = dict.fromkeys([space.start, *starts])
+    points: dict[Point, None] = dict.fromkeys([space.start, *starts, *space.presets()])
     near = space.neighbours(space.start, 2)
     drawn = (space.drawn(generator) for _ in range(4 * batch))
     far = list(dict.fromkeys(each for each in drawn if each is not None))
     # Half of each where there is plenty: a start may be far from anything good.
     for each in (*near[: batch // 2], *far[: batch // 2], *near[batch // 2 :], *far[batch // 2 :]):
-        if len(points) >= max(batch, len(starts) + 1):
+        if len(points) >= batch:
             break
         points[each] = None
     return list(points)
@@ -188,7 +190,10 @@ def _surrogate(space: Space, ledger: Ledger[Point]) -> Callable[[Point], float]:
 
 
 def _freeze(space: Space, ledger: Ledger[Point]) -> None:
-    """Leave parameters alone whose every other value fails: they mean something."""
+    """Leave alone parameters whose every other value fails, and what compiles for too long."""
+    for each in ledger.trials.values():
+        if each.error.startswith(TOO_SLOW):
+            space.too_slow(each.point)
     for index in range(len(space.parameters)):
         alone = [
             each

@@ -20,6 +20,9 @@ MOST_ELEMENTS: Final = 1 << 20
 # this the compiler spills and takes minutes.
 _PER_THREAD: Final = 512
 _PER_THREAD_DOTS: Final = 256
+# What a side that is not in the text is taken for: a row of a softmax, the width of a head.
+_HIDDEN: Final = 256
+_HIDDEN_DOTS: Final = 64
 # Longer sides of a tensor core's tile gain nothing: 256 is the longest of one instruction.
 _LONGEST_DOT_SIDE: Final = 256
 _LARGEST_TILE: Final = 1 << 16
@@ -31,6 +34,19 @@ _STAGES: Final = (1, 2, 3, 4, 5, 6)
 _LOOP_STAGES: Final = (1, 2, 3, 4, 5)
 _CTAS: Final = (1, 2, 4)
 _LANES: Final = 32
+
+
+# What usually is good for a start: elements of a block and warps; sides, depth, warps and stages of
+# a product's tile. Every one is a multiple of what one instruction of a warp or warp group takes.
+_FLAT: Final = ((1024, 4), (2048, 4), (4096, 8), (8192, 8))
+_PRODUCTS: Final = (
+    ((128, 128), 64, 8, 3),
+    ((128, 256), 64, 8, 3),
+    ((64, 64), 32, 4, 3),
+    ((128, 64), 32, 4, 4),
+    ((64, 128), 32, 4, 4),
+    ((128, 128), 32, 4, 4),
+)
 
 
 class Hint(StrEnum):
@@ -81,6 +97,7 @@ class Space:
         self._limits = limits
         self._hints = tuple(hints)
         self._frozen: set[int] = set()
+        self._most_per_thread = _PER_THREAD_DOTS if tunable.dots else _PER_THREAD
         self._load = self._loads(self.start)
 
     @property
@@ -91,6 +108,12 @@ class Space:
     def freeze(self, position: int) -> None:
         """Keep a parameter at its start: other values gave other results."""
         self._frozen.add(position)
+
+    def too_slow(self, point: Point) -> None:
+        """Leave out what asks as much of a thread as a point that takes too long to compile."""
+        load = self._loads(point)[1]
+        if load > self._load[1]:
+            self._most_per_thread = min(self._most_per_thread, load - 1)
 
     def text(self, point: Point) -> str:
         """The file at a point."""
@@ -107,7 +130,7 @@ class Space:
             return True
         if any(point[i] != self.start[i] for i in self._frozen):
             return False
-        limits = (MOST_ELEMENTS, self._per_thread(), self._limits.shared_bytes)
+        limits = (MOST_ELEMENTS, self._most_per_thread, self._limits.shared_bytes)
         loads = zip(self._loads(point), self._load, limits, strict=True)
         return all(load <= max(limit, before) for load, before, limit in loads) and (
             self._largest(point) >= min(_LANES, self._largest(self.start))
@@ -132,6 +155,50 @@ class Space:
                     weight = abs(step) - self._advice(self.parameters[index], step)
                     found.append((weight, len(found), other))
         return [other for _, _, other in sorted(found)]
+
+    def presets(self) -> list[Point]:
+        """Points that are good for many kernels, as far as this one has what they set."""
+        tiles = [i for i, each in enumerate(self.parameters) if each.role is Role.TILE]
+        inner = {name for tile in self.tunable.tiles if not tile.loaded for name in tile.names}
+        wanted: list[dict[int, int]] = []
+        if self.tunable.dots:
+            sides = [i for i in tiles if self.parameters[i].name in inner]
+            for lengths, depth, warps, stages in _PRODUCTS:
+                chosen = dict.fromkeys(tiles, depth)
+                chosen |= {i: lengths[n % 2] for n, i in enumerate(sides)}
+                wanted.append(chosen | self._options(warps, stages))
+        elif tiles:
+            for elements, warps in _FLAT:
+                wanted.append(self._flat(tiles, elements) | self._options(warps, 0))
+        points = []
+        for values in wanted:
+            point = tuple(
+                values[i] if values.get(i) in self.domains[i] else value
+                for i, value in enumerate(self.start)
+            )
+            if self.allowed(point):
+                points.append(point)
+        return list(dict.fromkeys(points))
+
+    def _flat(self, tiles: Sequence[int], elements: int) -> dict[int, int]:
+        """Sizes with so many elements; of a block of several sides the last one is set."""
+        values: dict[int, int] = {}
+        for index in tiles:
+            name = self.parameters[index].name
+            blocks = [each for each in self.tunable.tiles if name in each.names]
+            mates = {i for i in tiles for each in blocks if self.parameters[i].name in each.names}
+            if not mates or index == max(mates):
+                others = self._elements(
+                    frozenset(self.parameters[i].name for i in mates - {index}), self.start
+                )
+                hidden = _HIDDEN if any(each.hidden for each in blocks) else 1
+                rest = max(1, elements // (others * hidden))
+                values[index] = 1 << (rest.bit_length() - 1)
+        return values
+
+    def _options(self, warps: int, stages: int) -> dict[int, int]:
+        roles = {Role.WARPS: warps, Role.STAGES: stages}
+        return {i: roles[p.role] for i, p in enumerate(self.parameters) if p.role in roles}
 
     def pairs(self, point: Point) -> Iterator[Point]:
         """Points that differ in two parameters by one step each."""
@@ -170,15 +237,19 @@ class Space:
         }.get(parameter.role, 0)
         return 0.5 * wanted * (1 if step > 0 else -1)
 
-    def _per_thread(self) -> int:
-        return _PER_THREAD_DOTS if self.tunable.dots else _PER_THREAD
-
     def _elements(self, names: frozenset[str], point: Point) -> int:
         values = (point[self._index[name]] for name in names)
         return math.prod(value for value in values if isinstance(value, int))
 
     def _largest(self, point: Point) -> int:
-        return max((self._elements(each.names, point) for each in self.tunable.tiles), default=32)
+        hidden = _HIDDEN_DOTS if self.tunable.dots else _HIDDEN
+        return max(
+            (
+                self._elements(each.names, point) * (hidden if each.hidden else 1)
+                for each in self.tunable.tiles
+            ),
+            default=_LANES,
+        )
 
     def _loads(self, point: Point) -> tuple[int, int, int]:
         """Elements of the largest block, of it in one thread, and bytes of shared memory."""

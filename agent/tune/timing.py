@@ -31,7 +31,7 @@ from agent.worker import messages as m
 from kb.errors import KbError
 
 # What one version may compile for: a matrix product takes some 3 s, one that spills minutes.
-COMPILE_SECONDS: Final = 15.0
+COMPILE_SECONDS: Final = 12.0
 # Sources of one command, so that an end of the process loses no more than these.
 _BATCH: Final = 64
 # A version whose first launches take so many times the best is launched no more.

@@ -46,6 +46,8 @@ class TileShape:
     names: frozenset[str]
     in_loop: bool
     loaded: bool
+    hidden: bool = False
+    """It has a further side that is computed when it runs, such as a whole row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,3 +117,36 @@ def test_hints_order_neighbours() -> None:
     first = smaller.neighbours(smaller.start)[0]
     assert sum(first) < sum(smaller.start)
     assert set(smaller.neighbours(smaller.start)) == set(deeper.neighbours(deeper.start))
+
+
+def test_what_compiles_too_long_keeps_what_is_heavier_out() -> None:
+    space, _, _, ledger = made(1, 30.0)
+    names = [each.name for each in space.parameters]
+    sides = names.index("BM"), names.index("BN")
+    warps = names.index("num_warps")
+
+    def load(point: tuple) -> int:
+        return point[sides[0]] * point[sides[1]] // point[warps]
+
+    plain = ledger.measure
+
+    def slow(points: list, launches: int, seconds: float) -> list[Measured]:
+        results = plain(points, launches, seconds)
+        return [
+            Measured(error="it compiles for more than 12 s") if load(point) >= 4096 else got
+            for point, got in zip(points, results, strict=True)
+        ]
+
+    ledger.measure = slow
+    search(space, ledger, random.Random(0))
+    heavy = tuple(256 if i in sides else 8 if i == warps else v for i, v in enumerate(space.start))
+    assert not space.allowed(heavy)
+    assert space.allowed(space.start)
+
+
+def test_presets_are_points_of_the_space() -> None:
+    space, *_ = made(0, 1.0)
+    presets = space.presets()
+    assert len(presets) > 3
+    assert all(space.allowed(each) for each in presets)
+    assert all(v in d for each in presets for v, d in zip(each, space.domains, strict=True))
