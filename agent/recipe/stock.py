@@ -129,9 +129,15 @@ def _fraction(entry: Kernel, gpu: str | None) -> float | None:
     found = [
         each.floor_fraction
         for each in entry.verified
-        if each.gpu.casefold() == gpu.casefold() and each.floor_fraction is not None
+        if _same_card(each.gpu, gpu) and each.floor_fraction is not None
     ]
     return max(found, default=None)
+
+
+def _same_card(one: str, other: str) -> bool:
+    """Drivers put the maker's name before the card's."""
+    first, second = (each.casefold().removeprefix("nvidia").strip() for each in (one, other))
+    return first == second
 
 
 def _ordered(found: Iterable[Stock]) -> list[Stock]:

@@ -11,6 +11,7 @@ from agent.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
 from agent.recipe.carry import Stock, signature
 from agent.recipe.operators import recognise
 from agent.recipe.stock import CorpusShelf
+from agent.sandbox.launch import Zygote
 from agent.tune.parameters import find
 from tests.agent.recipe import problems as p
 
@@ -44,11 +45,14 @@ JUDGED = {
 
 
 @pytest.mark.parametrize("slug", JUDGED)
-def test_an_adapted_kernel_is_right(slug: str, shelf: CorpusShelf, tmp_path: Path) -> None:
+def test_an_adapted_kernel_is_right(
+    slug: str, shelf: CorpusShelf, interpreting: Zygote, tmp_path: Path
+) -> None:
     problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
     problem.write_text(JUDGED[slug])
     kernel.write_text(_adapted(shelf, JUDGED[slug], slug).source)
-    found = evaluate(problem, kernel, Options(device="cpu", interpret=True, timing=False))
+    options = Options(device="cpu", interpret=True, timing=False)
+    found = evaluate(problem, kernel, options, zygote=interpreting)
     assert found.verdict is Verdict.CORRECT, found.reasons
 
 
