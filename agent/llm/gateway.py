@@ -105,6 +105,11 @@ class Gateway:
         """By this process; in a replay what the recorded run had spent for the same."""
         return self._ledger.spent
 
+    @property
+    def counts_money(self) -> bool:
+        """Whether the model's price is known, or there is nothing to pay."""
+        return self._endpoint is None or self._ledger.price is not None
+
     def summary(self) -> str:
         """What the run spent, in words."""
         if self._endpoint is None:

@@ -59,7 +59,7 @@ class LlmProposer:
         self._planned = False
         """Whether this process has asked a planner, so that `_abilities` are known."""
         self._brief: Brief | None = None
-        self._failures: list[str] = []
+        self._notes: list[str] = []
 
     @property
     def name(self) -> str:
@@ -72,9 +72,9 @@ class LlmProposer:
         return self._gateway.spent
 
     @property
-    def failures(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What the last round lacks, because a request failed although others did not."""
-        return tuple(self._failures)
+        return tuple(self._notes)
 
     def summary(self) -> str:
         """What the run spent on the model, in words."""
@@ -98,7 +98,9 @@ class LlmProposer:
         LlmError
             The planner failed, or every request after it.
         """
-        self._failures = []
+        self._notes = []
+        if state.round == 1 and not self._gateway.counts_money:
+            self._notes.append("the model's price is not known: tokens are counted, money is not")
         self._brief = brief = Brief.of(state)
         system = _system(brief)
         most = min(self._plans, state.branching * len(state.beam))
@@ -243,7 +245,7 @@ class LlmProposer:
         proposals = [each.value for each in results if each.value is not None]
         if errors and not proposals:
             raise errors[0]
-        self._failures = [str(each) for each in errors]
+        self._notes += [str(each) for each in errors]
         return proposals
 
 
