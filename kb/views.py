@@ -1,11 +1,14 @@
 """What an index holds, as plain JSON values: the command line and the HTTP API show the same."""
 
-from typing import Any
+from typing import Any, Final
 
 from kb.index.reader import Generation
 from kb.records import KINDS
 from kb.search.models import to_result
 from kb.vocabulary import taxonomy
+
+# Notes listed with a technique: a search finds the others.
+EVIDENCE_SHOWN: Final = 50
 
 
 def tree_view(generation: Generation) -> dict[str, Any]:
@@ -74,12 +77,24 @@ def sources_view(generation: Generation) -> list[dict[str, Any]]:
     ]
 
 
+def evidence_view(generation: Generation, slug: str) -> list[dict[str, str]]:
+    """The notes of runs that name a technique, by title; at most `EVIDENCE_SHOWN`."""
+    kinds, techniques = generation.columns["kinds"], generation.columns["techniques"]
+    named = kinds.mask(lambda values: values == ("note",)) & techniques.mask(
+        lambda values: slug in values
+    )
+    rows = [int(row) for row in named.nonzero()[0][:EVIDENCE_SHOWN]]
+    chunks = sorted(generation.store.rows(rows), key=lambda chunk: (chunk.title, chunk.id))
+    return [{"id": each.id, "title": each.title, "source": each.source} for each in chunks]
+
+
 def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
-    """A technique's entry, its text and its examples. The slug must exist."""
+    """A technique's entry, its text, its examples, and what runs found. The slug must exist."""
     record = generation.techniques[slug]
     return record.entry.model_dump(mode="json") | {
         "body": record.body.strip(),
         "examples": generation.examples[slug],
+        "evidence": evidence_view(generation, slug),
         "source": record.source,
         "path": record.path,
     }

@@ -62,8 +62,18 @@ class TechniqueList(_Model):
     techniques: list[TechniqueSummary]
 
 
+class Evidence(_Model):
+    """A note: what one run verified about a technique."""
+
+    id: str
+    """Of the chunk with its text."""
+    title: str
+    source: str
+    """Name of the ingested run."""
+
+
 class TechniqueDetail(_Model):
-    """A technique's entry: its gates, measurements, text and examples."""
+    """A technique's entry: its gates, measurements, text, examples, and what runs found."""
 
     slug: str
     title: str
@@ -79,6 +89,7 @@ class TechniqueDetail(_Model):
     risks: list[str]
     detect: Detect
     examples: list[str]
+    evidence: list[Evidence]
     body: str
     """Markdown."""
     source: str

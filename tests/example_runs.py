@@ -104,8 +104,8 @@ class Example:
         self._wall += 3.0
         self.folder.append(kind.model_validate({"wall": self._wall, "at": AT} | fields))  # type: ignore[attr-defined]
 
-    def begin(self, start: Candidate, **standing: object) -> None:
-        judged = right(start, START, {"eager": EAGER, "compile": COMPILE}, reasons=())
+    def begin(self, first: Candidate, **standing: object) -> None:
+        judged = right(first, START, {"eager": EAGER, "compile": COMPILE}, reasons=())
         baselines = {
             name: Baseline(median_ms=ms, p10_ms=ms, p90_ms=ms, floor_fraction=0.7 / ms)
             for name, ms in (
@@ -122,7 +122,7 @@ class Example:
             "baseline_seconds": 31.0,
         }  # fmt: skip
         self.add(Started, standing=Standing.model_validate(told | standing))
-        self.add(Profiled, candidate=start.id, metrics={DRAM: 41.0, SECTORS: 25.0}, gpu_seconds=2.0)
+        self.add(Profiled, candidate=first.id, metrics={DRAM: 41.0, SECTORS: 25.0}, gpu_seconds=2.0)
 
     def advise(self, number: int, leader: str, chunks: tuple[str, ...]) -> None:
         evidence = Evidence(

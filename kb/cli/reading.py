@@ -207,6 +207,9 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
         record = generation.techniques[slug]
         out.print(Markdown(render.technique_head(record.entry) + "\n" + record.body.strip()))
         out.print(f"\n[bold]Verified[/bold]\n{escape(render.verified_line(record.entry.verified))}")
+        if data["evidence"]:
+            told = [f"{escape(each['title'])} [dim]{each['id']}[/dim]" for each in data["evidence"]]
+            out.print("\n[bold]Verified in runs[/bold]\n" + "\n".join(told))
         out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
         sources = record.entry.sources
     elif slug in generation.kernels:
