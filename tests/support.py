@@ -242,7 +242,7 @@ class Done:
         """The one line that says what is wrong; lines of progress may stand before it."""
         assert self.status == status, (self.status, self.out, self.err)
         lines = self.err.splitlines()
-        progress = ("reading ", "embedding", "publishing")
+        progress = ("fetching ", "reading ", "embedding", "publishing")
         rest = [line for line in lines if not line.startswith(progress)]
         assert len(rest) == 1, self.err
         assert rest == lines[-1:], self.err

@@ -127,7 +127,8 @@ def _check_hashes(file: Path, release: Release) -> None:
 def _mismatch(release: Release, detail: str) -> SourceError:
     return SourceError(
         f"{release}: the downloaded {release.filename} does not have the hash that the package "
-        f"index gives ({detail}): it was changed on the way or on the server, nothing was kept"
+        f"index gives ({detail}): the download broke off, or the file was changed on the way or on "
+        "the server; nothing was kept, run the command again"
     )
 
 

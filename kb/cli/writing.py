@@ -23,7 +23,6 @@ from kb.errors import KbError
 from kb.index.layout import IndexLayout
 from kb.index.manifest import read_manifest
 from kb.notes import is_run
-from kb.notes import is_run
 
 # Skipped files named one by one; the rest is counted.
 _SKIPPED_SHOWN = 5
@@ -146,8 +145,6 @@ def ingest(
         raise click.UsageError("--curated takes the sources and patterns of corpus/sources.toml")
     if not dry_run:
         _write_notes(sources)
-    if not dry_run:
-        _write_notes(sources)
     model = embedder_for(session.index, embedder)
     with Reporter(quiet=as_json) as reporter:
         options = fetch_options(reporter, yes=yes, allow_licence=allow_licence)
@@ -195,16 +192,6 @@ def remove(session: Session, /, source: str, *, as_json: bool) -> None:
         click.echo(json.dumps(asdict(report), indent=2))
     else:
         click.echo(f"removed {source}: {report.chunks} chunks are left")
-
-
-def _write_notes(sources: Iterable[str | Path]) -> None:
-    """Write the notes of sources that are runs: only their verified outcomes are ingested."""
-    runs = [Path(each) for each in sources if is_run(Path(each))]
-    if runs:
-        from agent.report.notes import write_notes  # noqa: PLC0415
-
-        for run in runs:
-            write_notes(run)
 
 
 def _write_notes(sources: Iterable[str | Path]) -> None:
