@@ -89,7 +89,7 @@ class RunFolder:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(root, error) from error
-        write_atomically(root / "problem" / config.problem.name, config.problem.source)
+        write_atomically(_problem_path(root, config), config.problem.source)
         write_atomically(root / "environment.json", json.dumps(_environment(), indent=2) + "\n")
         # Last: a folder with a config is a run.
         write_atomically(root / _CONFIG, config.model_dump_json(indent=2) + "\n")
@@ -126,7 +126,7 @@ class RunFolder:
     @property
     def problem_path(self) -> Path:
         """The copy of the problem file."""
-        return self.root / "problem" / self.config.problem.name
+        return _problem_path(self.root, self.config)
 
     def kernel_path(self, candidate: Candidate) -> Path:
         """The candidate's file."""
@@ -256,6 +256,11 @@ def read_run(root: Path) -> tuple[RunConfig, Record]:
 def now() -> str:
     """UTC time, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _problem_path(root: Path, config: RunConfig) -> Path:
+    # The name alone: a path would lead out of the folder.
+    return root / "problem" / Path(config.problem.name).name
 
 
 def _begun(path: Path) -> bool:

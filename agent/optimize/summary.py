@@ -184,7 +184,8 @@ def _foot(summary: Summary) -> list[str]:
         )
     spent = summary.spent
     told = (
-        f"{summary.rounds} rounds, {summary.judged} candidates, {summary.right} right; "
+        f"{_count(summary.rounds, 'round')}, {_count(summary.judged, 'candidate')}, "
+        f"{summary.right} right; "
         f"{summary.seconds:.0f} s, {summary.gpu_seconds:.0f} s of GPU time"
     )
     if spent.tokens_in + spent.tokens_out:
@@ -215,6 +216,10 @@ def head_of(config: RunConfig, record: Record) -> str:
         )
     lines.append(f"Verdict of the judge: {outcome.verdict}.")
     return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _wrapped(text: str) -> list[str]:

@@ -223,7 +223,7 @@ def _read(problem: Path, kernel: Path | None) -> "tuple[Any, Proposal | None]":
     from agent.problem.source import ProblemFile  # noqa: PLC0415
 
     file = ProblemFile.read(problem)
-    info = ProblemInfo(name=file.name, source=file.text, sha256=file.sha256)
+    info = ProblemInfo(name=problem.name, source=file.text, sha256=file.sha256)
     if kernel is None:
         return info, None
     found = KernelFile.read(kernel)
@@ -232,7 +232,7 @@ def _read(problem: Path, kernel: Path | None) -> "tuple[Any, Proposal | None]":
         proposer="start",
         family="baseline",
         suffix=".cu" if found.entry is not None else ".py",
-        note=found.name,
+        note=kernel.name,
     )
 
 

@@ -30,13 +30,16 @@ def test_a_dry_run_ends_with_a_summary_and_can_be_continued(tmp_path: Path) -> N
     (tmp_path / "relu.py").write_text(PROBLEM)
     (tmp_path / "kernel.py").write_text(KERNEL.replace("FLOOR", "0.0"))
     options = ["--interpret", "--trust", "--proposers", "tune", "--out", "run"]
-    ran = kb("optimize", "relu.py", "--kernel", "kernel.py", *options, cwd=tmp_path)
+    problem = str(tmp_path / "relu.py")
+    ran = kb("optimize", problem, "--kernel", "kernel.py", *options, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "a dry run has no times" in " ".join(ran.stdout.split())
     assert ran.stdout.rstrip().endswith("Run: run")
     assert "no context: " in ran.stderr
     assert max(len(line) for line in ran.stdout.splitlines()) <= 80
     known, record = read_run(tmp_path / "run")
+    assert known.problem.name == "relu.py"
+    assert (tmp_path / "run" / "problem" / "relu.py").read_text() == PROBLEM
     assert known.start is not None
     assert known.start.source == (tmp_path / "kernel.py").read_text()
     assert record.start.outcome.verdict == "correct"

@@ -235,7 +235,11 @@ def test_ctrl_c_leaves_a_run_that_goes_on(
 
 
 def test_ctrl_c_ends_the_judge_and_closes_the_proposers(tmp_path: Path) -> None:
-    judge = ScriptedJudge(before=lambda what: what == "judge" and os.kill(os.getpid(), 2))
+    def interrupt(what: str) -> None:
+        if what == "judge":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    judge = ScriptedJudge(before=interrupt)
     scripted = Scripted([[proposal(0.5)]])
     with RunFolder.create(tmp_path / "run", config()) as folder:
         with pytest.raises(KeyboardInterrupt):
@@ -264,6 +268,16 @@ def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"given": 3}')
     with pytest.raises(RunFolderError, match=r"config\.json is no run's: 'problem'"):
         RunFolder.resume(tmp_path)
+
+
+def test_nothing_is_written_outside_of_the_folder(tmp_path: Path) -> None:
+    mine = tmp_path / "problem.py"
+    mine.write_text("mine")
+    info = CONFIG.problem.model_copy(update={"name": str(mine)})
+    asked = CONFIG.model_copy(update={"problem": info})
+    with RunFolder.create(tmp_path / "run", asked) as folder:
+        assert folder.problem_path == tmp_path / "run" / "problem" / "problem.py"
+    assert mine.read_text() == "mine"
 
 
 def test_a_run_is_not_begun_twice(tmp_path: Path) -> None:
