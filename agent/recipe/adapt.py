@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.recipe.carry import Signature, Stock, carried, signature
+from agent.recipe.fuse import chain, expressible, kernel_text, operands_of, spreads
 from agent.recipe.graph import Graph, operands, reference
 from agent.recipe.operators import Core
 from kb.errors import KbError
@@ -42,6 +43,8 @@ class Adapted:
     """Operators that PyTorch runs beside the kernels."""
     copies: tuple[str, ...]
     """What is moved to fit the kernels' layout."""
+    fused: tuple[str, ...] = ()
+    """Elementwise operators that a kernel written for them computes."""
 
 
 def fits(core: Core, stock: Stock, told: Signature | None = None) -> str | None:
@@ -98,6 +101,11 @@ class _Writer:
         self.cores_done: set[int] = set()
         self.body: list[str] = []
         self.beside: list[str] = []
+        self.biases = {name: core.bias for core, _ in chosen if core.bias for name in core.results}
+        """Results that still lack their bias, and what it is."""
+        self.inside = frozenset(name for core, _ in chosen for name in core.nodes)
+        self.fused: list[str] = []
+        self.fused_names: list[str] = []
 
     def written(self) -> Adapted:
         for name in self.graph.outputs:
@@ -112,6 +120,9 @@ class _Writer:
             )  # fmt: skip
             texts.append(f"{cited}\n\n{text}")
             launchers.append(launcher)
+        if self.fused:
+            imports = "" if texts else "import triton\nimport triton.language as tl\n\n\n"
+            texts.append(imports + "\n\n\n".join(self.fused))
         copies = tuple(dict.fromkeys(core.copies for core, _ in self.chosen if core.copies))
         parts = [f'"""{self._summary(copies)}"""', "import torch", *texts]
         if not self.alone and self.choices:
@@ -122,13 +133,18 @@ class _Writer:
         signature_ = "".join(f"    {each},\n" for each in self._parameters())
         body = "".join(f"    {line}\n" for line in self.body)
         parts.append(f"def kernel_function(\n{signature_}):\n{body}    return {results}")
-        return Adapted("\n\n\n".join(parts) + "\n", tuple(dict.fromkeys(self.beside)), copies)
+        text = "\n\n\n".join(parts) + "\n"
+        fused = tuple(dict.fromkeys(self.fused_names))
+        return Adapted(text, tuple(dict.fromkeys(self.beside)), copies, fused)
 
     def _summary(self, copies: Sequence[str]) -> str:
         slugs = ", ".join(dict.fromkeys(stock.slug for _, stock in self.chosen))
-        lines = [f"{self.title} with {slugs}."]
+        lines = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
         if copies:
             lines.append(f"Beside the kernels: {'; '.join(copies)}.")
+        if self.fused:
+            together = ", ".join(dict.fromkeys(self.fused_names))
+            lines.append(f"A kernel written for them computes: {together}.")
         if self.beside:
             ran = ", ".join(dict.fromkeys(self.beside))
             lines.append(f"PyTorch computes, elementwise: {ran}.")
@@ -172,7 +188,7 @@ class _Writer:
         nodes = self.graph.nodes.values()
         needed = {each for name in self.graph.computed for each in operands(self.graph[name])}
         for core, _ in self.chosen:
-            needed |= core.reads
+            needed |= core.reads | ({core.bias} - {""})
         inputs = sorted((n for n in nodes if n.input is not None), key=lambda n: n.input or 0)
         # A tensor of the model that nothing needs would only be one more name to bind.
         tensors = [n for n in nodes if n.tensor is not None and n.name in needed]
@@ -191,9 +207,42 @@ class _Writer:
         if name in self.core_of:
             self._core(self.core_of[name])
             return
+        if expressible(self.graph, name) and self._chained(name):
+            return
         for each in operands(node):
             self._value(each)
         self.body.append(f"{self.names[name]} = {self._replayed(name)}")
+
+    def _chained(self, root: str) -> bool:
+        """Write a chain of elementwise operators as one kernel, if it can be."""
+        steps = chain(self.graph, root, self.inside)
+        given = operands_of(self.graph, steps)
+        shape = self.graph.shape(root)
+        if not all(spreads(self.graph, each, shape) for each in given):
+            return False
+        # A product that only this chain reads gets its bias here.
+        biases = {
+            name: bias
+            for name, bias in self.biases.items()
+            if name in given
+            and set(self.graph.users[name]) <= set(steps)
+            and name not in self.graph.outputs
+            and self.graph.shape(name) == shape
+        }
+        if not any(self.graph.shape(each) == shape for each in given):
+            return False
+        for name in biases:
+            del self.biases[name]
+        text, given = kernel_text(self.graph, steps, len(self.fused), biases)
+        for each in given:
+            self._value(each)
+        call = f"fused_{len(self.fused)}({', '.join(self.names[each] for each in given)})"
+        self.body.append(f"{self.names[root]} = {call}")
+        self.fused.append(text)
+        self.fused_names += ["bias"] * bool(biases)
+        self.fused_names += [_base(self.graph[each].op) for each in steps]
+        self.done |= set(steps)
+        return True
 
     def _core(self, place: int) -> None:
         if place in self.cores_done:
@@ -219,6 +268,10 @@ class _Writer:
             if used and outside:
                 self.body.append(f"{self.names[name]} = {self._filled(text, marks)}")
                 self.done.add(name)
+                if name in self.biases:
+                    bias = self.names[self.biases[name]]
+                    self.body.append(f"{self.names[name]} = {self.names[name]} + {bias}")
+                    self.beside.append("add")
 
     def _filled(self, text: str, marks: Mapping[str, str] | None = None) -> str:
         """An expression with the names of this file. Values of the graph come first."""
@@ -236,7 +289,7 @@ class _Writer:
         if base not in POINTWISE and base not in _VIEWS:
             raise CannotAdaptError(f"there is {node.op.removeprefix('aten.')} beside the kernel")
         if base in POINTWISE:
-            self.beside.append(base.strip("_"))
+            self.beside.append(_base(node.op))
         args = [self._literal(each) for each in node.args]
         # Where tensors live is the caller's choice.
         given = {key: value for key, value in node.kwargs.items() if key != "device"}
@@ -264,3 +317,8 @@ class _Writer:
                 return f"float({value['float']!r})"
             raise CannotAdaptError(f"an operator has the argument {value}")
         return repr(value)
+
+
+def _base(operator: str) -> str:
+    """`aten.relu.default` as relu."""
+    return operator.removeprefix("aten.").partition(".")[0].strip("_")

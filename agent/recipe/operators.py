@@ -32,6 +32,8 @@ class Core:
     """Functions that the kernel's reference has to call, beyond the family's own."""
     copies: str = ""
     """What is copied to bring operands into the kernel's layout; empty: nothing."""
+    bias: str = ""
+    """Value that is yet to be added to the result."""
     returns: int = 1
     """How many tensors the kernel returns."""
     reads: frozenset[str] = field(default_factory=frozenset)
@@ -179,13 +181,11 @@ def _linear(graph: Graph, root: str) -> Core | None:
     core = _product(graph, root, found)
     if core is None:
         return None
-    bias = _as_root(graph, root, found.tensors["bias"])
+    bias = found.tensors["bias"]
     arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
-    results = {root: f"({core.results[root]} + {bias})"}
-    return Core(
-        core.op, core.nodes, arguments, results, copies="adds the bias in a kernel of PyTorch's",
-        reads=core.reads,
-    )  # fmt: skip
+    if graph.dtype(bias) != graph.dtype(root):
+        return None
+    return Core(core.op, core.nodes, arguments, core.results, bias=bias, reads=core.reads)
 
 
 def _product(

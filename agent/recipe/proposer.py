@@ -15,6 +15,10 @@ from kb.errors import KbError
 # The family of a kernel that shows no technique.
 FAMILY = "recipe"
 
+# Of the knowledge base: kernels that stream through memory, and the technique of a fused chain.
+_STREAMING = "scale"
+_FUSION = "kernel-fusion"
+
 Export = Callable[[str, str, str | None], Graph]
 
 
@@ -75,6 +79,8 @@ class RecipeProposer:
             raise CannotAdaptError("the model computes nothing")
         kernels = _Kernels(self._shelf, graph, state)
         everything = recognise(graph)
+        if not everything.cores and (whole := self._elementwise(graph, state)) is not None:
+            return [whole]
         if not everything.cores:
             raise CannotAdaptError(f"no proposals: {everything.reason}")
         found = recognise(graph, lambda core: bool(kernels.of(core)))
@@ -89,6 +95,29 @@ class RecipeProposer:
         if not made:
             raise CannotAdaptError(f"no proposals: {self.notes[0] if self.notes else 'none fits'}")
         return made
+
+    def _elementwise(self, graph: Graph, state: SearchState) -> Proposal | None:
+        """A model of elementwise operators alone as one kernel, in the form of the knowledge
+        base's best kernel that streams through memory; None without one, or where it cannot be."""
+        models = self._shelf.kernels(_STREAMING, state.architecture, state.gpu)
+        if not models:
+            return None
+        try:
+            adapted = adapt(graph, [], state.problem.stem)
+        except KbError:
+            return None
+        if adapted.beside or not adapted.fused:
+            return None
+        model = models[0]
+        chain = ", ".join(adapted.fused)
+        return Proposal(
+            source=adapted.source,
+            proposer=self.name,
+            family=_FUSION,
+            hypothesis=Hypothesis(claim=f"one pass over memory for {chain} is the least possible"),
+            chunks=(model.chunk,) if model.chunk else (),
+            note=f"elementwise: {chain} in one kernel, after {model.slug}",
+        )
 
 
 class _Kernels:
@@ -151,7 +180,8 @@ def _proposal(found: Recognised, chosen: Sequence[Stock], adapted: Adapted) -> P
     # What sets this file apart from the others is the technique of its first kernel that has one.
     family = next((stock.techniques[0] for stock in chosen if stock.techniques), FAMILY)
     beside = [*adapted.copies, *(f"{each} by PyTorch" for each in adapted.beside)]
-    note = f"{families}: {names}" + (f"; beside: {', '.join(beside)}" if beside else "")
+    fused = f"; fused after: {', '.join(adapted.fused)}" if adapted.fused else ""
+    note = f"{families}: {names}{fused}" + (f"; beside: {', '.join(beside)}" if beside else "")
     return Proposal(
         source=adapted.source,
         proposer=RecipeProposer.name,

@@ -71,6 +71,18 @@ def forward(self, x):
     "torch.randn(BATCH, INPUTS)",
     "INPUTS, OUTPUTS",
 )
+RELU_LINEAR = GELU_LINEAR.replace("F.gelu(self.layer(x))", "2 * F.relu(self.layer(x))")
+ADD_GELU = problem(
+    "ROWS, COLS = 6, 40",
+    """def __init__(self, columns):
+    super().__init__()
+    self.bias = nn.Parameter(torch.randn(columns))
+
+def forward(self, x, y):
+    return F.gelu(F.leaky_relu(x - y, 0.1) + self.bias)""",
+    "torch.randn(ROWS, COLS), torch.randn(ROWS, COLS)",
+    "COLS",
+)
 ADD_RMSNORM = problem(
     "ROWS, COLS = 5, 48",
     """def __init__(self, width):

@@ -40,7 +40,7 @@ JUDGED = {
     "softmax-register-cached": p.SOFTMAX,
     "matmul-bias-gelu": p.GELU_LINEAR,
     "silu-mul-fused": p.SILU_MUL,
-    "add-rmsnorm-fused": p.ADD_RMSNORM,
+    "matmul-plain": p.RELU_LINEAR,
 }
 
 
@@ -81,8 +81,8 @@ def test_the_source_and_its_licence_are_named(shelf: CorpusShelf) -> None:
 
 def test_elementwise_work_beside_the_kernel_is_told(shelf: CorpusShelf) -> None:
     adapted = _adapted(shelf, p.benchmark("judge/linear"), "matmul-plain")
-    assert adapted.beside == ("relu",)
-    assert adapted.copies == ("adds the bias in a kernel of PyTorch's",)
+    assert adapted.fused == ("bias", "relu")
+    assert adapted.beside == adapted.copies == ()
     moved = _adapted(shelf, p.benchmark("judge/rms_norm"), "rmsnorm-plain")
     assert moved.copies == ("moves dimension 1 to the end and back",)
 

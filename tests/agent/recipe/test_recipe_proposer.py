@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from agent.evaluate.judge import evaluate
+from agent.evaluate.options import Options
+from agent.evaluate.result import Verdict
 from agent.optimize.candidate import ProblemInfo, SearchState
 from agent.optimize.dedupe import digest
 from agent.recipe.adapt import CannotAdaptError
@@ -14,6 +17,7 @@ from agent.recipe.carry import Stock
 from agent.recipe.graph import Graph
 from agent.recipe.proposer import RecipeProposer
 from agent.recipe.stock import CorpusShelf, EmptyShelf, IndexShelf
+from agent.sandbox.launch import Zygote
 from ingest.pipeline import Request, ingest
 from kb.corpus.loader import shipped_corpus
 from kb.embedders import load_embedder
@@ -99,9 +103,25 @@ def test_a_product_without_a_kernel_for_its_activation_is_still_a_product() -> N
 
     proposer = RecipeProposer(Plain(), _export)
     (only,) = proposer.propose(_state(p.GELU_LINEAR))
-    assert "gelu by PyTorch" in only.note
+    assert only.note == "matmul: matmul-plain; fused after: bias, gelu"
     first = RecipeProposer(CorpusShelf(), _export).propose(_state(p.GELU_LINEAR))[0]
     assert first.note == "matmul: matmul-bias-gelu"
+
+
+def test_a_chain_of_elementwise_operators_is_one_kernel(
+    interpreting: Zygote, tmp_path: Path
+) -> None:
+    (only,) = RecipeProposer(CorpusShelf(), _export).propose(_state(p.ADD_GELU))
+    assert only.note.startswith("elementwise: sub, leaky_relu, add, gelu in one kernel")
+    assert only.source.count("tl.store") == 1
+    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
+    problem.write_text(p.ADD_GELU)
+    kernel.write_text(only.source)
+    options = Options(device="cpu", interpret=True, timing=False)
+    found = evaluate(problem, kernel, options, zygote=interpreting)
+    assert found.verdict is Verdict.CORRECT, found.reasons
+    with pytest.raises(CannotAdaptError):
+        RecipeProposer(EmptyShelf(), _export).propose(_state(p.ADD_GELU))
 
 
 def test_the_graph_is_exported_in_a_sandbox_by_default() -> None:
