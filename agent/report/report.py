@@ -61,7 +61,7 @@ class Written:
 
 
 def write_report(root: Path) -> Written:
-    """Write the report of a run, which may be unfinished, into its folder.
+    """Write the report and the notes of a run, which may be unfinished, into its folder.
 
     Raises
     ------
@@ -70,6 +70,7 @@ def write_report(root: Path) -> Written:
     """
     from agent.report.html import html  # noqa: PLC0415 (these render a `Report`)
     from agent.report.markdown import markdown  # noqa: PLC0415
+    from agent.report.notes import write_notes  # noqa: PLC0415
 
     found = gather(root)
     written = Written(
@@ -79,6 +80,7 @@ def write_report(root: Path) -> Written:
         write_atomically(written.figure, found.figure)
     write_atomically(written.markdown, markdown(found))
     write_atomically(written.html, html(found))
+    write_notes(root)
     return written
 
 

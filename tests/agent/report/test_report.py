@@ -96,6 +96,7 @@ def test_ticks_are_round_and_never_fewer_than_three_for_close_times() -> None:
 def test_hostile_text_stays_text_in_every_form(tmp_path: Path) -> None:
     whole_run(tmp_path / "run", HOSTILE)
     written = write_report(tmp_path / "run")
+    assert len(list((tmp_path / "run" / "notes").glob("*.md"))) == 6
     page = written.html.read_text()
     tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
     assert not tree.findall(".//script")
