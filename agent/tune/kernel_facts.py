@@ -95,6 +95,20 @@ def kernel_facts(node: ast.FunctionDef) -> KernelFacts:
     return _Reader(node).facts
 
 
+def language_name(tree: ast.Module) -> str:
+    """The name that the file gives `triton.language`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "triton.language" and alias.asname:
+                    return alias.asname
+        elif isinstance(node, ast.ImportFrom) and node.module == "triton":
+            for alias in node.names:
+                if alias.name == "language":
+                    return alias.asname or alias.name
+    return ""
+
+
 class _Reader:
     def __init__(self, node: ast.FunctionDef) -> None:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent.tune import ties
-from agent.tune.kernel_facts import KernelFacts, called
+from agent.tune.kernel_facts import KernelFacts, called, language_name
 from agent.tune.launches import Launch, Module, defaults, number
 from agent.tune.rewrite import Offsets, Site, Value
 from agent.tune.tunable import Parameter, Role, TileShape, Tunable
@@ -225,7 +225,7 @@ class _Finder:
 
     def _loops(self, kernel: KernelFacts) -> None:
         """Loops whose loads Triton pipelines only when told: those without a `tl.dot`."""
-        language = _language(self.module.tree)
+        language = language_name(self.module.tree)
         sites: list[Site] = []
         for call in kernel.ranges:
             given = {each.arg: each.value for each in call.keywords}
@@ -387,17 +387,3 @@ def _declared(tree: ast.Module) -> dict[str, list[Any]]:
                         if isinstance(values, list | tuple)
                     }
     return {}
-
-
-def _language(tree: ast.Module) -> str:
-    """The name that the file gives `triton.language`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name == "triton.language" and alias.asname:
-                    return alias.asname
-        elif isinstance(node, ast.ImportFrom) and node.module == "triton":
-            for alias in node.names:
-                if alias.name == "language":
-                    return alias.asname or alias.name
-    return ""
