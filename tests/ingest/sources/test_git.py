@@ -21,8 +21,8 @@ IDENTITY = {
 MIT = """MIT License
 
 Permission is hereby granted, free of charge, to any person obtaining a copy of this software, to
-deal in it without restriction, subject to the following conditions: The above copyright notice and this
-permission notice shall be included in all copies or substantial portions of the Software.
+deal in it without restriction, subject to the following conditions: The above copyright notice
+and this permission notice shall be included in all copies or substantial portions of the Software.
 """
 
 
