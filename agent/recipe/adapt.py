@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.recipe.carry import Signature, Stock, carried, signature
+from agent.recipe.core import Core
 from agent.recipe.fuse import chain, expressible, kernel_text, operands_of, spreads
 from agent.recipe.graph import Graph, operands, reference
-from agent.recipe.operators import Core
 from kb.errors import KbError
 
 # One value for each element and nothing else: they may stand before and after a core.

@@ -5,39 +5,14 @@ kernel's arguments are, and what its results become, both as Python expressions 
 values. Everything else is what stands before and after.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.recipe.graph import Graph, operands, reference
+from agent.recipe.core import Core
+from agent.recipe.graph import Graph, reference
 from agent.recipe.patterns import Const, Match, Var, either, match, only, op, uncast
-
-
-@dataclass(frozen=True)
-class Core:
-    """A part of the graph that one kernel takes over."""
-
-    op: str
-    """Operator family, as kernels of the knowledge base name it."""
-    nodes: frozenset[str]
-    """Values that it uses up or computes."""
-    arguments: dict[str, str]
-    """Parameter of the kernel → expression; `{x}` stands for the value x of the graph."""
-    results: dict[str, str]
-    """Value of the graph → expression of the kernel's results; `{r}` is what the kernel returned
-    (`{r0}`, `{r1}` where it returns several)."""
-    optional: frozenset[str] = frozenset()
-    """Arguments that a kernel may lack."""
-    words: frozenset[str] = frozenset()
-    """Functions that the kernel's reference has to call, beyond the family's own."""
-    copies: str = ""
-    """What is copied to bring operands into the kernel's layout; empty: nothing."""
-    bias: str = ""
-    """Value that is yet to be added to the result."""
-    returns: int = 1
-    """How many tensors the kernel returns."""
-    reads: frozenset[str] = field(default_factory=frozenset)
-    """Values of the graph that the arguments need."""
+from agent.recipe.quantization import nvfp4
 
 
 @dataclass(frozen=True)
@@ -420,110 +395,10 @@ def _scale(graph: Graph, root: str) -> Core | None:
     return _core("scale", found, root, arguments, "{r}")
 
 
-# Quantization
-
-# E2M1's rounding: half-way points between its magnitudes, ties to the even code.
-_TIES_DOWN: Final = (0.25, 1.25, 2.5, 5.0)
-_TIES_UP: Final = (0.75, 1.75, 3.5)
-
-
-def _nvfp4(graph: Graph, root: str) -> Core | None:
-    """Codes and scales of NVFP4, told by the format's constants: thresholds of the codes, the
-    largest scale, blocks of 16 whose largest magnitude is divided by 6."""
-    if graph.dtype(root) != "uint8" or "__or__" not in graph[root].op:
-        return None
-    cone = _ancestors(graph, root)
-    constants = {
-        (graph[name].op, float(each))
-        for name in cone
-        for each in graph[name].args
-        if isinstance(each, int | float)
-    }
-    down = {("aten.gt.Scalar", each) for each in _TIES_DOWN}
-    up = {("aten.ge.Scalar", each) for each in _TIES_UP}
-    if not (down | up) <= constants:
-        return None
-    scales = [
-        name
-        for name in cone
-        if graph[name].op == "aten._to_copy.default" and graph.dtype(name) == "float8_e4m3fn"
-    ]
-    blocks = [
-        name
-        for name in cone
-        if graph[name].op in ("aten.view.default", "aten.unflatten.int")
-        and graph.shape(name)[-1:] == (16,)
-        and reference(graph[name].args[0]) is not None
-        and "float" in graph.dtype(name)
-    ]
-    if len(scales) != 1 or len(blocks) != 1:
-        return None
-    values = str(reference(graph[blocks[0]].args[0]))
-    inside = {name for name in cone if blocks[0] in _ancestors(graph, name) or name == blocks[0]}
-    # Constants that are filled in, and what is only made of them.
-    fills = {n for n in cone if n not in inside and not _depends_on_inputs(graph, n)}
-    x, casts = uncast(graph, values)
-    factor = _global_scale(graph, blocks[0], inside)
-    if factor is None:
-        return None
-    inside |= {root} | fills
-    inside |= {each for each in casts if set(graph.users[each]) <= inside}
-    wide = "" if graph.dtype(x) == graph.dtype(values) else ".float()"
-    scale = "None" if factor == 1.0 else f"{{{x}}}.new_full((1,), {factor!r}, dtype=torch.float32)"
-    return Core(
-        "quantize",
-        frozenset(inside),
-        {"x": f"{{{x}}}{wide}", "global_scale": scale},
-        {root: "{r0}", scales[0]: "{r1}"},
-        returns=2,
-        reads=frozenset({x}),
-    )
-
-
-def _global_scale(graph: Graph, block: str, inside: set[str]) -> float | None:
-    """What the largest magnitudes are multiplied with before they are divided by 6."""
-    largest = [name for name in inside if graph[name].op == "aten.amax.default"]
-    if len(largest) != 1:
-        return None
-    del block
-    for user in graph.users[largest[0]]:
-        if graph[user].op == "aten.div.Tensor":
-            return 1.0
-        if graph[user].op == "aten.mul.Tensor":
-            for each in graph[user].args:
-                name = reference(each)
-                if isinstance(each, int | float):
-                    return float(each)
-                if name is not None and graph[name].op == "aten.full.default":
-                    filled = graph[name].args[1]
-                    return float(filled) if isinstance(filled, int | float) else None
-    return None
-
-
-def _ancestors(graph: Graph, name: str) -> set[str]:
-    found: set[str] = set()
-    left = [name]
-    while left:
-        for each in operands(graph[left.pop()]):
-            if each not in found:
-                found.add(each)
-                left.append(each)
-    return found
-
-
-def _depends_on_inputs(graph: Graph, name: str) -> bool:
-    return any(graph[each].op in ("input", "tensor") for each in {name} | _ancestors(graph, name))
-
-
 # Larger patterns first.
 _FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
-    _nvfp4, _gelu_linear, _linear, _rmsnorm, _softmax, _silu_mul, _column_sum, _transpose, _add,
+    nvfp4, _gelu_linear, _linear, _rmsnorm, _softmax, _silu_mul, _column_sum, _transpose, _add,
     _scale,
 )  # fmt: skip
 # One pass over the data: a kernel of its own pays only where there is no other arithmetic.
 _LIGHT: Final = frozenset({"elementwise-add", "scale", "transpose"})
-
-
-def families(recognised: Recognised) -> Iterator[str]:
-    """The operator families, each once."""
-    yield from dict.fromkeys(each.op for each in recognised.cores)

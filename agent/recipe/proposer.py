@@ -7,8 +7,9 @@ from agent.optimize.candidate import Hypothesis, Outcome, Proposal, SearchState
 from agent.optimize.dedupe import digest
 from agent.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
 from agent.recipe.carry import Stock
+from agent.recipe.core import Core
 from agent.recipe.graph import Graph, export_graph
-from agent.recipe.operators import Core, Recognised, recognise
+from agent.recipe.operators import Recognised, recognise
 from agent.recipe.stock import Shelf, shelf_of
 from kb.errors import KbError
 
