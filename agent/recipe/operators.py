@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from agent.recipe.core import Core
 from agent.recipe.graph import Graph, reference
-from agent.recipe.patterns import Const, Match, Var, either, match, only, op, uncast
+from agent.recipe.patterns import Const, Match, Var, either, match, op, uncast
 from agent.recipe.quantization import nvfp4
+from agent.recipe.spellings import GELU_LINEAR, LINEAR, RMSNORM, SILU, X
 
 
 @dataclass(frozen=True)
@@ -24,41 +25,6 @@ class Recognised:
     """Why there are none."""
 
 
-_X: Final = Var("x")
-_SQUARE: Final = either(
-    op("mul.Tensor", _X, _X), op("pow.Tensor_Scalar", _X, 2), op("square.default", _X)
-)
-_MEAN_SQUARE: Final = op("add.Tensor", op("mean.dim", _SQUARE, Const("dim"), True), Const("eps"))
-_NORM: Final = either(
-    op("mul.Tensor", _X, op("rsqrt.default", _MEAN_SQUARE)),
-    op("div.Tensor", _X, op("sqrt.default", _MEAN_SQUARE)),
-    op("mul.Tensor", _X, op("pow.Tensor_Scalar", _MEAN_SQUARE, -0.5)),
-)
-_RMSNORM: Final = either(
-    op("rms_norm.default", _X, Const("shape"), Var("weight"), Const("eps")),
-    op("rms_norm.default", _X, Const("shape"), Const("no_weight"), Const("eps")),
-    op("mul.Tensor", _NORM, Var("weight")),
-    _NORM,
-)
-_GATE: Final = Var("gate")
-_SILU: Final = either(
-    op("silu.default", _GATE), op("mul.Tensor", _GATE, op("sigmoid.default", _GATE))
-)
-_PRODUCT: Final = either(
-    op("matmul.default", Var("a"), Var("b")),
-    op("mm.default", Var("a"), Var("b")),
-    op("mv.default", Var("a"), Var("b")),
-)
-_LINEAR_BIAS: Final = either(
-    op("linear.default", Var("a"), Var("w"), Var("bias")),
-    op("addmm.default", Var("bias"), Var("a"), Var("b")),
-    op("add.Tensor", _PRODUCT, Var("bias")),
-    op("add.Tensor", only("linear.default", Var("a"), Var("w")), Var("bias")),
-)
-_GELU_LINEAR: Final = op("gelu.default", _LINEAR_BIAS)
-_LINEAR: Final = either(_PRODUCT, only("linear.default", Var("a"), Var("w")))
-
-# What does no arithmetic of its own.
 _LAYOUT: Final = (
     "aten.t.", "aten.view.", "aten.reshape.", "aten.clone.", "aten.permute.", "aten.transpose.",
     "aten.unsqueeze.", "aten.squeeze.", "aten.expand.", "aten.slice.", "aten.split.", "getitem",
@@ -138,14 +104,14 @@ def _as_root(graph: Graph, root: str, name: str) -> str:
 
 
 def _gelu_linear(graph: Graph, root: str) -> Core | None:
-    found = match(graph, _GELU_LINEAR, root)
+    found = match(graph, GELU_LINEAR, root)
     if found is None or graph[root].kwargs.get("approximate", "none") != "none":
         return None
     return _product(graph, root, found, words=frozenset({"gelu"}))
 
 
 def _linear(graph: Graph, root: str) -> Core | None:
-    found = match(graph, _LINEAR, root)
+    found = match(graph, LINEAR, root)
     if found is not None:
         return _product(graph, root, found)
     # Without an activation the bias is what stands after, unless the operator has it built in.
@@ -199,7 +165,7 @@ def _product(
 
 
 def _rmsnorm(graph: Graph, root: str) -> Core | None:
-    found = match(graph, _RMSNORM, root)
+    found = match(graph, RMSNORM, root)
     if found is None:
         return None
     x, weight = found.tensors["x"], found.tensors.get("weight")
@@ -250,7 +216,7 @@ def _rmsnorm(graph: Graph, root: str) -> Core | None:
 
 
 def _softmax(graph: Graph, root: str) -> Core | None:
-    pattern = either(op("softmax.int", _X, Const("dim")), op("_softmax.default", _X, Const("dim")))
+    pattern = either(op("softmax.int", X, Const("dim")), op("_softmax.default", X, Const("dim")))
     found = match(graph, pattern, root)
     if found is None:
         return None
@@ -273,7 +239,7 @@ def _axis(dims: Any, rank: int) -> int | None:
 
 
 def _column_sum(graph: Graph, root: str) -> Core | None:
-    found = match(graph, op("sum.dim_IntList", _X, Const("dims")), root)
+    found = match(graph, op("sum.dim_IntList", X, Const("dims")), root)
     if found is None or graph[root].kwargs:
         return None
     x = found.tensors["x"]
@@ -292,7 +258,7 @@ def _column_sum(graph: Graph, root: str) -> Core | None:
 
 
 def _silu_mul(graph: Graph, root: str) -> Core | None:
-    found = match(graph, op("mul.Tensor", _SILU, Var("up")), root)
+    found = match(graph, op("mul.Tensor", SILU, Var("up")), root)
     if found is None:
         return None
     gate, up = found.tensors["gate"], found.tensors["up"]
@@ -384,8 +350,8 @@ def _add(graph: Graph, root: str) -> Core | None:
 
 
 def _scale(graph: Graph, root: str) -> Core | None:
-    found = match(graph, op("mul.Tensor", _X, Const("factor")), root)
-    found = found or match(graph, op("mul.Scalar", _X, Const("factor")), root)
+    found = match(graph, op("mul.Tensor", X, Const("factor")), root)
+    found = found or match(graph, op("mul.Scalar", X, Const("factor")), root)
     if found is None or not isinstance(found.constants["factor"], int | float):
         return None
     if "float" not in graph.dtype(root):
