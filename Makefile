@@ -10,6 +10,9 @@ QUESTION := my matmul rereads the same tiles from DRAM and L2 hit rate is 30%
 NVCC := $(shell command -v nvcc || ls "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)
 EXTRAS := dev,gpu,embed$(if $(NVCC),,$(comma)cuda)
 
+# Tests wait for servers and child processes as much as they compute.
+WORKERS ?= 3
+
 CHROMIUM := command -v "$${KB_CHROMIUM:-chromium}"
 
 .PHONY: quickstart test lint types contracts unit format embeddings clean
@@ -32,7 +35,7 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

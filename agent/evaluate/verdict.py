@@ -56,7 +56,7 @@ class Evidence:
     given_shape: bool = True
     """The given shape is among the cases; not so in Triton's interpreter at reduced sizes."""
     untold: str | None = None
-    """Why a wrong result may not be the kernel's fault here; nobody is called wrong then."""
+    """Why wrong values may not be the kernel's fault here; nobody is called wrong for them then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def decide(evidence: Evidence) -> Decision:
         Verdict.SPECIALISED: _specialised(evidence),
         Verdict.LIBRARY: _library(evidence),
     }
-    if evidence.untold and reasons[Verdict.WRONG]:
+    if evidence.untold and _only_values_are_wrong(evidence):
         reasons[Verdict.INCONCLUSIVE][:0] = [evidence.untold, *reasons[Verdict.WRONG]]
         reasons[Verdict.WRONG] = []
     for verdict, found in reasons.items():
@@ -125,6 +125,12 @@ def describe(case: Case) -> str:
 def is_wrong(case: Case) -> bool:
     """Whether a case makes the kernel wrong: it counts, failed, and was not declined."""
     return case.counted and not case.passed and not case.refused
+
+
+def _only_values_are_wrong(evidence: Evidence) -> bool:
+    """Whether outputs of the right form were compared with the oracle wherever it is wrong."""
+    wrong = [each.case for each in evidence.outcomes if is_wrong(each.case)]
+    return bool(wrong) and not evidence.wrong and all(c.norm_ratio is not None for c in wrong)
 
 
 def _cheats(evidence: Evidence) -> list[str]:
