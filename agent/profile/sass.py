@@ -133,7 +133,7 @@ def mix_of(instructions: Iterable[str]) -> Mix:
 def functions_in(sass: str) -> Iterator[tuple[str, list[str]]]:
     """Function → its full opcodes in order, from cuobjdump's or nvdisasm's listing."""
     heads = list(_FUNCTION.finditer(sass))
-    ends = [head.start() for head in heads[1:]] + [len(sass)]
+    ends = [*(head.start() for head in heads[1:]), len(sass)][: len(heads)]
     for head, end in zip(heads, ends, strict=True):
         yield head[1] or head[2], _INSTRUCTION.findall(sass, head.end(), end)
 

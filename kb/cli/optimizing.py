@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import Session
+from kb.cli.dtypes import dtype_option
 from kb.errors import KbError
 
 if TYPE_CHECKING:
@@ -45,11 +46,7 @@ _INTERRUPTED = 130
     metavar="NAMES",
     help="Which compete, such as tune,recipe. Default: all; llm with --model.",
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float16", "bfloat16", "float64"]),
-    help="Convert floating-point inputs and parameters to it.",
-)
+@dtype_option
 @click.option("--device", metavar="cuda:N", help="One GPU. Default: all of the first one's kind.")
 @click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, to all contenders.")
 @click.option(
@@ -124,6 +121,19 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         finally:
             progress.clear()
     click.echo(found.model_dump_json(indent=2) if options["as_json"] else render(found))
+    _told(root)
+
+
+def _told(root: Path) -> None:
+    """Write the run's report; a run is not lost because its report cannot be written."""
+    from agent.report.report import write_report  # noqa: PLC0415 (the optimizer's part)
+
+    try:
+        written = write_report(root)
+    except (KbError, OSError) as error:
+        click.echo(f"kb: no report was written: {error}; try: kb report {root}", err=True)
+        return
+    click.echo(f"report: {written.html}", err=True)
 
 
 def _begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
