@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -157,22 +158,7 @@ def read_source(
     location = origin.fetched.location if origin else str(root)
     progress.stage(f"reading {origin or root}")
     source_report = SourceReport(name="", location=location)
-    if origin is not None:
-        name = request.name or origin.name
-        _refuse_unprintable(name, Path())
-        _refuse_taken_name(name, location, state)
-        part = published_state(
-            origin,
-            name,
-            detector_of(state),
-            state,
-            source_report,
-            include=request.include,
-            exclude=request.exclude,
-            quality=request.quality,
-        )
-        state = state.without(name).merged(part)
-    elif is_corpus(root):
+    if origin is None and is_corpus(root):
         part = corpus_state(root)
         if request.name:
             raise SourceError(f"{root} is a corpus: its corpus.yaml names it, --name cannot")
@@ -186,11 +172,17 @@ def read_source(
         source_report.removed_files = len(former.keys() - files.keys())
         state = retag(state.without(name).merged(part))
     else:
-        name = request.name or root.resolve().name
-        _refuse_unprintable(name, root)
-        _refuse_taken_name(name, str(root.resolve()), state)
-        part = directory_state(
-            root,
+        if origin is None:
+            name = request.name or root.resolve().name
+            place, taken_from = root, str(root.resolve())
+            read = partial(directory_state, root)
+        else:
+            name = request.name or origin.name
+            place, taken_from = Path(), location
+            read = partial(published_state, origin)
+        _refuse_unprintable(name, place)
+        _refuse_taken_name(name, taken_from, state)
+        part = read(
             name,
             detector_of(state),
             state,

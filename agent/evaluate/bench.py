@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from agent.evaluate.buffers import Exported, Exporter
@@ -106,12 +105,7 @@ class Bench:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,7 +7,6 @@ result says so and the evaluation goes on.
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from agent.evaluate.result import Clocks, ClockSample
@@ -149,12 +148,7 @@ class ClockWatch:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_QUERY_TIMEOUT_S + 1)

@@ -12,8 +12,7 @@ from agent.profile.result import StaticFacts
 from agent.profile.static import facts_of
 from kb import nvcc
 from kb.errors import KbError
-
-_WARP_THREADS = 32
+from kb.verify.compile_target import WARP_THREADS
 
 
 @contextlib.contextmanager
@@ -83,7 +82,7 @@ def triton_facts(launched: list[Any], notes: list[str]) -> list[StaticFacts]:
                     "triton",
                     f"sm_{metadata.target.arch}",
                     shared_bytes=int(metadata.shared),
-                    threads_per_block=_WARP_THREADS * int(metadata.num_warps),
+                    threads_per_block=WARP_THREADS * int(metadata.num_warps),
                 )
             except KbError as error:
                 notes.append(f"{metadata.name}: {error}")

@@ -24,9 +24,9 @@ from agent.profile.static import facts_of
 from agent.profile.subject import load
 from kb import nvcc
 from kb.architectures import parse_architecture
+from kb.verify.compile_target import WARP_THREADS, CompileTarget
 
 _DEVICE = "cuda:0"
-_WARP_THREADS = 32
 
 
 def main(spec_path: str, answer_path: str) -> None:
@@ -67,22 +67,8 @@ def _python(spec: Spec, folder: Path, notes: list[str]) -> list[StaticFacts]:
     return triton_facts(launched, notes) + library_facts(spec.architecture, notes)
 
 
-class _Driver:
-    """What Triton asks of the active driver while it compiles."""
-
-    def __init__(self, capability: int) -> None:
-        self._capability = capability
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget  # noqa: PLC0415 (triton may be missing)
-
-        return GPUTarget("cuda", self._capability, _WARP_THREADS)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int | None = None) -> int:  # noqa: ARG002
-        return 0
+class _Driver(CompileTarget):
+    """What Triton and its autotuner ask as well where the kernel file's own host code runs."""
 
     def get_active_torch_device(self) -> Any:
         return torch.device(_DEVICE)
@@ -136,7 +122,7 @@ def pretended_gpu(architecture: str, multiprocessors: int) -> Iterator[None]:
         major=major,
         minor=minor,
         multi_processor_count=multiprocessors,
-        warp_size=_WARP_THREADS,
+        warp_size=WARP_THREADS,
         max_threads_per_multi_processor=2048,
         total_memory=80 << 30,
     )

@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import TracebackType
 from typing import Protocol, Self
 
 from agent.sandbox import processes
@@ -223,10 +222,5 @@ class Sandboxed:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import click
@@ -55,12 +54,7 @@ class Reporter:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()  # type: ignore[attr-defined]
 
@@ -75,8 +69,7 @@ class Reporter:
         if self._quiet:
             return
         if self._bar is not None:
-            for task in self._bar.task_ids:  # type: ignore[attr-defined]
-                self._bar.remove_task(task)  # type: ignore[attr-defined]
+            self.pause()
             self._bar.add_task(name, total=total)  # type: ignore[attr-defined]
         else:
             click.echo(f"{name} ({total})" if total else name, err=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.verify.channel import Channel, FailedError, require, start, torch_dtype
+from kb.verify.compile_target import CompileTarget
 from kb.verify.kernel_module import load_kernel_module
 
 _TARGET = 90
@@ -17,21 +18,6 @@ _TARGET = 90
 _SHARED_BYTES = 227 * 1024
 # bfloat16 compiles as float16 does; one dtype of each width shows what differs.
 _SAME_CODE = {"bfloat16": "float16"}
-
-
-class _Target:
-    """What Triton asks of the active driver while it compiles."""
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget  # noqa: PLC0415 (triton may be missing)
-
-        return GPUTarget("cuda", _TARGET, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int | None = None) -> int:  # noqa: ARG002
-        return 0
 
 
 def main() -> None:
@@ -75,7 +61,7 @@ def _turn_launching_off(compiled: list[Any]) -> None:
     if getattr(JITFunction, "kb_compile_only", False):
         return
     JITFunction.kb_compile_only = True
-    driver.set_active(_Target())
+    driver.set_active(CompileTarget(_TARGET))
     run = JITFunction.run
 
     def compile_only(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,31 +1,15 @@
 """The report in headless Chromium: both themes, phone width, no script, nothing fetched."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from chromium import browser
 from example_runs import HOSTILE, whole_run
-from playwright.sync_api import sync_playwright
 
 from agent.report.report import write_report
 
-NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-FLAGS = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """One Chromium for this module. That there is none is a failure, not a reason to skip."""
-    path = os.environ.get("KB_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.fail("these tests need Chromium: install it (Debian: apt-get install chromium)")
-    flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=flags)
-        yield started
-        started.close()
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="module")

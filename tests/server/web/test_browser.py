@@ -1,26 +1,18 @@
 """The pages in headless Chromium: keyboard, no JavaScript, both themes, phone width, copying."""
 
-import os
-import shutil
 import time
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from chromium import browser
 from live import serving
-from playwright.sync_api import sync_playwright
 from support import kb
 from test_hostile import hostile
 
-__all__ = ["hostile"]
+__all__ = ["browser", "hostile"]
 
 CORPUS = Path(__file__).parents[3] / "corpus"
-NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-# It asks for nothing beyond this machine, and as root it cannot use its sandbox.
-FLAGS = [
-    "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--force-color-profile=srgb",
-]  # fmt: skip
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
 QUERY = "my matmul rereads the same tiles from DRAM and L2 hit rate is 30%"
@@ -37,19 +29,6 @@ PAGES = {
     "sources": "/sources",
     "missing": "/nowhere",
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """One Chromium for this module. That there is none is a failure, not a reason to skip."""
-    path = os.environ.get("KB_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.fail("these tests need Chromium: install it (Debian: apt-get install chromium)")
-    flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=flags)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
