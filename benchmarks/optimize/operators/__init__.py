@@ -1,0 +1,1 @@
+"""Operators that the optimizer was not built on: what it makes of them without a model."""

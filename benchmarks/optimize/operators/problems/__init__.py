@@ -1,0 +1,1 @@
+"""Twenty operators in KernelBench's format; `DTYPE` is the precision they are measured in."""
