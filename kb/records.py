@@ -76,7 +76,8 @@ class Chunk:
         """What is embedded: a short context header, then the text.
 
         The header says what the text alone may not: where it stands and what it is about.
-        Measurements are not part of it, so measuring again stales no embedding.
+        Measurements are not part of it, so measuring again stales no embedding. Nor are the
+        techniques that patterns recognise in code: new patterns would embed all of it again.
         """
         header = [self.title]
         if self.section and self.section != "card":
@@ -85,7 +86,7 @@ class Chunk:
             header.append(self.path)
         if self.symbol and self.symbol not in self.title:
             header.append(self.symbol)
-        if self.kind != "technique" and self.techniques:
+        if self.kind not in {"technique", "code"} and self.techniques:
             header.append("techniques: " + ", ".join(self.techniques))
         return " | ".join(header) + "\n" + self.text
 
