@@ -1,0 +1,1 @@
+"""Precision and recall of the tags that patterns give to production code."""
