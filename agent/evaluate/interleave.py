@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from agent.evaluate.ahead import UntestedError, runs_ahead
 from agent.evaluate.buffers import Exported, Exporter
 from agent.evaluate.session import CommandFailedError, Worker, WorkerError
 from agent.evaluate.sets import InputSets
+from agent.evaluate.turns import UntestedError, out_of_turn
 from agent.evaluate.wall import Batch
 from agent.worker.messages import TensorSpec, Time, Times
 
@@ -224,8 +224,8 @@ class Interleaver:
             # Of the contents that each launch of this batch found, in order.
             self._last_seeds[contender.name] = [self._sets.seeds[used] for used in order]
 
-    def look_ahead(self) -> None:
-        """Look whether contenders that are to be checked work ahead of their stream (CUDA only)."""
+    def look_for_turns(self) -> None:
+        """Look whether contenders that are to be checked work in their turn (CUDA only)."""
         for contender in self.running:
             if not contender.checked:
                 continue
@@ -252,9 +252,9 @@ class Interleaver:
 
             worker.resume()
             try:
-                found = runs_ahead(worker, self._sets, fetch, check)
+                found = out_of_turn(worker, self._sets, fetch, check)
             except UntestedError as error:
-                self.notes.append(f"{contender.name}: not tested for work ahead of time: {error}")
+                self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
             except WorkerError as error:
                 if oracle_failed:
                     raise

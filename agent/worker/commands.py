@@ -184,6 +184,9 @@ class Time(Command):
     """Launches in one captured graph (method "graph")."""
     keep: bool = False
     """Hold the outputs of every launch for `fetch` (of the last replay, for graphs)."""
+    copy_outputs: bool = False
+    """With `keep` and method "events": hold copies that the stream makes right after each launch,
+    and so what whoever uses the outputs on that stream would read."""
 
 
 class BenchSources(Command):

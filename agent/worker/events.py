@@ -53,6 +53,7 @@ class Timer:
         hold_cycles: int = 0,
         per_replay: int = 1,
         keep: bool = False,
+        copy_outputs: bool = False,
     ) -> list[float]:
         """Launch `run` on `sets[i]` for every i of `order`, and time each launch.
 
@@ -79,6 +80,9 @@ class Timer:
         keep
             Hold the outputs (of every launch; of the last replay with graphs) in `kept`. What was
             held before is let go first, so that its memory can be used again.
+        copy_outputs
+            With `keep` and "events": hold copies that the stream makes after each launch's end
+            event. An output that another stream is still writing is then copied half-written.
 
         Returns
         -------
@@ -98,7 +102,8 @@ class Timer:
         if not self._cuda:
             raise ValueError(f"method {method!r} needs a CUDA device")
         if method == "events":
-            return self._timed_by_events(run, sets, order, hold_cycles, keep=keep)
+            copy = self._functions.copies if copy_outputs else None
+            return self._timed_by_events(run, sets, order, hold_cycles, keep=keep, copy=copy)
         if method == "graph":
             return self._timed_replays(run, sets, order, hold_cycles, per_replay, keep=keep)
         raise ValueError(f"no method {method!r}: events, graph and clock exist")
@@ -142,6 +147,7 @@ class Timer:
         hold_cycles: int,
         *,
         keep: bool,
+        copy: Callable[[Any, Any], Any] | None = None,
     ) -> list[float]:
         cuda = self._functions
         stream = cuda.current_stream(cuda.device)
@@ -155,7 +161,7 @@ class Timer:
                 outputs = run(*sets[index])
                 cuda.record(end, stream)
                 if keep:
-                    self.kept.append(outputs)
+                    self.kept.append(outputs if copy is None else copy(outputs, stream))
             self._synchronize()
         return [float(cuda.elapsed_time(start, end)) for start, end in pairs]
 
@@ -288,9 +294,19 @@ class _CudaFunctions:
         self.capture = cuda.graph
         self.zeros = torch.zeros
         self._event = cuda.Event
+        self._clone = torch.Tensor.clone
 
     def event(self) -> Any:
         return self._event(enable_timing=True)
+
+    def copies(self, outputs: Any, stream: Any) -> Any:
+        """The same structure with its tensors copied on a stream; what is no plain tensor stays."""
+        if type(outputs) is torch.Tensor:
+            with self.on_stream(stream):
+                return self._clone(outputs)
+        if isinstance(outputs, list | tuple):
+            return [self.copies(each, stream) for each in outputs]
+        return outputs
 
 
 def _identity(value: Any) -> Any:

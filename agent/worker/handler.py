@@ -233,6 +233,7 @@ class Handler:
             hold_cycles=command.hold_cycles,
             per_replay=command.per_replay,
             keep=command.keep,
+            copy_outputs=command.copy_outputs,
         )
         self._wait()
         outputs = output_specs(flatten(timer.kept[0])) if timer.kept else []

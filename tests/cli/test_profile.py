@@ -96,6 +96,15 @@ def test_the_profile_of_the_json_is_accepted_by_a_context(cli, files, monkeypatc
     assert ContextRequest(profile=found["profile"]).profile == found["profile"]
 
 
+def test_the_json_is_what_diagnose_reads(cli, files, monkeypatch, tmp_path):
+    monkeypatch.setattr("agent.profile.profiler.profile", lambda _: a_profile())
+    kept = tmp_path / "profile.json"
+    kept.write_text(cli("profile", *files, "--json").out)
+    done = cli("diagnose", kept, "--json")
+    assert done.status == 0, done.err
+    assert json.loads(done.out)["kernel"] == a_profile().kernels[0].name
+
+
 def test_every_section_is_shown_and_missing_metrics_have_no_unit():
     lines = render(a_profile()).splitlines()
     text = "\n".join(lines)

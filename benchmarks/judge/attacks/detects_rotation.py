@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-ATTACK = {"problem": "leaky_relu", "needs": "gpu", "verdicts": ["cheat", "wrong"]}
+ATTACK = {"problem": "leaky_relu_large", "needs": "gpu", "verdicts": ["cheat", "wrong"]}
 
 
 @triton.jit

@@ -1,10 +1,13 @@
-"""Does a contender work before the stream that it is called on gets there?
+"""Does a contender work in its stream's turn: not before that, and not after?
 
 Events are recorded on the stream that a contender is called on. Work on another stream that does
 not wait for this one can run while it is held, before the start event, and would not be in the
 time. So the judge holds the stream for long, lets the launch be queued, writes other contents into
 the input meanwhile, and looks which of the two the output belongs to: what has waited for its turn
 has seen the later contents.
+
+Work on another stream for which this one does not wait is not in the time either. So the stream
+copies the output right after the launch: where only the copy is wrong, the work was not done yet.
 """
 
 import threading
@@ -31,7 +34,7 @@ class UntestedError(Exception):
     """The contents could not be exchanged while the stream was held."""
 
 
-def runs_ahead(
+def out_of_turn(
     worker: Worker,
     sets: InputSets,
     fetch: Callable[[], Sequence[Any]],
@@ -39,7 +42,7 @@ def runs_ahead(
     *,
     latest_s: float = LATEST_S,
 ) -> str | None:
-    """Say in one line that a contender works ahead of its stream, or None.
+    """Say in one line that a contender works ahead of its stream or after it, or None.
 
     Parameters
     ----------
@@ -61,8 +64,46 @@ def runs_ahead(
     UntestedError
         Nothing could be found out.
     """
+    wrong: str | None = None
+    for copied in (True, False):
+        outputs = _held_launch(worker, sets, fetch, latest_s, copied=copied)
+        problem = check(sets.spare_seed, outputs)
+        if problem is None:
+            if not copied:
+                return (
+                    "works on another stream that the one that it is called on does not wait for: "
+                    f"what follows there finds its output unfinished ({wrong}), and the rest of "
+                    "its work is not in the time of the events"
+                )
+            return None
+        if check(sets.seeds[0], outputs) is None:
+            return (
+                "works on another stream ahead of the one that it is called on: its output is that "
+                "of contents from before its turn, and its work is not in the time of the events"
+            )
+        wrong = problem
+    return f"is wrong where its stream has to wait before it can begin: {wrong}"
+
+
+def _held_launch(
+    worker: Worker,
+    sets: InputSets,
+    fetch: Callable[[], Sequence[Any]],
+    latest_s: float,
+    *,
+    copied: bool,
+) -> Sequence[Any]:
+    """Outputs of one launch whose contents were exchanged while its stream was held.
+
+    With `copied`, as the stream copied them right after the launch.
+    """
     command = Time(
-        sets=sets.arguments[:1], order=[0], method="events", hold_cycles=HOLD_CYCLES, keep=True
+        sets=sets.arguments[:1],
+        order=[0],
+        method="events",
+        hold_cycles=HOLD_CYCLES,
+        keep=True,
+        copy_outputs=copied,
     )
     for _ in range(_TRIES):
         sets.renew()
@@ -74,18 +115,8 @@ def runs_ahead(
             worker.time(command)
         finally:
             writer.join()
-        if writer.done is None or writer.done - start > latest_s:
-            continue
-        outputs = fetch()
-        problem = check(sets.spare_seed, outputs)
-        if problem is None:
-            return None
-        if check(sets.seeds[0], outputs) is None:
-            return (
-                "works on another stream ahead of the one that it is called on: its output is that "
-                "of contents from before its turn, and its work is not in the time of the events"
-            )
-        return f"is wrong where its stream has to wait before it can begin: {problem}"
+        if writer.done is not None and writer.done - start <= latest_s:
+            return fetch()
     raise UntestedError("the contents could not be exchanged in time while a stream was held")
 
 

@@ -1,4 +1,4 @@
-"""A launch that does not wait for its stream is told by the contents that its output belongs to."""
+"""Work out of its stream's turn is told by the contents that an output or its copy belongs to."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from agent.evaluate.ahead import UntestedError, runs_ahead
+from agent.evaluate.turns import UntestedError, out_of_turn
 from agent.worker.messages import Time, Times
 
 EARLY, LATE = 1.0, 2.0
@@ -35,9 +35,12 @@ class FakeSets:
 class FakeWorker:
     """Holds its stream until the later contents are there; `run` is given contents to read."""
 
-    def __init__(self, sets: FakeSets, run: Callable[[float, float], float]) -> None:
+    def __init__(
+        self, sets: FakeSets, run: Callable[[float, float], float], finished: bool
+    ) -> None:
         self.sets = sets
         self.run = run
+        self.finished = finished
         self.output = 0.0
 
     def time(self, command: Time) -> Times:
@@ -47,17 +50,21 @@ class FakeWorker:
         while float(self.sets.value) != LATE and time.monotonic() < end:
             time.sleep(0.001)
         self.output = self.run(before, float(self.sets.value))
+        if command.copy_outputs and not self.finished:
+            self.output = -1.0
         return Times(ms=[0.1], kept=1)
 
 
-def found(run: Callable[[float, float], float], latest_s: float = 60.0) -> str | None:
+def found(
+    run: Callable[[float, float], float], latest_s: float = 60.0, finished: bool = True
+) -> str | None:
     sets: Any = FakeSets()
-    worker: Any = FakeWorker(sets, run)
+    worker: Any = FakeWorker(sets, run, finished)
 
     def check(seed: int, outputs: Sequence[Any]) -> str | None:
         return None if outputs[0] == 10 * seed else "off by a lot"
 
-    return runs_ahead(worker, sets, lambda: [worker.output], check, latest_s=latest_s)
+    return out_of_turn(worker, sets, lambda: [worker.output], check, latest_s=latest_s)
 
 
 def test_a_launch_that_waits_for_its_stream_is_fine() -> None:
@@ -68,6 +75,12 @@ def test_a_launch_on_a_stream_of_its_own_is_found() -> None:
     said = found(lambda early, late: 10 * early)
     assert said is not None
     assert "ahead of the one that it is called on" in said
+
+
+def test_an_output_that_is_there_only_later_is_found() -> None:
+    said = found(lambda early, late: 10 * late, finished=False)
+    assert said is not None
+    assert "finds its output unfinished (off by a lot)" in said
 
 
 def test_an_output_of_neither_contents_is_told_as_wrong() -> None:
