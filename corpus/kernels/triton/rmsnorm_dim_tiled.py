@@ -86,15 +86,13 @@ def _rmsnorm_kernel(
         lead, lane = p * stride_op, n * stride_on
     else:
         lead, lane = batch * stride_ob + n * stride_on, p * stride_op
-    # The weight does not depend on the position: its load overlaps with that of x.
-    if HAS_WEIGHT:
-        weight = tl.load(weight_ptr + n * stride_w, mask=n < N, other=0.0).to(tl.float32)
     x = tl.load(x_ptr + batch * stride_xb + n * stride_xn + p * stride_xp, mask=mask, other=0.0)
     x = BEFORE(x.to(tl.float32), lead, lane, mask, before_operands)
     x = tl.where(mask, x, 0.0)
     y = x * tl.rsqrt(tl.sum(x * x, axis=0, keep_dims=True) / N + eps)
+    # Read last: before the reduction it would hold registers that x needs, and it is in L2.
     if HAS_WEIGHT:
-        y *= weight
+        y *= tl.load(weight_ptr + n * stride_w, mask=n < N, other=0.0).to(tl.float32)
     y = AFTER(y, lead, lane, mask, after_operands)
     tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
 
@@ -109,8 +107,9 @@ def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
         view = x.view(shape)
     except RuntimeError:  # strides that three numbers cannot tell
         view = x.contiguous().view(shape)
-    # The last dimension: rows take the place of positions.
-    return (view if dim < x.dim() - 1 else view.permute(2, 1, 0)), dim
+    # The last dimension: rows take the place of positions. The one batch gets the stride of a row,
+    # which the compiler may know to be a multiple of 16: 1 would cost the wide loads.
+    return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
 
 
 def _blocks(length: int, positions: int, rows: bool, tile: int) -> tuple[int, int]:

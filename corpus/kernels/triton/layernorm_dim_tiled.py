@@ -1,0 +1,195 @@
+"""
+---
+slug: layernorm-dim-tiled
+title: Layer norm over any dimension with the tile held in registers
+op: layer-norm
+language: triton
+techniques: [register-caching, coalesced-access, kernel-fusion]
+architectures: [sm_80]
+dtypes: [float32, float16, bfloat16]
+derived_from: layernorm-dim-plain
+sizes:
+  check: [[2, 64, 32], [3, 10, 21], [7, 100], [5, 33, 1], [1, 2, 7]]
+  bench: [16384, 8192]
+check_params: {tile: 2048, num_warps: 4}
+sources:
+  - title: "Ba, Kiros, Hinton: Layer Normalization"
+    url: https://arxiv.org/abs/1607.06450
+    licence: arXiv-nonexclusive
+  - title: "PyTorch: torch.nn.LayerNorm"
+    url: https://docs.pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html
+    licence: BSD-3-Clause
+  - title: "Triton tutorial: layer normalization"
+    url: https://triton-lang.org/main/getting-started/tutorials/05-layer-norm.html
+    licence: MIT
+  - title: "CUDA C++ Best Practices Guide"
+    url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
+    licence: proprietary
+---
+
+y = (x - mean) / sqrt(variance + eps) * weight + bias over one dimension, wherever it lies, with one
+reading and one writing of the tensor. The tensor is seen as [batch, N, positions]; a program holds
+all N times a block of contiguous positions (over the last dimension: of rows) in registers. The
+variance is that of the centred values, mean first, which the registers give for free: the one-pass
+formula mean(x^2) - mean^2 loses all digits where the mean is large beside the spread.
+
+`tile` is the number of elements a program holds: large ones read long segments, small ones leave
+room for several programs on a multiprocessor, so that some load while others reduce. A dimension
+longer than the registers of a program hold is refused; the pass-wise form takes it.
+
+`before` and `after` are elementwise functions fused in.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {"tile": [2048, 4096, 8192, 16384, 32768], "num_warps": [4, 8, 16, 32]}
+
+# PyTorch's default, added to the variance.
+EPS = 1e-5
+
+# Elements that one thread can keep in float32 without spilling, in blocks of up to 512 threads.
+MAX_PER_THREAD = 64
+# Those of 512 threads; 1024 have 32 each.
+MAX_TILE = 32768
+# Along positions: in 16-bit dtypes the 32 bytes of a sector, the least that memory delivers.
+MIN_POSITIONS = 16
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _layernorm_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr, before_operands, after_operands,
+    N, P, eps,
+    stride_xb, stride_xn, stride_xp, stride_ob, stride_on, stride_op,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(P, BLOCK_P)
+    # Index times stride is taken in int64: it passes 2**31 on tensors of a few GB.
+    batch = (tl.program_id(0) // tiles).to(tl.int64)
+    p = ((tl.program_id(0) % tiles) * BLOCK_P + tl.arange(0, BLOCK_P)).to(tl.int64)[None, :]
+    n = tl.arange(0, BLOCK_N).to(tl.int64)[:, None]
+    mask = (n < N) & (p < P)
+    if ROWS:
+        lead, lane = p * stride_op, n * stride_on
+    else:
+        lead, lane = batch * stride_ob + n * stride_on, p * stride_op
+    x = tl.load(x_ptr + batch * stride_xb + n * stride_xn + p * stride_xp, mask=mask, other=0.0)
+    x = BEFORE(x.to(tl.float32), lead, lane, mask, before_operands)
+    mean = tl.sum(tl.where(mask, x, 0.0), axis=0, keep_dims=True) / N
+    centred = tl.where(mask, x - mean, 0.0)
+    y = centred * tl.rsqrt(tl.sum(centred * centred, axis=0, keep_dims=True) / N + eps)
+    # Read last: before the reductions they would hold registers that x needs, and they are in L2.
+    if HAS_WEIGHT:
+        y *= tl.load(weight_ptr + n, mask=n < N, other=0.0).to(tl.float32)
+    if HAS_BIAS:
+        y += tl.load(bias_ptr + n, mask=n < N, other=0.0).to(tl.float32)
+    y = AFTER(y, lead, lane, mask, after_operands)
+    tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
+    """`x` seen as [batch, N, positions], and the dimension counted from the front."""
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(f"there is no dimension {dim} in a tensor of {x.dim()} dimensions")
+    dim %= x.dim()
+    shape = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
+    try:
+        view = x.view(shape)
+    except RuntimeError:  # strides that three numbers cannot tell
+        view = x.contiguous().view(shape)
+    # The last dimension: rows take the place of positions. The one batch gets the stride of a row,
+    # which the compiler may know to be a multiple of 16: 1 would cost the wide loads.
+    return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
+
+
+def _blocks(length: int, positions: int, rows: bool, tile: int) -> tuple[int, int]:
+    """The block along the dimension, and that along positions (or rows)."""
+    block_n = triton.next_power_of_2(length)
+    least = min(1 if rows else MIN_POSITIONS, triton.next_power_of_2(positions))
+    if block_n * least > MAX_TILE:
+        raise ValueError(
+            f"a dimension of {length} does not fit in registers (at most {MAX_TILE // least} "
+            "here): use layernorm-dim-plain"
+        )
+    block_p = max(least, min(tile // block_n, triton.next_power_of_2(positions)))
+    return block_n, block_p
+
+
+def kernel_function(
+    x: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    dim: int = -1,
+    eps: float = EPS,
+    before=_unchanged,
+    before_operands: tuple = (),
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    tile: int = 8192,
+    num_warps: int = 8,
+) -> torch.Tensor:
+    """Return layer norm of `x` over its dimension `dim`, contiguous.
+
+    Its dtype is `out_dtype` (`x`'s if None). `weight` and `bias` [N], where given, belong to that dimension. `before` and `after` are Triton
+    functions `(values, lead, lane, mask, operands)` applied to each element on the way in and
+    out. `num_warps` is raised where a tile needs more registers.
+    """
+    view, dim = _split(x, dim)
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and given.shape != (x.shape[dim],):
+            raise ValueError(
+                f"{name} {list(given.shape)} does not fit a dimension of {x.shape[dim]}"
+            )
+    out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
+    if not out.numel():
+        return out
+    batch, length, positions = view.shape
+    rows = dim == x.dim() - 1
+    block_n, block_p = _blocks(length, positions, rows, tile)
+    _layernorm_kernel[(batch * triton.cdiv(positions, block_p),)](
+        view,
+        None if weight is None else weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        out, before_operands, after_operands,
+        length, positions, eps,
+        *view.stride(), *_split(out, dim)[0].stride(),
+        BEFORE=before, AFTER=after, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
+        ROWS=rows, BLOCK_N=block_n, BLOCK_P=block_p,
+        num_warps=max(num_warps, min(32, block_n * block_p // (32 * MAX_PER_THREAD))),
+    )  # fmt: skip
+    return out
+
+
+def reference(
+    x: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    dim: int = -1,
+    eps: float = EPS,
+) -> torch.Tensor:
+    moved = x.movedim(dim, -1)
+    return torch.nn.functional.layer_norm(moved, moved.shape[-1:], weight, bias, eps).movedim(
+        -1, dim
+    )
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:
+    """`size` is [batch, length of the dimension, positions after it], or without the last."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    x = torch.randn(size, dtype=dtype, device=device, generator=generator)
+    weight = torch.rand(size[1], dtype=dtype, device=device, generator=generator) + 0.5
+    bias = torch.randn(size[1], dtype=dtype, device=device, generator=generator)
+    return [x, weight, bias, 1]

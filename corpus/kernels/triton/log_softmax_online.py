@@ -1,0 +1,168 @@
+"""
+---
+slug: log-softmax-online
+title: Log-softmax over any dimension in two readings, with a running maximum and sum
+op: log-softmax
+language: triton
+techniques: [online-reduction, coalesced-access, kernel-fusion]
+architectures: [sm_80]
+dtypes: [float32, float16, bfloat16]
+sizes:
+  check: [[2, 64, 32], [3, 10, 21], [7, 100], [5, 33, 1], [1, 2, 7]]
+  bench: [8192, 32768]
+check_params: {block: 512, block_p: 16}
+sources:
+  - title: "Triton tutorial: fused softmax"
+    url: https://triton-lang.org/main/getting-started/tutorials/02-fused-softmax.html
+    licence: MIT
+  - title: "PyTorch: torch.softmax"
+    url: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html
+    licence: BSD-3-Clause
+  - title: "Milakov, Gimelshein: Online normalizer calculation for softmax"
+    url: https://arxiv.org/abs/1805.02867
+    licence: arXiv-nonexclusive
+  - title: "CUDA C++ Best Practices Guide"
+    url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
+    licence: proprietary
+---
+
+Log-softmax over one dimension of any length. The textbook takes three readings: the maximum, the
+sum of exp(x - maximum), the result. Maximum and sum can be had in one: whenever the maximum grows
+from m to m', the sum so far is multiplied with exp(m - m'). So there are two readings and one
+writing, and the second reading finds short stretches still in L2.
+
+A program takes a block of contiguous positions (over the last dimension: one row) and walks along
+the dimension, `block` elements at a time. Each element of the block keeps a maximum and sum of its
+own: threads meet once, after the walk. `before` and `after` are elementwise functions fused in;
+`before` runs in both readings.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {
+    "block": [1024, 2048, 4096, 8192],
+    "block_p": [32, 64, 128, 256],
+    "num_warps": [4, 8, 16],
+}
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _log_softmax_kernel(
+    x_ptr, out_ptr, before_operands, after_operands,
+    N, P,
+    stride_xb, stride_xn, stride_xp, stride_ob, stride_on, stride_op,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(P, BLOCK_P)
+    # Index times stride is taken in int64: it passes 2**31 on tensors of a few GB.
+    batch = (tl.program_id(0) // tiles).to(tl.int64)
+    p = ((tl.program_id(0) % tiles) * BLOCK_P + tl.arange(0, BLOCK_P)).to(tl.int64)[None, :]
+    chunk = tl.arange(0, BLOCK_N).to(tl.int64)[:, None]
+    x_base = x_ptr + batch * stride_xb + p * stride_xp
+
+    # The lowest finite number in place of -inf: no -inf minus -inf before the first value.
+    largest = tl.full((BLOCK_N, BLOCK_P), -3.4028234663852886e38, dtype=tl.float32)
+    total = tl.zeros((BLOCK_N, BLOCK_P), dtype=tl.float32)
+    for start in tl.range(0, N, BLOCK_N):
+        n = start + chunk
+        mask = (n < N) & (p < P)
+        if ROWS:
+            lead, lane = p * stride_op, n * stride_on
+        else:
+            lead, lane = batch * stride_ob + n * stride_on, p * stride_op
+        x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
+        x = tl.where(mask, BEFORE(x, lead, lane, mask, before_operands), float("-inf"))
+        # One exponential: where the maximum stays the sum keeps its scale, else the term is 1.
+        ratio = tl.exp(-tl.abs(x - largest))
+        total = tl.where(x > largest, total * ratio + 1.0, total + ratio)
+        largest = tl.maximum(largest, x)
+    top = tl.max(largest, axis=0, keep_dims=True)
+    sums = tl.sum(total * tl.exp(largest - top), axis=0, keep_dims=True)
+    offset = top + tl.log(sums)
+
+    for start in tl.range(0, N, BLOCK_N):
+        n = start + chunk
+        mask = (n < N) & (p < P)
+        if ROWS:
+            lead, lane = p * stride_op, n * stride_on
+        else:
+            lead, lane = batch * stride_ob + n * stride_on, p * stride_op
+        x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
+        x = BEFORE(x, lead, lane, mask, before_operands)
+        y = x - offset
+        y = AFTER(y, lead, lane, mask, after_operands)
+        tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
+    """`x` seen as [batch, N, positions], and the dimension counted from the front."""
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(f"there is no dimension {dim} in a tensor of {x.dim()} dimensions")
+    dim %= x.dim()
+    shape = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
+    try:
+        view = x.view(shape)
+    except RuntimeError:  # strides that three numbers cannot tell
+        view = x.contiguous().view(shape)
+    # The last dimension: rows take the place of positions. The one batch gets the stride of a row,
+    # which the compiler may know to be a multiple of 16: 1 would cost the wide loads.
+    return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
+
+
+def kernel_function(
+    x: torch.Tensor,
+    dim: int = -1,
+    before=_unchanged,
+    before_operands: tuple = (),
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    block: int = 4096,
+    block_p: int = 128,
+    num_warps: int = 8,
+) -> torch.Tensor:
+    """Return the log softmax of `x` over its dimension `dim`, contiguous.
+
+    Its dtype is `out_dtype` (`x`'s if None).
+    `before` and `after` are Triton functions `(values, lead, lane, mask, operands)` applied to
+    each element on the way in and out. A program loads `block` elements at a time, of `block_p`
+    positions or of one row.
+    """
+    view, dim = _split(x, dim)
+    out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
+    if not out.numel():
+        return out
+    batch, length, positions = view.shape
+    rows = dim == x.dim() - 1
+    block_p = 1 if rows else min(block_p, triton.next_power_of_2(positions))
+    block_n = min(max(1, block // block_p), triton.next_power_of_2(length))
+    _log_softmax_kernel[(batch * triton.cdiv(positions, block_p),)](
+        view, out, before_operands, after_operands,
+        length, positions,
+        *view.stride(), *_split(out, dim)[0].stride(),
+        BEFORE=before, AFTER=after, ROWS=rows, BLOCK_N=block_n, BLOCK_P=block_p,
+        num_warps=num_warps,
+    )  # fmt: skip
+    return out
+
+
+def reference(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    return torch.log_softmax(x, dim)
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:
+    """`size` is [batch, length of the dimension, positions after it], or without the last."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    return [torch.randn(size, dtype=dtype, device=device, generator=generator), 1]
