@@ -11,10 +11,10 @@ from agent.evaluate.cases import PlannedCase
 from agent.evaluate.correctness import Contestant, Outcome
 from agent.evaluate.interleave import Contender
 from agent.evaluate.power import a_constant_passes
-from agent.evaluate.result import TimingReport
+from agent.evaluate.result import Ceilings, TimingReport
 from agent.evaluate.session import WorkerError
 from agent.evaluate.stage import Prepared, Settings, Stage, arguments
-from agent.evaluate.timing import time_contenders
+from agent.evaluate.timing import FULL, QUICK, time_contenders
 from agent.problem.kernel import KernelFile
 from agent.worker import messages as m
 from agent.worker.buffers import dtype_of
@@ -50,6 +50,10 @@ class Contest:
     call_seconds: float
     say: Say
     zero_fraction: float | None = None
+    quick: bool = False
+    """Fewer launches and checks."""
+    ceilings: Ceilings | None = None
+    """Measured before; None: to be measured."""
     wrong: list[str] = field(default_factory=list)
     """The candidate is wrong in a fresh process."""
     cheats: list[str] = field(default_factory=list)
@@ -91,7 +95,9 @@ class Contest:
             precision=self.settings.precision,
             check_launch=checker,
             work=work,
+            ceilings=self.ceilings,
             kind=kind,
+            limits=QUICK if self.quick else FULL,
             say=self.say,
         )
 

@@ -16,7 +16,7 @@ from agent.evaluate.contest import Entrant
 from agent.evaluate.gpulock import locked
 from agent.evaluate.host import Host, describe_host, resolve_device
 from agent.evaluate.options import BASELINES, DTYPES, Options, Say
-from agent.evaluate.result import Evaluation
+from agent.evaluate.result import Ceilings, Evaluation
 from agent.evaluate.scan import scan
 from agent.evaluate.trial import Trial
 from agent.evaluate.verdict import decide
@@ -35,6 +35,7 @@ def evaluate(
     options: Options | None = None,
     *,
     zygote: Zygote | None = None,
+    ceilings: Ceilings | None = None,
     on_progress: Say = lambda _: None,
 ) -> Evaluation:
     """Judge a kernel file against a problem file.
@@ -49,6 +50,8 @@ def evaluate(
         How; see `Options`.
     zygote
         Where workers fork from; None starts one, which takes some seconds.
+    ceilings
+        Of this card, measured before in this process; None measures them.
     on_progress
         Takes one line at a time.
 
@@ -70,7 +73,7 @@ def evaluate(
     ]
     device = resolve_device(options.device, interpret=options.interpret)
     host = describe_host(device)
-    trial = Trial(problem, device, options, on_progress, rivals)
+    trial = Trial(problem, device, options, on_progress, rivals, ceilings)
     language = "unknown"
     try:
         kernel = KernelFile.parse(text.text, kernel_path.name)

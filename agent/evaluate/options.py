@@ -34,6 +34,8 @@ class Options:
     """Run although the sandbox lacks layers that code of unknown origin needs."""
     timing: bool = True
     """False ends after correctness."""
+    quick: bool = False
+    """Time with fewer launches and checks (`timing.QUICK`): enough to rank what a search tries."""
     tf32: bool = False
     """TF32 is allowed to all contenders."""
     call_seconds: float = CALL_SECONDS

@@ -11,7 +11,7 @@ from agent.evaluate.correctness import Contestant, Outcome
 from agent.evaluate.floor import StructuralZeros
 from agent.evaluate.options import Options, Say
 from agent.evaluate.power import Power
-from agent.evaluate.result import Case, TimingReport, Verdict
+from agent.evaluate.result import Case, Ceilings, TimingReport, Verdict
 from agent.evaluate.session import CommandFailedError, WorkerError
 from agent.evaluate.stage import Prepared, Settings, Stage, is_device_error
 from agent.evaluate.verdict import Evidence, decide, describe, is_wrong, require_exact
@@ -49,6 +49,8 @@ class Trial:
     options: Options
     say: Say
     rivals: Sequence[Entrant] = ()
+    ceilings: Ceilings | None = None
+    """Measured before; None: to be measured."""
     evidence: Evidence = field(default_factory=Evidence)
     notes: list[str] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
@@ -258,6 +260,8 @@ class Trial:
             call_seconds=self.options.call_seconds,
             say=self.say,
             zero_fraction=self._zeros.fraction,
+            quick=self.options.quick,
+            ceilings=self.ceilings,
         )
         self.report = contest.run()
         self.notes += contest.notes

@@ -54,6 +54,8 @@ class Cached(Model):
     """UTC time, ISO 8601."""
     baselines: dict[str, Baseline]
     """`eager`, `compile`, `max-autotune`."""
+    asked: tuple[str, ...] = ()
+    """Forms that were to be timed; one that failed has no time."""
     floor: Floor | None = None
     ceilings: Ceilings | None = None
 

@@ -1,5 +1,7 @@
 """When a run ends, and which limit it was."""
 
+from typing import Final
+
 from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Stopped
@@ -7,6 +9,8 @@ from agent.optimize.record import Record
 
 ROUNDS, TIME, GPU_TIME = "rounds", "time", "gpu time"
 TOKENS, MONEY = "tokens", "money"
+# The last session times four or five contenders in full, the first one two or three.
+_LAST_SESSION: Final = 1.5
 FLOOR, NO_GAIN, NO_PROPOSALS, JUDGE = "floor", "no gain", "no proposals", "judge"
 
 
@@ -25,8 +29,10 @@ def used_up(record: Record, config: RunConfig, wall: float) -> tuple[str, str] |
     limits, spent = config.limits, record.total
     if limits.seconds is not None and wall >= limits.seconds:
         return TIME, f"{wall:.0f} of {limits.seconds:.0f} s"
-    if limits.gpu_seconds is not None and record.gpu_seconds >= limits.gpu_seconds:
-        return GPU_TIME, f"{record.gpu_seconds:.0f} of {limits.gpu_seconds:.0f} s"
+    kept = reserve(record, config)
+    if limits.gpu_seconds is not None and record.gpu_seconds + kept >= limits.gpu_seconds:
+        told = f", {kept:.0f} s kept for the last session" if kept else ""
+        return GPU_TIME, f"{record.gpu_seconds:.0f} of {limits.gpu_seconds:.0f} s{told}"
     tokens = spent.tokens_in + spent.tokens_out
     if limits.tokens is not None and tokens >= limits.tokens:
         return TOKENS, f"{tokens} of {limits.tokens}"
@@ -54,9 +60,20 @@ def finished(record: Record, config: RunConfig, leader: Judged) -> tuple[str, st
 
 
 def gpu_seconds_left(record: Record, config: RunConfig) -> float | None:
-    """GPU time that may still be used; None: as much as it takes."""
+    """GPU time that the search may still use; None: as much as it takes."""
     most = config.limits.gpu_seconds
-    return None if most is None else max(0.0, most - record.gpu_seconds)
+    return None if most is None else max(0.0, most - record.gpu_seconds - reserve(record, config))
+
+
+def reserve(record: Record, config: RunConfig) -> float:
+    """GPU time kept for one more candidate, and for the evaluation and the profile of the best at
+    the end, by what those of the start took."""
+    strategy, standing = config.strategy, record.standing
+    if standing is None or config.interpret or not strategy.confirm:
+        return 0.0
+    kept = (1 + _LAST_SESSION) * standing.start.outcome.gpu_seconds
+    profiled = record.profiles.get(standing.start.id)
+    return kept + (profiled.gpu_seconds if profiled is not None and strategy.profiling else 0.0)
 
 
 def words(stopped: Stopped) -> str:

@@ -4,6 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
+from agent.evaluate.options import BASELINES
 from agent.optimize.candidate import Model, ProblemInfo, Proposal
 
 WIDTH: Final = 4
@@ -57,7 +58,9 @@ class Strategy(Model):
     confirm: bool = True
     """Time the best, the start and all baselines once more, in one session, at the end."""
     profiling: bool = True
-    """Profile the start and each new leader."""
+    """Profile the start and the best."""
+    profile_leaders: bool = True
+    """Profile each new leader as well; without, rules diagnose it by its time and its source."""
 
 
 class RunConfig(Model):
@@ -75,7 +78,9 @@ class RunConfig(Model):
     interpret: bool = False
     trust: bool = False
     fresh_baselines: bool = False
-    """Time the baselines at the start although they are cached."""
+    """Time the baselines although they are cached."""
+    baselines: tuple[str, ...] = BASELINES
+    """Forms of the problem's own model that the best is compared with; eager always."""
     proposers: tuple[str, ...] = ()
     """Names of those that compete."""
     model: str | None = None
@@ -87,6 +92,12 @@ class RunConfig(Model):
     context_tokens: int = CONTEXT_TOKENS
     limits: Limits = Limits()
     strategy: Strategy = Strategy()
+
+    @property
+    def baselines_last(self) -> bool:
+        """Whether compiled baselines are timed at the end alone, in the session that confirms the
+        best: so they are compiled once. A language model is told their times from the start."""
+        return self.strategy.confirm and self.model is None
 
     @property
     def replayed(self) -> str | None:

@@ -143,6 +143,8 @@ class Confirmed(_Event):
     judged: Judged
     baselines: dict[str, Baseline]
     notes: tuple[str, ...] = ()
+    baseline_seconds: float = 0.0
+    """As `Standing.baseline_seconds`."""
 
 
 class Stopped(_Event):

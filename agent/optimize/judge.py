@@ -6,33 +6,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.evaluate.options import BASELINES
 from agent.evaluate.result import Evaluation
 from agent.optimize.baselines import BaselineCache, Cached, Key
-from agent.optimize.candidate import (
-    RIGHT,
-    Baseline,
-    Candidate,
-    Judged,
-    Outcome,
-    Proposal,
-    Stage,
-)
+from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Standing
 from agent.optimize.judge_main import Describe, Evaluate, TakeProfile
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
 from agent.optimize.run import RunFolder, now
-from agent.problem.kernel import KernelFile
+from agent.optimize.starting import candidate_of, eager_start
 from agent.profile.result import Profile
-from kb.errors import InvalidInputError, KbError
+from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, find_spec
 
 Say = Callable[[str], None]
 EAGER = "eager"
-# Appended to the problem: eager PyTorch as a kernel file, judged and timed as any other.
-_AS_KERNEL = '\n\nclass ModelNew(Model):\n    """The problem\'s own model."""\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +40,8 @@ class Confirmation:
     outcome: Outcome
     baselines: dict[str, Baseline]
     notes: tuple[str, ...] = ()
+    baseline_seconds: float = 0.0
+    """How long compiling and tuning baselines took; in no GPU time."""
 
 
 class Judge(Protocol):
@@ -62,7 +53,9 @@ class Judge(Protocol):
         ...
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
-        """Evaluate the start (eager PyTorch where no kernel is given) and the baselines.
+        """Evaluate the start (eager PyTorch where no kernel is given), eager, and the compiled
+        baselines as far as they are known or `RunConfig.baselines_last` does not leave them for
+        `confirm`.
 
         Raises
         ------
@@ -81,7 +74,8 @@ class Judge(Protocol):
         ...
 
     def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
-        """Time the best once more, beside the start and all baselines.
+        """Time the best once more, beside the start and all baselines. Where nothing is better
+        than the start, that is the best.
 
         Raises
         ------
@@ -200,31 +194,22 @@ class GpuJudge:
         proposal = given or eager_start(config.problem.source)
         start = candidate_of(proposal)
         self._folder.keep(start)
-        key, cached = None, None
-        if spec is not None:
-            key = Key.of(config.problem.sha256, config.dtype, spec.name, versions, tf32=config.tf32)
-            cached = None if config.fresh_baselines else self._cache.get(key)
-        forms = BASELINES if cached is None else (EAGER,)
-        evaluation, seconds, compiling = self._evaluate(start, say, baselines=forms)
+        key = self._key()
+        cached = None if key is None or config.fresh_baselines else self._cache.get(key)
+        if cached is not None and not set(config.baselines) <= set(cached.asked):
+            cached = None
+        last = cached is not None or config.baselines_last
+        evaluation, seconds, compiling = self._evaluate(
+            start, say, baselines=(EAGER,) if last else self._forms, quick=config.strategy.confirm
+        )
         outcome = outcome_of(start, evaluation, gpu_seconds=seconds)
         notes: list[str] = []
         baselines = baselines_of(evaluation)
         if cached is not None:
-            notes.append(
-                f"compile and max-autotune were timed {cached.measured_at} on this kind of card"
-            )
+            notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of card")
             baselines = cached.baselines | baselines
-        elif key is not None and outcome.timed:
-            unsaved = self._cache.put(
-                Cached(
-                    key=key,
-                    measured_at=now(),
-                    baselines=baselines,
-                    floor=evaluation.floor,
-                    ceilings=evaluation.ceilings,
-                )
-            )
-            notes += [unsaved] if unsaved else []
+        elif not last and outcome.timed:
+            notes += self._kept(evaluation, baselines)
         mine = timing_of(evaluation, "candidate")
         if mine is not None:
             baselines = {"start": baseline_of(mine)} | baselines
@@ -248,7 +233,11 @@ class GpuJudge:
         against = [leader.candidate] if leader.outcome.timed and not eager else []
         try:
             evaluation, seconds, _ = self._evaluate(
-                candidate, say, baselines=(EAGER,), against=against
+                candidate,
+                say,
+                baselines=(EAGER,),
+                against=against,
+                quick=self._config.strategy.confirm,
             )
         except JudgeError as error:
             return failure(candidate, Stage.TIME, f"it could not be judged: {error}", attempt)
@@ -265,12 +254,50 @@ class GpuJudge:
 
     def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
         """See `Judge.confirm`."""
-        evaluation, seconds, _ = self._evaluate(
-            best.candidate, say, baselines=BASELINES, against=[start.candidate], kind="-confirmed"
+        against = [start.candidate] if start.id != best.id else []
+        evaluation, seconds, compiling = self._evaluate(
+            best.candidate, say, baselines=self._forms, against=against, kind="-confirmed"
         )
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))
-        return Confirmation(outcome, found, outcome.disclosures)
+        notes = list(outcome.disclosures)
+        if outcome.timed:
+            forms = {name: each for name, each in found.items() if name != "start"}
+            notes += self._kept(evaluation, forms)
+        return Confirmation(outcome, found, tuple(notes), compiling)
+
+    @property
+    def _forms(self) -> tuple[str, ...]:
+        """Baselines that are timed where all of them are: eager calibrates the judge's clock."""
+        return tuple(dict.fromkeys((EAGER, *self._config.baselines)))
+
+    def _key(self) -> Key | None:
+        """Of this problem's baselines; None where there is no card."""
+        config, described = self._config, self._describe()
+        gpu, versions = described.get("gpu"), dict(described.get("versions", {}))
+        if gpu is None:
+            return None
+        name = find_spec(gpu, self._specs).name
+        return Key.of(config.problem.sha256, config.dtype, name, versions, tf32=config.tf32)
+
+    def _kept(self, evaluation: Evaluation, baselines: dict[str, Baseline]) -> list[str]:
+        """Keep times of baselines for other runs; why that is not possible, if so."""
+        key = self._key()
+        if key is None:
+            return []
+        before = self._cache.get(key)
+        cached = Cached(
+            key=key,
+            measured_at=now(),
+            baselines=(before.baselines if before is not None else {}) | baselines,
+            asked=tuple(
+                dict.fromkeys((*(before.asked if before is not None else ()), *self._forms))
+            ),
+            floor=evaluation.floor,
+            ceilings=evaluation.ceilings,
+        )
+        unsaved = self._cache.put(cached)
+        return [unsaved] if unsaved else []
 
     def _evaluate(
         self,
@@ -280,6 +307,7 @@ class GpuJudge:
         baselines: tuple[str, ...],
         against: Sequence[Candidate] = (),
         kind: str = "",
+        quick: bool = False,
     ) -> tuple[Evaluation, float, float]:
         """The evaluation, seconds on the GPU, and seconds in which baselines compiled."""
         config, folder = self._config, self._folder
@@ -295,6 +323,7 @@ class GpuJudge:
                     trust=config.trust,
                     against=tuple(str(folder.keep(each).resolve()) for each in against),
                     baselines=baselines,
+                    quick=quick,
                 ),
                 say,
             )
@@ -335,45 +364,3 @@ class GpuJudge:
         """End all processes."""
         for process in self._all:
             process.close()
-
-
-def eager_start(problem: str) -> Proposal:
-    """Eager PyTorch as a kernel file."""
-    return Proposal(
-        source=problem.rstrip() + "\n" + _AS_KERNEL,
-        proposer="start",
-        family="baseline",
-        note="eager PyTorch",
-    )
-
-
-def candidate_of(start: Proposal) -> Candidate:
-    """The start as candidate 0.
-
-    Raises
-    ------
-    KbError
-        The file cannot be read as a kernel file.
-    """
-    kernel = KernelFile.parse(start.source, f"kernel{start.suffix}")
-    return Candidate.of(start, round_=0, form=kernel.form)
-
-
-def require_right(start: Judged) -> None:
-    """Refuse to search from a start that is wrong.
-
-    Raises
-    ------
-    KbError
-        Says what is wrong with it.
-    """
-    outcome = start.outcome
-    if outcome.verdict in RIGHT and outcome.stage is Stage.DONE:
-        return
-    why = outcome.reasons[0] if outcome.reasons else "no reason is known"
-    word = outcome.verdict.value if outcome.verdict is not None else "not judged"
-    if outcome.verdict in RIGHT:
-        raise KbError(f"the start cannot be timed: {why}")
-    raise InvalidInputError(
-        f"the start is {word}: {why}; give a kernel that is right, or none to start from PyTorch"
-    )

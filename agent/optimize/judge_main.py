@@ -47,6 +47,8 @@ class Evaluate(Model):
     trust: bool = False
     against: tuple[str, ...] = ()
     baselines: tuple[str, ...] = ()
+    quick: bool = False
+    """Times for ranking: fewer launches, and the card's ceilings of an earlier evaluation."""
 
 
 class TakeProfile(Model):
@@ -82,6 +84,8 @@ class Server:
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
         self._zygote: Any = None
+        self._ceilings: dict[str, Any] = {}
+        """By device, as last measured."""
 
     def answer(self, request: Request, say: Say) -> dict[str, Any]:
         """Do what is asked.
@@ -111,6 +115,7 @@ class Server:
             baselines=request.baselines,
             trust=request.trust,
             timing=not request.interpret,
+            quick=request.quick,
             tf32=request.tf32,
         )
         watch = Stopwatch()
@@ -124,8 +129,12 @@ class Server:
             Path(request.kernel),
             options,
             zygote=self._workers(interpret=request.interpret),
+            # A search measures them once, its last evaluation anew.
+            ceilings=self._ceilings.get(request.device) if request.quick else None,
             on_progress=told,
         )
+        if found.ceilings is not None:
+            self._ceilings[request.device] = found.ceilings
         held, compiling = watch.seconds()
         return {
             "evaluation": found.model_dump(mode="json"),

@@ -28,13 +28,14 @@ from agent.optimize.events import (
     Started,
     Stopped,
 )
-from agent.optimize.judge import Judge, require_right
+from agent.optimize.judge import Judge
 from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
 from agent.optimize.offers import add_spending, collect, describe, spending
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.proposers import Attending, Closing, Proposer, Reflecting, Spending
 from agent.optimize.record import Record, Round
 from agent.optimize.run import RunFolder, now
+from agent.optimize.starting import require_right
 from agent.optimize.summary import Summary, head_of, summarise
 from kb.errors import KbError
 
@@ -107,6 +108,7 @@ class Search:
             reason, detail = self._search(standing)
             detail = self._confirm(detail)
             self._keep_best()
+            self._profile(self._record.best)
             self._append(Stopped, {"reason": reason, "detail": detail})
         except BaseException as error:
             # A full disk cannot take this line either.
@@ -144,7 +146,8 @@ class Search:
 
     def _round(self, each: Round, standing: Standing) -> tuple[str, str] | None:
         """One round, from where it was left; what ends the run, or None."""
-        self._profile(self._record.leader)
+        if self._config.strategy.profile_leaders or not self._record.closed:
+            self._profile(self._record.leader)
         if each.advised is None:
             self._advise(each)
         state = self._state(each, standing)
@@ -164,7 +167,8 @@ class Search:
         if each.judged:
             # What was judged counts, whatever ended the round.
             if end is None:
-                self._profile(self._chosen(each))
+                if self._config.strategy.profile_leaders:
+                    self._profile(self._chosen(each))
                 self._reflect(each, state)
             self._close_round(each)
         return end
@@ -316,22 +320,39 @@ class Search:
         self._keep_best()
 
     def _confirm(self, detail: str) -> str:
-        """Time the best with all it is compared with; returns `detail`, and what went wrong."""
+        """Time the best with all it is compared with, also the start where it is the best and its
+        compiled baselines are not known; returns `detail`, and what went wrong."""
         if self._config.interpret or not self._config.strategy.confirm:
             return detail
         for _ in range(_MOST_CONFIRMED):
             best, start = self._record.leader, self._record.start
-            if best.id == start.id or best.id in self._record.confirmed:
+            if best.id in self._record.confirmed or (best.id == start.id and self._compared):
                 break
             try:
                 found = self._judge.confirm(best, start, self._teller(best.id))
             except KbError as error:
-                return "; ".join(each for each in (detail, f"not confirmed: {error}") if each)
+                return _joined(detail, f"not confirmed: {error}")
+            if best.id == start.id and not found.outcome.right:
+                # There is nothing else to give back.
+                return _joined(detail, "the start was not right in the last session")
             judged = Judged(candidate=best.candidate, outcome=found.outcome)
             self._append(
-                Confirmed, {"judged": judged, "baselines": found.baselines, "notes": found.notes}
+                Confirmed,
+                {
+                    "judged": judged,
+                    "baselines": found.baselines,
+                    "notes": found.notes,
+                    "baseline_seconds": found.baseline_seconds,
+                },
             )
         return detail
+
+    @property
+    def _compared(self) -> bool:
+        """Whether all that the start is to be compared with has a time."""
+        return not self._config.baselines_last or self._record.baselines.keys() >= set(
+            self._config.baselines
+        )
 
     def _teller(self, candidate: str) -> Callable[[str], None]:
         return lambda line: self._progress.working(candidate, line)
@@ -353,3 +374,7 @@ class Search:
                 with suppress(Exception):
                     proposer.close()
         self._judge.close()
+
+
+def _joined(*details: str) -> str:
+    return "; ".join(each for each in details if each)

@@ -205,6 +205,12 @@ class Record:
         return self.judge_seconds + self.total.gpu_seconds
 
     @property
+    def baseline_seconds(self) -> float:
+        """How long compiling and tuning baselines took; in no GPU time."""
+        started = self.standing.baseline_seconds if self.standing is not None else 0.0
+        return started + sum(each.baseline_seconds for each in self.confirmed.values())
+
+    @property
     def baselines(self) -> dict[str, Baseline]:
         """The latest times of the start and the problem's own forms."""
         known = dict(self.standing.baselines) if self.standing else {}

@@ -59,6 +59,8 @@ class Summary(Model):
     stopped: str
     spent: Spending
     gpu_seconds: float
+    baseline_seconds: float = 0.0
+    """Compiling and tuning baselines; in no GPU time."""
     seconds: float
     notes: tuple[str, ...] = ()
     folder: str
@@ -89,6 +91,7 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
         stopped=budget.words(record.stopped) if record.stopped else "not at its end",
         spent=record.total,
         gpu_seconds=record.gpu_seconds,
+        baseline_seconds=record.baseline_seconds,
         seconds=record.wall,
         notes=notes,
         folder=str(folder),
@@ -188,6 +191,8 @@ def _foot(summary: Summary) -> list[str]:
         f"{summary.right} right; "
         f"{summary.seconds:.0f} s, {summary.gpu_seconds:.0f} s of GPU time"
     )
+    if summary.baseline_seconds:
+        told += f" and {summary.baseline_seconds:.0f} s of compiling baselines"
     if spent.tokens_in + spent.tokens_out:
         told += f", {spent.tokens_in} + {spent.tokens_out} tokens, {spent.money:.2f}"
     lines += _wrapped(f"{told}. Ended: {summary.stopped}.")

@@ -172,9 +172,8 @@ def accounting(record: Record) -> list[tuple[str, str]]:
         ("GPU time", f"{record.gpu_seconds:.1f} s"),
         ("of it judging and profiling", f"{record.judge_seconds:.1f} s"),
     ]
-    standing = record.standing
-    if standing is not None:
-        told = f"{standing.baseline_seconds:.1f} s, not counted as GPU time"
+    if record.standing is not None:
+        told = f"{record.baseline_seconds:.1f} s, not counted as GPU time"
         rows.append(("Compiling and tuning baselines", told))
     for name, spent in sorted(record.spent.items()):
         rows.append((f"Proposer {name}", _spent(spent)))

@@ -25,11 +25,12 @@ from agent.optimize.candidate import (
 )
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.events import Event, Standing
-from agent.optimize.judge import Confirmation, Profiled, Say, candidate_of
+from agent.optimize.judge import Confirmation, Profiled, Say
 from agent.optimize.loop import Search
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Spending
 from agent.optimize.run import RunFolder
+from agent.optimize.starting import candidate_of
 
 PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 _MS = re.compile(r"^VALUE = ([0-9.]+)", re.MULTILINE)

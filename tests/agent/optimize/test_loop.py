@@ -227,7 +227,7 @@ def test_crossover_is_asked_for_once_a_pair(tmp_path: Path) -> None:
     [
         (Limits(rounds=2), {}, "all rounds done (2 of 2)"),
         (Limits(rounds=0), {}, "all rounds done"),
-        (Limits(gpu_seconds=25), {}, "out of GPU time"),
+        (Limits(gpu_seconds=75), {}, "out of GPU time"),
         (Limits(tokens=150), {}, "out of tokens"),
         (Limits(money=0.9), {}, "out of money"),
         (Limits(floor_target=0.12), {}, "the floor is reached"),
@@ -244,6 +244,52 @@ def test_each_limit_ends_the_run_and_is_named(
     # What was judged counts, wherever the limit fell.
     timed = [each.outcome.median_ms or 9 for each in folder.record.history]
     assert found.best.outcome.median_ms == min([1.0, *timed])
+
+
+def test_a_limit_of_gpu_time_holds_with_the_last_session_and_profile(tmp_path: Path) -> None:
+    rounds = [[proposal(round(0.9**n, 4), f"f{n}")] for n in range(1, 8)]
+    with RunFolder.create(tmp_path / "run", config(Limits(gpu_seconds=90))) as folder:
+        found = search(folder, ScriptedJudge(), Scripted(rounds)).run()
+    assert "s kept for the last session" in found.stopped
+    assert found.confirmed
+    assert 60 < found.gpu_seconds <= 90
+    with RunFolder.create(tmp_path / "off", config(Limits(gpu_seconds=90), confirm=False)) as off:
+        more = search(off, ScriptedJudge(), Scripted(rounds)).run()
+    assert more.judged > found.judged
+
+
+def test_where_nothing_is_better_the_start_is_compared_once_with_all_baselines(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+    judge = ScriptedJudge(before=asked.append)
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        found = search(folder, judge, Scripted([[proposal(1.5)]])).run()
+    assert not found.better
+    assert asked.count("confirm") == 1
+    assert [each.name for each in found.rows if each.ratio is not None] == [
+        "eager", "torch.compile",
+    ]  # fmt: skip
+    with RunFolder.resume(tmp_path / "run") as folder:
+        search(folder, judge, Scripted([[], [proposal(1.6)]])).run()
+    assert asked.count("confirm") == 1
+    known = config().model_copy(update={"baselines": ("eager", "compile")})
+    with RunFolder.create(tmp_path / "known", known) as folder:
+        search(folder, judge, Scripted([[proposal(1.5)]])).run()
+    assert asked.count("confirm") == 1
+
+
+def test_the_start_and_the_best_alone_are_profiled_where_leaders_are_not(tmp_path: Path) -> None:
+    rounds = [[proposal(0.9)], [proposal(0.7, "fusion")], [proposal(0.5, "split")]]
+    profiled = []
+    for every in (True, False):
+        judge = ScriptedJudge()
+        with RunFolder.create(tmp_path / f"{every}", config(profile_leaders=every)) as folder:
+            found = search(folder, judge, Scripted(rounds)).run()
+        profiled.append(judge.profiled)
+        assert found.best.outcome.profile is not None
+    start, *_, best = profiled[0]
+    assert (len(profiled[0]), profiled[1]) == (4, [start, best])
 
 
 def test_wall_time_ends_the_run(tmp_path: Path) -> None:

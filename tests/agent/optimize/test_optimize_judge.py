@@ -12,12 +12,13 @@ from scripted import PROBLEM, kernel, proposal, start
 from agent.evaluate.result import Case, Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
 from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, ProblemInfo, Stage
-from agent.optimize.config import RunConfig
-from agent.optimize.judge import GpuJudge, require_right
-from agent.optimize.judge_main import Describe, Evaluate, Stopwatch, TakeProfile
+from agent.optimize.config import RunConfig, Strategy
+from agent.optimize.judge import GpuJudge
+from agent.optimize.judge_main import Describe, Evaluate, Server, Stopwatch, TakeProfile
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.outcomes import failure, outcome_of, plain
 from agent.optimize.run import RunFolder
+from agent.optimize.starting import require_right
 from agent.profile.result import KernelProfile, Profile
 from kb.errors import KbError
 
@@ -192,9 +193,11 @@ def test_baselines_are_compiled_once_for_a_problem_a_card_and_versions(tmp_path:
         with RunFolder.create(tmp_path / name, asked) as folder:
             return judge_of(folder, process, tmp_path / "cache").standing(asked.start, print)
 
+    # Without a last session all is timed at the start.
+    once = config().model_copy(update={"strategy": Strategy(confirm=False)})
     first, again = FakeProcess(), FakeProcess()
-    one = standing("one", first, config())
-    two = standing("two", again, config())
+    one = standing("one", first, once)
+    two = standing("two", again, once)
     assert (forms(first), forms(again)) == ([all_forms], [eager])
     assert {name: each.median_ms for name, each in one.baselines.items()} == {
         "start": 1.0, "eager": 2.0, "compile": 0.8, "max-autotune": 0.7,
@@ -211,17 +214,86 @@ def test_baselines_are_compiled_once_for_a_problem_a_card_and_versions(tmp_path:
     ]
     for name, change in changes:
         process = FakeProcess()
-        standing(name, process, config().model_copy(update=change))
+        standing(name, process, once.model_copy(update=change))
         assert forms(process) == [all_forms], name
     newer = FakeProcess()
     newer.versions = {"torch": "2.12", "triton": "3.6"}
-    standing("newer", newer, config())
+    standing("newer", newer, once)
     assert forms(newer) == [all_forms]
     for path in (tmp_path / "cache").iterdir():
         path.write_text("{")
     damaged = FakeProcess()
-    standing("damaged", damaged, config())
+    standing("damaged", damaged, once)
     assert forms(damaged) == [all_forms]
+
+
+def test_baselines_are_compiled_in_the_last_session_alone_and_known_to_the_next_run(
+    tmp_path: Path,
+) -> None:
+    all_forms, eager = ("eager", "compile", "max-autotune"), ("eager",)
+    process = FakeProcess()
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        judge = judge_of(folder, process, tmp_path / "cache")
+        standing = judge.standing(start(), print)
+        outcome = judge.judge(CANDIDATE, standing.start, 1, print)
+        found = judge.confirm(Judged(candidate=CANDIDATE, outcome=outcome), standing.start, print)
+    assert set(standing.baselines) == {"start", "eager"}
+    assert forms(process) == [eager, eager, all_forms]
+    assert [each.quick for each in process.asked if isinstance(each, Evaluate)] == [
+        True, True, False,
+    ]  # fmt: skip
+    assert (standing.baseline_seconds, found.baseline_seconds) == (0.0, 30.0)
+    again = FakeProcess()
+    with RunFolder.create(tmp_path / "again", config()) as folder:
+        known = judge_of(folder, again, tmp_path / "cache").standing(start(), print)
+    assert forms(again) == [eager]
+    assert set(known.baselines) == {"start", "eager", "compile", "max-autotune"}
+    # A model's prompts hold them, so they are timed before it is asked.
+    asked = config().model_copy(update={"model": "m", "fresh_baselines": True})
+    with RunFolder.create(tmp_path / "model", asked) as folder:
+        judge_of(folder, again, tmp_path / "cache").standing(start(), print)
+    assert forms(again)[1:] == [all_forms]
+
+
+def test_fewer_baselines_are_timed_where_fewer_are_asked_for(tmp_path: Path) -> None:
+    process = FakeProcess()
+
+    def standing(name: str, baselines: tuple[str, ...]) -> Any:
+        change = {"baselines": baselines, "strategy": Strategy(confirm=False)}
+        asked = config().model_copy(update=change)
+        with RunFolder.create(tmp_path / name, asked) as folder:
+            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, print)
+
+    few = standing("few", ("compile",))
+    assert set(few.baselines) == {"start", "eager", "compile"}
+    more = standing("more", ("eager", "compile", "max-autotune"))
+    assert set(more.baselines) == {"start", "eager", "compile", "max-autotune"}
+    standing("again", ("compile",))
+    assert forms(process) == [("eager", "compile"), ("eager", "compile", "max-autotune"),
+                              ("eager",)]  # fmt: skip
+
+
+def test_ceilings_are_measured_once_for_a_search_and_anew_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[Ceilings | None] = []
+    ceilings = Ceilings(read_bps=1, write_bps=1, copy_bps=1, measured_at="now")
+
+    def evaluate(*_: object, ceilings: Ceilings | None, **__: object) -> Evaluation:
+        given.append(ceilings)
+        return evaluation(ceilings=measured)
+
+    measured = ceilings
+    monkeypatch.setattr("agent.evaluate.judge.evaluate", evaluate)
+    server = Server()
+    monkeypatch.setattr(server, "_workers", lambda **_: None)
+
+    def ask(device: str, *, quick: bool) -> None:
+        server.answer(Evaluate(problem="p", kernel="k", device=device, quick=quick), print)
+
+    for device, quick in (("cuda:0", True), ("cuda:0", True), ("cuda:1", True), ("cuda:0", False)):
+        ask(device, quick=quick)
+    assert given == [None, ceilings, None, None]
 
 
 def test_a_cache_that_cannot_be_written_loses_only_time(tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""What a run starts from: a given kernel, or eager PyTorch as a kernel file."""
+
+from typing import Final
+
+from agent.optimize.candidate import RIGHT, Candidate, Judged, Proposal, Stage
+from agent.problem.kernel import KernelFile
+from kb.errors import InvalidInputError, KbError
+
+# Appended to the problem: eager PyTorch as a kernel file, judged and timed as any other.
+_AS_KERNEL: Final = '\n\nclass ModelNew(Model):\n    """The problem\'s own model."""\n'
+
+
+def eager_start(problem: str) -> Proposal:
+    """Eager PyTorch as a kernel file."""
+    return Proposal(
+        source=problem.rstrip() + "\n" + _AS_KERNEL,
+        proposer="start",
+        family="baseline",
+        note="eager PyTorch",
+    )
+
+
+def candidate_of(start: Proposal) -> Candidate:
+    """The start as candidate 0.
+
+    Raises
+    ------
+    KbError
+        The file cannot be read as a kernel file.
+    """
+    kernel = KernelFile.parse(start.source, f"kernel{start.suffix}")
+    return Candidate.of(start, round_=0, form=kernel.form)
+
+
+def require_right(start: Judged) -> None:
+    """Refuse to search from a start that is wrong.
+
+    Raises
+    ------
+    KbError
+        Says what is wrong with it.
+    """
+    outcome = start.outcome
+    if outcome.verdict in RIGHT and outcome.stage is Stage.DONE:
+        return
+    why = outcome.reasons[0] if outcome.reasons else "no reason is known"
+    word = outcome.verdict.value if outcome.verdict is not None else "not judged"
+    if outcome.verdict in RIGHT:
+        raise KbError(f"the start cannot be timed: {why}")
+    raise InvalidInputError(
+        f"the start is {word}: {why}; give a kernel that is right, or none to start from PyTorch"
+    )
