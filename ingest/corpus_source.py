@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from ingest.chunkers import Piece, chunk_file
 from ingest.folding import fold_key
+from ingest.roles import role_of
 from kb.architectures import describe_targets
 from kb.corpus.entries import Gate, Technique
 from kb.corpus.frontmatter import split_front_matter
@@ -188,6 +189,7 @@ def _kernel_chunks(
                 bottlenecks=bottlenecks,
                 architectures=entry.architectures,
                 dtypes=entry.dtypes,
+                role="" if section == CARD else role_of(piece),
                 fold="" if section == CARD else fold_key(piece.text, piece.language),
             )
         )

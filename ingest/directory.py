@@ -9,7 +9,9 @@ from ingest.chunkers import chunk_file
 from ingest.discovery import Found, Skipped, UnreadableError, discover, read_text
 from ingest.folding import fold_key
 from ingest.report import SourceReport
+from ingest.roles import role_of
 from ingest.run_source import run_state
+from ingest.tagging import tagged, tags_version
 from kb.corpus.detection import Detector
 from kb.corpus.quality import quality_of
 from kb.errors import SourceError
@@ -17,7 +19,7 @@ from kb.index.state import IndexState
 from kb.notes import is_run
 from kb.records import Chunk, Source, chunk_id
 
-CHUNKER_VERSION = "1"
+CHUNKER_VERSION = "2"
 """Raised when a chunker's output changes, so that unchanged files are chunked anew."""
 
 _DOCUMENT_LANGUAGES = {"markdown", "text"}
@@ -55,7 +57,7 @@ def directory_state(
         return run_state(
             root, name, former, report, include=include, exclude=exclude, quality=quality
         )
-    chunking = f"{CHUNKER_VERSION}-{detector.version}"
+    chunking = f"{CHUNKER_VERSION}-{tags_version(detector)}"
     known, former_chunks = _known(former, name, chunking)
     files: list[tuple[str, str]] = []
     chunks: list[Chunk] = []
@@ -123,25 +125,26 @@ def _file_chunks(source: str, item: Found, text: str, detector: Detector) -> lis
         if piece.is_trivial:
             continue
         document = piece.language in _DOCUMENT_LANGUAGES
-        techniques = () if document else detector.techniques(piece.text, piece.language)
         key = (piece.symbol or "", piece.text)
         chunks.append(
-            Chunk(
-                id=chunk_id(source, item.path, piece.symbol, piece.text, seen[key]),
-                kind="doc" if document else "code",
-                source=source,
-                title=piece.symbol or piece.heading or item.path,
-                path=item.path,
-                start_line=piece.start_line,
-                end_line=piece.end_line,
-                language=piece.language,
-                text=piece.text,
-                symbol=piece.symbol,
-                signature=piece.signature,
-                section=piece.heading,
-                techniques=techniques,
-                bottlenecks=detector.bottlenecks(techniques),
-                fold="" if document else fold_key(piece.text, piece.language),
+            tagged(
+                Chunk(
+                    id=chunk_id(source, item.path, piece.symbol, piece.text, seen[key]),
+                    kind="doc" if document else "code",
+                    source=source,
+                    title=piece.symbol or piece.heading or item.path,
+                    path=item.path,
+                    start_line=piece.start_line,
+                    end_line=piece.end_line,
+                    language=piece.language,
+                    text=piece.text,
+                    symbol=piece.symbol,
+                    signature=piece.signature,
+                    section=piece.heading,
+                    role=role_of(piece),
+                    fold="" if document else fold_key(piece.text, piece.language),
+                ),
+                detector,
             )
         )
         seen[key] += 1

@@ -7,6 +7,7 @@ from ingest.report import SourceReport
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.spec import GIT
 from ingest.sources.tree import unpack
+from ingest.tagging import tags_version
 from kb.corpus.detection import Detector
 from kb.corpus.quality import quality_of
 from kb.errors import SourceError
@@ -69,7 +70,7 @@ def published_state(
     }
     same = known is not None and (
         (known.sha256, known.chunking, known.include, known.exclude)
-        == (fetched.sha256, f"{CHUNKER_VERSION}-{detector.version}", include, exclude)
+        == (fetched.sha256, f"{CHUNKER_VERSION}-{tags_version(detector)}", include, exclude)
     )
     if known is not None and same:
         report.files = report.unchanged_files = len(known.files)

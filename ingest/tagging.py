@@ -1,10 +1,15 @@
-"""Tag code chunks with the techniques that an index's entries recognise in them."""
+"""Tag code with what is recognised in it: techniques, operator, dtypes, oldest architecture."""
 
+import hashlib
 from dataclasses import replace
 
 from kb.corpus.detection import Detector
+from kb.corpus.features import features, features_version
 from kb.index.state import IndexState
 from kb.records import Chunk, Source
+
+TAGGER_VERSION = "1"
+"""Raised when tagging by the same patterns and words gives something else."""
 
 
 def detector_of(state: IndexState) -> Detector:
@@ -12,25 +17,43 @@ def detector_of(state: IndexState) -> Detector:
     return Detector([record.entry for record in state.techniques])
 
 
+def tags_version(detector: Detector) -> str:
+    """Changes when anything that tags code does, so that code is tagged anew."""
+    facts = "\0".join((TAGGER_VERSION, detector.version, features_version()))
+    return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
+
+
+def tagged(chunk: Chunk, detector: Detector) -> Chunk:
+    """A chunk of code with its tags; of prose, as it is."""
+    if chunk.kind != "code":
+        return chunk
+    techniques = detector.techniques(chunk.text, chunk.language)
+    found = features(chunk.text, chunk.language, chunk.symbol, chunk.path)
+    return replace(
+        chunk,
+        techniques=techniques,
+        bottlenecks=detector.bottlenecks(techniques),
+        op=found.op,
+        dtypes=found.dtypes,
+        architectures=found.architectures,
+    )
+
+
 def retag(state: IndexState) -> IndexState:
     """Code chunks tagged by the techniques that the state now has."""
     detector = detector_of(state)
+    now = tags_version(detector)
     sources: list[Source] = []
     stale: set[str] = set()
     for source in state.sources:
         version, _, tags = source.chunking.partition("-")
-        if tags and tags != detector.version:
+        if tags and tags != now:
             stale.add(source.name)
-            source = replace(source, chunking=f"{version}-{detector.version}")  # noqa: PLW2901
+            source = replace(source, chunking=f"{version}-{now}")  # noqa: PLW2901
         sources.append(source)
     if not stale:
         return state
-    chunks: list[Chunk] = []
-    for chunk in state.chunks:
-        if chunk.source in stale and chunk.kind == "code":
-            techniques = detector.techniques(chunk.text, chunk.language)
-            bottlenecks = detector.bottlenecks(techniques)
-            chunks.append(replace(chunk, techniques=techniques, bottlenecks=bottlenecks))
-        else:
-            chunks.append(chunk)
-    return replace(state, sources=tuple(sources), chunks=tuple(chunks))
+    chunks = tuple(
+        tagged(chunk, detector) if chunk.source in stale else chunk for chunk in state.chunks
+    )
+    return replace(state, sources=tuple(sources), chunks=chunks)

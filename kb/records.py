@@ -69,6 +69,8 @@ class Chunk:
     bottlenecks: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
+    role: str = ""
+    """What code is for (`ingest.roles`): `kernel`, `device`, `host`, `type` or `other`."""
     fold: str = ""
     """Digest of the code without comments and spacing: equal for near-duplicates."""
 

@@ -53,7 +53,7 @@ def digest_of(text: str) -> str:
 
 @cache
 def chunks() -> dict[Place, Piece]:
-    """Every chunk of the curated packages, in the list's order; fetches what is not in the cache."""
+    """Every chunk of the curated packages, in the list's order; what is not cached is fetched."""
     return dict(_read())
 
 
@@ -69,9 +69,7 @@ def _read() -> Iterator[tuple[Place, Piece]]:
             root = Path(scratch)
             (root / ".git").mkdir()  # ignore rules of folders around do not reach in
             unpack(fetched, request.origin.cache, root / "tree")
-            for found in discover(
-                root / "tree", include=request.include, exclude=request.exclude
-            ):
+            for found in discover(root / "tree", include=request.include, exclude=request.exclude):
                 if isinstance(found, Skipped):
                     continue
                 try:

@@ -3,20 +3,33 @@
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from kb.corpus.comments import without_comments
 from kb.corpus.entries import Technique
+from kb.corpus.literals import Clauses, holds, required
 from kb.vocabulary import taxonomy
 
 # Whose patterns apply to a chunk's language.
 _PATTERNS_OF = {"triton": "triton", "python": "triton", "cuda": "cuda", "cpp": "cuda"}
+# CuTe DSL is CUDA's library in Python: it has the names of both.
+_CUTE_DSL = re.compile(r"\bcute\.|\bcutlass\.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    slug: str
+    pattern: re.Pattern[str]
+    clauses: Clauses
 
 
 class Detector:
     """The detect patterns of all techniques, compiled once."""
 
-    def __init__(self, techniques: Sequence[Technique]) -> None:
+    def __init__(self, techniques: Sequence[Technique], *, precheck: bool = True) -> None:
+        """Compile the patterns; without `precheck` each is matched outright, with equal results."""
         ordered = sorted(techniques, key=lambda entry: entry.slug)
-        self._patterns: dict[str, list[tuple[str, re.Pattern[str]]]] = {"triton": [], "cuda": []}
+        self._rules: dict[str, list[_Rule]] = {"triton": [], "cuda": []}
         self._bottlenecks = {entry.slug: entry.bottlenecks for entry in ordered}
         digest = hashlib.blake2b(digest_size=8)
         for entry in ordered:
@@ -27,15 +40,28 @@ class Detector:
                 for pattern in patterns:
                     facts = (entry.slug, language, pattern, *entry.bottlenecks)
                     digest.update(("\0".join(facts) + "\0\0").encode())
+                    clauses = required(pattern) if precheck else ()
                     compiled = re.compile(pattern, re.MULTILINE)
-                    self._patterns[language].append((entry.slug, compiled))
+                    self._rules[language].append(_Rule(entry.slug, compiled, clauses))
         self.version = digest.hexdigest()
         """Changes when any pattern or what it stands for does, so that code is tagged anew."""
 
     def techniques(self, code: str, language: str) -> tuple[str, ...]:
-        """Slugs of the techniques recognised in `code`, sorted."""
-        patterns = self._patterns.get(_PATTERNS_OF.get(language, ""), [])
-        found = {slug for slug, pattern in patterns if pattern.search(code)}
+        """Slugs of the techniques recognised in `code`, sorted; comments do not count."""
+        chosen = _PATTERNS_OF.get(language)
+        if chosen is None:
+            return ()
+        bare = without_comments(code, language)
+        rules = self._rules[chosen]
+        if language == "python" and _CUTE_DSL.search(bare):
+            rules = rules + self._rules["cuda"]
+        lowered = bare.lower()
+        found: set[str] = set()
+        for rule in rules:
+            if rule.slug in found or not holds(lowered, rule.clauses):
+                continue
+            if rule.pattern.search(bare):
+                found.add(rule.slug)
         return tuple(sorted(found))
 
     def bottlenecks(self, techniques: Sequence[str]) -> tuple[str, ...]:

@@ -19,8 +19,10 @@ _FIELDS: dict[str, Callable[[Chunk], Values]] = {
     "bottlenecks": lambda chunk: chunk.bottlenecks,
     "architectures": lambda chunk: chunk.architectures,
     "dtypes": lambda chunk: chunk.dtypes,
+    "roles": lambda chunk: (chunk.role,) if chunk.role else (),
     "ops": lambda chunk: (chunk.op,) if chunk.op else (),
     "entries": lambda chunk: (f"{chunk.kind}:{chunk.entry}",) if chunk.entry else (),
+    "paths": lambda chunk: (chunk.path,),
     "symbols": lambda chunk: (chunk.symbol,) if chunk.symbol else (),
     "folds": lambda chunk: (chunk.fold,) if chunk.fold else (),
 }

@@ -1,0 +1,191 @@
+"""What code says of itself beside its techniques: operator family, dtypes, oldest architecture.
+
+The words are data: `kb/data/operators.yaml` and `kb/data/features.yaml`.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any
+
+from kb.corpus.comments import without_comments
+from kb.vocabulary import load_yaml
+
+_CODE = frozenset({"triton", "python", "cuda", "cpp"})
+# Accumulators and scales have the first in every kernel, indices the others: each says something
+# only of code that names no type before it.
+_COMMON = ({"float64", "float32"}, {"int64", "int32"})
+_WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+_SCOPES = re.compile(r"[.:]+")
+# Code between these runs on the newer architectures, other code beside it on the older ones.
+_GUARD = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)$", re.MULTILINE)
+_ARCHITECTURE_TEST = re.compile(r"__CUDA_ARCH|CUDA_ARCH|_ENABLED\b|_SUPPORTED\b|__CUDACC_VER")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What was recognised in one piece of code."""
+
+    op: str | None
+    dtypes: tuple[str, ...]
+    architectures: tuple[str, ...]
+    """The oldest that it runs on, as one value; empty where nothing asks for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    value: str
+    names: re.Pattern[str] | None
+    general: re.Pattern[str] | None
+    code: re.Pattern[str] | None
+
+
+def features(text: str, language: str, symbol: str | None, path: str) -> Features:
+    """Operator family, dtypes and oldest architecture of a piece of code; of prose, none.
+
+    Parameters
+    ----------
+    text
+        The piece; its comments and docstrings do not count.
+    symbol
+        Its qualified name, `Class.method` or `ns::fn`.
+    path
+        Of its file, with `/`.
+    """
+    if language not in _CODE:
+        return Features(None, (), ())
+    bare = without_comments(text, language)
+    return Features(
+        _operator(bare, symbol, path), _dtypes(bare), _architectures(bare, symbol, path)
+    )
+
+
+def features_version() -> str:
+    """Changes when the data does, so that code is tagged anew."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in ("operators.yaml", "features.yaml"):
+        digest.update((files("kb") / "data" / name).read_bytes())
+    return digest.hexdigest()
+
+
+def operator_families() -> tuple[str, ...]:
+    """Every operator family, the special ones first."""
+    return tuple(each.value for each in _operators())
+
+
+@cache
+def _data(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = load_yaml((files("kb") / "data" / name).read_text(encoding="utf-8"))
+    return data
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"(?:{each})" for each in patterns)) if patterns else None
+
+
+def _marks(table: dict[str, dict[str, list[str]]]) -> tuple[_Marks, ...]:
+    return tuple(
+        _Marks(value, *(_any_of(marks.get(key, ())) for key in ("names", "general", "code")))
+        for value, marks in table.items()
+    )
+
+
+@cache
+def _operators() -> tuple[_Marks, ...]:
+    return _marks(_data("operators.yaml"))
+
+
+@cache
+def _targets() -> tuple[_Marks, ...]:
+    return _marks(_data("features.yaml")["architectures"])
+
+
+@cache
+def _numbers() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    table: dict[str, list[str]] = _data("features.yaml")["dtypes"]
+    return tuple((dtype, re.compile("|".join(spellings))) for dtype, spellings in table.items())
+
+
+@cache
+def _named(name: str, *, general: bool) -> str | None:
+    """The family that a name, its words parted by spaces, goes by."""
+    for family in _operators():
+        pattern = family.general if general else family.names
+        if pattern is not None and pattern.search(name):
+            return family.value
+    return None
+
+
+def _places(symbol: str | None, path: str) -> Iterator[str]:
+    """Names that may say what a piece computes, the nearest first."""
+    parts = [part for part in _SCOPES.split(symbol or "") if part]
+    yield from reversed(parts)
+    place = PurePosixPath(path)
+    yield place.stem
+    # The outermost folder is the package's own name, or its archive's.
+    yield from reversed(place.parent.parts[1:])
+
+
+def _operator(bare: str, symbol: str | None, path: str) -> str | None:
+    places = [" ".join(_WORDS.findall(place)).lower() for place in _places(symbol, path)]
+    for general in (False, True):
+        for place in places:
+            found = _named(place, general=general)
+            if found is not None:
+                return found
+    for family in _operators():
+        if family.code is not None and family.code.search(bare):
+            return family.value
+    return None
+
+
+def _dtypes(bare: str) -> tuple[str, ...]:
+    found = [dtype for dtype, spelling in _numbers() if spelling.search(bare)]
+    floats, indices = _COMMON
+    narrow = [dtype for dtype in found if dtype not in floats | indices]
+    return tuple(sorted(narrow or [each for each in found if each in floats] or found))
+
+
+def _architectures(bare: str, symbol: str | None, path: str) -> tuple[str, ...]:
+    names = f"{symbol or ''} {path}".lower()
+    code = _always_compiled(bare)
+    for target in _targets():
+        if target.names is not None and target.names.search(names):
+            return (target.value,)
+        if target.code is not None and target.code.search(code):
+            return (target.value,)
+    return ()
+
+
+def _always_compiled(bare: str) -> str:
+    """The code without what has another form beside it for older architectures."""
+    if "__CUDA_ARCH" not in bare and "_ENABLED" not in bare:
+        return bare
+    out: list[str] = []
+    at = 0
+    opened: list[tuple[int, bool, bool]] = []  # start, tests an architecture, has an #else
+    for match in _GUARD.finditer(bare):
+        word, rest = match[1], match[2]
+        if word in {"if", "ifdef", "ifndef"}:
+            opened.append((match.start(), bool(_ARCHITECTURE_TEST.search(rest)), False))
+        elif word in {"else", "elif"} and opened:
+            start, tests, _ = opened[-1]
+            opened[-1] = (start, tests, True)
+        elif word == "endif" and opened:
+            start, tests, other = opened.pop()
+            if tests and other and start >= at and not _fails(bare[start : match.end()]):
+                out.append(bare[at:start])
+                at = match.end()
+    return "".join([*out, bare[at:]])
+
+
+def _fails(region: str) -> bool:
+    """Whether the other form only says that there is none."""
+    other = re.split(r"^[ \t]*#[ \t]*else\b.*$", region, maxsplit=1, flags=re.MULTILINE)[-1]
+    return bool(
+        re.search(r"INVALID_CONTROL_PATH|\btrap\b|\bassert\(|printf\(|NOT_IMPLEMENTED", other)
+    )

@@ -1,0 +1,69 @@
+"""What a text must hold for a regular expression to match it: cheap to look for, before the match.
+
+`re` tries an expression at every position; most chunks of code hold not one word of it. The words
+are read off the expression as `re` itself parses it, so they follow from it and cannot disagree.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+# Typeshed does not know the parser of `re`; an unknown construct only makes the check weaker.
+_parser: Any = getattr(re, "_parser", None)
+# A shorter word is in most code and rules nothing out.
+_SHORTEST = 3
+
+Clauses = tuple[frozenset[str], ...]
+"""Each clause must be met; it is met by any one of its words. All in lower case."""
+
+
+def required(pattern: str) -> Clauses:
+    """The words that a text must hold, in lower case, for `pattern` to match it; maybe none."""
+    if _parser is None:
+        return ()
+    clauses = {clause for clause in _sequence(_parser.parse(pattern, re.MULTILINE)) if clause}
+    useful = [clause for clause in clauses if min(map(len, clause)) >= _SHORTEST]
+    # The most telling first: few and long words.
+    return tuple(sorted(useful, key=lambda clause: (len(clause), -min(map(len, clause)))))
+
+
+def holds(lowered: str, clauses: Clauses) -> bool:
+    """Whether a text, in lower case, meets all clauses."""
+    return all(any(word in lowered for word in clause) for clause in clauses)
+
+
+def _sequence(items: Iterable[tuple[Any, Any]]) -> list[frozenset[str]]:
+    """The clauses of parts that follow each other."""
+    clauses: list[frozenset[str]] = []
+    run = ""
+    for kind, value in items:
+        name = str(kind)
+        # Lower case may have another length or several forms beyond ASCII: not worth the care.
+        if name == "LITERAL" and value < 128:
+            run += chr(value).lower()
+            continue
+        if name == "AT":  # \b and ^ stand between two characters, and so do not part them
+            continue
+        if run:
+            clauses.append(frozenset({run}))
+            run = ""
+        if name == "SUBPATTERN":
+            clauses += _sequence(value[3])
+        elif name in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"} and value[0] > 0:
+            clauses += _sequence(value[2])
+        elif name == "ATOMIC_GROUP":
+            clauses += _sequence(value)
+        elif name == "BRANCH":
+            clauses += _branches(value[1])
+    if run:
+        clauses.append(frozenset({run}))
+    return clauses
+
+
+def _branches(branches: Iterable[Any]) -> list[frozenset[str]]:
+    """What all branches ask for, and one clause of the most telling one of each."""
+    asked = [{clause for clause in _sequence(branch) if clause} for branch in branches]
+    if not all(asked):
+        return []
+    told = (max(sorted(each, key=sorted), key=lambda c: min(map(len, c))) for each in asked)
+    return [*set.intersection(*asked), frozenset().union(*told)]
