@@ -77,6 +77,16 @@ def operator_families() -> tuple[str, ...]:
     return tuple(each.value for each in _operators())
 
 
+def operators_named(words: str) -> tuple[str, ...]:
+    """Every family whose names stand in lower-case words parted by spaces, special ones first."""
+    return tuple(
+        family.value
+        for key in ("names", "general")
+        for family in _operators()
+        if (pattern := getattr(family, key)) is not None and pattern.search(words)
+    )
+
+
 @cache
 def _data(name: str) -> dict[str, Any]:
     data: dict[str, Any] = load_yaml((files("kb") / "data" / name).read_text(encoding="utf-8"))
