@@ -91,19 +91,24 @@ def parse_price(text: str) -> Price:
         ) from error
 
 
-def find_price(option: str, model: str) -> Price | None:
+def find_price(option: str, model: str) -> Price:
     """A model's price from an option: two amounts, or the name of a price list.
 
-    None where the list does not have the model: then its price is not known.
+    No prices are shipped: they change, and differ between endpoints that serve one model.
 
     Raises
     ------
     InvalidInputError
-        It is neither.
+        It is neither, or the list does not have the model.
     """
-    if Path(option).is_file():
-        return read_prices(Path(option)).models.get(model)
-    return parse_price(option)
+    if not Path(option).is_file():
+        return parse_price(option)
+    known = read_prices(Path(option)).models
+    if model not in known:
+        raise InvalidInputError(
+            f"{option} has no price for '{model}': it has {', '.join(sorted(known)) or 'none'}"
+        )
+    return known[model]
 
 
 def most_tokens(text: str) -> int:

@@ -1,14 +1,15 @@
 """Puts a run together from its config: judge, advisor, proposers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.optimize.advice import IndexAdvisor
 from agent.optimize.config import RunConfig
 from agent.optimize.judge import GpuJudge
+from agent.optimize.judge_process import JudgeProcess
 from agent.optimize.loop import Search
 from agent.optimize.progress import Progress
 from agent.optimize.proposers import Proposer
@@ -19,6 +20,9 @@ from kb.errors import InvalidInputError, KbError
 from kb.gpus import GpuSpec
 from kb.search.engine import Searcher
 from kb.search.opening import open_searcher
+
+if TYPE_CHECKING:
+    from agent.recipe.stock import Shelf
 
 LLM: Final = "llm"
 
@@ -35,6 +39,8 @@ class Parts:
     """Of the index; None where there is none."""
     price: Any = None
     """Of the model (`agent.llm.accounting.Price`), or None."""
+    shelf: "Shelf | None" = None
+    """Of `recipe`, in place of the index."""
 
 
 def _tune(parts: Parts) -> Proposer:
@@ -46,6 +52,8 @@ def _tune(parts: Parts) -> Proposer:
 def _recipe(parts: Parts) -> Proposer:
     from agent.recipe.proposer import RecipeProposer  # noqa: PLC0415
 
+    if parts.shelf is not None:
+        return RecipeProposer(parts.shelf)
     return RecipeProposer.over(parts.index if parts.searcher is not None else None)
 
 
@@ -72,6 +80,8 @@ def opened(
     specs: Sequence[GpuSpec] = (),
     price: Any = None,
     progress: Progress | None = None,
+    start_process: Callable[[], JudgeProcess] = JudgeProcess,
+    shelf: "Shelf | None" = None,
 ) -> Iterator[Search]:
     """A search that is ready to run.
 
@@ -87,6 +97,10 @@ def opened(
         Of the model (`agent.llm.accounting.Price`), or None.
     progress
         Is told what happens.
+    start_process
+        Makes a judging process; several runs may share one.
+    shelf
+        Where `recipe` takes kernels from, in place of the index: for what it is worth.
 
     Raises
     ------
@@ -96,7 +110,7 @@ def opened(
     config = folder.config
     searcher = _searcher(index)
     try:
-        parts = Parts(config, folder.root, index, searcher, price)
+        parts = Parts(config, folder.root, index, searcher, price, shelf)
         recorded = _recorded(config)
         if recorded is not None and config.replay_verdicts:
             proposers = _repeating(parts, recorded)
@@ -104,7 +118,7 @@ def opened(
             yield Search(folder, judge, advisor, proposers, progress=progress)
             return
         proposers = [open_proposer(name, parts) for name in config.proposers]
-        real = GpuJudge(folder, specs=specs)
+        real = GpuJudge(folder, specs=specs, start_process=start_process)
         try:
             if folder.record.standing is not None and not config.interpret:
                 real.require_same(folder.record.standing)

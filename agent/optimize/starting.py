@@ -1,13 +1,45 @@
 """What a run starts from: a given kernel, or eager PyTorch as a kernel file."""
 
+from pathlib import Path
 from typing import Final
 
-from agent.optimize.candidate import RIGHT, Candidate, Judged, Proposal, Stage
+from agent.optimize.candidate import RIGHT, Candidate, Judged, ProblemInfo, Proposal, Stage
 from agent.problem.kernel import KernelFile
+from agent.problem.source import ProblemFile
 from kb.errors import InvalidInputError, KbError
 
 # Appended to the problem: eager PyTorch as a kernel file, judged and timed as any other.
 _AS_KERNEL: Final = '\n\nclass ModelNew(Model):\n    """The problem\'s own model."""\n'
+
+
+def read_problem(path: Path) -> ProblemInfo:
+    """A problem file.
+
+    Raises
+    ------
+    KbError
+        It is none, or cannot be read.
+    """
+    file = ProblemFile.read(path)
+    return ProblemInfo(name=path.name, source=file.text, sha256=file.sha256)
+
+
+def read_start(path: Path) -> Proposal:
+    """A kernel file to start from.
+
+    Raises
+    ------
+    KbError
+        It is none, or cannot be read.
+    """
+    found = KernelFile.read(path)
+    return Proposal(
+        source=found.text,
+        proposer="start",
+        family="baseline",
+        suffix=".cu" if found.entry is not None else ".py",
+        note=path.name,
+    )
 
 
 def eager_start(problem: str) -> Proposal:

@@ -10,83 +10,168 @@ import click
 
 from kb.cli import Session
 from kb.cli.dtypes import dtype_option
+from kb.cli.optimize_config import begun, price_of, resumed
 from kb.errors import KbError
 
 if TYPE_CHECKING:
-    from agent.optimize.candidate import Proposal
-    from agent.optimize.config import Limits, RunConfig
+    from agent.optimize.config import RunConfig
     from agent.optimize.events import Event
     from kb.gpus import GpuSpec
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
-_LIMITS = {
-    "rounds": "rounds",
-    "max_seconds": "seconds",
-    "max_gpu_seconds": "gpu_seconds",
-    "max_tokens": "tokens",
-    "max_money": "money",
-    "floor": "floor_target",
-}
-# What a resumed run may be given anew; the rest is as it was begun.
-_RESUMABLE = {*_LIMITS, "resume", "model", "base_url", "price", "gpu_spec", "as_json"}
+_POSITIVE = click.FloatRange(0, min_open=True)
 _INTERRUPTED = 130
 
 
 @click.command()
 @click.argument("problem", type=_FILE, required=False)
-@click.option("--kernel", type=_FILE, help="Start from this kernel. Default: eager PyTorch.")
-@click.option("--out", type=_FOLDER, help="Run folder. Default: kb-runs/PROBLEM-TIME.")
-@click.option("--resume", type=_FOLDER, metavar="RUN", help="Continue a run.")
-@click.option("--model", metavar="NAME", help="Let a language model propose; or replay:RUN.")
-@click.option("--base-url", metavar="URL", help="Its OpenAI-compatible endpoint.")
-@click.option("--price", metavar="IN,OUT", help="Of the model, per million tokens.")
+@click.option(
+    "--kernel",
+    type=_FILE,
+    help="Start from this kernel file. Default: eager PyTorch, that is, no kernel.",
+)
+@click.option(
+    "--out", type=_FOLDER, metavar="DIR", help="Run folder to make. Default: kb-runs/PROBLEM-TIME."
+)
+@click.option(
+    "--resume",
+    type=_FOLDER,
+    metavar="RUN",
+    help="Continue the run in this folder; only limits and the model can be changed.",
+)
 @click.option(
     "--proposers",
     metavar="NAMES",
-    help="Which compete, such as tune,recipe. Default: all; llm with --model.",
+    help="Which compete: tune (meta-parameters), recipe (kernels of the index), llm. "
+    "Default: tune,recipe, and llm with --model.",
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Let this language model propose, too; or replay:RUN,"
+    " which repeats its replies in a recorded run.",
+)
+@click.option("--base-url", metavar="URL", help="The model's OpenAI-compatible endpoint.")
+@click.option(
+    "--price",
+    metavar="IN,OUT",
+    help="The model's price per million tokens of requests and of replies, such as 1.25,10; or a "
+    "YAML file: models: {NAME: {input: 1.25, output: 10}}.",
+)
+@click.option(
+    "--replay-verdicts",
+    is_flag=True,
+    help="With replay:RUN: take verdicts and times from the record, too. Needs no GPU.",
 )
 @dtype_option
-@click.option("--device", metavar="cuda:N", help="One GPU. Default: all of the first one's kind.")
 @click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, to all contenders.")
+@click.option(
+    "--device", metavar="cuda:N", help="Use one GPU. Default: all of the first one's kind."
+)
+@click.option("--gpu-spec", type=_FILE, help="YAML file with a card that kb does not know.")
 @click.option(
     "--interpret",
     is_flag=True,
     help="Dry run without a GPU: correctness only, in Triton's interpreter.",
 )
-@click.option("--trust", is_flag=True, help="Run although the sandbox lacks layers here.")
-@click.option("--rounds", type=click.IntRange(0), help="At most so many. Default: 8.")
-@click.option("--width", type=click.IntRange(1), help="Survivors of a round. Default: 4.")
-@click.option("--branching", type=click.IntRange(1), help="Proposals per survivor. Default: 2.")
+@click.option("--trust", is_flag=True, help="Run although the sandbox is incomplete here.")
+@click.option("--max-seconds", type=_POSITIVE, metavar="S", help="End after so much wall time.")
+@click.option(
+    "--max-gpu-seconds",
+    type=_POSITIVE,
+    metavar="S",
+    help="End after so much GPU time, compiling baselines not counted.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1),
+    metavar="N",
+    help="End before the model has used more, prompts and replies.",
+)
+@click.option(
+    "--max-money",
+    type=_POSITIVE,
+    metavar="X",
+    help="End before the model has cost more; needs --price.",
+)
+@click.option(
+    "--floor",
+    type=_POSITIVE,
+    metavar="X",
+    help="End when the best reaches this fraction of the floor. Default: 0.97.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(0), metavar="N", help="End after so many rounds. Default: 8."
+)
+@click.option(
+    "--patience",
+    type=click.IntRange(1),
+    metavar="N",
+    help="End after so many rounds in a row without gain. Default: 2.",
+)
+@click.option(
+    "--width",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Candidates that survive a round. Default: 4.",
+)
 @click.option("--greedy", is_flag=True, help="Keep the best alone: a width of 1.")
-@click.option("--repairs", type=click.IntRange(0), help="Per proposal. Default: 2.")
-@click.option("--patience", type=click.IntRange(1), help="Rounds without gain. Default: 2.")
+@click.option(
+    "--branching",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Proposals of a proposer for each survivor. Default: 2.",
+)
+@click.option(
+    "--repairs",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Attempts to mend a proposal that fails. Default: 2.",
+)
 @click.option("--no-crossover", is_flag=True, help="Do not ask to combine the best two.")
-@click.option("--no-retirement", is_flag=True, help="Keep families that stay behind.")
-@click.option("--no-confirm", is_flag=True, help="No last session of the best and all baselines.")
-@click.option("--fresh-baselines", is_flag=True, help="Time baselines although they are cached.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Wall time.")
-@click.option("--max-gpu-seconds", type=click.FloatRange(0, min_open=True), help="GPU time.")
-@click.option("--max-tokens", type=click.IntRange(1), help="Of prompts and replies.")
-@click.option("--max-money", type=click.FloatRange(0, min_open=True), help="In --price's currency.")
-@click.option("--floor", type=click.FloatRange(0, min_open=True), help="End at this fraction.")
-@click.option("--context-tokens", type=click.IntRange(64), help="Of a round. Default: 3000.")
-@click.option("--gpu-spec", type=_FILE, metavar="FILE", help="YAML with a further card.")
-@click.option("--replay-verdicts", is_flag=True, help="With replay:RUN: needs no GPU.")
-@click.option("--seed", type=int, default=0, help="Of the search's own chance. Default: 0.")
+@click.option("--no-retirement", is_flag=True, help="Keep technique families that stay behind.")
+@click.option(
+    "--baselines",
+    metavar="NAMES",
+    help="What the best is compared with, of eager, compile, max-autotune. Default: all; the last "
+    "one compiles for up to a minute.",
+)
+@click.option(
+    "--fresh-baselines", is_flag=True, help="Time baselines although their times are cached."
+)
+@click.option(
+    "--no-confirm",
+    is_flag=True,
+    help="Leave out the last session, which times the best beside all baselines.",
+)
+@click.option(
+    "--context-tokens",
+    type=click.IntRange(64),
+    metavar="N",
+    help="Of knowledge that a round retrieves. Default: 3000.",
+)
+@click.option(
+    "--seed", type=int, metavar="N", default=0, help="Of the search's own chance. Default: 0."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
 def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> None:
     """Make a kernel for PROBLEM faster, prove it, and keep how.
 
-    Evaluates the start and the baselines; then, round by round: profiles and
-    diagnoses the best, retrieves what the index knows about it, lets the proposers
-    compete, judges what they propose, and keeps the best of each technique. Ends
-    with a table, and a run folder that can be continued with --resume and told by
-    `kb report`. The best kernel is in the run folder as best.py.
+    PROBLEM is a file in KernelBench's format: Model, get_inputs, get_init_inputs.
 
-    Where nothing is faster than the start beyond the noise, the start is given
-    back. A model's key is read from OPENAI_API_KEY.
+    Evaluates the start; then, round by round: diagnoses the best, retrieves what
+    the index knows about it, lets the proposers compete, judges what they propose,
+    and keeps the best of each technique. At the end the best is timed once more,
+    beside the start, eager PyTorch and torch.compile.
+
+    Prints a table and writes a run folder: best.py, the best kernel, which runs by
+    itself; report.html, what was tried and why it was kept or dropped; and all that
+    --resume and `kb report` need. Where nothing is faster than the start beyond the
+    noise, the start is given back.
+
+    A model's key is read from OPENAI_API_KEY.
     """
     from agent.optimize.opening import opened  # noqa: PLC0415 (the optimizer's part)
     from agent.optimize.run import RunFolder, read_config  # noqa: PLC0415
@@ -95,12 +180,14 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     session: Session = ctx.obj
     root: Path | None = options["resume"]
     if root is not None:
-        config = _resumed(ctx, read_config(root), problem, options)
+        config = resumed(ctx, read_config(root), problem, options)
         _require_gpu(config)
+        price = price_of(options["price"], config)
         folder = RunFolder.resume(root, config)
     else:
-        config = _begun(problem, options)
+        config = begun(problem, options)
         _require_gpu(config)
+        price = price_of(options["price"], config)
         root = options["out"] or _default_folder(config.problem.stem)
         folder = RunFolder.create(root, config)
     progress = _Printer()
@@ -110,7 +197,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
                 folder,
                 session.index,
                 specs=_specs(options["gpu_spec"]),
-                price=_price(options["price"]),
+                price=price,
                 progress=progress,
             ) as search:
                 found = search.run()
@@ -136,116 +223,6 @@ def _told(root: Path) -> None:
     click.echo(f"report: {written.html}", err=True)
 
 
-def _begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
-    """Config of a new run."""
-    from agent.optimize.config import REPLAY, RunConfig, Strategy  # noqa: PLC0415
-    from agent.optimize.opening import LLM, NAMES  # noqa: PLC0415
-    from agent.optimize.run import read_config  # noqa: PLC0415
-
-    model: str | None = options["model"]
-    recorded = None
-    if model is not None and model.startswith(REPLAY):
-        recorded = read_config(Path(model.removeprefix(REPLAY)).expanduser())
-    if options["replay_verdicts"]:
-        if recorded is None:
-            raise click.UsageError("--replay-verdicts needs --model replay:RUN")
-        if problem is None:
-            # Everything is as it was, but for where replies come from.
-            update = {"model": model, "base_url": None, "replay_verdicts": True}
-            return recorded.model_copy(update=update)
-    if problem is None:
-        raise click.UsageError("Missing argument 'PROBLEM'.")
-    if options["base_url"] is not None and model is None:
-        raise click.UsageError("--base-url needs --model")
-    if options["greedy"] and options["width"] not in (None, 1):
-        raise click.UsageError("--greedy is a width of 1: leave --width out")
-    names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
-    if not names:
-        names = [each for each in NAMES if each != LLM or model is not None]
-    if unknown := [each for each in names if each not in NAMES]:
-        raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
-    if LLM in names and model is None:
-        raise click.UsageError("the proposer llm needs --model")
-    strategy = {
-        "width": 1 if options["greedy"] else options["width"],
-        "branching": options["branching"],
-        "repairs": options["repairs"],
-        "patience": options["patience"],
-        "crossover": not options["no_crossover"],
-        "retirement": not options["no_retirement"],
-        "confirm": not options["no_confirm"],
-    }
-    info, start = _read(problem, options["kernel"])
-    more = {"context_tokens": options["context_tokens"]}
-    return RunConfig(
-        problem=info,
-        given=start is not None,
-        start=start,
-        dtype=options["dtype"],
-        tf32=options["tf32"],
-        device=options["device"],
-        interpret=options["interpret"],
-        trust=options["trust"],
-        fresh_baselines=options["fresh_baselines"],
-        proposers=tuple(dict.fromkeys(names)),
-        model=model,
-        base_url=options["base_url"],
-        replay_verdicts=options["replay_verdicts"],
-        seed=options["seed"],
-        limits=_limits(options),
-        strategy=Strategy.model_validate({k: v for k, v in strategy.items() if v is not None}),
-        **{name: value for name, value in more.items() if value is not None},
-    )
-
-
-def _resumed(
-    ctx: click.Context, config: "RunConfig", problem: Path | None, options: dict[str, Any]
-) -> "RunConfig":
-    """Config of a run that goes on, with what was given anew."""
-    said = {
-        name
-        for name in options
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    }
-    if problem is not None or (said := said - _RESUMABLE):
-        named = "PROBLEM" if problem is not None else f"--{min(said).replace('_', '-')}"
-        raise click.UsageError(f"{named} cannot be changed: --resume goes on as the run was begun")
-    update: dict[str, Any] = {"limits": _limits(options, config.limits)}
-    for name in ("model", "base_url"):
-        if options[name] is not None:
-            update[name] = options[name]
-    if options["model"] is not None and "llm" not in config.proposers:
-        update["proposers"] = (*config.proposers, "llm")
-    return config.model_copy(update=update)
-
-
-def _limits(options: dict[str, Any], before: "Limits | None" = None) -> "Limits":
-    from agent.optimize.config import Limits  # noqa: PLC0415
-
-    chosen = {field: options[name] for name, field in _LIMITS.items() if options[name] is not None}
-    return Limits.model_validate((before or Limits()).model_dump() | chosen)
-
-
-def _read(problem: Path, kernel: Path | None) -> "tuple[Any, Proposal | None]":
-    """The problem, and the kernel to start from."""
-    from agent.optimize.candidate import ProblemInfo, Proposal  # noqa: PLC0415
-    from agent.problem.kernel import KernelFile  # noqa: PLC0415
-    from agent.problem.source import ProblemFile  # noqa: PLC0415
-
-    file = ProblemFile.read(problem)
-    info = ProblemInfo(name=problem.name, source=file.text, sha256=file.sha256)
-    if kernel is None:
-        return info, None
-    found = KernelFile.read(kernel)
-    return info, Proposal(
-        source=found.text,
-        proposer="start",
-        family="baseline",
-        suffix=".cu" if found.entry is not None else ".py",
-        note=kernel.name,
-    )
-
-
 def _require_gpu(config: "RunConfig") -> None:
     """Say at once that there is no GPU, before anything is loaded or written."""
     from agent.profile.profiler import has_gpu  # noqa: PLC0415
@@ -266,12 +243,6 @@ def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":
     from kb.gpus import load_specs  # noqa: PLC0415
 
     return load_specs(file) if file is not None else ()
-
-
-def _price(text: str | None) -> Any:
-    from agent.llm.accounting import parse_price  # noqa: PLC0415
-
-    return parse_price(text) if text is not None else None
 
 
 class _Printer:

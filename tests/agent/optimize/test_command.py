@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,8 +16,10 @@ from scripted import Scripted, ScriptedJudge, config, kernel, proposal, search
 from support import KB
 from test_interpret import KERNEL, PROBLEM
 
+from agent.llm.accounting import Price
 from agent.optimize.run import RunFolder, read_run
 from kb.cli import cli
+from kb.cli.optimizing import optimize
 from kb.errors import KbError
 
 
@@ -93,6 +97,39 @@ def test_a_recorded_run_is_replayed_without_a_gpu(tmp_path: Path) -> None:
     assert [Path(line).suffix for line in written.stdout.split()] == [".html", ".md"]
 
 
+def test_a_model_is_paid_by_a_price_list_also_where_its_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+
+    @contextmanager
+    def opened(*_: object, price: object, **__: object) -> Iterator[None]:
+        given.append(price)
+        raise KbError("far enough")
+        yield
+
+    monkeypatch.setattr("agent.optimize.opening.opened", opened)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.py").write_text(PROBLEM)
+    (tmp_path / "prices.yaml").write_text("models: {m: {input: 1.25, output: 10}}")
+    paid = ["--price", "prices.yaml"]
+    begin = ["p.py", "--interpret", "--model", "m", "--max-money", "3", "--out", "run"]
+    for arguments in ([*begin, *paid], ["--resume", "run", *paid]):
+        with pytest.raises(KbError, match="far enough"):
+            cli.main(["optimize", *arguments], standalone_mode=False)
+    assert given == [Price(input=1.25, output=10)] * 2
+    with pytest.raises(click.UsageError, match="--max-money needs --price"):
+        cli.main(["optimize", "--resume", "run"], standalone_mode=False)
+
+
+def test_help_fits_80_columns_and_names_each_option_in_a_sentence() -> None:
+    told = CliRunner().invoke(cli, ["optimize", "--help"], terminal_width=80)
+    lines = told.output.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    helps = {each.name: each.help for each in optimize.params if isinstance(each, click.Option)}
+    assert all(each and each.endswith(".") and each[0].isupper() for each in helps.values()), helps
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -101,6 +138,10 @@ def test_a_recorded_run_is_replayed_without_a_gpu(tmp_path: Path) -> None:
         (["p.py", "--proposers", "llm"], "the proposer llm needs --model"),
         (["p.py", "--base-url", "http://x"], "--base-url needs --model"),
         (["p.py", "--greedy", "--width", "3"], "--greedy is a width of 1"),
+        (["p.py", "--baselines", "best"], "no baseline 'best': there are eager, compile, max-"),
+        (["p.py", "--max-money", "1"], "--max-money needs --model"),
+        (["p.py", "--interpret", "--model", "m", "--max-money", "1"], "--max-money needs --price"),
+        (["p.py", "--interpret", "--price", "1,2"], "--price needs --model"),
         (["p.py", "--replay-verdicts"], "--replay-verdicts needs --model replay:RUN"),
         (["--resume", "run", "--width", "3"], "--width cannot be changed"),
         (["p.py", "--resume", "run"], "PROBLEM cannot be changed"),
@@ -125,6 +166,11 @@ def test_wrong_usage_is_told(
         (["--resume", "nowhere"], "nowhere is no run folder"),
         (["p.py", "--model", "replay:nowhere"], "nowhere is no run folder"),
         (["p.py", "--interpret", "--kernel", "p.py"], "ModelNew"),
+        (["p.py", "--interpret", "--model", "m", "--price", "much"], "'much' is no price"),
+        (
+            ["p.py", "--interpret", "--model", "m", "--price", "prices.yaml"],
+            "prices.yaml has no price for 'm': it has m/1",
+        ),
         (["p.py", "--interpret", "--out", "run"], "continue it with --resume"),
     ],
 )
@@ -132,6 +178,7 @@ def test_bad_input_is_told_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
 ) -> None:
     (tmp_path / "p.py").write_text(PROBLEM)
+    (tmp_path / "prices.yaml").write_text("models: {m/1: {input: 1.25, output: 10}}")
     RunFolder.create(tmp_path / "run", config()).close()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KbError) as caught:
