@@ -120,6 +120,7 @@ class _Writer:
             )  # fmt: skip
             texts.append(f"{cited}\n\n{text}")
             launchers.append(launcher)
+        texts += [text for core, _ in self.chosen for text in core.functions]
         if self.fused:
             imports = "" if texts else "import triton\nimport triton.language as tl\n\n\n"
             texts.append(imports + "\n\n\n".join(self.fused))
@@ -134,7 +135,8 @@ class _Writer:
         body = "".join(f"    {line}\n" for line in self.body)
         parts.append(f"def kernel_function(\n{signature_}):\n{body}    return {results}")
         text = "\n\n\n".join(parts) + "\n"
-        fused = tuple(dict.fromkeys(self.fused_names))
+        within = [name for core, _ in self.chosen for name in core.fused]
+        fused = tuple(dict.fromkeys([*self.fused_names, *within]))
         return Adapted(text, tuple(dict.fromkeys(self.beside)), copies, fused)
 
     def _summary(self, copies: Sequence[str]) -> str:
@@ -142,6 +144,9 @@ class _Writer:
         lines = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
         if copies:
             lines.append(f"Beside the kernels: {'; '.join(copies)}.")
+        within = [name for core, _ in self.chosen for name in core.fused]
+        if within:
+            lines.append(f"The kernels compute as well: {', '.join(dict.fromkeys(within))}.")
         if self.fused:
             together = ", ".join(dict.fromkeys(self.fused_names))
             lines.append(f"A kernel written for them computes: {together}.")

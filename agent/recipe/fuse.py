@@ -118,7 +118,7 @@ def kernel_text(
             lines.append(f"b{place[value]} = x{place[value]} + x{place[bias]}")
             values[value] = f"b{place[value]}"
     for index, name in enumerate(steps):
-        lines.append(f"v{index} = {_expression(graph[name], values)}")
+        lines.append(f"v{index} = {expression(graph[name], values)}")
         values[name] = f"v{index}"
     pointers = "".join(f"p{i}, " for i in place.values())
     sizes = "".join(f"size_{i}, " for n, i in place.items() if graph.shape(n) != shape)
@@ -148,7 +148,9 @@ def fused_{number}({", ".join(f"x{i}" for i in place.values())}):
     return text, given
 
 
-def _expression(node: Any, values: Mapping[str, str]) -> str:
+def expression(node: Any, values: Mapping[str, str]) -> str:
+    """One step as Triton code, from the names of its operands' values."""
+
     def operand(found: re.Match[str]) -> str:
         index = int(found[1])
         if index >= len(node.args):

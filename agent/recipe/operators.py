@@ -7,13 +7,15 @@ values. Everything else is what stands before and after.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from agent.recipe.core import Core
+from agent.recipe.core import Core, as_root, single
 from agent.recipe.graph import Graph, reference
-from agent.recipe.patterns import Const, Match, Var, either, match, op, uncast
+from agent.recipe.norms import NORMS
+from agent.recipe.patterns import Const, Match, Var, match, op, uncast
 from agent.recipe.quantization import nvfp4
-from agent.recipe.spellings import GELU_LINEAR, LINEAR, RMSNORM, SILU, X
+from agent.recipe.softmax import SOFTMAX
+from agent.recipe.spellings import GELU_LINEAR, LINEAR, SILU, X
 
 
 @dataclass(frozen=True)
@@ -79,27 +81,6 @@ def _is_all(graph: Graph, core: Core) -> bool:
     return all(graph[name].op.startswith(_LAYOUT) for name in rest)
 
 
-def _core(
-    family: str,
-    found: Match,
-    root: str,
-    arguments: dict[str, str],
-    result: str,
-    **more: Any,
-) -> Core:
-    """A core with one result."""
-    reads = frozenset(found.tensors.values())
-    return Core(family, found.nodes, arguments, {root: result}, reads=reads, **more)
-
-
-def _as_root(graph: Graph, root: str, name: str) -> str:
-    """`{name}`, converted where its dtype is another than the root's: the kernel shall round no
-    more than the model does."""
-    wanted = graph.dtype(root)
-    converts = graph.dtype(name) != wanted and "float" in wanted
-    return f"{{{name}}}.to(torch.{wanted})" if converts else f"{{{name}}}"
-
-
 # Matrix products
 
 
@@ -138,7 +119,7 @@ def _product(
     left, right = graph.shape(a), graph.shape(b)
     if weight is not None and len(right) == 2:
         right = (right[1], right[0])
-    first, second = _as_root(graph, root, a), _as_root(graph, root, b)
+    first, second = as_root(graph, root, a), as_root(graph, root, b)
     if weight is not None:
         second += ".t()"
     bias = found.tensors.get("bias")
@@ -148,7 +129,7 @@ def _product(
         rows = f"{{{a}}}.shape[0]"
         shape = rows if len(right) == 1 else f"{rows}, 1"
         arguments = {"a": first, "x": f"{second}.reshape(-1)"}
-        return _core("matvec", found, root, arguments, f"{{r}}.view({shape})")
+        return single("matvec", found, root, arguments, f"{{r}}.view({shape})")
     if len(right) != 2 or len(left) < 2:
         return None
     if len(left) > 2:
@@ -157,85 +138,11 @@ def _product(
     else:
         arguments, result = {"a": first, "b": second}, "{r}"
     if bias is not None:
-        arguments["bias"] = _as_root(graph, root, bias)
-    return _core("matmul", found, root, arguments, result, words=words)
+        arguments["bias"] = as_root(graph, root, bias)
+    return single("matmul", found, root, arguments, result, words=words)
 
 
 # Rows
-
-
-def _rmsnorm(graph: Graph, root: str) -> Core | None:
-    found = match(graph, RMSNORM, root)
-    if found is None:
-        return None
-    x, weight = found.tensors["x"], found.tensors.get("weight")
-    shape = graph.shape(x)
-    axis = _axis(found.constants.get("dim", [-1]), len(shape))
-    eps = found.constants["eps"]
-    named = found.constants.get("shape")
-    if axis is None or not isinstance(eps, float | int):
-        return None
-    if (named is not None and len(named) != 1) or graph.shape(root) != shape:
-        return None
-    last = axis == len(shape) - 1
-    if weight is not None and (graph.shape(weight) != shape[-1:] or not last):
-        return None
-    nodes = found.nodes
-    given = f"{{{x}}}.new_ones({{{x}}}.shape[{axis}])"
-    scale = given if weight is None else _as_root(graph, root, weight)
-    to_last, back = ("", "") if last else (f".movedim({axis}, -1)", f".movedim(-1, {axis})")
-    copies = "" if last else f"moves dimension {axis} to the end and back"
-    addition = graph[x]
-    sides = [reference(each) for each in addition.args[:2]]
-    if (
-        addition.op == "aten.add.Tensor"
-        and not addition.kwargs
-        and last
-        and all(each is not None and graph.shape(each) == shape for each in sides)
-    ):
-        one, other = (uncast(graph, str(each))[0] for each in sides)
-        casts = uncast(graph, str(sides[0]))[1] | uncast(graph, str(sides[1]))[1]
-        reads = frozenset({one, other} | ({weight} if weight else set()))
-        arguments = {
-            "x": _as_root(graph, root, one),
-            "residual": _as_root(graph, root, other),
-            "weight": scale.replace(f"{{{x}}}", f"{{{one}}}"),
-            "eps": repr(float(eps)),
-        }
-        used = {x} | {each for each in casts if set(graph.users[each]) <= {x}}
-        return Core(
-            "add-rmsnorm", nodes | used, arguments, {root: "{r0}", x: "{r1}"}, returns=2,
-            reads=reads,
-        )  # fmt: skip
-    arguments = {
-        "x": _as_root(graph, root, x) + to_last,
-        "weight": scale,
-        "eps": repr(float(eps)),
-    }
-    return _core("rmsnorm", found, root, arguments, "{r}" + back, copies=copies)
-
-
-def _softmax(graph: Graph, root: str) -> Core | None:
-    pattern = either(op("softmax.int", X, Const("dim")), op("_softmax.default", X, Const("dim")))
-    found = match(graph, pattern, root)
-    if found is None:
-        return None
-    x = found.tensors["x"]
-    axis = _axis([found.constants["dim"]], len(graph.shape(x)))
-    if axis is None:
-        return None
-    last = axis == len(graph.shape(x)) - 1
-    to_last, back = ("", "") if last else (f".movedim({axis}, -1)", f".movedim(-1, {axis})")
-    copies = "" if last else f"moves dimension {axis} to the end and back"
-    arguments = {"x": _as_root(graph, root, x) + to_last}
-    return _core("softmax", found, root, arguments, "{r}" + back, copies=copies)
-
-
-def _axis(dims: Any, rank: int) -> int | None:
-    """The one dimension of a list, counted from the front."""
-    if isinstance(dims, list) and len(dims) == 1 and isinstance(dims[0], int) and rank:
-        return int(dims[0]) % rank
-    return None
 
 
 def _column_sum(graph: Graph, root: str) -> Core | None:
@@ -250,11 +157,11 @@ def _column_sum(graph: Graph, root: str) -> Core | None:
         return None
     keep = len(graph[root].args) > 2 and graph[root].args[2] is True
     lead = "1, " * count if keep else ""
-    matrix = _as_root(graph, root, x)
+    matrix = as_root(graph, root, x)
     if rank != 2:
         matrix = f"{matrix}.flatten(0, {count - 1}).flatten(1)"
     result = "{r}" if rank == 2 and not keep else f"{{r}}.view({lead}*{{{x}}}.shape[{count}:])"
-    return _core("column-sum", found, root, {"x": matrix}, result)
+    return single("column-sum", found, root, {"x": matrix}, result)
 
 
 def _silu_mul(graph: Graph, root: str) -> Core | None:
@@ -269,7 +176,7 @@ def _silu_mul(graph: Graph, root: str) -> Core | None:
         return None
     source, casts = uncast(graph, halves[0][0])
     parts = {gate, up} | halves[0][2] | halves[1][2]
-    arguments = {"x": _as_root(graph, root, source)}
+    arguments = {"x": as_root(graph, root, source)}
     used = found.nodes | parts | casts
     used = frozenset(each for each in used if graph[each].op not in ("input", "tensor"))
     # A conversion that others need as well stays outside.
@@ -346,7 +253,7 @@ def _add(graph: Graph, root: str) -> Core | None:
     rows, back = ("", "") if len(shape) == 2 else (".reshape(-1, {n})", f".view({{{one}}}.shape)")
     rows = rows.replace("{n}", f"{{{one}}}.shape[-1]")
     arguments = {"a": f"{{{one}}}{rows}", "b": f"{{{other}}}{rows}"}
-    return _core("elementwise-add", found, root, arguments, "{r}" + back)
+    return single("elementwise-add", found, root, arguments, "{r}" + back)
 
 
 def _scale(graph: Graph, root: str) -> Core | None:
@@ -357,13 +264,13 @@ def _scale(graph: Graph, root: str) -> Core | None:
     if "float" not in graph.dtype(root):
         return None
     x, factor = found.tensors["x"], float(found.constants["factor"])
-    arguments = {"x": _as_root(graph, root, x), "factor": repr(factor)}
-    return _core("scale", found, root, arguments, "{r}")
+    arguments = {"x": as_root(graph, root, x), "factor": repr(factor)}
+    return single("scale", found, root, arguments, "{r}")
 
 
 # Larger patterns first.
 _FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
-    nvfp4, _gelu_linear, _linear, _rmsnorm, _softmax, _silu_mul, _column_sum, _transpose, _add,
+    nvfp4, _gelu_linear, _linear, *NORMS, *SOFTMAX, _silu_mul, _column_sum, _transpose, _add,
     _scale,
 )  # fmt: skip
 # One pass over the data: a kernel of its own pays only where there is no other arithmetic.

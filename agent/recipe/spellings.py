@@ -20,6 +20,23 @@ RMSNORM: Final = either(
     op("mul.Tensor", NORM, Var("weight")),
     NORM,
 )
+# Layer norm: the variance is PyTorch's, or that of the centred values.
+MEAN: Final = op("mean.dim", X, Const("dim"), True)
+CENTRED: Final = op("sub.Tensor", X, MEAN)
+VARIANCE: Final = either(
+    op("var.dim", X, Const("dim"), False, True),
+    op("mean.dim", either(op("pow.Tensor_Scalar", CENTRED, 2), op("square.default", CENTRED),
+                          op("mul.Tensor", CENTRED, CENTRED)), Const("dim"), True),
+)  # fmt: skip
+SPREAD: Final = op("add.Tensor", VARIANCE, Const("eps"))
+STANDARDISED: Final = either(
+    op("div.Tensor", CENTRED, op("sqrt.default", SPREAD)),
+    op("mul.Tensor", CENTRED, op("rsqrt.default", SPREAD)),
+)
+SCALED: Final = op("mul.Tensor", STANDARDISED, Var("weight"))
+LAYERNORM: Final = either(
+    op("add.Tensor", SCALED, Var("bias")), SCALED, STANDARDISED,
+)  # fmt: skip
 GATE: Final = Var("gate")
 SILU: Final = either(op("silu.default", GATE), op("mul.Tensor", GATE, op("sigmoid.default", GATE)))
 PRODUCT: Final = either(
@@ -35,5 +52,3 @@ LINEAR_BIAS: Final = either(
 )
 GELU_LINEAR: Final = op("gelu.default", LINEAR_BIAS)
 LINEAR: Final = either(PRODUCT, only("linear.default", Var("a"), Var("w")))
-
-# What does no arithmetic of its own.

@@ -149,5 +149,7 @@ def _ordered(found: Iterable[Stock]) -> list[Stock]:
             "def tune" in each.code or '"tune":' in each.code,
             each.floor_fraction is None,
             -(each.floor_fraction or 0.0),
+            # Of two that were not measured, the plain version goes last.
+            not each.techniques,
         ),
     )
