@@ -66,9 +66,16 @@ class Plan:
 
     method: Method
     sets: int
-    """Launches in one batch, each on its own set."""
+    """Launches in one pass over the sets, each on its own."""
     hold_cycles: int = 0
     """GPU cycles that the stream is held for, in held batches."""
+    replays: int = 1
+    """Passes over the sets in one batch; more than one with graphs only."""
+
+    @property
+    def launches(self) -> int:
+        """Launches in one batch."""
+        return self.sets * self.replays
 
 
 @dataclass(slots=True)
@@ -207,10 +214,9 @@ class Interleaver:
             if reply is None:
                 continue
             track = self.tracks[contender.name]
-            launches = plan.sets
             # With graphs one figure stands for all launches of a replay.
-            claimed = sum(reply.ms) * (launches / len(reply.ms))
-            batch = Batch(contender.worker.last_seconds * 1e3, claimed, launches)
+            claimed = sum(reply.ms) * (plan.launches / len(reply.ms))
+            batch = Batch(contender.worker.last_seconds * 1e3, claimed, plan.launches)
             if held:
                 track.times[number] = list(reply.ms)
                 track.held[number] = batch
@@ -274,7 +280,7 @@ class Interleaver:
     ) -> Times | None:
         command = Time(
             sets=self._sets.arguments[: plan.sets],
-            order=order,
+            order=order * plan.replays,
             method=plan.method,
             hold_cycles=plan.hold_cycles if held else 0,
             per_replay=plan.sets if plan.method == "graph" else 1,
@@ -287,7 +293,7 @@ class Interleaver:
         except WorkerError as error:
             self._blame(contender, error)
             return None
-        expected = 1 if plan.method == "graph" else len(order)
+        expected = plan.replays if plan.method == "graph" else len(order)
         track = self.tracks[contender.name]
         if len(reply.ms) != expected or reply.kept != len(order):
             track.failed = (

@@ -262,7 +262,7 @@ def report(
                 median_ms=summary.median,
                 p10_ms=summary.p10,
                 p90_ms=summary.p90,
-                launches=len(track.times) * measured.plan.sets,
+                launches=len(track.times) * measured.plan.launches,
                 floor_fraction=None if floor is None else floor.ms / summary.median,
                 copy_floor_fraction=None if copy_ms is None else copy_ms / summary.median,
                 flagged=tuple(flags),

@@ -12,7 +12,7 @@ different tricks:
 
 *held* batches, those that the times come from: the stream is held while the host queues a launch,
 so a contender's slower host code does not show. Work that a contender hides on another stream while
-the stream is held does not show either; `ahead` looks for that.
+the stream is held does not show either; `turns` looks for that.
 
 *free* batches (events only), in which nothing is held: hidden work shows, and so does slower host
 code. Honest kernels spend up to some 0.25 ms of host time on a launch, so free batches say
@@ -28,8 +28,9 @@ true time to be found is (`smallest_found`):
 
 | true time | held batches | free batches |
 |---|---|---|
-| 5 µs, graph of 64 | 23 % | - |
-| 20 µs, graph of 64 | 9 % | - |
+| 2 µs, 4 graphs of 64 | 22 % | - |
+| 5 µs, 4 graphs of 64 | 11 % | - |
+| 20 µs, 4 graphs of 64 | 6 % | - |
 | 30 µs, events, n = 16 | 46 % | nothing |
 | 100 µs, events, n = 16 | 17 % | nothing |
 | 1 ms, events, n = 2 | 8 % | 31 % |
