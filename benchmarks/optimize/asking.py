@@ -1,0 +1,96 @@
+"""What the optimizer's benchmarks are asked on the command line, and the runs' configuration."""
+
+import argparse
+from pathlib import Path
+
+from agent.evaluate.options import BASELINES
+from agent.optimize.config import Limits, RunConfig, Strategy
+from agent.optimize.starting import read_problem, read_start
+from agent.problem.source import ProblemFile
+from kb.index.layout import default_index_dir
+
+# No model, so that the figures can be had again by everyone.
+PROPOSERS = ("tune", "recipe")
+
+
+def parser(module: str, about: str, names: list[str]) -> argparse.ArgumentParser:
+    """Options that all of them have."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description=about,
+        epilog="What is done already is not done again: start it once more to go on. Times of "
+        "compiled baselines are cached in $XDG_CACHE_HOME/kernel-kb.",
+    )
+    made.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
+    made.add_argument(
+        "--seconds-each", type=_positive, default=240.0, help="GPU time of a run (default: 240)"
+    )
+    made.add_argument("--limit", type=_positive, help="begin no run after so many seconds")
+    made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
+    made.add_argument("--device", help="cuda:N (default: the first GPU)")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
+    made.add_argument(
+        "--interpret", action="store_true", help="correctness alone: shows that it runs (CPU)"
+    )
+    return made
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be above 0")
+    return value
+
+
+def configure(
+    options: argparse.Namespace,
+    problem: Path,
+    *,
+    dtype: str | None,
+    kernel: Path | None = None,
+    baselines: tuple[str, ...] = BASELINES,
+    strategy: Strategy | None = None,
+    source: str | None = None,
+) -> RunConfig:
+    """A run without a model.
+
+    Parameters
+    ----------
+    kernel
+        To start from; None: eager PyTorch.
+    source
+        The problem's text in the place of its file's, such as at another size.
+    """
+    info = read_problem(problem)
+    if source is not None:
+        file = ProblemFile.parse(source, problem.name)
+        info = info.model_copy(update={"source": file.text, "sha256": file.sha256})
+    return RunConfig(
+        problem=info,
+        given=kernel is not None,
+        start=read_start(kernel) if kernel is not None else None,
+        dtype=dtype,
+        device=None if options.interpret else (options.device or "cuda:0"),
+        interpret=options.interpret,
+        trust=options.trust,
+        baselines=baselines,
+        proposers=PROPOSERS,
+        seed=options.seed,
+        limits=Limits(gpu_seconds=options.seconds_each),
+        strategy=strategy or Strategy(profile_leaders=False),
+    )
+
+
+class Lines:
+    """Prints what happens in a run."""
+
+    def event(self, event: object) -> None:
+        """A line, if the event has one."""
+        from agent.optimize.progress import lines_of
+
+        for line in lines_of(event):  # type: ignore[arg-type]
+            print(f"    {line}", flush=True)
+
+    def working(self, candidate: str, line: str) -> None:
+        """Too much for a log."""

@@ -1,0 +1,112 @@
+"""What is written down of a run, and the file that holds one record of each."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.optimize.running import Ended
+
+Record = dict[str, Any]
+Results = dict[str, Any]
+
+ROWS = {"eager": "eager", "torch.compile": "compile", "max-autotune": "max-autotune",
+        "start": "start", "best": "best"}  # fmt: skip
+COMPILE = "compile"
+
+
+def record_of(ended: Ended, **more: object) -> Record:
+    """The record of a run; times in milliseconds, medians of its last session.
+
+    `over` holds how much faster the best is than each contender, with the 95 % interval of ratios
+    that were measured in one session; None for the start itself, where nothing was better.
+    """
+    summary, best = ended.summary, ended.summary.best
+    rows = {ROWS[row.name]: row for row in summary.rows}
+    last = ended.record.stopped
+    proposed = [each.proposed for each in ended.record.rounds.values() if each.proposed is not None]
+    return {
+        **more,
+        "dry": summary.dry,
+        "better": summary.better,
+        "confirmed": summary.confirmed,
+        "verdict": best.outcome.verdict.value if best.outcome.verdict is not None else None,
+        "ms": {name: row.median_ms for name, row in rows.items()}
+        | ({} if summary.better else {"best": best.outcome.median_ms}),
+        "over": {
+            name: {"ratio": row.ratio, "low": row.low, "high": row.high,
+                   "significant": row.significant}
+            for name, row in rows.items()
+            if row.ratio is not None
+        },
+        "floor_fraction": _fraction(ended),
+        "proposer": best.candidate.proposer,
+        "family": best.candidate.family,
+        "note": best.candidate.note,
+        "round": best.candidate.round,
+        "rounds": summary.rounds,
+        "judged": summary.judged,
+        "right": summary.right,
+        "combined": sum(len(each.candidate.parents) > 1 for each in ended.record.history),
+        "retired": sorted({name for each in ended.record.closed for name in each.retired}),
+        "why_nothing": sorted({why for each in proposed for why in each.failures.values()}),
+        "gpu_seconds": round(summary.gpu_seconds, 1),
+        "baseline_seconds": round(summary.baseline_seconds, 1),
+        "wall_seconds": round(summary.seconds, 1),
+        "stopped": summary.stopped,
+        "ended": last.reason if last is not None else None,
+        "gpu": summary.gpu,
+        "versions": ended.record.standing.versions if ended.record.standing is not None else {},
+        "source": best.candidate.source if summary.better else None,
+        "run": ended.root.name,
+    }  # fmt: skip
+
+
+def _fraction(ended: Ended) -> float | None:
+    """Of the best, in the last session where there was one."""
+    best = ended.summary.best
+    confirmed = ended.record.confirmed.get(best.id)
+    outcome = confirmed.judged.outcome if confirmed is not None else best.outcome
+    return outcome.floor_fraction
+
+
+def timed(record: Record) -> bool:
+    """Whether it is of a run that came to its end and timed what it judged."""
+    return record.get("ended") is not None and not record["dry"]
+
+
+def load(path: Path) -> Results:
+    """The results so far, or an empty frame."""
+    if path.exists():
+        found: Results = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    return {"records": {}}
+
+
+def save(path: Path, results: Results) -> None:
+    """Replace the file, so that a kill leaves the last complete one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def gpus(records: Sequence[Record]) -> list[str]:
+    """The cards that records are from."""
+    return sorted({str(each["gpu"]) for each in records if each.get("gpu")})
+
+
+def milliseconds(record: Record, contender: str) -> str:
+    """A time for a table, or a dash."""
+    ms = record.get("ms", {}).get(contender)
+    return "-" if ms is None else f"{ms:.4g}"
+
+
+def ratio(record: Record, contender: str) -> str:
+    """How much faster the best is than a contender, for a table."""
+    over = record.get("over", {}).get(contender)
+    if over is None:
+        return "-"
+    if over["low"] is None:
+        return f"{over['ratio']:.3f} (two sessions)"
+    return f"{over['ratio']:.3f} ({over['low']:.3f} to {over['high']:.3f})"
