@@ -1,12 +1,16 @@
 """Tag code with what is recognised in it: techniques, operator, dtypes, oldest architecture."""
 
 import hashlib
+import re
 from dataclasses import replace
 
+from ingest.roles import OTHER
 from kb.corpus.detection import Detector
 from kb.corpus.features import features, features_version
 from kb.index.state import IndexState
 from kb.records import Chunk, Source
+
+_STATEMENT = re.compile(r"^[ \t]*(?:for|while|if|with|@)\b|\bfor\b.*\bin\b", re.MULTILINE)
 
 TAGGER_VERSION = "1"
 """Raised when tagging by the same patterns and words gives something else."""
@@ -23,11 +27,22 @@ def tags_version(detector: Detector) -> str:
     return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
 
 
+def techniques_of(text: str, language: str, role: str, detector: Detector) -> tuple[str, ...]:
+    """Slugs of the techniques that a piece of code shows, sorted.
+
+    The lines of a Python module that no function holds, without a statement that does something,
+    are its imports and tables: they name what other code does.
+    """
+    if role == OTHER and language == "python" and not _STATEMENT.search(text):
+        return ()
+    return detector.techniques(text, language)
+
+
 def tagged(chunk: Chunk, detector: Detector) -> Chunk:
     """A chunk of code with its tags; of prose, as it is."""
     if chunk.kind != "code":
         return chunk
-    techniques = detector.techniques(chunk.text, chunk.language)
+    techniques = techniques_of(chunk.text, chunk.language, chunk.role, detector)
     found = features(chunk.text, chunk.language, chunk.symbol, chunk.path)
     return replace(
         chunk,
