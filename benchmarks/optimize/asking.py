@@ -1,12 +1,16 @@
 """What the optimizer's benchmarks are asked on the command line, and the runs' configuration."""
 
 import argparse
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from agent.evaluate.options import BASELINES
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.starting import read_problem, read_start
 from agent.problem.source import ProblemFile
+from agent.profile.profiler import has_gpu
+from kb.errors import KbError
 from kb.index.layout import default_index_dir
 
 # No model, so that the figures can be had again by everyone.
@@ -18,7 +22,8 @@ def parser(module: str, about: str, names: list[str]) -> argparse.ArgumentParser
     made = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description=about,
-        epilog="What is done already is not done again: start it once more to go on. Times of "
+        epilog="What is done already is not done again: start it once more to go on, or to try "
+        "again what failed. Times of "
         "compiled baselines are cached in $XDG_CACHE_HOME/kernel-kb.",
     )
     made.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
@@ -80,6 +85,30 @@ def configure(
         limits=Limits(gpu_seconds=options.seconds_each),
         strategy=strategy or Strategy(profile_leaders=False),
     )
+
+
+def ended(main: Callable[[], int]) -> int:
+    """The status to end with; a user's mistake and Ctrl-C are told in one line."""
+    try:
+        return main()
+    except KbError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted: start it again to go on", file=sys.stderr)
+        return 130
+
+
+def require_gpu(options: argparse.Namespace) -> None:
+    """Refuse to begin where nothing can be timed.
+
+    Raises
+    ------
+    KbError
+        There is no GPU, and no dry run was asked for.
+    """
+    if not (options.interpret or has_gpu()):
+        raise KbError("no GPU was found; --interpret shows that it runs, and times nothing")
 
 
 class Lines:

@@ -70,6 +70,11 @@ def _fraction(ended: Ended) -> float | None:
     return outcome.floor_fraction
 
 
+def done(results: Results, name: str) -> bool:
+    """Whether there is a record, and of no failure."""
+    return "failed" not in results["records"].get(name, {"failed": "not begun"})
+
+
 def timed(record: Record) -> bool:
     """Whether it is of a run that came to its end and timed what it judged."""
     return record.get("ended") is not None and not record["dry"]

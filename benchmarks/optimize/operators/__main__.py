@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.optimize import records
-from benchmarks.optimize.asking import Lines, configure, parser
+from benchmarks.optimize.asking import Lines, configure, ended, parser, require_gpu
 from benchmarks.optimize.operators.cases import Operator, load
 from benchmarks.optimize.operators.figures import summary
 from benchmarks.optimize.running import Deadline, Judges, Runner
@@ -22,6 +22,7 @@ _BASELINES = ("eager", "compile")
 def main(arguments: list[str] | None = None) -> int:
     """Run what is missing, write, print."""
     options = _options(arguments)
+    require_gpu(options)
     with Judges() as judges:
         runner = Runner(options.index, judges, Lines())
         results = run(options, runner)
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace, runner: Runner) -> records.Results:
     results = records.load(options.out)
     deadline = Deadline(options.limit)
     for operator in load(options.only):
-        if operator.name in results["records"]:
+        if records.done(results, operator.name):
             continue
         if deadline.over:
             print("out of time: start again to go on")
@@ -104,4 +105,4 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.optimize.files import write_atomically
 from benchmarks.optimize import records
-from benchmarks.optimize.asking import Lines, configure, parser
+from benchmarks.optimize.asking import Lines, configure, ended, parser, require_gpu
 from benchmarks.optimize.problems import DTYPE, NAMES, path_of, start_of
 from benchmarks.optimize.running import Deadline, Judges, Runner
 from kb.errors import KbError
@@ -24,6 +24,7 @@ FROM = {"start": ("start",), "nothing": ("nothing",), "both": ("start", "nothing
 def main(arguments: list[str] | None = None) -> int:
     """Run what is missing, write, print."""
     options = _options(arguments)
+    require_gpu(options)
     with Judges() as judges:
         results = run(options, Runner(options.index, judges, Lines()))
     print(table(list(results["records"].values())))
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace, runner: Runner) -> records.Results:
     for name in options.only or NAMES:
         for start in FROM[options.start]:
             key = f"{name}-{start}"
-            if key in results["records"]:
+            if records.done(results, key):
                 continue
             if deadline.over:
                 print("out of time: start again to go on")
@@ -163,4 +164,4 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

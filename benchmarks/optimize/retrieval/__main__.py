@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.recipe.stock import Shelf, shelf_of
 from benchmarks.optimize import problems, records
-from benchmarks.optimize.asking import Lines, configure, parser
+from benchmarks.optimize.asking import Lines, configure, ended, parser, require_gpu
 from benchmarks.optimize.operators import cases
 from benchmarks.optimize.retrieval.arms import ARMS, Arm
 from benchmarks.optimize.retrieval.figures import speedup, summary
@@ -26,6 +26,7 @@ from kb.errors import KbError
 def main(arguments: list[str] | None = None) -> int:
     """Run what is missing, write, print."""
     options = _options(arguments)
+    require_gpu(options)
     with Judges() as judges:
         results = run(options, Runner(options.index, judges, Lines(), report=False))
     print(table(list(results["records"].values())))
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace, runner: Runner) -> records.Results:
     for problem in _problems(options.only):
         for arm in (ARMS[name] for name in options.arms):
             key = f"{problem.name}/{arm.name}"
-            if key in results["records"]:
+            if records.done(results, key):
                 continue
             if deadline.over:
                 print("out of time: start again to go on")
@@ -80,8 +81,8 @@ def _measure(
     )
     root = options.out.with_name(f"{options.out.stem}-runs") / f"{problem.name}-{arm.name}"
     try:
-        ended = runner.run(root, config, arm.change(shelf, options.seed))
-        return records.record_of(ended, **known)
+        found = runner.run(root, config, arm.change(shelf, options.seed))
+        return records.record_of(found, **known)
     except KbError as error:
         return {**known, "failed": str(error)}
 
@@ -114,4 +115,4 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -1,0 +1,225 @@
+"""The benchmarks of the optimizer with the real search and a judge that needs no GPU."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from judged import FakeJudge, Offering
+
+from agent.optimize import opening
+from agent.optimize.events import Continued
+from agent.optimize.journal import read
+from agent.optimize.judge_main import Evaluate
+from agent.recipe.stock import EmptyShelf
+from benchmarks.optimize import asking, problems
+from benchmarks.optimize.operators import __main__ as operators
+from benchmarks.optimize.problems import __main__ as five
+from benchmarks.optimize.records import done, load, timed
+from benchmarks.optimize.retrieval import __main__ as retrieval
+from benchmarks.optimize.running import Judges, Runner
+from kb.errors import KbError
+
+OFFERED = {"mish.py": [0.5, 0.6], "layer_norm.py": [1.0], "matvec.py": [0.7]}
+
+
+@pytest.fixture(autouse=True)
+def _proposers(monkeypatch, tmp_path):
+    """One proposer, whose kernels are those of `OFFERED`; baselines are cached for this test."""
+    monkeypatch.setattr(asking, "PROPOSERS", ("recipe",))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def offering(parts):
+        if isinstance(parts.shelf, EmptyShelf):
+            return Offering([])
+        return Offering(OFFERED.get(parts.config.problem.name, []))
+
+    monkeypatch.setitem(opening._MAKERS, "recipe", offering)
+
+
+def runner(judge, tmp_path, **more):
+    return Runner(tmp_path / "no-index", Judges(lambda: judge), **more)
+
+
+def asked(module, *arguments):
+    return module._options([*arguments, "--trust"])
+
+
+def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
+    out = tmp_path / "operators.json"
+    judge, seen = FakeJudge(), []
+    judge._before = lambda _: seen.append(len(load(out)["records"]))
+    options = asked(operators, "--out", str(out), "--only", "mish", "layer_norm", "argmax_rows")
+    found = operators.run(options, runner(judge, tmp_path))
+    assert judge.runs == 3
+    assert sorted(set(seen)) == [0, 1, 2]
+    assert found == json.loads(out.read_text())
+    mish, norm, argmax = (found["records"][n] for n in ("mish", "layer_norm", "argmax_rows"))
+    assert mish["ms"] == {"eager": 2.0, "compile": 0.8, "start": 2.0, "best": 0.5}
+    assert mish["over"]["compile"]["ratio"] == 1.6
+    assert (mish["dtype"], mish["proposer"], mish["floor_fraction"]) == ("float32", "recipe", 0.2)
+    assert norm["over"]["compile"]["ratio"] == 0.8
+    assert (argmax["better"], argmax["ms"]["best"], argmax["source"]) == (False, 2.0, None)
+    assert argmax["over"]["compile"]["ratio"] == 0.4  # what is given back, said but not counted
+    told = found["summary"]
+    assert told["share_at_or_above_compile"] == pytest.approx(2 / 3)
+    assert told["geometric_mean_over_compile"] == pytest.approx((1.6 * 0.8 * 1.0) ** (1 / 3))
+    assert told["of_those_found"]["geometric_mean_over_compile"] == pytest.approx(1.28**0.5)
+    assert (told["below_compile"], told["nothing_better"]) == (["layer_norm"], ["argmax_rows"])
+    _, *lines = operators.table(list(found["records"].values())).splitlines()
+    assert lines[0].split()[:6] == ["mish", "2", "0.8", "-", "0.5", "20%"]
+    assert "nothing better" in lines[2]
+    assert (tmp_path / "operators-runs" / "mish" / "report.html").exists()
+    assert Path(tmp_path, "operators-runs", "mish", "best.py").read_text().endswith("MS = 0.5\n")
+
+
+def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
+    judge = FakeJudge()
+    options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish")
+    record = operators.run(options, runner(judge, tmp_path))["records"]["mish"]
+    forms = [each.baselines for each in judge.asked if isinstance(each, Evaluate)]
+    assert forms.count(("eager", "compile")) == 1
+    assert set(forms) == {("eager",), ("eager", "compile")}
+    assert record["baseline_seconds"] == 30.0
+    # The start, two candidates and the last session; profiles of the start and of the best.
+    assert record["gpu_seconds"] == 46.0
+
+
+def test_what_is_done_is_skipped_and_what_failed_is_tried_again(tmp_path):
+    options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "layer_norm")
+
+    def fail(request):
+        if "mish" in request.problem:
+            raise KbError("the card is gone")
+
+    found = operators.run(options, runner(FakeJudge(fail), tmp_path))
+    assert found["records"]["mish"]["failed"] == "the card is gone"
+    assert found["summary"]["failed"] == {"mish": "the card is gone"}
+    assert found["summary"]["share_at_or_above_compile"] == 0.0
+    assert not done(found, "mish")
+    again = FakeJudge()
+    found = operators.run(options, runner(again, tmp_path))
+    assert {Path(e.problem).name for e in again.asked if isinstance(e, Evaluate)} == {"mish.py"}
+    assert found["summary"]["failed"] == {}
+    assert found["records"]["mish"]["better"]
+    third = FakeJudge()
+    assert operators.run(options, runner(third, tmp_path)) == found
+    assert third.asked == []
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
+    options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish")
+    judge = FakeJudge()
+
+    def interrupt(request):
+        if len([e for e in judge.asked if isinstance(e, Evaluate)]) == 3:
+            raise KeyboardInterrupt
+
+    judge._before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        operators.run(options, runner(judge, tmp_path))
+    assert not (tmp_path / "o.json").exists()
+    again = FakeJudge()
+    record = operators.run(options, runner(again, tmp_path))["records"]["mish"]
+    assert record["ms"]["best"] == 0.5
+    # The second candidate and the last session are left.
+    assert len([e for e in again.asked if isinstance(e, Evaluate)]) == 2
+    events, _ = read(tmp_path / "o-runs" / "mish" / "journal.jsonl")
+    assert any(isinstance(each, Continued) for each in events)
+
+
+def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
+    options = asked(operators, "--out", str(tmp_path / "o.json"), "--limit", "0.000001")
+    judge = FakeJudge()
+    assert operators.run(options, runner(judge, tmp_path))["records"] == {}
+    assert judge.asked == []
+    assert "start again to go on" in capsys.readouterr().out
+
+
+def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
+    judge = FakeJudge()
+    options = asked(five, "--out", str(tmp_path), "--only", "matvec", "max_pool3d")
+    found = five.run(options, runner(judge, tmp_path))
+    assert list(found["records"]) == [
+        "matvec-start", "matvec-nothing", "max_pool3d-start", "max_pool3d-nothing",
+    ]  # fmt: skip
+    matvec, pool = found["records"]["matvec-start"], found["records"]["max_pool3d-start"]
+    assert five.at_or_above(matvec)
+    assert matvec["over"]["max-autotune"]["ratio"] == 1.0
+    assert not five.at_or_above(pool)
+    assert pool["better"] is False
+    told = found["summary"]["start"]
+    assert told["right_and_faster_than_the_start"] == 1
+    assert told["at_or_above_the_better_of_compile_and_max_autotune"] == 1
+    assert told["gpu_seconds_most_with_baselines"] - told["gpu_seconds_most"] <= 60
+    page = (tmp_path / "results.md").read_text()
+    assert "| [matvec](runs/matvec-start/report.md) | start | 2 | 2 | 0.8 | 0.7 | 0.7 |" in page
+    assert "nothing better" in page
+    assert (tmp_path / "runs" / "matvec-start" / "report.md").exists()
+    # From a kernel, the first evaluation is that kernel's.
+    first = next(each for each in judge.asked if isinstance(each, Evaluate))
+    assert Path(first.kernel).read_text() == problems.start_of("matvec").read_text()
+    assert first.dtype == "bfloat16"
+    untouched = FakeJudge()
+    assert five.run(options, runner(untouched, tmp_path)) == found
+    assert untouched.asked == []
+
+
+def test_arms_differ_in_one_thing_and_are_compared_on_the_same_problems(tmp_path):
+    judge = FakeJudge()
+    arms = ["index", "empty", "no-crossover", "no-retirement"]
+    only = ["--only", "mish", "layer_norm", "bmm", "--arms", *arms]
+    options = asked(retrieval, "--out", str(tmp_path / "r.json"), *only)
+    found = retrieval.run(options, runner(judge, tmp_path, report=False))
+    assert len(found["records"]) == 12
+    told = found["summary"]
+    assert told["index"]["geometric_mean_over_eager"] == pytest.approx((4 * 2 * 1) ** (1 / 3))
+    assert told["empty"]["geometric_mean_over_index"] == pytest.approx(1 / 2)
+    assert (told["empty"]["worse_than_index"], told["empty"]["better_than_index"]) == (2, 0)
+    assert told["empty"]["found_better_than_eager"] == 0
+    assert told["no-crossover"]["geometric_mean_over_index"] == 1.0
+    assert told["no-crossover"]["combined_candidates"] == 0
+    rules = {
+        arm: json.loads((tmp_path / "r-runs" / f"mish-{arm}" / "config.json").read_text())
+        for arm in arms
+    }
+    assert [rules[arm]["strategy"]["crossover"] for arm in arms] == [True, True, False, True]
+    assert [rules[arm]["strategy"]["retirement"] for arm in arms] == [True, True, True, False]
+    for each in rules.values():
+        del each["strategy"]
+    assert all(each == rules["index"] for each in rules.values())
+    # No arm compiles: eager is what all of them are measured by.
+    assert {e.baselines for e in judge.asked if isinstance(e, Evaluate)} == {("eager",)}
+    table = retrieval.table(list(found["records"].values()))
+    assert table.splitlines()[1].split() == ["mish", "4.000", "1.000", "4.000", "4.000"]
+
+
+def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(asking, "has_gpu", lambda: False)
+    for module in (operators, five, retrieval):
+        out = str(tmp_path / "out.json")
+        assert asking.ended(lambda module=module, out=out: module.main(["--out", out])) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert all(line.startswith("error: no GPU was found; --interpret") for line in said)
+    assert asking.require_gpu(argparse.Namespace(interpret=True)) is None
+
+
+@pytest.mark.parametrize("arguments", [["--only", "sorting"], ["--seconds-each", "0"]])
+def test_wrong_options_are_usage_errors(tmp_path, arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        operators._options(["--out", str(tmp_path / "o.json"), *arguments])
+    assert caught.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_a_dry_run_judges_an_operator_and_claims_no_figure(tmp_path, monkeypatch):
+    monkeypatch.setitem(opening._MAKERS, "recipe", lambda _: Offering([]))
+    options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "--interpret")
+    with Judges() as judges:
+        found = operators.run(options, Runner(tmp_path / "no-index", judges))
+    record = found["records"]["mish"]
+    assert "failed" not in record, record
+    assert (record["verdict"], record["dry"], timed(record)) == ("library", True, False)
+    assert found["summary"]["share_at_or_above_compile"] == 0.0
+    assert found["summary"]["geometric_mean_over_compile"] is None

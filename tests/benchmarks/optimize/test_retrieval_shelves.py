@@ -1,0 +1,72 @@
+"""Shelves that give something else than what is asked for, and figures over arms."""
+
+import pytest
+
+from agent.recipe.stock import CorpusShelf
+from benchmarks.optimize.operators.figures import counted
+from benchmarks.optimize.retrieval.arms import ARMS
+from benchmarks.optimize.retrieval.figures import speedup, summary
+from benchmarks.optimize.retrieval.shelves import OtherFamily, WorstFirst, families
+
+
+def test_no_family_comes_to_itself_and_the_same_seed_to_the_same_one():
+    known = families()
+    assert len(known) > 3
+    shelf = CorpusShelf()
+    for seed in range(5):
+        shuffled = OtherFamily(shelf, known, seed)
+        assert set(shuffled.instead) == set(shuffled.instead.values()) == set(known)
+        assert all(family != other for family, other in shuffled.instead.items())
+        assert shuffled.instead == OtherFamily(shelf, list(reversed(known)), seed).instead
+        for family in known:
+            given = shuffled.kernels(family, None, None)
+            assert given
+            assert {each.op for each in given} == {shuffled.instead[family]}
+
+
+def test_the_worst_comes_first_in_reverse_order():
+    shelf = CorpusShelf()
+    family = max(families(), key=lambda each: len(shelf.kernels(each, None, None)))
+    slugs = [each.slug for each in shelf.kernels(family, None, None)]
+    assert len(slugs) > 2
+    turned = [each.slug for each in WorstFirst(shelf).kernels(family, None, None)]
+    assert turned == slugs[::-1]
+
+
+def test_each_arm_changes_the_shelf_or_the_rules():
+    shelf = CorpusShelf()
+    plain = ARMS["index"]
+    for name, arm in ARMS.items():
+        changed = type(arm.change(shelf, 0)) is not CorpusShelf
+        assert changed + (arm.rules() != plain.rules()) == (name != "index")
+
+
+def record(name, arm, ratio=None, **more):
+    over = {} if ratio is None else {"eager": {"ratio": ratio}, "compile": {"ratio": ratio / 2}}
+    return {
+        "name": name, "arm": arm, "ended": "no gain", "dry": False, "better": ratio is not None,
+        "over": over, "judged": 2, "rounds": 3, "gpu_seconds": 10.0, "combined": 0, "retired": [],
+    } | more  # fmt: skip
+
+
+def test_arms_are_compared_on_the_problems_that_both_have():
+    told = summary([
+        record("a", "index", 4.0), record("b", "index", 2.0), record("c", "index", 3.0),
+        record("a", "empty"), record("b", "empty", 2.01), record("d", "empty", 9.0),
+        {"name": "c", "arm": "empty", "failed": "no"},
+    ])  # fmt: skip
+    empty = told["empty"]
+    assert (empty["problems"], empty["compared"], empty["failed"]) == (4, 2, ["c"])
+    assert empty["geometric_mean_over_index"] == pytest.approx((1 / 4 * 2.01 / 2) ** 0.5)
+    assert (empty["worse_than_index"], empty["better_than_index"]) == (1, 0)
+    assert empty["gpu_seconds"] == 30.0
+    assert told["index"]["geometric_mean_over_index"] == 1.0
+
+
+def test_what_is_not_known_counts_for_nothing():
+    for unknown in ({"failed": "x"}, record("a", "i", ended=None), record("a", "i", dry=True)):
+        assert speedup(unknown) is None
+        assert counted(unknown) is None
+    assert (speedup(record("a", "i")), counted(record("a", "i"))) == (1.0, 1.0)
+    assert (speedup(record("a", "i", 4.0)), counted(record("a", "i", 4.0))) == (4.0, 2.0)
+    assert counted(record("a", "i", 4.0) | {"over": {}}) is None
