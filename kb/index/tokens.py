@@ -3,7 +3,10 @@
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any
+
+from kb.vocabulary import load_yaml
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:(?:\.|::)[A-Za-z_][A-Za-z0-9_]*)*|\d+(?:\.\d+)?")
 _PART = re.compile(r"[A-Z]+\d*(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
@@ -51,6 +54,35 @@ def tokenize(text: str) -> list[str]:
     for match in _WORD.finditer(text):
         tokens.extend(_expand(match.group()))
     return tokens
+
+
+@cache
+def _full_forms() -> dict[str, tuple[str, ...]]:
+    """Stemmed short form → stemmed words that it stands for."""
+    text = (files("kb") / "data" / "abbreviations.yaml").read_text(encoding="utf-8")
+    return {
+        _stem(short): tuple(_stem(word) for word in full.split())
+        for full, shorts in load_yaml(text).items()
+        for short in shorts
+    }
+
+
+@lru_cache(maxsize=1 << 16)
+def _terms(word: str) -> tuple[str, ...]:
+    full = _full_forms()
+    return tuple(term for token in _expand(word) for term in full.get(token, (token,)))
+
+
+def terms(text: str) -> list[str]:
+    """The tokens of a text with short forms written out: what the lexical index holds.
+
+    `rmsnorm_bwd` gives `rmsnorm_bwd`, `rms`, `norm` and `backward`, as "backward of the RMS norm"
+    does but for the identifier: `kb/data/abbreviations.yaml` says what stands for what.
+    """
+    found: list[str] = []
+    for match in _WORD.finditer(text):
+        found.extend(_terms(match.group()))
+    return found
 
 
 def identifiers(text: str) -> Iterator[str]:

@@ -1,16 +1,51 @@
-"""What a query says: techniques, operator, language, architecture and metrics named in it."""
+"""What a query says: techniques, operator, dtype, language, architecture, metrics, code in it."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
+from kb.corpus.detection import Detector
+from kb.corpus.features import features
 from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
-from kb.index.tokens import identifiers, tokenize
+from kb.index.tokens import identifiers, terms
+from kb.search.pasted import Pasted, pasted_code
 from kb.vocabulary import all_metrics, find_gpu, find_metric, gpu_names
 
 _LANGUAGES = {"triton": "triton", "cuda": "cuda", "tl": "triton"}
+# What dtypes of chunks a word stands for. A width alone stands for all formats of that width.
+_FP8 = ("float8_e4m3", "float8_e5m2", "mxfp8")
+_FP4 = ("float4_e2m1", "nvfp4", "mxfp4")
+_DTYPES = {
+    "bf16": ("bfloat16",),
+    "bfloat16": ("bfloat16",),
+    "fp16": ("float16",),
+    "float16": ("float16",),
+    "half": ("float16",),
+    "tf32": ("tf32",),
+    "fp64": ("float64",),
+    "float64": ("float64",),
+    "fp8": _FP8,
+    "float8": _FP8,
+    "e4m3": ("float8_e4m3",),
+    "e5m2": ("float8_e5m2",),
+    "mxfp8": ("mxfp8",),
+    "fp4": _FP4,
+    "e2m1": _FP4,
+    "nvfp4": ("nvfp4",),
+    "mxfp4": ("mxfp4",),
+    "int8": ("int8",),
+}
+# Generations of GPUs, as people name them, and the first architecture of each.
+_GENERATIONS = {
+    "volta": "sm_70",
+    "turing": "sm_75",
+    "ampere": "sm_80",
+    "ada": "sm_89",
+    "hopper": "sm_90a",
+    "blackwell": "sm_100a",
+}
 _ARCHITECTURE = re.compile(r"\bsm_?(\d{2,3})([af]?)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*(%|percent|k|m|g)?", re.IGNORECASE)
 _SCALE = {"k": 1e3, "m": 1e6, "g": 1e9}
@@ -28,10 +63,21 @@ class Understanding:
     techniques: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
+    dtypes: frozenset[str] = frozenset()
     device: str | None = None
-    """Architecture named, directly or by a GPU's name."""
+    """Architecture named, directly, by a GPU's name or by a generation's."""
     symbols: tuple[str, ...] = ()
-    """Words that look like identifiers."""
+    """Words that look like identifiers; of a query of one word, that word."""
+    only_symbols: bool = False
+    """Whether the query is nothing but identifiers, or one word."""
+    plain_word: bool = False
+    """Whether that word does not look like an identifier."""
+    wants_kernel: bool = False
+    """Whether it asks for a kernel, by that word or by showing one."""
+    pasted: Pasted | None = None
+    """The code in it."""
+    used: frozenset[str] = frozenset()
+    """Techniques that the pasted code already uses."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Nsight Compute metric → value, where the query gives both."""
 
@@ -40,6 +86,8 @@ class QueryReader:
     """Reads queries by the words of one generation's entries, which are tokenized once."""
 
     def __init__(self, generation: Generation) -> None:
+        entries = [record.entry for record in generation.techniques.values()]
+        self._entries = entries
         self._techniques = _Phrases()
         for slug, record in generation.techniques.items():
             for name in _names(record):
@@ -48,19 +96,64 @@ class QueryReader:
         for op in {value for values in generation.columns["ops"].values for value in values}:
             self._ops.add(op.replace("-", " "), op)
 
+    @cached_property
+    def _detector(self) -> Detector:
+        """Compiled when the first query with an identifier or code comes."""
+        return Detector(self._entries)
+
     def read(self, query: str) -> Understanding:
         """Recognise what a query names."""
-        tokens = tokenize(query)
-        techniques = self._techniques.found_in(tokens)
+        pasted = pasted_code(query)
+        if pasted is not None:
+            return self._read_code(query, pasted)
+        words = terms(query)
+        techniques = self._techniques.found_in(words)
+        symbols = tuple(dict.fromkeys(identifiers(query)))
+        alone = len(query.split()) == max(len(symbols), 1)
+        shown = self._shown_by(symbols)
         return Understanding(
             text=query,
-            # the longest name first: it says most
-            techniques=tuple(sorted(techniques, key=lambda slug: (-techniques[slug], slug))),
-            ops=tuple(sorted(self._ops.found_in(tokens))),
-            languages=tuple(dict.fromkeys(_LANGUAGES[t] for t in tokens if t in _LANGUAGES)),
+            # the longest name first: it says most; then what an identifier is a mark of
+            techniques=tuple(
+                dict.fromkeys(
+                    [*sorted(techniques, key=lambda slug: (-techniques[slug], slug)), *shown]
+                )
+            ),
+            ops=tuple(sorted(self._ops.found_in(words))),
+            languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
+            dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),
             device=_device(query),
-            symbols=tuple(dict.fromkeys(identifiers(query))),
+            symbols=symbols or (tuple(query.split()) if alone else ()),
+            only_symbols=alone,
+            plain_word=alone and not symbols,
+            wants_kernel="kernel" in words,
             metrics=metrics_in(query),
+        )
+
+    def _shown_by(self, symbols: Iterable[str]) -> list[str]:
+        """Techniques whose patterns an identifier matches where it is called."""
+        calls = " ".join(f"{symbol}(" for symbol in symbols)
+        if not calls:
+            return []
+        found = {
+            slug
+            for language in ("triton", "cuda")
+            for slug in self._detector.techniques(calls, language)
+        }
+        return sorted(found)
+
+    def _read_code(self, query: str, pasted: Pasted) -> Understanding:
+        """Of code: what it computes and how, not what its words happen to name."""
+        name = pasted.names[0] if pasted.names else None
+        seen = features(pasted.code, pasted.language, name, "")
+        return Understanding(
+            text=query,
+            ops=(seen.op,) if seen.op else (),
+            languages=(pasted.language,) if pasted.language in _LANGUAGES else (),
+            dtypes=frozenset(seen.dtypes),
+            wants_kernel=True,
+            pasted=pasted,
+            used=frozenset(self._detector.techniques(pasted.code, pasted.language)),
         )
 
 
@@ -71,7 +164,7 @@ class _Phrases:
         self._by_first: dict[str, list[tuple[list[str], str]]] = {}
 
     def add(self, name: str, meaning: str) -> None:
-        phrase = tokenize(name)
+        phrase = terms(name)
         if len("".join(phrase)) >= _SHORTEST_NAME:
             self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
 
@@ -100,7 +193,7 @@ def _device(query: str) -> str | None:
     for name in gpu_names():
         if re.search(rf"\b{re.escape(name.lower())}\b", lowered):
             return find_gpu(name).architecture
-    return None
+    return next((_GENERATIONS[w] for w in re.findall(r"\w+", lowered) if w in _GENERATIONS), None)
 
 
 @cache

@@ -1,0 +1,58 @@
+"""Code that stands in a query: a pasted kernel, and what of it is worth searching with."""
+
+import re
+from dataclasses import dataclass
+
+from kb.corpus.comments import without_comments
+from kb.index.lexical import LexicalIndex
+from kb.index.tokens import terms
+
+# Words that begin code and no sentence. One of them and several lines make a query code.
+_CUDA = re.compile(r"__global__|__device__|^\s*#include\b|\bblockIdx\.|\bthreadIdx\.", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^\s*(?:async )?def \w+\s*\(|^\s*@\w[\w.]*(?:jit|kernel)\b|\btl\.(?:load|store|dot)\(",
+    re.MULTILINE,
+)
+_FEWEST_LINES = 3
+_NAMES = re.compile(r"\bdef\s+(\w+)|\b__global__\b[^({;]*?\b(\w+)\s*\(")
+# What a kernel is called, and the operations it is made of, tell it from others; the hundreds of
+# further names in it cost time and find whatever shares its author's habits.
+_MOST_TERMS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """A pasted piece of code."""
+
+    code: str
+    """Without comments and docstrings."""
+    language: str
+    """`triton`, `python` or `cuda`."""
+    names: tuple[str, ...]
+    """The functions that it defines, kernels and others, in order."""
+
+    def embedding_text(self) -> str:
+        """What is embedded: its name above the code, as chunks of code are embedded."""
+        return "\n".join([*self.names[:1], self.code])
+
+
+def pasted_code(query: str) -> Pasted | None:
+    """The code in a query, or None where the query is a sentence, a name, an error or a profile."""
+    if query.count("\n") + 1 < _FEWEST_LINES:
+        return None
+    cuda, python = _CUDA.search(query), _PYTHON.search(query)
+    if cuda is None and python is None:
+        return None
+    language = "cuda" if python is None else "triton" if "tl." in query else "python"
+    code = without_comments(query, language)
+    lines = (line.rstrip() for line in code.split("\n"))
+    names = tuple(dict.fromkeys(match[1] or match[2] for match in _NAMES.finditer(code)))
+    return Pasted("\n".join(line for line in lines if line), language, names)
+
+
+def telling_terms(pasted: Pasted, lexical: LexicalIndex) -> list[str]:
+    """The terms to search with: those of its names, then the rarest that the index knows."""
+    named = [term for name in pasted.names for term in terms(name)]
+    known = lexical.known(lexical.query_tokens(pasted.code))
+    rest = sorted(known, key=lambda term: -lexical.idf(term))
+    return list(dict.fromkeys([*lexical.known(named), *rest]))[:_MOST_TERMS]
