@@ -1,0 +1,49 @@
+"""What every contender offers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.records import Kind
+
+DEPTH = 100
+"""Chunks of a ranking: enough to fill the largest token budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A contender's answer to one query."""
+
+    rows: list[int]
+    """Chunks, best first, at most `DEPTH`; empty where it abstained."""
+    top: list[int] | None = None
+    """What it shows when asked for ten, where that is not the head of `rows`."""
+    abstained: bool = False
+    unjudged: list[int] | None = None
+    """What it would have ranked had it not abstained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of an index is searched."""
+
+    mask: NDArray[np.bool_]
+    """Chunks that may be found, (n,)."""
+    kinds: tuple[Kind, ...] = ()
+    """The filter on kinds that makes this mask; empty for none."""
+    but: NDArray[np.bool_] | None = None
+    """All but the chunks left out beside the filter, (n,), as the query's own."""
+
+
+class Contender(Protocol):
+    """Ranks the chunks of one index; made of a corpus and the embedder of its index."""
+
+    title: str
+
+    def rank(self, query: str, scope: Scope) -> Ranked:
+        """Rank the chunks of the scope. The call is timed."""
+
+    def deepen(self, query: str, scope: Scope, ranked: Ranked) -> Ranked:
+        """The same to `DEPTH`, where `rank` stops before; not timed."""

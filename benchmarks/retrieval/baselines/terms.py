@@ -1,0 +1,49 @@
+"""Term match in ripgrep's manner: chunks by how many words of the query they hold, as text."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
+from benchmarks.retrieval.indexes import Corpus
+from kb.embedders import Embedder
+from kb.index.vectors import top
+
+_BELOW_ONE = 1e-6
+"""Occurrences decide between chunks with equally many of the words, and no more."""
+
+
+class Terms:
+    """`rg -i -F` for each word, chunks in the order of words matched, then of occurrences."""
+
+    title = "term match"
+
+    def __init__(self, corpus: Corpus, _embedder: Embedder) -> None:
+        texts = [chunk.text.lower() for chunk in corpus.chunks]
+        self._text = "\0".join(texts)
+        lengths = np.array([len(text) + 1 for text in texts])
+        self._ends = np.cumsum(lengths)
+        self._query_tokens = corpus.generation.lexical.query_tokens
+        self._counts = lru_cache(maxsize=4096)(self._count)
+
+    def rank(self, query: str, scope: Scope) -> Ranked:
+        # words that are all stop words are left out
+        words = [word for word in dict.fromkeys(query.lower().split()) if self._query_tokens(word)]
+        scores = np.zeros(len(self._ends), dtype=np.float32)
+        for word in words:
+            rows, counts = self._counts(word.strip(".,;:()[]{}'\"`"))
+            scores[rows] += 1 + np.minimum(counts, 1000) * _BELOW_ONE
+        return Ranked(top(scores, DEPTH, scope.mask & (scores > 0)).tolist())
+
+    def deepen(self, _query: str, _scope: Scope, ranked: Ranked) -> Ranked:
+        return ranked
+
+    def _count(self, word: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows that hold the word, and how often."""
+        found: list[int] = []
+        at = self._text.find(word) if word else -1
+        while at >= 0:
+            found.append(at)
+            at = self._text.find(word, at + len(word))
+        return np.unique(np.searchsorted(self._ends, found, side="right"), return_counts=True)

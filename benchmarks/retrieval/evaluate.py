@@ -1,0 +1,104 @@
+"""Runs contenders on the cases of a part, and keeps what each query scored."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.retrieval.baselines import CONTENDERS
+from benchmarks.retrieval.baselines.base import Contender, Ranked, Scope
+from benchmarks.retrieval.cases import Case, Part
+from benchmarks.retrieval.indexes import Corpus
+from benchmarks.retrieval.metrics import budget_metrics, named_answers, rank_metrics
+from kb.embedders import Embedder
+from kb.errors import KbError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one contender made of one query."""
+
+    case: Case
+    metrics: dict[str, float]
+    """Empty for a query that nothing answers."""
+    abstained: bool
+    milliseconds: float
+    found: list[str] = field(default_factory=list)
+    """Its first results, by source, path and symbol."""
+    unjudged: dict[str, float] | None = None
+    """Rank metrics had it not abstained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One contender on one part."""
+
+    contender: str
+    title: str
+    outcomes: list[Outcome]
+
+
+def evaluate(
+    part: Part, corpus: Corpus, embedder: Embedder, names: Sequence[str] = tuple(CONTENDERS)
+) -> list[Run]:
+    """All contenders on all cases, one contender after another.
+
+    Raises
+    ------
+    KbError
+        If a case's answer is not in the index.
+    """
+    known = set(corpus.units)
+    for case in part.cases:
+        for answer in case.answers:
+            if not answer.units & known:
+                raise KbError(f"{case.id}: its answer {answer.name} is not in the index")
+    base = Scope(corpus.of_kinds(part.kinds), tuple(sorted(part.kinds)))
+    runs = []
+    for name in names:
+        contender = CONTENDERS[name](corpus, embedder)
+        if part.cases:
+            contender.rank("warm up", base)  # what is loaded on first use is not a search
+        outcomes = [_outcome(contender, case, _scope(case, base), corpus) for case in part.cases]
+        runs.append(Run(name, contender.title, outcomes))
+    return runs
+
+
+def _scope(case: Case, base: Scope) -> Scope:
+    if not case.excluded:
+        return base
+    but = np.ones(len(base.mask), dtype=bool)
+    but[list(case.excluded)] = False
+    return Scope(base.mask & but, base.kinds, but)
+
+
+def _outcome(contender: Contender, case: Case, scope: Scope, corpus: Corpus) -> Outcome:
+    started = time.perf_counter()
+    ranked = contender.rank(case.query, scope)
+    took = (time.perf_counter() - started) * 1e3
+    ranked = contender.deepen(case.query, scope, ranked)
+    shown = ranked.rows if ranked.top is None else ranked.top
+    top = _named(shown, case, corpus)
+    metrics: dict[str, float] = {}
+    unjudged = None
+    if case.answers:
+        units = [corpus.units[row] for row in ranked.rows]
+        tokens = [corpus.tokens(row) for row in ranked.rows]
+        metrics = rank_metrics(top, case.answers) | budget_metrics(units, tokens, case.answers)
+        if ranked.unjudged is not None:
+            unjudged = rank_metrics(_named(ranked.unjudged, case, corpus), case.answers)
+    abstained = ranked.abstained or not ranked.rows
+    return Outcome(case, metrics, abstained, took, _places(shown[:10], corpus), unjudged)
+
+
+def _named(rows: Sequence[int], case: Case, corpus: Corpus) -> list[str]:
+    return named_answers([corpus.units[row] for row in rows], case.answers)
+
+
+def _places(rows: Sequence[int], corpus: Corpus) -> list[str]:
+    chunks = (corpus.chunks[row] for row in rows)
+    return [f"{chunk.source}:{chunk.path}:{chunk.symbol or chunk.title}" for chunk in chunks]
+
+
+__all__ = ["Outcome", "Ranked", "Run", "evaluate"]

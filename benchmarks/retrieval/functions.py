@@ -1,0 +1,257 @@
+"""Function search: a function's own first sentence finds the function, its documentation taken out.
+
+`python -m benchmarks.retrieval.functions` chooses the queries of both sets anew and writes
+`queries/functions-*.tsv`, which hold identifiers and digests only: package, path, symbol, line, and
+a digest of the sentence. A run reads the sentences from the packages and refuses what differs.
+"""
+
+import argparse
+import csv
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from benchmarks.retrieval.cases import Answer, Case
+from benchmarks.retrieval.documentation import Documented
+from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, opened
+from benchmarks.retrieval.sentences import first_sentence, normalized, refusal
+from benchmarks.retrieval.work import default_work
+from kb.embedders import load_embedder
+from kb.errors import KbError
+from kb.index.tokens import tokenize
+
+FOLDER = Path(__file__).with_name("queries")
+COUNTS = {"small": 160, "full": 1000}
+"""Queries of each set."""
+MIN_LINES = 4
+"""Lines with text of a function without its documentation: shorter ones are accessors."""
+MAX_PER_FILE = 8
+"""Keeps a long file from being much of the set."""
+_DIGEST = 6
+_FIELDS = ("package", "path", "symbol", "line", "sentence")
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A query as it is stored."""
+
+    package: str
+    path: str
+    symbol: str
+    line: int
+    sentence: str
+    """Digest of the sentence."""
+
+    @property
+    def id(self) -> str:
+        """Readable, and the same in every set."""
+        return f"{self.package}:{self.path}:{self.line}:{self.symbol}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    identifier: Identifier
+    sentence: str
+    row: int
+
+
+def function_cases(name: str, built: BuiltIndex, corpus: Corpus) -> list[Case]:
+    """The queries of a set with their answers.
+
+    Raises
+    ------
+    KbError
+        If a stored query is not what the packages say: the list or the reader has changed.
+    """
+    found = {each.identifier.id: each for each in _documented(built, corpus)}
+    stored = read_identifiers(FOLDER / f"functions-{name}.tsv")
+    differing = [
+        each.id for each in stored if each.id not in found or found[each.id].identifier != each
+    ]
+    if differing:
+        raise KbError(
+            f"{len(differing)} of {len(stored)} stored queries are not in the packages as read "
+            f"now, the first {differing[0]}: `python -m benchmarks.retrieval.functions` chooses "
+            "anew; then every baseline has to be measured again"
+        )
+    return [_case(found[each.id], corpus) for each in stored]
+
+
+def read_identifiers(path: Path) -> list[Identifier]:
+    """The stored queries of a set."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream, delimiter="\t")
+        return TypeAdapter(list[Identifier]).validate_python(list(rows))
+
+
+def _case(candidate: _Candidate, corpus: Corpus) -> Case:
+    identifier = candidate.identifier
+    chunk = corpus.chunks[candidate.row]
+    shared = set(tokenize(candidate.sentence)) & set(tokenize(identifier.symbol))
+    return Case(
+        id=identifier.id,
+        query=candidate.sentence,
+        answers=(Answer("function", _units(candidate, corpus)),),
+        labels={
+            "package": identifier.package,
+            "language": chunk.language,
+            "words of the query in the symbol": str(min(len(shared), 3)) + "+" * (len(shared) > 3),
+            "length": "up to 10 words" if len(candidate.sentence.split()) <= 10 else "longer",
+        },
+        # copies of one sentence in several packages stay in one half
+        group=identifier.sentence,
+    )
+
+
+def _units(candidate: _Candidate, corpus: Corpus) -> frozenset[str]:
+    """The chunk that begins the function, the other parts of an over-long one, and all copies."""
+    identifier, first = candidate.identifier, corpus.chunks[candidate.row]
+    rows = corpus.by_file[identifier.package, identifier.path]
+    parts = [row for row in rows if row >= candidate.row and corpus.chunks[row].symbol]
+    units = set()
+    for row in parts:
+        chunk = corpus.chunks[row]
+        if chunk.symbol != first.symbol or chunk.start_line < first.start_line:
+            break
+        units.add(corpus.units[row])
+    return frozenset(units)
+
+
+def _documented(built: BuiltIndex, corpus: Corpus) -> Iterator[_Candidate]:
+    """Every documented function whose first lines are in a chunk of the index."""
+    for package, material in built.material.items():
+        for path, functions in material.documented.items():
+            rows = corpus.by_file.get((package, path))
+            for function in functions if rows else ():
+                row = _row_at(function.line, rows or [], corpus)
+                if row is not None:
+                    sentence = first_sentence(function.doc)
+                    digest = _digest(sentence)
+                    identifier = Identifier(package, path, function.symbol, function.line, digest)
+                    yield _Candidate(identifier, sentence, row)
+
+
+def _row_at(line: int, rows: Iterable[int], corpus: Corpus) -> int | None:
+    for row in rows:
+        chunk = corpus.chunks[row]
+        if chunk.start_line <= line <= chunk.end_line:
+            return row
+    return None
+
+
+def _digest(sentence: str) -> str:
+    return hashlib.blake2b(sentence.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def choose(name: str, built: BuiltIndex, corpus: Corpus) -> tuple[list[Identifier], Counter[str]]:
+    """Choose the queries of a set by the rules, and count why the others were left out.
+
+    Groups of package and language take turns, so that none is most of the set; within a group the
+    digest of the sentence gives the order.
+    """
+    refused: Counter[str] = Counter()
+    lines = {
+        (package, path, each.line): each
+        for package, material in built.material.items()
+        for path, functions in material.documented.items()
+        for each in functions
+    }
+    kept: list[_Candidate] = []
+    for candidate in _documented(built, corpus):
+        identifier = candidate.identifier
+        function = lines[identifier.package, identifier.path, identifier.line]
+        reason = refusal(candidate.sentence, identifier.symbol) or _unfit(
+            candidate, function, corpus
+        )
+        if reason:
+            refused[reason] += 1
+        else:
+            kept.append(candidate)
+    kept = _unambiguous(kept, corpus, refused)
+    return _in_turns(kept, corpus, COUNTS[name]), refused
+
+
+def _unfit(candidate: _Candidate, function: Documented, corpus: Corpus) -> str | None:
+    chunk = corpus.chunks[candidate.row]
+    names = {chunk.symbol, (chunk.symbol or "").rsplit("::", 1)[-1]}
+    inside = chunk.end_line >= function.end_line and f"def {function.symbol}(" in chunk.text
+    # the launcher of a kernel shares the kernel's chunk; a method of a small class is no chunk
+    if (
+        function.symbol not in names
+        and chunk.symbol != function.symbol
+        and not (chunk.language == "triton" and inside)
+    ):
+        return "part of another chunk"
+    rows = chunk.text.split("\n")[: function.end_line - chunk.start_line + 1]
+    if sum(bool(line.strip()) for line in rows) < MIN_LINES:
+        return "too few lines"
+    return None
+
+
+def _unambiguous(
+    candidates: list[_Candidate], corpus: Corpus, refused: Counter[str]
+) -> list[_Candidate]:
+    """One query per sentence; none that has two different answers or whose text is in a chunk."""
+    by_sentence: dict[str, list[_Candidate]] = {}
+    for each in candidates:
+        by_sentence.setdefault(normalized(each.sentence), []).append(each)
+    text = "\0".join(normalized(chunk.text) for chunk in corpus.chunks)
+    kept: list[_Candidate] = []
+    for sentence, same in by_sentence.items():
+        if len({corpus.units[each.row] for each in same}) > 1:
+            refused["several functions say it"] += len(same)
+        elif sentence in text:
+            refused["stands in the index"] += len(same)
+        else:
+            refused["copy"] += len(same) - 1
+            kept.append(min(same, key=lambda each: each.identifier.id))
+    return kept
+
+
+def _in_turns(candidates: list[_Candidate], corpus: Corpus, count: int) -> list[Identifier]:
+    groups: dict[tuple[str, str], list[_Candidate]] = {}
+    for each in sorted(candidates, key=lambda each: each.identifier.sentence):
+        key = (each.identifier.package, corpus.chunks[each.row].language)
+        groups.setdefault(key, []).append(each)
+    chosen: list[Identifier] = []
+    files: Counter[tuple[str, str]] = Counter()
+    while len(chosen) < count and any(groups.values()):
+        for _, group in sorted(groups.items()):
+            while group:
+                identifier = group.pop(0).identifier
+                file = (identifier.package, identifier.path)
+                if files[file] < MAX_PER_FILE:
+                    files[file] += 1
+                    chosen.append(identifier)
+                    break
+    return sorted(chosen[:count], key=lambda each: each.id)
+
+
+def main() -> None:
+    """Write the lists of both sets."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="*", default=list(COUNTS), help="small, full")
+    parser.add_argument("--work", type=Path, default=default_work())
+    parser.add_argument("--corpus", type=Path)
+    arguments = parser.parse_args()
+    for name in arguments.sets:
+        built = build_index(name, arguments.work, load_embedder(), arguments.corpus)
+        with opened(built.folder) as corpus:
+            chosen, refused = choose(name, built, corpus)
+        path = FOLDER / f"functions-{name}.tsv"
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+            writer.writerow(_FIELDS)
+            for each in chosen:
+                writer.writerow([getattr(each, field) for field in _FIELDS])
+        print(f"{path}: {len(chosen)} queries over {len(corpus.chunks):,} chunks")
+        for reason, times in refused.most_common():
+            print(f"  {times:6,} left out: {reason}")
+
+
+if __name__ == "__main__":
+    main()
