@@ -14,7 +14,6 @@ _SOFTMAX: Final = either(
 _LOG: Final = either(
     op("log_softmax.int", X, Const("dim")),
     op("_log_softmax.default", X, Const("dim")),
-    op("log.default", _SOFTMAX),
 )
 
 

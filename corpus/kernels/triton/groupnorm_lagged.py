@@ -30,9 +30,9 @@ sources:
 Group norm (instance norm: one channel a group) of groups too large for one multiprocessor.
 Statistics first, result second: two readings, and the second comes from DRAM again if all
 statistics are taken before the first result. Here one launch does both, in an order that keeps the
-distance between the two readings of a group short: tiles of statistics of group k alternate with tiles of results of
-group k - lag, and `ahead` programs of lag are a few MB, which L2 holds. DRAM then sees one reading
-and one writing.
+distance between the two readings of a group short: tiles of statistics of group k alternate with
+tiles of results of group k - lag, and `ahead` programs of lag are a few MB, which L2 holds. DRAM
+then sees one reading and one writing.
 
 A program that wants the statistics of a group waits until all its tiles are in. That cannot block:
 programs draw their work from a counter, so whoever waits waits for programs that started earlier,

@@ -22,8 +22,9 @@ sources:
 
 y = (x - mean) / sqrt(variance + eps) * weight + bias with mean and variance over a group of
 channels of one image; one channel a group is instance norm. A group is contiguous: one program
-walks over it three times, for the mean, the spread and the result. Few groups leave multiprocessors idle, and a
-group that does not stay in L2 between the passes is read from DRAM three times.
+walks over it three times, for the mean, the spread and the result. Few groups leave
+multiprocessors idle, and a group that does not stay in L2 between the passes is read from DRAM
+three times.
 """
 
 import math

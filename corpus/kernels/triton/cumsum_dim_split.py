@@ -1,0 +1,213 @@
+"""
+---
+slug: cumsum-dim-split
+title: Running sums along any dimension, cut into slabs where positions are few
+op: cumsum
+language: triton
+techniques: [split-k, coalesced-access, kernel-fusion]
+architectures: [sm_80]
+dtypes: [float32, float16, bfloat16]
+derived_from: cumsum-dim-plain
+sizes:
+  check: [[2, 64, 32], [3, 10, 21], [7, 100], [5, 33, 1], [1, 520]]
+  bench: [4096, 32768]
+check_params: {tile: 128, block_p: 32, programs: 8}
+sources:
+  - title: "Blelloch: Prefix Sums and Their Applications"
+    url: https://www.cs.cmu.edu/~guyb/papers/Ble93.pdf
+    licence: proprietary
+  - title: "Triton: triton.language.associative_scan"
+    url: https://triton-lang.org/main/python-api/generated/triton.language.associative_scan.html
+    licence: MIT
+---
+
+Running sums (or products) along one dimension, wherever it lies. The tensor is seen as [batch, N,
+positions]; a program takes a block of positions (over the last dimension: of rows) and walks along
+a slab of N, a tile at a time: the tile is scanned in registers and across threads by shuffles, and
+the carry, one number a position, is added.
+
+Where blocks of positions do not fill the GPU, N is cut into slabs: a first launch takes each
+slab's total, and the scanning one starts each slab from the totals before it (reduce, then scan).
+That costs a second reading, which finds the slabs in L2 where the whole fits, and is worth it
+where otherwise most multiprocessors would idle. Totals are added in a fixed order.
+
+`before` and `after` are elementwise functions fused in.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {
+    "tile": [1024, 2048, 4096, 8192],
+    "block_p": [16, 32, 64, 128],
+    "programs": [132, 264, 528],
+    "num_warps": [2, 4, 8],
+}
+
+KINDS = ("sum", "prod")
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _times(a, b):
+    return a * b
+
+
+@triton.jit
+def _scanned(x, KIND: tl.constexpr):
+    return tl.cumsum(x, axis=0) if KIND == "sum" else tl.associative_scan(x, 0, _times)
+
+
+@triton.jit
+def _whole(x, KIND: tl.constexpr):
+    sums = KIND == "sum"
+    return tl.sum(x, axis=0, keep_dims=True) if sums else tl.reduce(x, 0, _times, keep_dims=True)
+
+
+@triton.jit
+def _scan_kernel(
+    x_ptr, out_ptr, totals_ptr, before_operands, after_operands,
+    N, P, results, splits, slab, neutral,
+    stride_xb, stride_xn, stride_xp, stride_ob, stride_on, stride_op,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr, TOTALS: tl.constexpr, BLOCK_S: tl.constexpr,
+    KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    """The totals of slabs [splits, results] (`TOTALS`), or the running values of each."""
+    tiles = tl.cdiv(P, BLOCK_P)
+    split = tl.program_id(0) % splits
+    tile = tl.program_id(0) // splits
+    # Index times stride is taken in int64: it passes 2**31 on tensors of a few GB.
+    batch = (tile // tiles).to(tl.int64)
+    p = ((tile % tiles) * BLOCK_P + tl.arange(0, BLOCK_P)).to(tl.int64)[None, :]
+    first = split.to(tl.int64) * slab
+    end = tl.minimum(first + slab, N)
+    x_base = x_ptr + batch * stride_xb + p * stride_xp
+    carry = tl.zeros((1, BLOCK_P), dtype=tl.float32) + neutral
+    if BLOCK_S > 0 and not TOTALS:
+        s = tl.arange(0, BLOCK_S).to(tl.int64)[:, None]
+        place = totals_ptr + s * results + batch * P + p
+        carry = _whole(tl.load(place, mask=(s < split) & (p < P), other=neutral), KIND)
+    if TOTALS:
+        acc = tl.zeros((BLOCK_N, BLOCK_P), dtype=tl.float32) + neutral
+    for start in tl.range(first, end, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N).to(tl.int64)[:, None]
+        mask = (n < end) & (p < P)
+        if ROWS:
+            lead, lane = p * stride_op, n * stride_on
+        else:
+            lead, lane = batch * stride_ob + n * stride_on, p * stride_op
+        x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
+        x = tl.where(mask, BEFORE(x, lead, lane, mask, before_operands), neutral)
+        if TOTALS:
+            if KIND == "sum":
+                acc += x
+            else:
+                acc *= x
+        else:
+            y = _scanned(x, KIND)
+            if KIND == "sum":
+                y = y + carry
+                carry += _whole(x, KIND)
+            else:
+                y = y * carry
+                carry *= _whole(x, KIND)
+            y = AFTER(y, lead, lane, mask, after_operands)
+            tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+    if TOTALS:
+        place = totals_ptr + split.to(tl.int64) * results + batch * P + p
+        tl.store(place, _whole(acc, KIND), mask=p < P)
+
+
+def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
+    """`x` seen as [batch, N, positions], and the dimension counted from the front."""
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(f"there is no dimension {dim} in a tensor of {x.dim()} dimensions")
+    dim %= x.dim()
+    shape = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
+    try:
+        view = x.view(shape)
+    except RuntimeError:  # strides that three numbers cannot tell
+        view = x.contiguous().view(shape)
+    # The last dimension: rows take the place of positions. The one batch gets the stride of a row,
+    # which the compiler may know to be a multiple of 16: 1 would cost the wide loads.
+    return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
+
+
+def _shape(length: int, positions: int, rows: bool, tile: int, block_p: int) -> tuple[int, int]:
+    """The block along the dimension, and that along positions (or rows), of `tile` elements."""
+    if rows:
+        block_n = min(tile, triton.next_power_of_2(length))
+        return block_n, max(1, min(tile // block_n, triton.next_power_of_2(positions)))
+    block_p = min(block_p, tile, triton.next_power_of_2(positions))
+    return min(tile // block_p, triton.next_power_of_2(length)), block_p
+
+
+def kernel_function(
+    x: torch.Tensor,
+    dim: int = -1,
+    kind: str = "sum",
+    before=_unchanged,
+    before_operands: tuple = (),
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    tile: int = 4096,
+    block_p: int = 64,
+    programs: int = 264,
+    num_warps: int = 4,
+) -> torch.Tensor:
+    """Return the running `kind` ("sum", "prod") of `x` along `dim`, inclusive, contiguous, in
+    `out_dtype` (`x`'s if None); it is carried in float32.
+
+    `before` and `after` are Triton functions `(values, lead, lane, mask, operands)` applied to each
+    element on the way in and out. A program scans `tile` elements at a time, of `block_p` positions
+    or of one row and more.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is one of {', '.join(KINDS)}, not '{kind}'")
+    view, dim = _split(x, dim)
+    out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
+    if not out.numel():
+        return out
+    batch, length, positions = view.shape
+    rows = dim == x.dim() - 1
+    block_n, block_p = _shape(length, positions, rows, tile, block_p)
+    blocks = batch * triton.cdiv(positions, block_p)
+    # Slabs of at least two steps: shorter ones would be mostly start and end.
+    splits = max(1, min(programs // blocks, length // (2 * block_n)))
+    slab = triton.cdiv(triton.cdiv(length, splits), block_n) * block_n
+    splits = triton.cdiv(length, slab)
+    results = batch * positions
+    strides = (*view.stride(), *_split(out, dim)[0].stride())
+    neutral = 0.0 if kind == "sum" else 1.0
+    totals = None
+    if splits > 1:
+        totals = torch.empty((splits, results), dtype=torch.float32, device=x.device)
+    for taking in (True, False) if splits > 1 else (False,):
+        _scan_kernel[(blocks * splits,)](
+            view, out, totals, before_operands, after_operands,
+            length, positions, results, splits, slab, neutral, *strides,
+            BEFORE=before, AFTER=after, TOTALS=taking,
+            BLOCK_S=triton.next_power_of_2(splits) if splits > 1 else 0,
+            KIND=kind, ROWS=rows, BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
+        )  # fmt: skip
+    return out
+
+
+def reference(x: torch.Tensor, dim: int = -1, kind: str = "sum") -> torch.Tensor:
+    return torch.cumsum(x, dim) if kind == "sum" else torch.cumprod(x, dim)
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:
+    """`size` is [batch, length of the dimension, positions after it], or without the last."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    return [torch.randn(size, dtype=dtype, device=device, generator=generator), 1, "sum"]

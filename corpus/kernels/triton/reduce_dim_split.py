@@ -1,0 +1,227 @@
+"""
+---
+slug: reduce-dim-split
+title: Sum, mean, maximum or minimum over any dimension, split where results are few
+op: reduce
+language: triton
+techniques: [split-k, coalesced-access, kernel-fusion]
+architectures: [sm_80]
+dtypes: [float32, float16, bfloat16]
+derived_from: reduce-dim-plain
+sizes:
+  check: [[2, 64, 32], [3, 10, 21], [7, 100], [5, 33, 1], [1, 520]]
+  bench: [64, 2048, 2048]
+check_params: {tile: 128, block_p: 32, programs: 8}
+sources:
+  - title: "Triton: triton.language.reduce"
+    url: https://triton-lang.org/main/python-api/generated/triton.language.reduce.html
+    licence: MIT
+  - title: "Harris: Optimizing Parallel Reduction in CUDA"
+    url: https://developer.download.nvidia.com/assets/cuda/files/reduction.pdf
+    licence: proprietary
+---
+
+Reduces one dimension of a tensor; a whole tensor is one row. The tensor is seen as [batch, N,
+positions]; a program takes a block of positions (over the last dimension: of rows) and walks along
+a slab of N. Each element of the block has an accumulator of its own: no threads meet inside the
+walk, and several wide loads are in flight.
+
+Where blocks of results do not fill the GPU, N is cut into slabs until about `programs` programs
+run: each writes its partial result in float32, and a second launch of the same kernel reduces
+those. Where they do, there is one launch. The order is fixed either way, so sums are the same at
+every run, which atomics would not give.
+
+`before` and `after` are elementwise functions fused in: a norm is a sum of squares and a root.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {
+    "tile": [1024, 2048, 4096, 8192],
+    "block_p": [64, 128, 256],
+    "programs": [264, 528, 1056, 2112],
+    "num_warps": [2, 4, 8],
+}
+
+KINDS = ("sum", "mean", "max", "min")
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _more(a, b):
+    """The larger one; NaN passes through."""
+    return tl.where((a > b) | (a != a), a, b)
+
+
+@triton.jit
+def _less(a, b):
+    """The smaller one; NaN passes through."""
+    return tl.where((a < b) | (a != a), a, b)
+
+
+@triton.jit
+def _combined(a, b, KIND: tl.constexpr):
+    if KIND == "max":
+        c = _more(a, b)
+    elif KIND == "min":
+        c = _less(a, b)
+    else:
+        c = a + b
+    return c
+
+
+@triton.jit
+def _reduced(a, KIND: tl.constexpr):
+    if KIND == "max":
+        c = tl.reduce(a, 0, _more, keep_dims=True)
+    elif KIND == "min":
+        c = tl.reduce(a, 0, _less, keep_dims=True)
+    else:
+        c = tl.sum(a, axis=0, keep_dims=True)
+    return c
+
+
+@triton.jit
+def _reduce_kernel(
+    x_ptr, out_ptr, before_operands, after_operands,
+    N, P, results, splits, slab, neutral, factor,
+    stride_xb, stride_xn, stride_xp,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    """Row s of the output [splits, results] is the result of slab s."""
+    tiles = tl.cdiv(P, BLOCK_P)
+    split = tl.program_id(0) % splits
+    tile = tl.program_id(0) // splits
+    # Index times stride is taken in int64: it passes 2**31 on tensors of a few GB.
+    batch = (tile // tiles).to(tl.int64)
+    p = ((tile % tiles) * BLOCK_P + tl.arange(0, BLOCK_P)).to(tl.int64)[None, :]
+    first = split.to(tl.int64) * slab
+    end = tl.minimum(first + slab, N)
+    x_base = x_ptr + batch * stride_xb + p * stride_xp
+    acc = tl.zeros((BLOCK_N, BLOCK_P), dtype=tl.float32) + neutral
+    for start in tl.range(first, end, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N).to(tl.int64)[:, None]
+        mask = (n < end) & (p < P)
+        if ROWS:
+            lead, lane = p * N, n
+        else:
+            lead, lane = (batch * N + n) * P, p
+        x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
+        x = BEFORE(x, lead, lane, mask, before_operands)
+        acc = _combined(acc, tl.where(mask, x, neutral), KIND)
+    lane = batch * P + p
+    y = AFTER(_reduced(acc, KIND) * factor, 0, lane, p < P, after_operands)
+    place = out_ptr + split.to(tl.int64) * results + lane
+    tl.store(place, y.to(out_ptr.dtype.element_ty), mask=p < P)
+
+
+def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
+    """`x` seen as [batch, N, positions], and the dimension counted from the front."""
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(f"there is no dimension {dim} in a tensor of {x.dim()} dimensions")
+    dim %= x.dim()
+    shape = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
+    try:
+        view = x.view(shape)
+    except RuntimeError:  # strides that three numbers cannot tell
+        view = x.contiguous().view(shape)
+    # The last dimension: rows take the place of positions. The one batch gets the stride of a row,
+    # which the compiler may know to be a multiple of 16: 1 would cost the wide loads.
+    return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
+
+
+def _shape(length: int, positions: int, rows: bool, tile: int, block_p: int) -> tuple[int, int]:
+    """The block along the dimension, and that along positions (or rows), of `tile` elements."""
+    if rows:
+        block_n = min(tile, triton.next_power_of_2(length))
+        return block_n, max(1, min(tile // block_n, triton.next_power_of_2(positions)))
+    block_p = min(block_p, tile, triton.next_power_of_2(positions))
+    return min(tile // block_p, triton.next_power_of_2(length)), block_p
+
+
+def kernel_function(
+    x: torch.Tensor,
+    dim: int = -1,
+    kind: str = "sum",
+    before=_unchanged,
+    before_operands: tuple = (),
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    tile: int = 4096,
+    block_p: int = 128,
+    programs: int = 1056,
+    num_warps: int = 4,
+) -> torch.Tensor:
+    """Return the `kind` ("sum", "mean", "max", "min") of `x` over `dim`, which is left out of the
+    result's shape, in `out_dtype` (`x`'s if None).
+
+    `before` and `after` are Triton functions `(values, lead, lane, mask, operands)` applied to each
+    element on the way in and to each result. A program
+    loads `tile` elements at a time, of `block_p` positions or of one row and more.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is one of {', '.join(KINDS)}, not '{kind}'")
+    view, dim = _split(x, dim)
+    shape = (*x.shape[:dim], *x.shape[dim + 1 :])
+    out = torch.empty(shape, dtype=out_dtype or x.dtype, device=x.device)
+    if not x.shape[dim]:
+        raise ValueError(f"dimension {dim} of {list(x.shape)} has no elements to reduce")
+    if not out.numel():
+        return out
+    batch, length, positions = view.shape
+    rows = dim == x.dim() - 1
+    block_n, block_p = _shape(length, positions, rows, tile, block_p)
+    blocks = batch * triton.cdiv(positions, block_p)
+    # Slabs of at least two steps: shorter ones would be mostly start and end.
+    splits = max(1, min(programs // blocks, length // (2 * block_n)))
+    slab = triton.cdiv(triton.cdiv(length, splits), block_n) * block_n
+    splits = triton.cdiv(length, slab)
+    neutral = {"max": float("-inf"), "min": float("inf")}.get(kind, 0.0)
+    factor = 1.0 / length if kind == "mean" else 1.0
+    if splits == 1:
+        _reduce_kernel[(blocks,)](
+            view, out, before_operands, after_operands,
+            length, positions, out.numel(), 1, slab, neutral, factor, *view.stride(),
+            BEFORE=before, AFTER=after, KIND=kind, ROWS=rows,
+            BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
+        )  # fmt: skip
+        return out
+    partial = torch.empty((splits, out.numel()), dtype=torch.float32, device=x.device)
+    _reduce_kernel[(blocks * splits,)](
+        view, partial, before_operands, (),
+        length, positions, out.numel(), splits, slab, neutral, 1.0, *view.stride(),
+        BEFORE=before, AFTER=_unchanged, KIND=kind, ROWS=rows,
+        BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
+    )  # fmt: skip
+    block_n, block_p = _shape(splits, out.numel(), False, 1024, 64)
+    _reduce_kernel[(triton.cdiv(out.numel(), block_p),)](
+        partial, out, (), after_operands,
+        splits, out.numel(), out.numel(), 1, splits, neutral, factor, 0, *partial.stride(),
+        BEFORE=_unchanged, AFTER=after, KIND=kind, ROWS=False,
+        BLOCK_N=block_n, BLOCK_P=block_p, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def reference(x: torch.Tensor, dim: int = -1, kind: str = "sum") -> torch.Tensor:
+    return {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}[kind](
+        x, dim
+    )
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:
+    """`size` is [batch, length of the dimension, positions after it], or without the last."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    return [torch.randn(size, dtype=dtype, device=device, generator=generator), 1, "sum"]
