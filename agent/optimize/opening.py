@@ -46,15 +46,19 @@ class Parts:
 def _tune(parts: Parts) -> Proposer:
     from agent.tune.proposer import TuneProposer  # noqa: PLC0415 (each where it takes part)
 
-    return TuneProposer(trust=parts.config.trust)
+    proposer = TuneProposer(trust=parts.config.trust)
+    if not parts.config.interpret:
+        proposer.prepare()
+    return proposer
 
 
 def _recipe(parts: Parts) -> Proposer:
+    from agent.optimize.exporting import ExportAhead  # noqa: PLC0415
     from agent.recipe.proposer import RecipeProposer  # noqa: PLC0415
+    from agent.recipe.stock import shelf_of  # noqa: PLC0415
 
-    if parts.shelf is not None:
-        return RecipeProposer(parts.shelf)
-    return RecipeProposer.over(parts.index if parts.searcher is not None else None)
+    shelf = parts.shelf or shelf_of(parts.index if parts.searcher is not None else None)
+    return RecipeProposer(shelf, ExportAhead(parts.config))
 
 
 def _llm(parts: Parts) -> Proposer:

@@ -1,22 +1,33 @@
 """A process that tunes one kernel: a request on standard input, lines of JSON on standard output.
 
 A process of its own, so that the optimizer holds no CUDA context, and whatever goes wrong with a
-device ends with it. Lines are `{"say": …}`, and at the end `{"tuned": …}` or `{"error": …}`.
+device ends with it. Lines are `{"say": …}`, and at the end `{"tuned": …}` or `{"error": …}`. What
+loads torch is loaded before the request comes: a process that was started early answers sooner.
 """
 
+import contextlib
 import json
 import os
 import sys
 from typing import Any
 
+from agent.sandbox.launch import Zygote
 from agent.tune.request import Request
 from agent.tune.tuner import tune
 from kb.errors import KbError
 
+_AHEAD = "--ahead"
+
 
 def main() -> int:
-    """Obey one request."""
-    request = Request.model_validate_json(sys.stdin.buffer.read())
+    """Obey one request; without one, end."""
+    with contextlib.ExitStack() as stack:
+        zygote = stack.enter_context(Zygote()) if _AHEAD in sys.argv[1:] else None
+        told = sys.stdin.buffer.read()
+        return _obey(Request.model_validate_json(told), zygote) if told else 0
+
+
+def _obey(request: Request, zygote: Zygote | None) -> int:
     # What libraries print goes elsewhere.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -25,7 +36,9 @@ def main() -> int:
         print(json.dumps(line), file=answers, flush=True)
 
     try:
-        tuned = tune(request, say=lambda text: tell(say=text))
+        if request.device == "cpu":  # kernels are interpreted, which this one is not for
+            zygote = None
+        tuned = tune(request, zygote=zygote, say=lambda text: tell(say=text))
     except KbError as error:
         tell(error=str(error))
         return 1

@@ -23,6 +23,8 @@ from kb.errors import KbError
 SECONDS: Final = 40.0
 # With less there is no point in starting workers.
 _LEAST_SECONDS: Final = 10.0
+# Of what a limited search has left, for one kernel: the rest is for judging what is found.
+_SHARE: Final = 0.5
 # Kernels tuned in one round; each costs `SECONDS`.
 _MOST_KERNELS: Final = 2
 # What a quick timing can be trusted to; the judge measures what is proposed anew.
@@ -94,9 +96,10 @@ class TuneProposer:
         proposals: list[Proposal] = []
         failure: KbError | None = None
         for judged in self._candidates(state)[:_MOST_KERNELS]:
-            seconds = min(self._seconds, state.gpu_seconds_left or self._seconds)
+            seconds = self._seconds
             if state.gpu_seconds_left is not None:
-                seconds = min(seconds, state.gpu_seconds_left - self._spent_in(state))
+                left = state.gpu_seconds_left - self._spent_in(state)
+                seconds = min(seconds, _SHARE * left)
             if seconds < _LEAST_SECONDS:
                 break
             self._done.add(judged.id)
@@ -111,6 +114,10 @@ class TuneProposer:
     def repair(self, proposal: Proposal, failure: Outcome) -> None:  # noqa: ARG002 (protocol)
         """None: a configuration that fails has no better version than the others."""
         return
+
+    def prepare(self) -> None:
+        """Start what loads torch before it is needed."""
+        self._process.prepare()
 
     def close(self) -> None:
         """End a search that runs."""
@@ -230,11 +237,34 @@ def chosen(tuned: Tuned, given: str) -> list[Version]:
 
 
 class TuneProcess:
-    """Runs `python -m agent.tune`, one at a time."""
+    """Runs `python -m agent.tune`, one at a time; the next one starts while a result is judged."""
 
     def __init__(self, command: Sequence[str] = (sys.executable, "-m", "agent.tune")) -> None:
         self._command = tuple(command)
         self._process: subprocess.Popen[bytes] | None = None
+        self._spare: subprocess.Popen[bytes] | None = None
+        self._ahead = False
+
+    def prepare(self) -> None:
+        """Start a process that waits for a request, now and after each."""
+        self._ahead = True
+        if self._spare is None:
+            self._spare = self._start("--ahead")
+
+    def _start(self, *options: str) -> "subprocess.Popen[bytes]":
+        command = [*self._command, *options]
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def _taken(self) -> "subprocess.Popen[bytes]":
+        """The one that waits, if it still does; else a new one."""
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.poll() is None:
+            return spare
+        if spare is not None:
+            _end(spare)
+        return self._start()
 
     def run(self, request: Request, say: Callable[[str], None]) -> Tuned:
         """Tune in a new process.
@@ -244,10 +274,7 @@ class TuneProcess:
         KbError
             It failed, died, or took far longer than it was given.
         """
-        process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        self._process = process
+        process = self._process = self._taken()
         limit = request.seconds + _START_SECONDS + _WAIT_SECONDS
         timer = threading.Timer(limit, process.kill)
         timer.daemon = True
@@ -280,6 +307,8 @@ class TuneProcess:
             process.wait()
             reader.join(1)
             self._process = None
+            if self._ahead:
+                self.prepare()
         if "tuned" in last:
             return Tuned.model_validate(last["tuned"])
         said = b"".join(errors).decode(errors="replace").strip().splitlines()
@@ -287,10 +316,24 @@ class TuneProcess:
         raise KbError(f"tuning failed: {reason}")
 
     def close(self) -> None:
-        """End what runs."""
+        """End what runs or waits; nothing is started ahead any more."""
+        self._ahead = False
         if self._process is not None:
             with contextlib.suppress(OSError):
                 self._process.terminate()
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            _end(spare)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process that was asked nothing."""
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+    process.kill()
+    process.wait()
 
 
 def _drain(stream: Any, into: list[bytes]) -> None:

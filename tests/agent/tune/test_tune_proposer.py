@@ -1,6 +1,7 @@
 """What `tune` proposes, for which kernels, and what it spends."""
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,8 +125,10 @@ def test_budgets_and_dry_runs_are_kept() -> None:
     assert TuneProposer(run=runs).propose(state(start, interpret=True)) == []
     assert TuneProposer(run=runs).propose(state(start, gpu_seconds_left=5.0)) == []
     assert not runs.requests
-    TuneProposer(run=runs).propose(state(start, gpu_seconds_left=20.0))
-    assert runs.requests[0].seconds == 20.0
+    TuneProposer(run=runs).propose(state(start, gpu_seconds_left=60.0))
+    TuneProposer(run=runs).propose(state(start, gpu_seconds_left=500.0))
+    # What is found has to be judged as well.
+    assert [each.seconds for each in runs.requests] == [30.0, 40.0]
 
 
 def test_one_failure_does_not_lose_another_kernels_proposals() -> None:
@@ -147,14 +150,19 @@ def test_only_triton_kernels_with_something_to_change_are_tuned() -> None:
     assert not has_parameters("// KB: nothing\n", "k.cu")
 
 
-def test_a_process_tunes_on_the_cpu_by_the_clock() -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_process_tunes_on_the_cpu_by_the_clock(ahead: bool) -> None:
     problem = ProblemFile.read(PROBLEM).with_constants({"ROWS": 4, "COLS": 64})
     said: list[str] = []
     request = Request(
         problem=problem, kernel=KERNEL.replace("1024", "32"), device="cpu", seconds=40.0, batch=8,
         trust=True,
     )  # fmt: skip
-    found = TuneProcess().run(request, said.append)
+    process = TuneProcess()
+    if ahead:
+        process.prepare()
+    found = process.run(request, said.append)
+    process.close()
     assert found.given_ms is not None
     assert found.versions[0].ms < found.given_ms, "256 elements in blocks of 32 take eight turns"
     assert found.versions[0].values["BLOCK"] > 32
@@ -179,3 +187,29 @@ def test_a_tuning_process_that_fails_says_why() -> None:
         process = TuneProcess((sys.executable, "-c", script))
         with pytest.raises(KbError, match=f"tuning failed: {reason}"):
             process.run(request, lambda _: None)
+
+
+def test_the_next_process_starts_early_and_ends_with_the_proposer(tmp_path: Path) -> None:
+    script = (
+        "import json, os, sys\n"
+        f"open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w').close()\n"
+        "sys.stdin.read()\n"
+        "print(json.dumps({'error': ' '.join(sys.argv[1:]) or 'late'}))\n"
+    )
+    request = Request(problem="x = 1\n", kernel=KERNEL, device="cpu", seconds=5.0)
+    process = TuneProcess((sys.executable, "-c", script))
+    with pytest.raises(KbError, match="tuning failed: late"):
+        process.run(request, lambda _: None)
+    process.prepare()
+    process.prepare()
+    for _ in range(2):
+        with pytest.raises(KbError, match="tuning failed: --ahead"):
+            process.run(request, lambda _: None)
+    for _ in range(200):
+        if len(list(tmp_path.iterdir())) == 4:
+            break
+        time.sleep(0.05)
+    started = {int(each.name) for each in tmp_path.iterdir()}
+    assert len(started) == 4, "one late, two that answered, and one that waits"
+    process.close()
+    assert not any(Path(f"/proc/{each}").exists() for each in started)
