@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from kb.cli import Session
 from kb.errors import InvalidInputError, KbError, NotFoundError
 from kb.index.reader import Generation, open_generation
+from kb.production import production_view
 from kb.records import KINDS
 from kb.views import (
     chunk_view,
@@ -21,6 +22,10 @@ from kb.views import (
     technique_view,
     tree_view,
 )
+
+# Production examples under a technique: the tree lists a few, the technique itself more.
+_PRODUCTION_SHOWN = 3
+_PRODUCTION_LISTED = 8
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON as the HTTP API does.")
@@ -155,14 +160,15 @@ def context(
 @click.pass_obj
 def tree(session: Session, as_json: bool) -> None:
     """Show the hierarchy: bottleneck, technique, example."""
-    data = tree_view(open_generation(session.index))
+    generation = open_generation(session.index)
+    data = tree_view(generation)
     if as_json:
         _print_json(data)
         return
     from rich.markup import escape  # noqa: PLC0415
     from rich.tree import Tree  # noqa: PLC0415
 
-    from kb.cli.render import console  # noqa: PLC0415
+    from kb.cli.render import console, production_lines  # noqa: PLC0415
 
     root = Tree("[bold]kernel-kb[/bold]")
     for bottleneck in data["bottlenecks"]:
@@ -171,6 +177,11 @@ def tree(session: Session, as_json: bool) -> None:
             leaf = branch.add(f"{technique['slug']} [dim]{escape(technique['title'])}[/dim]")
             for example in technique["examples"]:
                 leaf.add(f"[cyan]{example['slug']}[/cyan] [dim]{example['language']}[/dim]")
+            found = production_view(generation, technique["slug"], _PRODUCTION_SHOWN)
+            if found["count"]:
+                inner = leaf.add(f"[dim]in production: {found['count']}[/dim]")
+                for line in production_lines(found):
+                    inner.add(line)
     console().print(root)
 
 
@@ -211,6 +222,11 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
             told = [f"{escape(each['title'])} [dim]{each['id']}[/dim]" for each in data["evidence"]]
             out.print("\n[bold]Verified in runs[/bold]\n" + "\n".join(told))
         out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
+        found = production_view(generation, slug, _PRODUCTION_LISTED)
+        if found["count"]:
+            out.print(f"\n[bold]In production[/bold] ({found['count']})")
+            for each in render.production_lines(found):
+                out.print(each)
         sources = record.entry.sources
     elif slug in generation.kernels:
         kernel = generation.kernels[slug]

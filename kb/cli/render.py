@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markdown import Markdown
@@ -102,6 +103,19 @@ def result_block(number: int, result: Result, generation: Generation, *, explain
         parts.append(Padding(Text(told, style="yellow"), (0, 0, 0, 3)))
     parts.append(Text(""))
     return Group(*parts)
+
+
+def production_lines(found: dict[str, Any]) -> list[Text]:
+    """One line per production example: what it is, where it stands, under which licence, its id."""
+    lines = []
+    for each in found["best"]:
+        source = each["source"]
+        version = f" {source['version']}" if source["version"] else ""
+        place = f"{each['path']}:{each['start_line']}-{each['end_line']}"
+        cited = f"{source['name']}{version}, {place} ({source['licence'] or 'licence unknown'})"
+        line = Text(each["title"], style="cyan")
+        lines.append(line.append(f"  {cited}  {each['id']}", style="dim"))
+    return lines
 
 
 def gate_lines(gates: Iterable[Gate]) -> list[str]:

@@ -115,8 +115,11 @@ class _Composer:
 
     def _available(self) -> list[Example]:
         generation = self._generation
-        found = [kernel_example(generation, slug) for slug in self._selection.kernels]
-        found += [code_example(generation, row) for row in self._selection.code]
+        production = self._selection.production
+        found = [code_example(generation, row) for row in production]
+        found += [kernel_example(generation, slug) for slug in self._selection.kernels]
+        matched = [row for row in self._selection.code if row not in production]
+        found += [code_example(generation, row) for row in matched]
         return [
             each
             for each in found
@@ -145,7 +148,7 @@ class _Composer:
                 if source.url not in seen:
                     seen.add(source.url)
                     yield Citation(title=source.title, url=source.url, licence=source.licence)
-        for row in self._selection.code:
+        for row in (*self._selection.production, *self._selection.code):
             origin = self._source_of(row)
             if origin.name not in seen:
                 seen.add(origin.name)

@@ -1,12 +1,16 @@
 """Choose what a context is about: techniques, with reasons, and the examples that show them."""
 
+import re
 from dataclasses import dataclass
 
 from kb.architectures import any_runs_on, parse_architecture
 from kb.context.models import ContextRequest
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Technique
+from kb.corpus.features import dtypes_named, features, operators_named
 from kb.index.reader import Generation
+from kb.index.tokens import tokenize
+from kb.production import Traits, best_rows
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
@@ -24,6 +28,12 @@ _ALREADY_USED = 0.3
 # How much of a pasted kernel is searched with: its head names the operator and the loop.
 _KERNEL_QUERY_CHARS = 2000
 MAX_TECHNIQUES = 4
+# Only code that runs on the device is an example of a technique.
+_SHOWING = frozenset({"kernel", "device"})
+# The name of the first kernel in a pasted text.
+_DEFINED = re.compile(
+    r"@(?:\w+\.)*jit\b[^@]*?\bdef\s+(\w+)|__global__[^;{]*?\b(\w+)\s*\(", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,8 @@ class Selection:
     """Technique slug → rows of its chunks that matched the query."""
     code: list[int]
     """Rows of ingested code and documents that matched, where no entry did."""
+    production: list[int]
+    """Rows of production code that is a better example than any kernel of a chosen technique."""
     ignored: list[str]
     abstained: bool
 
@@ -93,7 +105,8 @@ def select(request: ContextRequest, searcher: Searcher) -> Selection:
     choices = [choice for choice in choices if choice.score >= _NOISE * best][:MAX_TECHNIQUES]
     examples = _examples(choices, kernels, generation, request, device)
     abstained = not choices and (not code or ranking is None or ranking.abstained)
-    return Selection(choices, examples, sections, code, ignored, abstained)
+    production = _production(choices, examples, generation, request, device)
+    return Selection(choices, examples, sections, code, production, ignored, abstained)
 
 
 def _rank(request: ContextRequest, searcher: Searcher) -> Ranking | None:
@@ -149,6 +162,68 @@ def _kernel_order(ranking: Ranking | None, generation: Generation) -> list[str]:
     entries = generation.columns["entries"]
     names = (name for hit in ranking.hits for name in entries.of(hit.row))
     return [name.split(":")[1] for name in names if name.startswith("kernel:")]
+
+
+def _production(
+    choices: list[Choice],
+    shipped: list[str],
+    generation: Generation,
+    request: ContextRequest,
+    device: str | None,
+) -> list[int]:
+    """Production code that shows a chosen technique better than the shipped kernels do.
+
+    Better means that it has more of what the request names (language, operator, dtype) than any
+    shipped kernel of that technique that runs on the device, or that there is no such kernel. A
+    shipped kernel is checked, and often measured, so it stays where they are level; and so is what
+    the request does not name: nothing is known of how fast production code is.
+    """
+    traits = _traits(request, device)
+    excluded = set(request.exclude)
+    found: list[int] = []
+    for choice in choices:
+        slug = choice.technique.slug
+        kernels = [generation.kernels[each].entry for each in shipped]
+        best = max(
+            (
+                traits.fit(each.language, (each.op,), each.dtypes)
+                for each in kernels
+                if slug in each.techniques
+            ),
+            default=-1,
+        )
+        for row in best_rows(generation, slug, 1 + len(excluded), traits):
+            (chunk,) = generation.store.rows([row])
+            fit = traits.fit(chunk.language, (chunk.op,) if chunk.op else (), chunk.dtypes)
+            if fit <= best or chunk.role not in _SHOWING:
+                break  # the rows behind it fit no better
+            if chunk.id not in excluded and row not in found:
+                found.append(row)
+                break
+    return found
+
+
+def _traits(request: ContextRequest, device: str | None) -> Traits:
+    """The language, operator and dtypes that a request names, in words or by its kernel."""
+    query, kernel = (request.query or "").strip(), (request.kernel or "").strip()
+    language: str | None = request.language
+    if language is None and kernel:
+        language = "cuda" if "__global__" in kernel else "triton"
+    if language is None:
+        said = {name for name in ("triton", "cuda") if name in query.lower()}
+        language = said.pop() if len(said) == 1 else None
+    ops, dtypes = set(operators_named(" ".join(tokenize(query)))[:1]), dtypes_named(query)
+    if kernel:
+        shown = features(kernel, language or "triton", _defined_name(kernel), "")
+        ops |= {shown.op} if shown.op else set()
+        dtypes |= set(shown.dtypes)
+    return Traits(language, device, frozenset(ops), frozenset(dtypes))
+
+
+def _defined_name(kernel: str) -> str | None:
+    """The name of the first kernel in a pasted text."""
+    match = _DEFINED.search(kernel)
+    return (match[1] or match[2]) if match else None
 
 
 def _already_used(kernel: str | None, generation: Generation) -> set[str]:

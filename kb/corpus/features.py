@@ -87,6 +87,14 @@ def operators_named(words: str) -> tuple[str, ...]:
     )
 
 
+def dtypes_named(words: str) -> frozenset[str]:
+    """The dtypes that words of a question or code name: `fp8` stands for several."""
+    spoken: dict[str, list[str]] = _data("features.yaml")["spoken"]
+    said = frozenset(re.findall(r"[a-z0-9]+", words.lower()))
+    named = {dtype for word in said & spoken.keys() for dtype in spoken[word]}
+    return frozenset(named | set(_dtypes(words)))
+
+
 @cache
 def _data(name: str) -> dict[str, Any]:
     data: dict[str, Any] = load_yaml((files("kb") / "data" / name).read_text(encoding="utf-8"))

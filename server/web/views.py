@@ -8,6 +8,7 @@ from kb.corpus.entries import TECHNIQUE_SECTIONS, Gate, Verified
 from kb.corpus.measured import measured_line
 from kb.errors import NotFoundError
 from kb.index.reader import Generation
+from kb.production import production_view
 from kb.search.engine import Searcher
 from kb.search.models import Result, SearchResponse
 from kb.views import chunk_view, index_view, kernel_view, sources_view, technique_view, tree_view
@@ -19,6 +20,9 @@ from server.web.forms import SearchForm
 from server.web.markup import anchor
 from server.web.words import first_sentence
 
+# Production examples under a technique: the tree lists a few, the technique's own page more.
+_PRODUCTION_SHOWN = 3
+_PRODUCTION_LISTED = 8
 _SIGNS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥"}
 
 
@@ -72,7 +76,11 @@ def tree_page(generation: Generation) -> dict[str, Any]:
         }
         for slug, record in generation.techniques.items()
     }
-    return {**tree_view(generation), "notes": notes, "index": index_view(generation)}
+    production = {
+        slug: production_view(generation, slug, _PRODUCTION_SHOWN) for slug in generation.techniques
+    }
+    shown = {"notes": notes, "production": production, "index": index_view(generation)}
+    return {**tree_view(generation), **shown}
 
 
 def search_page(searcher: Searcher, form: SearchForm, response: SearchResponse) -> SearchPage:
@@ -100,6 +108,7 @@ def technique_page(generation: Generation, slug: str) -> dict[str, Any]:
         "measured": measured_line(entry.verified),
         "measurements": measurements(entry.verified),
         "kernels": generation.kernels,
+        "production": production_view(generation, slug, _PRODUCTION_LISTED),
         "sections": {name: anchor(name) for name in TECHNIQUE_SECTIONS},
         "examples": [_kernel_facts(generation, example) for example in generation.examples[slug]],
     }
