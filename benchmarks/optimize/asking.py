@@ -34,6 +34,11 @@ def parser(module: str, about: str, names: list[str]) -> argparse.ArgumentParser
     made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
     made.add_argument("--device", help="cuda:N (default: the first GPU)")
     made.add_argument("--seed", type=int, default=0)
+    made.add_argument(
+        "--no-profile",
+        action="store_true",
+        help="diagnose by time and source: saves some 30 s a run",
+    )
     made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
     made.add_argument(
         "--interpret", action="store_true", help="correctness alone: shows that it runs (CPU)"
@@ -71,6 +76,9 @@ def configure(
     if source is not None:
         file = ProblemFile.parse(source, problem.name)
         info = info.model_copy(update={"source": file.text, "sha256": file.sha256})
+    rules = strategy or Strategy(profile_leaders=False)
+    if options.no_profile:
+        rules = rules.model_copy(update={"profiling": False})
     return RunConfig(
         problem=info,
         given=kernel is not None,
@@ -83,7 +91,7 @@ def configure(
         proposers=PROPOSERS,
         seed=options.seed,
         limits=Limits(gpu_seconds=options.seconds_each),
-        strategy=strategy or Strategy(profile_leaders=False),
+        strategy=rules,
     )
 
 

@@ -83,6 +83,10 @@ def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
     assert record["baseline_seconds"] == 30.0
     # The start, two candidates and the last session; profiles of the start and of the best.
     assert record["gpu_seconds"] == 46.0
+    bare = ["--out", str(tmp_path / "bare.json"), "--only", "mish", "--no-profile"]
+    options = asked(operators, *bare)
+    record = operators.run(options, runner(judge, tmp_path))["records"]["mish"]
+    assert record["gpu_seconds"] == 40.0
 
 
 def test_what_is_done_is_skipped_and_what_failed_is_tried_again(tmp_path):
