@@ -13,6 +13,7 @@ from agent.recipe.graph import Graph, reference
 
 FLOATS: Final = frozenset({"float32", "float16", "bfloat16"})
 
+_POWER: Final = "tl.exp({0} * {1:1.0})"
 # Operator → expression of its operands; a comparison with NaN is false, so NaN passes through.
 _EXPRESSIONS: Final[Mapping[str, str]] = {
     "add.Tensor": "{0} + {1}",
@@ -37,18 +38,70 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "gelu.default": "0.5 * {0} * (1.0 + tl.erf({0} * 0.7071067811865476))",
     "hardtanh.default": "tl.where({0} < {1:-1.0}, {1:-1.0}, tl.where({0} > {2:1.0}, {2:1.0}, {0}))",
     "_to_copy.default": "{0}",
+    "sin.default": "tl.sin({0})",
+    "cos.default": "tl.cos({0})",
+    "exp2.default": "tl.exp2({0})",
+    "log2.default": "tl.log2({0})",
+    "pow.Tensor_Scalar": "{0} * {0}",
+    "clamp.default": "tl.where({0} < {1}, {1}, tl.where({0} > {2}, {2}, {0}))",
+    "clamp_min.default": "tl.where({0} < {1}, {1}, {0})",
+    "clamp_max.default": "tl.where({0} > {1}, {1}, {0})",
+    "maximum.default": "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})",
+    "minimum.default": "tl.where(({0} < {1}) | ({0} != {0}), {0}, {1})",
+    "where.self": "tl.where({0} != 0.0, {1}, {2})",
+    "hardsigmoid.default": "tl.where({0} < -3.0, 0.0, tl.where({0} > 3.0, 1.0, {0} / 6.0 + 0.5))",
+    "hardswish.default": "tl.where({0} < -3.0, 0.0,"
+    " tl.where({0} > 3.0, {0}, {0} * ({0} + 3.0) / 6.0))",
+    # Differences of nearly equal numbers lose their digits: near zero the series' first terms.
+    "tanh.default": "tl.where(tl.abs({0}) < 0.1,"
+    " {0} * (1.0 - {0} * {0} * (0.33333333 - {0} * {0} * (0.13333333 - {0} * {0} * 0.05396825))),"
+    " 2.0 * tl.sigmoid(2.0 * {0}) - 1.0)",
+    "elu.default": "tl.where({0} > 0.0, {0}, {1:1.0} * tl.where({0} > -0.02,"
+    " {0} * (1.0 + {0} * (0.5 + {0} * (0.16666667 + {0} * 0.04166667))), tl.exp({0}) - 1.0))",
+    "softplus.default": f"tl.where({{0}} * {{1:1.0}} > {{2:20.0}}, {{0}}, tl.where({_POWER} < 0.02,"
+    f" {_POWER} * (1.0 - {_POWER} * (0.5 - {_POWER} * (0.33333333 - {_POWER} * 0.25))),"
+    f" tl.log(1.0 + {_POWER})) / {{1:1.0}})",
+    # tanh(log(1 + n)) with n = exp(x).
+    "mish.default": "tl.where({0} > 20.0, {0}, {0} * (tl.exp({0}) * (tl.exp({0}) + 2.0))"
+    " / (tl.exp({0}) * (tl.exp({0}) + 2.0) + 2.0))",
 }
+# Conditions within a chain: 1 or 0.
+_CONDITIONS: Final[Mapping[str, str]] = {
+    f"{name}.{form}": f"tl.where({{0}} {sign} {{1}}, 1.0, 0.0)"
+    for name, sign in (
+        ("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="), ("eq", "=="), ("ne", "!="),
+    )
+    for form in ("Scalar", "Tensor")
+}  # fmt: skip
+_OPERANDS: Final = FLOATS | {"bool"}
+# Arguments beyond these are another function.
+_MOST_ARGUMENTS: Final = {"elu.default": 2}
 _PLACE: Final = re.compile(r"\{(\d)(?::([-\d.]+))?\}")
 # One load of 16 bytes a thread and more to spare; the tuner tries others where it may.
 _BLOCK: Final = 1024
 
 
 def expressible(graph: Graph, name: str) -> bool:
-    """Whether an operator can be one step of a chain."""
+    """Whether an operator can be the last step of a chain."""
     node = graph[name]
-    known = node.op.removeprefix("aten.") in _EXPRESSIONS
-    if not known or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
+    short = node.op.removeprefix("aten.")
+    if short not in _EXPRESSIONS or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
         return False
+    if short == "pow.Tensor_Scalar" and node.args[1] != 2:
+        return False
+    if len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
+        return False
+    return _known_operands(graph, name)
+
+
+def _joins(graph: Graph, name: str) -> bool:
+    """Whether an operator can be a step of a chain: conditions are, but not the last one."""
+    condition = graph[name].op.removeprefix("aten.") in _CONDITIONS
+    return (condition and _known_operands(graph, name)) or expressible(graph, name)
+
+
+def _known_operands(graph: Graph, name: str) -> bool:
+    node = graph[name]
     kwargs = {"dtype"} if node.op == "aten._to_copy.default" else set()
     if set(node.kwargs) - kwargs:  # another GELU, x + alpha * y, a rounding mode
         return False
@@ -57,7 +110,7 @@ def expressible(graph: Graph, name: str) -> bool:
         if operand is None:
             if isinstance(each, bool) or not isinstance(each, int | float):
                 return False
-        elif not graph.is_tensor(operand) or graph.dtype(operand) not in FLOATS:
+        elif not graph.is_tensor(operand) or graph.dtype(operand) not in _OPERANDS:
             return False
     return True
 
@@ -82,7 +135,7 @@ def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
             and name not in graph.outputs
             and users
             and users <= found
-            and expressible(graph, name)
+            and _joins(graph, name)
             and graph.shape(name) == graph.shape(root)
         )
         if joins:
@@ -110,7 +163,17 @@ def kernel_text(
     shape = graph.shape(root)
     loads, lines = [], []
     for name, index in place.items():
-        offsets = "offsets" if graph.shape(name) == shape else f"offsets % size_{index}"
+        offsets = "offsets"
+        if graph.shape(name) != shape:
+            # One division a program where a block wraps once at most.
+            offsets = f"i{index}"
+            loads += [
+                f"i{index} = first % size_{index} + tl.arange(0, BLOCK)",
+                f"if size_{index} >= BLOCK:",
+                f"    i{index} -= tl.where(i{index} < size_{index}, 0, size_{index})",
+                "else:",
+                f"    i{index} = i{index} % size_{index}",
+            ]
         loads.append(f"x{index} = tl.load(p{index} + {offsets}, mask=mask).to(tl.float32)")
     values = {name: f"x{index}" for name, index in place.items()}
     for value, bias in biases.items():
@@ -131,7 +194,8 @@ def kernel_text(
     text = f"""@triton.jit
 def _fused_{number}_kernel({pointers}out, {sizes}total, BLOCK: tl.constexpr):
     # Elements are counted in int64: tensors of a few GB have more than 2**31.
-    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = first + tl.arange(0, BLOCK)
     mask = offsets < total
     {body}
     tl.store(out + offsets, {values[root]}.to(out.dtype.element_ty), mask=mask)
@@ -158,4 +222,5 @@ def expression(node: Any, values: Mapping[str, str]) -> str:
         name = reference(node.args[index])
         return f"({float(node.args[index])!r})" if name is None else values[name]
 
-    return _PLACE.sub(operand, _EXPRESSIONS[node.op.removeprefix("aten.")])
+    short = node.op.removeprefix("aten.")
+    return _PLACE.sub(operand, _EXPRESSIONS.get(short) or _CONDITIONS[short])

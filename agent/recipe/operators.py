@@ -14,6 +14,7 @@ from agent.recipe.graph import Graph, reference
 from agent.recipe.norms import NORMS
 from agent.recipe.patterns import Const, Match, Var, match, op, uncast
 from agent.recipe.quantization import nvfp4
+from agent.recipe.reductions import FUSED_REDUCTIONS, REDUCTIONS
 from agent.recipe.softmax import SOFTMAX
 from agent.recipe.spellings import GELU_LINEAR, LINEAR, SILU, X
 from agent.recipe.windows import WINDOWS
@@ -271,7 +272,8 @@ def _scale(graph: Graph, root: str) -> Core | None:
 
 # Larger patterns first.
 _FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
-    nvfp4, _gelu_linear, _linear, *NORMS, *SOFTMAX, _silu_mul, _column_sum, _transpose, _add,
+    nvfp4, _gelu_linear, _linear, *NORMS, *SOFTMAX, _silu_mul, *FUSED_REDUCTIONS,
+    _column_sum, *REDUCTIONS, _transpose, _add,
     _scale, *WINDOWS,
 )  # fmt: skip
 # One pass over the data: a kernel of its own pays only where there is no other arithmetic.
