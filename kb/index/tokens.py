@@ -85,6 +85,16 @@ def terms(text: str) -> list[str]:
     return found
 
 
+def spaced(text: str) -> str:
+    """A text's words and the parts of its identifiers in lower case, parted by single spaces."""
+    return " ".join(part for match in _WORD.finditer(text) for part in _parts(match.group()))
+
+
+@lru_cache(maxsize=1 << 16)
+def _parts(word: str) -> tuple[str, ...]:
+    return tuple(part.lower() for part in _PART.findall(word))
+
+
 def identifiers(text: str) -> Iterator[str]:
     """Words of a query that look like identifiers: dotted, with underscores or mixed case."""
     for match in _WORD.finditer(text):

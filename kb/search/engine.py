@@ -216,7 +216,10 @@ class Searcher:
         for name, order in zip(("lexical rank", "dense rank"), orders, strict=True):
             for rank, position in enumerate(np.searchsorted(rows, order).tolist(), start=1):
                 parts[position][name] = rank
-        scores = np.maximum(fused + ranker.totals(rows), 0.0)
+        examples = ranker.from_examples(rows, fused)
+        for at in np.flatnonzero(examples).tolist():
+            parts[at]["example matches"] = float(examples[at])
+        scores = np.maximum(fused + examples + ranker.totals(rows), 0.0)
         best = np.argsort(-scores, kind="stable").tolist()
         row_list, score_list, fused_list = rows.tolist(), scores.tolist(), fused.tolist()
         return [

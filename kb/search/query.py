@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from kb.corpus.detection import Detector
-from kb.corpus.features import features
+from kb.corpus.features import features, operators_named
 from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
-from kb.index.tokens import identifiers, terms
+from kb.index.tokens import identifiers, spaced, terms
 from kb.search.pasted import Pasted, pasted_code
 from kb.vocabulary import all_metrics, find_gpu, find_metric, gpu_names
 
@@ -37,6 +37,8 @@ _DTYPES = {
     "mxfp4": ("mxfp4",),
     "int8": ("int8",),
 }
+# Stemmed words that say that what is asked for stands around a kernel.
+_AROUND_KERNELS = frozenset({"launch", "launcher", "wrapper", "wrap", "call", "dispatch", "host"})
 # Generations of GPUs, as people name them, and the first architecture of each.
 _GENERATIONS = {
     "volta": "sm_70",
@@ -119,14 +121,14 @@ class QueryReader:
                     [*sorted(techniques, key=lambda slug: (-techniques[slug], slug)), *shown]
                 )
             ),
-            ops=tuple(sorted(self._ops.found_in(words))),
+            ops=tuple(sorted({*self._ops.found_in(words), *operators_named(spaced(query))})),
             languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
             dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),
             device=_device(query),
             symbols=symbols or (tuple(query.split()) if alone else ()),
             only_symbols=alone,
             plain_word=alone and not symbols,
-            wants_kernel="kernel" in words,
+            wants_kernel="kernel" in words and _AROUND_KERNELS.isdisjoint(words),
             metrics=metrics_in(query),
         )
 
@@ -209,6 +211,8 @@ def _metric_spellings() -> list[tuple[re.Pattern[str], str]]:
 
 def metrics_in(query: str) -> dict[str, float]:
     """Metrics that a query gives with a value: `L2 hit rate is 30%` → its full name and 30."""
+    if _NUMBER.search(query) is None:
+        return {}
     text = query.lower().replace("_", " ")
     found: dict[str, float] = {}
     for pattern, metric in _metric_spellings():
