@@ -81,6 +81,11 @@ def function_cases(name: str, built: BuiltIndex, corpus: Corpus) -> list[Case]:
     return [_case(found[each.id], corpus) for each in stored]
 
 
+def documented_cases(built: BuiltIndex, corpus: Corpus) -> list[Case]:
+    """Every documented function of an index as a query, by no list and no rules."""
+    return [_case(each, corpus) for each in _documented(built, corpus)]
+
+
 def read_identifiers(path: Path) -> list[Identifier]:
     """The stored queries of a set."""
     with path.open(encoding="utf-8", newline="") as stream:

@@ -7,6 +7,7 @@ implement the same operator.
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from benchmarks.retrieval.cases import Answer, Case
 from benchmarks.retrieval.indexes import Corpus
 from benchmarks.retrieval.sentences import normalized
 from kb.errors import KbError
+from kb.search.models import MAX_QUERY_CHARS
 
 FOLDER = Path(__file__).with_name("queries")
 STYLES = ("symptom", "metrics", "api-symbol", "error", "how-to", "concept")
@@ -47,12 +49,25 @@ class UnanswerableQuery(_Model):
     query: str = Field(min_length=3)
 
 
+class Implementation(_Model):
+    """An operator in one file of a package of the `full` set."""
+
+    package: str
+    path: str
+    symbols: list[str] = Field(min_length=1)
+    """Its functions, the kernel first: that one is asked with, and any of them is an answer."""
+
+    @property
+    def name(self) -> str:
+        """As a query's id."""
+        return f"{self.package}:{self.path}:{self.symbols[0]}"
+
+
 class Operator(_Model):
-    """Functions of several packages or backends that implement the same operator."""
+    """One operator as several packages or backends implement it."""
 
     operator: str = Field(pattern=r"^[a-z0-9-]+$")
-    functions: list[str] = Field(min_length=2)
-    """`PACKAGE:PATH:SYMBOL`, of the `full` set."""
+    implementations: list[Implementation] = Field(min_length=2)
 
 
 def technique_cases(corpus: Corpus, path: Path = FOLDER / "techniques.yaml") -> list[Case]:
@@ -98,10 +113,10 @@ def unanswerable_cases(corpus: Corpus, path: Path = FOLDER / "unanswerable.yaml"
 
 
 def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[Case]:
-    """Each judged kernel as a query for the others of its operator; none without the file.
+    """The kernel of each implementation as a query for the operator's other ones.
 
-    Answers are the functions of the same operator outside the query's own file. All functions of
-    one operator are in one half.
+    What stands in the query's own file is neither an answer nor found. All of one operator are in
+    one half.
 
     Raises
     ------
@@ -109,45 +124,57 @@ def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[C
         If the file is malformed, or a function is not in the packages.
     """
     cases: list[Case] = []
-    for operator in _read(path, Operator):
-        units = {name: _function_rows(name, corpus, path) for name in operator.functions}
-        for name, rows in units.items():
-            package, file, _ = name.split(":", 2)
-            others = {
-                other: found
-                for other, found in units.items()
-                if not other.startswith(f"{package}:{file}:")
-            }
-            if not others:
-                continue
-            answers = tuple(
-                Answer(other, frozenset(corpus.units[row] for row in found))
-                for other, found in others.items()
-            )
-            own = {corpus.units[row] for row in rows}
-            if any(own & answer.units for answer in answers):
-                raise KbError(f"{path.name}: {name} is a copy of another of {operator.operator}")
-            chunk = corpus.chunks[rows[0]]
+    operators: list[Operator] = _read(path, Operator)
+    for operator in operators:
+        answers = {
+            each.name: Answer(each.name, _units(each, corpus, path))
+            for each in operator.implementations
+        }
+        for each in operator.implementations:
+            rows = _rows(each, each.symbols[0], corpus, path)
             cases.append(
                 Case(
-                    id=name,
-                    query="\n".join(corpus.chunks[row].text for row in rows),
-                    answers=answers,
-                    labels={"language": chunk.language, "package": package},
-                    excluded=frozenset(corpus.by_file[package, file]),
+                    id=each.name,
+                    query="\n".join(corpus.chunks[row].text for row in rows)[:MAX_QUERY_CHARS],
+                    answers=_others(each, operator, answers),
+                    labels={
+                        "language": corpus.chunks[rows[0]].language,
+                        "package": each.package,
+                    },
+                    excluded=frozenset(corpus.by_file[each.package, each.path]),
                     group=operator.operator,
                 )
             )
     return cases
 
 
-def _function_rows(name: str, corpus: Corpus, path: Path) -> list[int]:
+def _others(
+    query: Implementation, operator: Operator, answers: dict[str, Answer]
+) -> tuple[Answer, ...]:
+    """The answers to one implementation: all others that are not copies of it."""
+    own = answers[query.name].units
+    found = tuple(
+        replace(answers[each.name], units=answers[each.name].units - own)
+        for each in operator.implementations
+        if each.path != query.path or each.package != query.package
+    )
+    found = tuple(each for each in found if each.units)
+    if not found:
+        raise KbError(f"kernels.yaml: {operator.operator}: nothing but copies of {query.name}")
+    return found
+
+
+def _units(each: Implementation, corpus: Corpus, path: Path) -> frozenset[str]:
+    rows = (row for symbol in each.symbols for row in _rows(each, symbol, corpus, path))
+    return frozenset(corpus.units[row] for row in rows)
+
+
+def _rows(each: Implementation, symbol: str, corpus: Corpus, path: Path) -> list[int]:
     """The chunks of a function: one, or the parts of an over-long one."""
-    package, file, symbol = name.split(":", 2)
-    rows = corpus.by_file.get((package, file), [])
+    rows = corpus.by_file.get((each.package, each.path), [])
     found = [row for row in rows if corpus.chunks[row].symbol == symbol]
     if not found:
-        raise KbError(f"{path.name}: no chunk of {package} {file} is called {symbol}")
+        raise KbError(f"{path.name}: no chunk of {each.package} {each.path} is called {symbol}")
     return found
 
 

@@ -1,22 +1,21 @@
-"""BM25 with symbol, title and path weighted in: the index's own lexical order alone."""
+"""BM25 with the symbol weighted in: a chunk's name, title and path stand in its bag of tokens."""
 
-from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
-from benchmarks.retrieval.indexes import Corpus
-from kb.embedders import Embedder
-from kb.index.vectors import top
+from collections.abc import Iterable
+
+from benchmarks.retrieval.baselines.bm25 import BodyBM25
+from benchmarks.retrieval.baselines.tokens import tokens
+from kb.records import Chunk
+
+SYMBOL_WEIGHT = 3
+TITLE_WEIGHT = 2
 
 
-class SymbolBM25:
-    """The lexical half of search."""
+class SymbolBM25(BodyBM25):
+    """As `BodyBM25`, with the symbol three times, the title twice, path and section once."""
 
     title = "BM25, symbol weighted"
 
-    def __init__(self, corpus: Corpus, _embedder: Embedder) -> None:
-        self._lexical = corpus.generation.lexical
-
-    def rank(self, query: str, scope: Scope) -> Ranked:
-        scores = self._lexical.scores(self._lexical.query_tokens(query))
-        return Ranked(top(scores, DEPTH, scope.mask & (scores > 0)).tolist())
-
-    def deepen(self, _query: str, _scope: Scope, ranked: Ranked) -> Ranked:
-        return ranked
+    def _bags(self, chunks: Iterable[Chunk]) -> Iterable[list[str]]:
+        for chunk in chunks:
+            names = tokens(chunk.symbol or "") * SYMBOL_WEIGHT + tokens(chunk.title) * TITLE_WEIGHT
+            yield tokens(chunk.text) + names + tokens(f"{chunk.path} {chunk.section or ''}")

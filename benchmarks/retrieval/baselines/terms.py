@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 import numpy as np
+from bm25s.stopwords import STOPWORDS_EN_PLUS
 from numpy.typing import NDArray
 
 from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
@@ -10,6 +11,8 @@ from benchmarks.retrieval.indexes import Corpus
 from kb.embedders import Embedder
 from kb.index.vectors import top
 
+_STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
+_MARKS = ".,;:()[]{}'\"`"
 _BELOW_ONE = 1e-6
 """Occurrences decide between chunks with equally many of the words, and no more."""
 
@@ -24,15 +27,15 @@ class Terms:
         self._text = "\0".join(texts)
         lengths = np.array([len(text) + 1 for text in texts])
         self._ends = np.cumsum(lengths)
-        self._query_tokens = corpus.generation.lexical.query_tokens
         self._counts = lru_cache(maxsize=4096)(self._count)
 
     def rank(self, query: str, scope: Scope) -> Ranked:
-        # words that are all stop words are left out
-        words = [word for word in dict.fromkeys(query.lower().split()) if self._query_tokens(word)]
+        words = [word.strip(_MARKS) for word in dict.fromkeys(query.lower().split())]
         scores = np.zeros(len(self._ends), dtype=np.float32)
         for word in words:
-            rows, counts = self._counts(word.strip(".,;:()[]{}'\"`"))
+            if word in _STOPWORDS:
+                continue
+            rows, counts = self._counts(word)
             scores[rows] += 1 + np.minimum(counts, 1000) * _BELOW_ONE
         return Ranked(top(scores, DEPTH, scope.mask & (scores > 0)).tolist())
 
