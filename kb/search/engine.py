@@ -1,6 +1,7 @@
 """Search one generation: lexical and dense orders fused, ranked by domain, folded, cut to k."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,9 @@ WORDS = 0.5
 # Two functions of one name that are this alike are copies, of another package or backend; only the
 # better one is shown. Without the name, siblings such as `load_a` and `load_b` would go as copies.
 FOLD_SIMILARITY = 0.95
+# Functions of one file that are shown before those of other files have had their turn: neighbours
+# share their words, and one long file would fill the page.
+PER_FILE = 4
 # The second-best section of an entry counts this much: an entry that answers twice is a better one.
 SECOND_SECTION = 0.15
 # Up to this many chunks the exact product is quick (about 2 ms at 20,000 on 2 cores) and gives the
@@ -227,10 +231,14 @@ class Searcher:
         ]
 
     def _fold(self, hits: list[Hit], k: int) -> list[Hit]:
-        """The k best distinct answers: one chunk per entry, one of each set of near-copies."""
+        """The k best distinct answers: one chunk per entry, one of each set of near-copies, and of
+        one file `PER_FILE` functions before those of others.
+        """
         columns = self.generation.columns
         first: dict[str, int] = {}
         kept: list[Hit] = []
+        later: list[Hit] = []
+        files: Counter[tuple[str, ...]] = Counter()
         copies: dict[str, list[NDArray[np.float32]]] = {}
         for hit in hits:
             group = columns["entries"].of(hit.row) or columns["folds"].of(hit.row)
@@ -246,9 +254,15 @@ class Searcher:
                 if any(float(vector @ other) > FOLD_SIMILARITY for other in alike):
                     continue
                 alike.append(vector)
+                file = (*columns["sources"].of(hit.row), *columns["paths"].of(hit.row))
+                files[file] += 1
+                if files[file] > PER_FILE:
+                    later.append(hit)
+                    continue
             if group:
                 first[group[0]] = len(kept)
             kept.append(hit)
+        kept += later[: max(k - len(kept), 0)]
         kept = [Hit(hit.row, min(hit.score / HIGHEST, 1.0), hit.parts) for hit in kept]
         return sorted(kept, key=lambda hit: (-hit.score, hit.row))[:k]
 

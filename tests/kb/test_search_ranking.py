@@ -111,6 +111,17 @@ def one(tmp_path_factory):
         target = code / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
+    maps = [
+        f"def tensor_map_stride_{axis}(tensor_map):\n    stride = tensor_map.strides[{number}]\n"
+        f"    return stride * {number}\n"
+        for number, axis in enumerate("abcdefgh")
+    ]
+    (code / "maps").mkdir()
+    (code / "maps/one.py").write_text("\n\n".join(maps))
+    (code / "maps/two.py").write_text(
+        "def map_extent(tensor_map, axis):\n    extent = tensor_map.extents[axis]\n"
+        "    return max(extent, tensor_map.box[axis])\n"
+    )
     for vendor in ("first", "second"):
         target = code / vendor / "copied.py"
         target.parent.mkdir()
@@ -192,6 +203,15 @@ def test_short_forms_and_words_in_full_find_each_other(one):
 def test_copies_of_one_function_are_one_result(one):
     found = symbols(one, "gather the tokens of each expert in order", kinds=["code"])
     assert found.count("gather_expert_tokens") == 1
+
+
+def test_one_file_does_not_fill_the_page(one):
+    results = one.search("stride of the tensor map", 6, Filters(kinds=["code"])).results
+    files = [each.path for each in results]
+    assert files.count("maps/one.py") == 4
+    assert "maps/two.py" in files
+    many = one.search("stride of the tensor map", 40, Filters(kinds=["code"])).results
+    assert [each.path for each in many].count("maps/one.py") == 8
 
 
 def test_an_example_that_matches_speaks_for_its_technique(one):
