@@ -163,9 +163,10 @@ def _conv_transpose_kernel(
                 at = x_images + i_d.to(tl.int64) * stride_xd + i_h.to(tl.int64) * stride_xh
                 at += i_w.to(tl.int64) * stride_xw
                 c_ok = c < C_PER
+                # Through L1, which wide copies pass by else: the next taps read the same.
                 a = tl.load(
                     at[:, None] + c.to(tl.int64)[None, :] * stride_xc,
-                    mask=ok[:, None] & c_ok[None, :], other=0.0,
+                    mask=ok[:, None] & c_ok[None, :], other=0.0, cache_modifier=".ca",
                 )  # fmt: skip
                 tap = (k_d * KH + k_h) * KW + k_w
                 filters = ((tap * GROUPS + group) * C_PER + c)[:, None] * OUT_PER + cols[None, :]
