@@ -4,7 +4,7 @@ slug: cumsum-dim-split
 title: Running sums along any dimension, cut into slabs where positions are few
 op: cumsum
 language: triton
-techniques: [split-k, coalesced-access, kernel-fusion]
+techniques: [parallel-scan, coalesced-access, kernel-fusion]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 derived_from: cumsum-dim-plain
