@@ -94,6 +94,21 @@ JUDGED = {
         _CONV.format(module="Conv2d(4, 8, (3, 5), stride=(1, 2), padding=1, groups=4)"),
         "torch.randn(N, 4, H, W)",
     ),
+    "avg-pool": p.problem(
+        "N, C, H, W = 2, 2, 12, 13",
+        p.forward("F.avg_pool2d(x, 3, 2, 1, count_include_pad=False) + 1.0"),
+        "torch.randn(N, C, H, W)",
+    ),
+    "conv-transpose": p.problem(
+        "N, H, W = 1, 4, 5",
+        _CONV.format(module="ConvTranspose2d(4, 6, 3, stride=2, output_padding=1, groups=2)"),
+        "torch.randn(N, 4, H, W)",
+    ),
+    "conv": p.problem(
+        "N, H, W = 1, 6, 7",
+        _CONV.format(module="Conv2d(4, 6, 3, stride=2, padding=2, dilation=2)"),
+        "torch.randn(N, 4, H, W)",
+    ),
 }
 
 
