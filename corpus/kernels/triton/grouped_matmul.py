@@ -56,7 +56,7 @@ def _count_tiles_kernel(
     offsets_ptr, first_tile_ptr, groups, N,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """first_tile[g] is the number of tiles of all groups before g; GROUPS: power of two > groups."""
+    """first_tile[g] is the tiles of all groups before g; GROUPS: power of two > groups."""
     group = tl.arange(0, GROUPS)
     inside = group < groups
     begin = tl.load(offsets_ptr + group, mask=inside, other=0)
