@@ -83,13 +83,14 @@ def test_elementwise_work_beside_the_kernel_is_told(shelf: CorpusShelf) -> None:
     adapted = _adapted(shelf, p.benchmark("judge/linear"), "matmul-plain")
     assert adapted.fused == ("bias", "relu")
     assert adapted.beside == adapted.copies == ()
-    moved = _adapted(shelf, p.benchmark("judge/rms_norm"), "rmsnorm-plain")
-    assert moved.copies == ("moves dimension 1 to the end and back",)
+    # A norm over the channels is taken where it lies.
+    channels = _adapted(shelf, p.benchmark("judge/rms_norm"), "rmsnorm-dim-tiled")
+    assert channels.beside == channels.copies == ()
 
 
 def test_heavy_work_beside_the_kernel_is_refused(shelf: CorpusShelf) -> None:
     with pytest.raises(CannotAdaptError, match=r"there is matmul\.default beside the kernel"):
-        _adapted(shelf, p.benchmark("judge/attention"), "softmax-three-pass")
+        _adapted(shelf, p.benchmark("judge/attention"), "softmax-dim-online")
 
 
 def test_a_kernel_with_an_activation_of_its_own_does_not_fit(shelf: CorpusShelf) -> None:

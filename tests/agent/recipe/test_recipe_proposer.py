@@ -66,8 +66,8 @@ def test_without_kernels_nothing_is_proposed_and_it_is_said_once() -> None:
 
 def test_an_unknown_operator_is_named() -> None:
     proposer = RecipeProposer(CorpusShelf(), _export)
-    with pytest.raises(CannotAdaptError, match=r"no proposals: .*cumsum\.default"):
-        proposer.propose(_state(p.benchmark("judge/cumsum")))
+    with pytest.raises(CannotAdaptError, match=r"no proposals: .*embedding\.default"):
+        proposer.propose(_state(p.benchmark("judge/embedding")))
 
 
 class _Shuffled:
@@ -82,7 +82,7 @@ class _Shuffled:
 def test_a_wrong_kernel_is_left_to_the_judge_or_does_not_fit() -> None:
     # The same arguments: only running it tells. Other arguments: it cannot be called.
     assert _slugs(RecipeProposer(_Shuffled(), _export), _state(p.SOFTMAX)) == ["silu-mul-fused"]
-    with pytest.raises(CannotAdaptError, match="rmsnorm-plain: it needs weight"):
+    with pytest.raises(CannotAdaptError, match=r"rmsnorm-[\w-]+: it (needs|takes no) "):
         RecipeProposer(_Shuffled(), _export).propose(_state(p.MATVEC))
 
 
