@@ -17,6 +17,33 @@ sources:
   - title: "CUDA C++ Best Practices Guide"
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 4096x4096x4096
+  dtype: float32
+  baseline: eager
+  baseline_ms: 2.68
+  measured_ms: 21.89
+  speedup: 0.1224
+  floor_fraction: 0.002151
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 4096x4096x4096
+  dtype: float32
+  baseline: torch.compile
+  baseline_ms: 2.681
+  measured_ms: 21.89
+  speedup: 0.1225
+  floor_fraction: 0.002151
 ---
 
 C = A @ B in float32. Neighbouring threads compute neighbouring columns, so loads of B are coalesced

@@ -18,6 +18,33 @@ sources:
   - title: "Marlin: mixed auto-regressive linear kernel"
     url: https://github.com/IST-DASLab/marlin
     licence: Apache-2.0
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.169
+  measured_ms: 0.2677
+  speedup: 8.102
+  floor_fraction: 0.0934
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.2592
+  measured_ms: 0.2677
+  speedup: 0.9682
+  floor_fraction: 0.0934
 ---
 
 C = A @ W with W quantized to 4 bits in groups along K, in two kernels: the first writes W in A's

@@ -22,6 +22,46 @@ sources:
   - title: "CUDA C++ Best Practices Guide"
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x64x262144
+  dtype: bfloat16
+  baseline: rmsnorm-dim-plain
+  baseline_ms: 0.2945
+  measured_ms: 0.2748
+  speedup: 1.072
+  floor_fraction: 0.914
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x64x262144
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 3.706
+  measured_ms: 0.2748
+  speedup: 13.49
+  floor_fraction: 0.914
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x64x262144
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.4934
+  measured_ms: 0.2748
+  speedup: 1.795
+  floor_fraction: 0.914
 ---
 
 y = x / sqrt(mean(x^2) + eps) over one dimension, wherever it lies, with one reading and one

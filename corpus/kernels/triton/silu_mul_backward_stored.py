@@ -18,6 +18,33 @@ sources:
   - title: "Shazeer: GLU variants improve transformer"
     url: https://arxiv.org/abs/2002.05202
     licence: arXiv-nonexclusive
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: '134217728'
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 4.607
+  measured_ms: 0.5682
+  speedup: 8.108
+  floor_fraction: 0.5525
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: '134217728'
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.3129
+  measured_ms: 0.5682
+  speedup: 0.5507
+  floor_fraction: 0.5525
 ---
 
 For out = silu(gate) * up: d_up = d_out * silu(gate), d_gate = d_out * up * silu'(gate). What the

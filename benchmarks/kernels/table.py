@@ -1,0 +1,101 @@
+"""Write docs/kernels.md: every kernel of the corpus with what was measured of it.
+
+python -m benchmarks.kernels.table [--corpus FOLDER] [--out FILE]
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kb.corpus.entries import Kernel, Verified
+from kb.corpus.loader import load_corpus
+from kb.errors import KbError
+
+ROOT = Path(__file__).resolve().parents[2]
+_COLUMNS = (
+    "kernel", "shows", "size, dtype", "ms", "over its plain version", "over eager",
+    "over torch.compile", "of the floor",
+)  # fmt: skip
+_BASELINES = ("eager", "torch.compile")
+
+
+def main() -> int:
+    """Parse the command line and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpus", type=Path, default=ROOT / "corpus")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "kernels.md")
+    options = parser.parse_args()
+    try:
+        kernels = [kernel.entry for kernel in load_corpus(options.corpus).kernels]
+    except KbError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    options.out.write_text(page(kernels), encoding="utf-8")
+    return 0
+
+
+def page(kernels: Sequence[Kernel]) -> str:
+    """The document: one table per GPU, and the kernels that were measured on none."""
+    lines = [
+        "# The kernels of the corpus, as measured",
+        "",
+        "Written from the entries' records by `python -m benchmarks.kernels.table`; the records by",
+        "`python -m benchmarks.kernels.measure --out DIR` on a GPU and",
+        "`python -m benchmarks.kernels.records DIR/GPU.json`. A kernel and its plain version are",
+        "both tuned. The floor is bytes over the measured copy bandwidth, or operations over the",
+        "measured matrix rate for 16-bit inputs, whichever takes longer; reading alone is faster",
+        "than copying, so a kernel that writes little can stand above it. Below 1.00x a technique",
+        "did not pay there.",
+    ]
+    for gpu in sorted({record.gpu for kernel in kernels for record in kernel.verified}):
+        lines += ["", f"## {gpu}", "", _versions(gpu, kernels), ""]
+        lines += [_row(_COLUMNS), _row(["---"] * len(_COLUMNS))]
+        for kernel in _by_operator(kernels):
+            records = [each for each in kernel.verified if each.gpu == gpu]
+            # Of one shape and dtype each, in the entry's order.
+            for shape, dtype in dict.fromkeys((each.shape, each.dtype) for each in records):
+                same = [each for each in records if (each.shape, each.dtype) == (shape, dtype)]
+                lines.append(_measured(kernel, same))
+    if missing := [kernel for kernel in _by_operator(kernels) if not kernel.verified]:
+        lines += ["", "## Not measured", ""]
+        lines += [f"- `{kernel.slug}` ({', '.join(kernel.architectures)})" for kernel in missing]
+    return "\n".join(lines) + "\n"
+
+
+def _by_operator(kernels: Sequence[Kernel]) -> list[Kernel]:
+    return sorted(kernels, key=lambda kernel: (kernel.op, bool(kernel.derived_from), kernel.slug))
+
+
+def _measured(kernel: Kernel, records: Sequence[Verified]) -> str:
+    speedups = {each.baseline: f"{each.speedup:.2f}x" for each in records}
+    first = records[0]
+    fraction = "-" if first.floor_fraction is None else f"{first.floor_fraction:.2f}"
+    return _row([
+        f"`{kernel.slug}`",
+        ", ".join(kernel.techniques) or "plain",
+        f"{first.shape}, {first.dtype}",
+        f"{first.measured_ms:.4g}",
+        speedups.get(kernel.derived_from or "", "-"),
+        *(speedups.get(name, "-") for name in _BASELINES),
+        fraction,
+    ])  # fmt: skip
+
+
+def _versions(gpu: str, kernels: Sequence[Kernel]) -> str:
+    found = {
+        f"torch {each.torch}, triton {each.triton}, CUDA {each.toolkit}, driver {each.driver}, "
+        f"{each.date}"
+        for kernel in kernels
+        for each in kernel.verified
+        if each.gpu == gpu
+    }
+    return "; ".join(sorted(found)) + "."
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
