@@ -36,7 +36,7 @@ FOLD_SIMILARITY = 0.95
 # share their words, and one long file would fill the page.
 PER_FILE = 4
 # The second-best section of an entry counts this much: an entry that answers twice is a better one.
-SECOND_SECTION = 0.15
+SECOND_SECTION = 0.3
 # Up to this many chunks the exact product is quick (about 2 ms at 20,000 on 2 cores) and gives the
 # same answer every time; beyond it Chroma's graph takes over for unfiltered queries.
 EXACT_LIMIT = 200_000
