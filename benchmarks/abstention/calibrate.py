@@ -1,9 +1,10 @@
 """Fit and test abstention: `python -m benchmarks.abstention.calibrate [--write]`.
 
-Fits a logistic regression on the evidence of the calibration questions, over two indexes: the
-shipped corpus alone, and the corpus together with a large code base (the installed Triton package),
-since cosines and coverage grow with what is indexed. The threshold is chosen on the same questions.
-The held-out questions are then answered once, by the same code that users run. `--write` puts the
+Fits a logistic regression on the evidence of the calibration questions and of the development half
+of KernelRetrieve's technique and unanswerable queries, over two indexes: the shipped corpus alone,
+and the corpus together with a large code base (the installed Triton package), since cosines and
+coverage grow with what is indexed. The threshold is chosen on the same questions. The held-out
+questions are then answered once, by the same code that users run. `--write` puts the
 weights into kb/data/abstention.yaml.
 """
 
@@ -17,6 +18,8 @@ import yaml
 from sklearn.linear_model import LogisticRegression
 
 import kb
+from benchmarks.retrieval.cases import half_of
+from benchmarks.retrieval.judgements import FOLDER as _JUDGED
 from ingest.pipeline import Request, ingest
 from kb.corpus.loader import shipped_corpus
 from kb.embedders import Embedder, load_embedder
@@ -33,6 +36,17 @@ _C = 3.0
 # At most this share of answerable calibration questions may be refused; the threshold is the
 # highest that keeps it.
 _MAX_REFUSED = 0.02
+
+
+def _questions() -> dict[str, dict[str, list[str]]]:
+    """Part → side → questions: `calibrate`, which is fitted on, and `held_out`."""
+    found: dict[str, dict[str, list[str]]] = yaml.safe_load(_QUESTIONS.read_text(encoding="utf-8"))
+    for side, name in (("answerable", "techniques"), ("unanswerable", "unanswerable")):
+        judged = yaml.safe_load((_JUDGED / f"{name}.yaml").read_text(encoding="utf-8"))
+        found["calibrate"][side] += [
+            each["query"] for each in judged if half_of(each["id"]) == "dev"
+        ]
+    return found
 
 
 def _code_base() -> Path:
@@ -92,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="record the weights")
     write = parser.parse_args().write
-    questions = yaml.safe_load(_QUESTIONS.read_text(encoding="utf-8"))
+    questions = _questions()
     embedder = load_embedder()
     with tempfile.TemporaryDirectory() as scratch:
         searchers = _searchers(embedder, Path(scratch))

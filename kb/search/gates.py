@@ -20,9 +20,13 @@ class GateVerdict:
 
     @property
     def support(self) -> float:
-        """In [-1, 1]: share of the measured `when` gates that hold, less 1 for a reason against."""
+        """In [-1, 1): share of the measured `when` gates that hold, less 1 for a reason against.
+
+        As if one more gate had been measured and did not hold: three of three say more than one of
+        one, or a profile's commonest metric would speak for every technique alike.
+        """
         measured = len(self.for_it) + self.failed
-        share = len(self.for_it) / measured if measured else 0.0
+        share = len(self.for_it) / (measured + 1)
         if self.against_it:
             return share - 1.0
         return share if self.for_it else (-0.5 if self.failed else 0.0)

@@ -40,7 +40,7 @@ def techniques(searcher, query):
         ("__launch_bounds__", "occupancy-tuning", 1),
         ("__nv_cvt_float2_to_fp4x2", "fp4-intrinsics", 1),
         ("global_load_efficiency 12.5", "coalesced-access", 1),
-        ("the last wave of thread blocks leaves most SMs idle", "persistent-kernel", 2),
+        ("the last wave of thread blocks leaves most SMs idle", "wave-quantization", 1),
         ("softmax reads its input three times from memory", "register-caching", 2),
         ("K is 16384 but M and N are 64, only four blocks are launched", "split-k", 2),
         ("fuse bias and GELU into the matmul epilogue", "kernel-fusion", 2),
