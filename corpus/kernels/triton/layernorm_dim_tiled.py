@@ -183,9 +183,10 @@ def kernel_function(
 ) -> torch.Tensor:
     """Return layer norm of `x` over its dimension `dim`, contiguous.
 
-    Its dtype is `out_dtype` (`x`'s if None). `weight` and `bias` [N], where given, belong to that dimension. `before` and `after` are Triton
-    functions `(values, lead, lane, mask, operands)` applied to each element on the way in and
-    out. `num_warps` is raised where a tile needs more registers.
+    Its dtype is `out_dtype` (`x`'s if None). `weight` and `bias` [N], where given, belong to that
+    dimension. `before` and `after` are Triton functions `(values, lead, lane, mask, operands)`
+    applied to each element on the way in and out. `num_warps` is raised where a tile needs more
+    registers.
     """
     view, dim = _split(x, dim)
     for name, given in (("weight", weight), ("bias", bias)):
