@@ -353,9 +353,20 @@ def test_tf32_products_are_disclosed_for_float32_problems_only():
     assert found(kernel, dtype="bfloat16") == set()
 
 
+# What a technique is about may be what a cheat does as well: it is told, and not held against it.
+TOLD = {
+    "smooth_steps_graph.cu": {"other-stream"},
+    "matmul_fp8_scaled.py": {"precision"},
+    "mxfp8_quantize_tiled_scales.py": {"precision"},
+    "mxfp8_quantize_two_pass.py": {"precision"},
+}
+
+
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
-def test_the_corpus_kernels_show_nothing(path):
-    assert scan(path.read_text(), path.name) == []
+def test_the_corpus_kernels_show_nothing_but_what_they_are_about(path):
+    findings = scan(path.read_text(), path.name)
+    assert {each.rule for each in findings} == TOLD.get(path.name, set())
+    assert all(each.severity != "cheat" for each in findings)
 
 
 def test_large_and_deep_files_are_checked_in_seconds_or_refused():

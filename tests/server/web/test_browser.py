@@ -166,7 +166,7 @@ def test_the_keyboard_reaches_why_a_result_scored_as_it_did(visit):
     page = visit(PAGES["search"])
     tab_to(page, "summary", "Why this score")
     page.keyboard.press("Enter")
-    assert page.get_by_text("Both places as one number").first.is_visible()
+    assert page.get_by_text("Match by words and match by meaning").first.is_visible()
 
 
 def test_all_of_it_works_without_javascript(visit):
