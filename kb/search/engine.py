@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,8 @@ SECOND_SECTION = 0.3
 EXACT_LIMIT = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One ranked chunk, before its text is read."""
+class Hit(NamedTuple):
+    """One ranked chunk, before its text is read; hundreds are made for each query."""
 
     row: int
     score: float
@@ -216,7 +215,7 @@ class Searcher:
         ranker: Ranker,
     ) -> list[Hit]:
         """Every candidate with its score and what it is made of, best first."""
-        parts: list[dict[str, Any]] = [{} for _ in rows]
+        parts: list[dict[str, Any]] = [{"fused": value} for value in fused.tolist()]
         for name, order in zip(("lexical rank", "dense rank"), orders, strict=True):
             for rank, position in enumerate(np.searchsorted(rows, order).tolist(), start=1):
                 parts[position][name] = rank
@@ -225,23 +224,22 @@ class Searcher:
             parts[at]["example matches"] = float(examples[at])
         scores = np.maximum(fused + examples + ranker.totals(rows), 0.0)
         best = np.argsort(-scores, kind="stable").tolist()
-        row_list, score_list, fused_list = rows.tolist(), scores.tolist(), fused.tolist()
-        return [
-            Hit(row_list[at], score_list[at], {**parts[at], "fused": fused_list[at]}) for at in best
-        ]
+        row_list, score_list = rows.tolist(), scores.tolist()
+        return [Hit(row_list[at], score_list[at], parts[at]) for at in best]
 
     def _fold(self, hits: list[Hit], k: int) -> list[Hit]:
         """The k best distinct answers: one chunk per entry, one of each set of near-copies, and of
         one file `PER_FILE` functions before those of others.
         """
         columns = self.generation.columns
+        entries, folds = columns["entries"], columns["folds"]
         first: dict[str, int] = {}
         kept: list[Hit] = []
         later: list[Hit] = []
         files: Counter[tuple[str, ...]] = Counter()
         copies: dict[str, list[NDArray[np.float32]]] = {}
         for hit in hits:
-            group = columns["entries"].of(hit.row) or columns["folds"].of(hit.row)
+            group = entries.of(hit.row) or folds.of(hit.row)
             if group and group[0] in first:
                 self._credit(kept, first, group[0], hit)
                 continue

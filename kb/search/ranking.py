@@ -5,6 +5,7 @@ no other has and its very meaning. The best chunk of a query has 0.6 to 0.9, the
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,18 +147,18 @@ class Ranker:
     ) -> NDArray[np.float64]:
         """What the best matching kernel of each technique adds to the technique's entry, (n,)."""
         kinds, techniques = self._columns["kinds"], self._columns["techniques"]
+        codes = kinds.codes[rows]
+        kernel, technique = (
+            np.array([value[0] == kind for value in kinds.values], dtype=np.bool_)[codes]
+            for kind in ("kernel", "technique")
+        )
         best: dict[str, float] = {}
-        entries: list[tuple[int, str]] = []
-        for at, row in enumerate(rows.tolist()):
-            kind = kinds.of(row)[0]
-            if kind == "kernel":
-                for slug in techniques.of(row):
-                    best[slug] = max(best.get(slug, 0.0), float(fused[at]))
-            elif kind == "technique":
-                entries.append((at, techniques.of(row)[0]))
+        for at in np.flatnonzero(kernel).tolist():
+            for slug in techniques.of(rows[at]):
+                best[slug] = max(best.get(slug, 0.0), float(fused[at]))
         added = np.zeros(len(rows))
-        for at, slug in entries:
-            added[at] = EXAMPLE_MATCHES * best.get(slug, 0.0)
+        for at in np.flatnonzero(technique).tolist():
+            added[at] = EXAMPLE_MATCHES * best.get(techniques.of(rows[at])[0], 0.0)
         return added
 
     def named(self) -> list[str]:
@@ -220,11 +221,14 @@ class Ranker:
         return {"defines symbol": DEFINES_SYMBOL * share}
 
 
+# Names of an index come up again in query after query.
+@lru_cache(maxsize=1 << 16)
 def plain_name(symbol: str) -> str:
     """A qualified name as names are compared: `ns::Class.Fn` → `ns.class.fn`."""
     return symbol.replace("::", ".").lower().strip(".")
 
 
+@lru_cache(maxsize=1 << 16)
 def last_name(symbol: str) -> str:
     """The last part of a qualified name, as names are compared."""
     return plain_name(symbol).rpartition(".")[2]
