@@ -16,15 +16,17 @@ from benchmarks.kernels.tuning import CANDIDATES, Params, candidates
 from kb import nvcc
 from kb.verify.kernel_module import KernelModule, load_kernel_module
 
-# Every worker holds a CUDA context and a set of inputs.
-_WORKERS = max(1, min(14, (os.cpu_count() or 2) - 1))
+# Every worker holds a CUDA context and a set of inputs: on one card, memory for so many.
+_WORKERS_A_CARD = 14
 _loaded: dict[tuple[str, str], tuple[KernelModule, list[Any]]] = {}
 
 
 def compile_ahead(
-    jobs: Sequence[tuple[Path, str, list[int], str]], limit_s: float
+    jobs: Sequence[tuple[Path, str, list[int], str]], limit_s: float, cards: int = 1
 ) -> dict[str, Any]:
     """Compile each job (kernel file, language, size, dtype) for all its candidates.
+
+    Inputs are spread over `cards` cards, those that CUDA_VISIBLE_DEVICES names.
 
     Returns how many compilations ran, how many failed, and the seconds taken; what is not done
     within `limit_s` is left to the first launch.
@@ -37,7 +39,8 @@ def compile_ahead(
         for path, language, size, dtype in jobs
     ]
     done = failed = 0
-    pool = ProcessPoolExecutor(_WORKERS, mp_context=get_context("spawn"))
+    count = max(1, min(_WORKERS_A_CARD * cards, (os.cpu_count() or 2) - 1))
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
     futures = [pool.submit(_compile, *item) for item in work]
     try:
         for future in as_completed(futures, timeout=limit_s):
@@ -59,6 +62,8 @@ def _compile(path: str, language: str, size: list[int], dtype: str, index: int) 
         return
     import torch
 
+    # Worker processes have numbers in a row: their inputs spread over the cards.
+    torch.cuda.set_device(os.getpid() % torch.cuda.device_count())
     if (path, dtype) not in _loaded:
         _turn_launching_off()
         _loaded.clear()  # inputs of one kernel at a time

@@ -1,17 +1,18 @@
 """Measure the corpus's kernels on this machine's GPU.
 
-    python -m benchmarks.kernels.measure --out DIR [--only SLUG ...] [--dry-run]
+    python -m benchmarks.kernels.measure --out DIR [--gpus N|all] [--only SLUG ...] [--dry-run]
 
 Writes DIR/<gpu>.json. Every kernel is checked against its reference on wider inputs, tuned, and
 timed against the kernel it is derived from (tuned as well), its reference in eager PyTorch and
 under `torch.compile`: with CUDA events, cold, interleaved. A failing kernel is recorded with its
-error. `--dry-run` goes through all of it in Triton's interpreter at check sizes, with times that
-mean nothing. `benchmarks.kernels.records` writes the results into the entries.
+error. `--gpus` spreads the kernels over several cards of one model, a process for each, and each
+record holds the floors of its own card. `--dry-run` goes through all of it in Triton's interpreter
+at check sizes, with times that mean nothing. `benchmarks.kernels.records` writes the results into
+the entries.
 """
 
 import argparse
 import datetime
-import json
 import os
 import platform
 import subprocess
@@ -20,17 +21,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kernels import store
+from benchmarks.kernels import cards, store
 from kb import nvcc
 from kb.corpus.loader import Corpus, KernelFile, load_corpus
 from kb.errors import KbError
 
 ROOT = Path(__file__).resolve().parents[2]
-# A kernel takes some 10 s with its tuning; past this it hangs.
-_KERNEL_LIMIT_S = 75.0
 # Of the whole run's limit, what compiling ahead may take.
 _AHEAD_SHARE = 0.3
-_POLL_S = 0.25
 
 
 def main() -> int:
@@ -41,6 +39,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="SLUG")
     parser.add_argument("--limit-seconds", type=float, default=480, help="for the whole run")
     parser.add_argument("--tune-seconds", type=float, default=5, help="for each kernel")
+    parser.add_argument("--gpus", default="1", metavar="N|all", help="cards to spread over")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     try:
@@ -55,20 +54,25 @@ def run(options: argparse.Namespace) -> int:
     deadline = time.time() + options.limit_seconds
     corpus = load_corpus(options.corpus)
     kernels = _selected(corpus, options)
-    environment = _environment(options.dry_run)
+    names = cards.chosen(options.gpus, options.dry_run)
+    environment = _environment(options.dry_run, len(names))
     path = options.out / f"{environment['gpu'].lower().replace(' ', '-')}.json"
     results = store.load(path)
     results.update(environment=environment, floors={})
     store.save(path, results)
     if not options.dry_run:
-        results["ahead"] = _compile_ahead(corpus, kernels, _AHEAD_SHARE * options.limit_seconds)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+        limit = _AHEAD_SHARE * options.limit_seconds
+        results["ahead"] = _compile_ahead(corpus, kernels, limit, len(names))
         print(f"compiled ahead: {results['ahead']}", flush=True)
         store.save(path, results)
-    slugs = [kernel.entry.slug for kernel in kernels]
-    while slugs:
-        slugs = _measure(path, slugs, deadline, options)
-    results = store.load(path)
     wanted = [kernel.entry.slug for kernel in kernels]
+    arguments = [
+        "--corpus", str(options.corpus), "--tune-seconds", str(options.tune_seconds),
+        "--deadline", str(deadline), *(["--dry-run"] if options.dry_run else []),
+    ]  # fmt: skip
+    cards.measure(path, wanted, names, arguments)
+    results = store.load(path)
     failed = [slug for slug in wanted if results["kernels"][slug]["error"]]
     print(f"{path}: {len(wanted) - len(failed)} kernels measured, {len(failed)} failed")
     return 1 if failed else 0
@@ -86,7 +90,7 @@ def _selected(corpus: Corpus, options: argparse.Namespace) -> list[KernelFile]:
     return sorted(chosen, key=lambda kernel: (kernel.entry.op, kernel.entry.slug))
 
 
-def _environment(dry_run: bool) -> dict[str, Any]:
+def _environment(dry_run: bool, cards_used: int) -> dict[str, Any]:
     import torch
 
     found = {
@@ -99,9 +103,16 @@ def _environment(dry_run: bool) -> dict[str, Any]:
         return {"gpu": "dry run", "driver": None, "toolkit": None, **found}
     if not torch.cuda.is_available():
         raise KbError("PyTorch sees no CUDA device: measure on a machine with a GPU, or --dry-run")
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    models = {torch.cuda.get_device_name(index) for index in range(cards_used)}
+    if len(models) > 1:
+        raise KbError(
+            f"the cards are of several models ({', '.join(sorted(models))}): choose those of one "
+            "with CUDA_VISIBLE_DEVICES"
+        )
+    (name,) = models
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     output = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    name, driver = (part.strip() for part in output.splitlines()[0].split(","))
+    driver = output.splitlines()[0].strip()
     return {"gpu": name, "driver": driver, "toolkit": nvcc.toolkit_version(), **found}
 
 
@@ -111,7 +122,9 @@ def _version(package: str) -> str:
     return version(package)
 
 
-def _compile_ahead(corpus: Corpus, kernels: list[KernelFile], limit_s: float) -> dict[str, Any]:
+def _compile_ahead(
+    corpus: Corpus, kernels: list[KernelFile], limit_s: float, cards_used: int
+) -> dict[str, Any]:
     from benchmarks.kernels.ahead import compile_ahead
     from benchmarks.kernels.session import best_dtype
 
@@ -127,52 +140,7 @@ def _compile_ahead(corpus: Corpus, kernels: list[KernelFile], limit_s: float) ->
             )  # fmt: skip
             if job not in jobs:
                 jobs.append(job)
-    return compile_ahead(jobs, limit_s)
-
-
-def _measure(
-    path: Path, slugs: list[str], deadline: float, options: argparse.Namespace
-) -> list[str]:
-    """Run one measuring process; the kernels that are left if one of them takes it down."""
-    command = [
-        sys.executable, "-m", "benchmarks.kernels.session", "--corpus", str(options.corpus),
-        "--results", str(path), "--tune-seconds", str(options.tune_seconds),
-        "--deadline", str(deadline), *(["--dry-run"] if options.dry_run else []), *slugs,
-    ]  # fmt: skip
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(ROOT), environment.get("PYTHONPATH")])
-    )
-    if options.dry_run:
-        environment["TRITON_INTERPRET"] = "1"
-    child = subprocess.Popen(command, env=environment)
-    problem = _watch(child, path)
-    results = store.load(path)
-    running = results.pop("running", None)
-    if problem is None:
-        return []
-    if running is None:
-        raise KbError(f"the measuring process {problem} before the first kernel")
-    slug = running["slug"]
-    print(f"{slug}: the measuring process {problem}", flush=True)
-    results["kernels"][slug] = {"error": f"the measuring process {problem}"}
-    store.save(path, results)
-    return slugs[slugs.index(slug) + 1 :]
-
-
-def _watch(child: "subprocess.Popen[bytes]", path: Path) -> str | None:
-    """Wait for the child; what went wrong with it, or None."""
-    while child.poll() is None:
-        time.sleep(_POLL_S)
-        try:
-            running = store.load(path).get("running")
-        except json.JSONDecodeError:
-            continue
-        if running and time.time() - running["since"] > _KERNEL_LIMIT_S:
-            child.kill()
-            child.wait()
-            return f"was stopped after {_KERNEL_LIMIT_S:.0f} s"
-    return None if child.returncode == 0 else f"ended with status {child.returncode}"
+    return compile_ahead(jobs, limit_s, cards_used)
 
 
 if __name__ == "__main__":

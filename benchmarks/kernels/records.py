@@ -86,6 +86,8 @@ def kernel_records(results: dict[str, Any], slug: str) -> list[Verified]:
     environment, measured = results["environment"], results["kernels"][slug]
     times = {name: _round(sample["median_ms"]) for name, sample in measured["times"].items()}
     own = times.pop("kernel")
+    # Results that were measured before a run could take several cards have one floor for all.
+    floors = measured.get("floors") or results["floors"]
     keys = ("gpu", "driver", "toolkit", "torch", "triton", "date")
     return [
         Verified(
@@ -96,7 +98,7 @@ def kernel_records(results: dict[str, Any], slug: str) -> list[Verified]:
             baseline_ms=baseline,
             measured_ms=own,
             speedup=_round(baseline / own),
-            floor_fraction=_round(floor_ms(results["floors"], measured) / own),
+            floor_fraction=_round(floor_ms(floors, measured) / own),
         )
         for name, baseline in times.items()
     ]

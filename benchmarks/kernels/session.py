@@ -236,6 +236,7 @@ def main() -> None:
             record = session.measure(slug)
         except Exception as error:  # recorded; the rest goes on
             record = {"error": _line(error)}
+        record["floors"] = results["floors"]
         record["seconds"] = round(time.monotonic() - start, 1)
         results["kernels"][slug] = record
         print(_summary(slug, record), flush=True)

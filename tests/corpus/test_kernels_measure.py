@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.kernels import timing, tuning
-from benchmarks.kernels.records import floor_ms, with_records, write_records
+from benchmarks.kernels import cards, timing, tuning
+from benchmarks.kernels.records import floor_ms, kernel_records, with_records, write_records
 from kb.corpus.entries import Verified
 from kb.corpus.loader import load_corpus
 from kb.errors import KbError
@@ -95,6 +95,48 @@ def test_a_wrong_and_a_crashing_kernel_are_recorded_and_the_rest_is_measured(mea
     assert set(better["times"]) == {"kernel", "add-plain", "eager"}
     assert better["bytes"] == 3 * 8 * 4 * 4
     assert better["error"] is None
+
+
+def test_kernels_are_spread_over_cards_and_gathered_in_one_file(tmp_path, measured):
+    root, one_card, _ = measured
+    command = [sys.executable, "-m", "benchmarks.kernels.measure", "--dry-run", "--gpus", "2"]
+    done = subprocess.run(
+        [*command, "--corpus", root, "--out", tmp_path],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "2 kernels measured, 2 failed" in done.stdout, done.stderr
+    found = json.loads((tmp_path / "dry-run.json").read_text())
+    expected = json.loads(one_card.read_text())["kernels"]
+    assert {slug: each["error"] for slug, each in found["kernels"].items()} == {
+        slug: each["error"] for slug, each in expected.items()
+    }
+    # Each card measures its own floors; the one that crashed was started again with them.
+    floors = [each["floors"] for each in found["kernels"].values() if "floors" in each]
+    assert len({json.dumps(each) for each in floors}) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["dry-run.json"]
+
+
+def test_neighbours_share_a_card():
+    assert cards.shares(list("abcde"), 2) == [["a", "b"], ["c", "d", "e"]]
+    assert cards.shares(["a"], 3) == [[], [], ["a"]]
+    with pytest.raises(KbError, match="'all' or a number"):
+        cards.chosen("some", dry_run=True)
+
+
+def test_a_record_stands_against_the_floor_of_its_own_card():
+    kernel = {
+        "size": [8], "dtype": "float32", "bytes": 1000, "flops": 0,
+        "times": {"kernel": {"median_ms": 1.0}, "eager": {"median_ms": 2.0}},
+    }  # fmt: skip
+    environment = {
+        "gpu": "NVIDIA H200", "driver": "580.1", "toolkit": "13.0", "torch": "2.11.0",
+        "triton": "3.6.0", "date": "2026-11-22",
+    }  # fmt: skip
+    common = {"copy_bytes_per_s": 2e6, "matmul_flop_per_s": 1.0}
+    own = {**kernel, "floors": {**common, "copy_bytes_per_s": 1e6}}
+    results = {"environment": environment, "floors": common, "kernels": {"a": kernel, "b": own}}
+    assert [kernel_records(results, slug)[0].floor_fraction for slug in "ab"] == [0.5, 1.0]
 
 
 def test_records_are_written_in_place_and_everything_else_stays(measured):
