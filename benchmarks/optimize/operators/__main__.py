@@ -1,4 +1,4 @@
-"""`python -m benchmarks.optimize.operators --out FILE`: the optimizer on twenty further operators.
+"""`python -m benchmarks.optimize.operators --out FILE`: the optimizer on forty operators.
 
 Without a model, and with no kernel to start from. Needs a GPU. FILE is written after each operator;
 beside it, in FILE-runs, lie the run folders with their reports.
@@ -56,6 +56,7 @@ def run(options: argparse.Namespace, runner: Runner) -> records.Results:
 def _measure(operator: Operator, options: argparse.Namespace, runner: Runner) -> records.Record:
     known: dict[str, Any] = {
         "name": operator.name, "about": operator.about, "dtype": operator.dtype,
+        "family": operator.family, "list": operator.of,
     }  # fmt: skip
     baselines = (*_BASELINES, "max-autotune") if options.max_autotune else _BASELINES
     config = configure(options, operator.path, dtype=operator.dtype, baselines=baselines)
@@ -96,7 +97,7 @@ def _line(record: records.Record) -> str:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     made = parser(
         "benchmarks.optimize.operators",
-        "Run the optimizer without a model and without a kernel on twenty operators.",
+        "Run the optimizer without a model and without a kernel on forty operators.",
         [each.name for each in load()],
     )
     made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")

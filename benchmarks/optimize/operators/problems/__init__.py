@@ -1,1 +1,1 @@
-"""Twenty operators in KernelBench's format; `DTYPE` is the precision they are measured in."""
+"""The first twenty operators, in KernelBench's format; `DTYPE` is what they are measured in."""

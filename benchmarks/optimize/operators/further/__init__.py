@@ -1,0 +1,1 @@
+"""Twenty more operators in KernelBench's format; `DTYPE` is what they are measured in."""
