@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import importlib.util
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from server.middleware.auth import Authenticate, RequireToken
 from server.middleware.guard import Guard
 from server.middleware.limits import LimitBody, LimitRate
 from server.middleware.observe import Observe
+from server.mounting import Host, Mounting
 from server.pool import WorkPool
 from server.problems import Problem, install
 from server.ratelimit import RateLimiter
@@ -36,8 +37,11 @@ _DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The server over one index. An index that is missing or damaged is answered with 503."""
+def create_app(settings: Settings | None = None, mounted: Sequence[Mounting] = ()) -> FastAPI:
+    """The server over one index, with what is mounted beside the server's own routes and tools.
+
+    An index that is missing or damaged is answered with 503.
+    """
     settings = settings or Settings()
     state = ServerState(
         settings=settings,
@@ -48,13 +52,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     run_dir = settings.run_dir or Path(tempfile.mkdtemp(prefix="kernel-kb-"))
     limiter = RateLimiter(run_dir / "rates.sqlite", settings.rate_per_second, settings.rate_burst)
-    mcp = McpEndpoint(state)
+    host = Host(settings, state.service, state.pool, state.metrics)
+    mounts = [make(host) for make in mounted]
+    mcp = McpEndpoint(state, mounts)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         warming = asyncio.create_task(_warm(state))
         async with mcp.running(after=warming):
-            yield {"settings": settings}  # the connections read their limits there
+            with contextlib.ExitStack() as working:
+                for mount in mounts:
+                    working.enter_context(mount.running())
+                yield {"settings": settings}  # the connections read their limits there
         state.pool.close()
         limiter.close()
 
@@ -74,6 +83,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         from server.jobs.routes import router as jobs  # noqa: PLC0415 - brings the parser of forms
 
         app.include_router(jobs)
+    for mount in mounts:
+        app.include_router(mount.router())
     if importlib.util.find_spec("server.web") is not None:
         web = importlib.import_module("server.web")
         web.install(app)
@@ -89,7 +100,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.cors_origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type"],
         )
     app.add_middleware(Guard, settings=settings)

@@ -43,6 +43,13 @@ class Metrics:
             registry=self._own,
         )
 
+        self.evaluations = Counter(
+            "kb_evaluations",
+            "Evaluations that ended, by verdict, or as failed or cancelled.",
+            ("outcome",),
+            registry=self._own,
+        )
+
     def render(self, generation: str | None, chunks: int) -> bytes:
         """All metrics as Prometheus reads them, with what the index is at this moment."""
         now = CollectorRegistry()

@@ -16,6 +16,7 @@ from kb.errors import KbError
 MEDIA_TYPE = "application/problem+json"
 # A client that sent thousands of wrong fields learns enough from the first ones.
 _MAX_ERRORS = 20
+ADMIN_NEEDED = "this needs an admin token: `kb token create --scope admin` makes one"
 # Seconds after which trying again makes sense when the server was too busy.
 RETRY_SECONDS = 1
 

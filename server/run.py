@@ -17,10 +17,19 @@ from server.settings import Settings
 from server.tokens import TokenFile
 
 _LARGEST_BACKLOG = 2048
+OWN = "server.app:app_from_environment"
+"""Makes the application with nothing mounted."""
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, application: str = OWN) -> None:
     """Serve until a signal. Returns when all workers have finished their requests.
+
+    Parameters
+    ----------
+    settings
+        Handed to the workers through the environment.
+    application
+        "module:function" that makes a worker's application.
 
     Raises
     ------
@@ -30,7 +39,7 @@ def serve(settings: Settings) -> None:
     check_exposure(settings)
     run_dir = Path(tempfile.mkdtemp(prefix="kernel-kb-"))
     try:
-        _serve(settings.model_copy(update={"run_dir": run_dir}), run_dir)
+        _serve(settings.model_copy(update={"run_dir": run_dir}), run_dir, application)
     finally:
         shutil.rmtree(run_dir, ignore_errors=True)
 
@@ -41,7 +50,8 @@ def check_exposure(settings: Settings) -> None:
     Raises
     ------
     KbError
-        The address is not loopback and there is no token.
+        The address is not loopback and there is no token, or what only admins may use is open and
+        there is no admin token.
     """
     tokens = TokenFile(settings.tokens)
     if not settings.is_loopback and not tokens.records():
@@ -49,13 +59,15 @@ def check_exposure(settings: Settings) -> None:
             f"refusing to listen on {settings.host} without tokens: create one with "
             "`kb token create --scope read`, or listen on 127.0.0.1"
         )
-    if settings.allow_ingest and not any(each.allows("admin") for each in tokens.records()):
-        raise KbError(
-            "--allow-ingest needs an admin token: create one with `kb token create --scope admin`"
-        )
+    opened = {"--allow-ingest": settings.allow_ingest, "--allow-evaluate": settings.allow_evaluate}
+    for option in (name for name, is_open in opened.items() if is_open):
+        if not any(each.allows("admin") for each in tokens.records()):
+            raise KbError(
+                f"{option} needs an admin token: create one with `kb token create --scope admin`"
+            )
 
 
-def _serve(settings: Settings, run_dir: Path) -> None:
+def _serve(settings: Settings, run_dir: Path, application: str) -> None:
     metrics.share(run_dir / "metrics")
     sockets = [_listen(settings.host, settings.port)]
     host, port = sockets[0].getsockname()[:2]
@@ -63,7 +75,7 @@ def _serve(settings: Settings, run_dir: Path) -> None:
     # Workers compute several products at once; threads inside one would only wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     config = Config(
-        "server.app:app_from_environment",
+        application,
         factory=True,
         host=settings.host,
         port=port,

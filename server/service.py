@@ -81,6 +81,16 @@ class KnowledgeService:
         if k > self.settings.max_k:
             raise InvalidInputError(f"{name} is {k}: at most {self.settings.max_k}")
 
+    def check_context(self, request: ContextRequest) -> None:
+        """Refuse a context that exceeds a limit of this server."""
+        self.check_query(request.query or "")
+        if len(request.kernel or "") > self.settings.max_kernel_chars:
+            limit = self.settings.max_kernel_chars
+            raise InvalidInputError(f"the kernel is too long: at most {limit} characters")
+        budget = max(request.max_tokens or 0, request.max_chars or 0)
+        if budget > self.settings.max_budget:
+            raise InvalidInputError(f"the budget is {budget}: at most {self.settings.max_budget}")
+
     def context(self, request: ContextRequest) -> ContextResponse:
         """Build a context.
 
@@ -89,13 +99,7 @@ class KnowledgeService:
         InvalidInputError
             A limit is exceeded, or the GPU is unknown.
         """
-        self.check_query(request.query or "")
-        if len(request.kernel or "") > self.settings.max_kernel_chars:
-            limit = self.settings.max_kernel_chars
-            raise InvalidInputError(f"the kernel is too long: at most {limit} characters")
-        budget = max(request.max_tokens or 0, request.max_chars or 0)
-        if budget > self.settings.max_budget:
-            raise InvalidInputError(f"the budget is {budget}: at most {self.settings.max_budget}")
+        self.check_context(request)
         return self.with_searcher(lambda searcher: build_context(request, searcher))
 
     def tree(self) -> Tree:

@@ -64,6 +64,16 @@ class Settings(BaseSettings):
     allow_ingest: bool = Field(
         default=False, description="Accept uploads (POST /v1/ingest), admin only."
     )
+    allow_evaluate: bool = Field(
+        default=False,
+        description="Judge kernels that are sent (POST /v1/evaluate), admin only. See "
+        "docs/security.md first: it runs their code, in a sandbox.",
+    )
+    evaluate_device: str | None = Field(
+        default=None,
+        pattern=r"^cuda:\d{1,3}$",
+        description="GPU that evaluations use, such as cuda:1; by default the first.",
+    )
 
     max_k: int = Field(default=MAX_K, ge=1, le=MAX_K, description="Results of one search.")
     max_budget: int = Field(
@@ -90,6 +100,15 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(default=67_108_864, ge=1024, description="Bytes of one upload.")
     max_upload_files: int = Field(default=2_000, ge=1, description="Files of one upload.")
     max_jobs: int = Field(default=20, ge=1, description="Ingest jobs that may wait or run.")
+    max_evaluations: int = Field(default=20, ge=1, description="Evaluations that may wait or run.")
+    evaluate_timeout: float = Field(
+        default=900.0,
+        gt=0,
+        description="Seconds that one evaluation may run, waiting for the card included.",
+    )
+    evaluate_keep: float = Field(
+        default=86_400.0, gt=0, description="Seconds that an evaluation's answer is kept."
+    )
     max_pending: int = Field(
         default=64, ge=1, description="Requests that wait for a thread in a worker."
     )

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from agent.evaluate.options import CALL_SECONDS
 from agent.optimize.candidate import Model
 from kb.errors import KbError
 
@@ -49,6 +50,8 @@ class Evaluate(Model):
     baselines: tuple[str, ...] = ()
     quick: bool = False
     """Times for ranking: fewer launches, and the card's ceilings of an earlier evaluation."""
+    call_seconds: float = CALL_SECONDS
+    """The longest that one call of a kernel may take, compilation included."""
 
 
 class TakeProfile(Model):
@@ -60,6 +63,8 @@ class TakeProfile(Model):
     device: str
     dtype: str | None = None
     tf32: bool = False
+    untrusted: bool = False
+    """Refuse where the sandbox is not enough for code from strangers."""
 
 
 Request = Describe | Evaluate | TakeProfile
@@ -117,6 +122,7 @@ class Server:
             timing=not request.interpret,
             quick=request.quick,
             tf32=request.tf32,
+            call_seconds=request.call_seconds,
         )
         watch = Stopwatch()
 
@@ -157,6 +163,7 @@ class Server:
             dtype=request.dtype,
             precision="tf32" if request.tf32 else "ieee",
             locked=True,
+            untrusted=request.untrusted,
             say=say,
         )
         # Held here, so that waiting for it is no time on the card.

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic import ValidationError
@@ -13,6 +13,9 @@ from kb.cli import Session
 from kb.errors import InvalidInputError
 from server.settings import Settings
 from server.tokens import SCOPES, Scope, TokenFile
+
+if TYPE_CHECKING:
+    from server.mounting import Mounting
 
 # `--index` stands before the command; the parent of the workers makes its own run folder.
 _NOT_OPTIONS = frozenset({"index", "run_dir"})
@@ -51,9 +54,18 @@ def serve(session: Session, /, **given: Any) -> None:
     Listens on this machine only unless told otherwise, and on other addresses only with tokens.
     Every option is also an environment variable: --max-k is KB_MAX_K.
     """
-    from server.run import serve as run_server  # noqa: PLC0415 - brings uvicorn
+    from server.run import OWN, check_exposure  # noqa: PLC0415 - brings uvicorn
+    from server.run import serve as run_server  # noqa: PLC0415
 
-    run_server(_settings(session, given))
+    settings = _settings(session, given)
+    application = OWN
+    if settings.allow_evaluate:
+        check_exposure(settings)  # before the agent's parts are loaded
+        from kb.cli.evaluate_api.mount import APPLICATION, require_torch  # noqa: PLC0415
+
+        require_torch()
+        application = APPLICATION
+    run_server(settings, application)
 
 
 serve.params.extend(
@@ -64,12 +76,25 @@ serve.params.extend(
 
 
 @click.command()
+@click.option(
+    "--allow-evaluate",
+    is_flag=True,
+    default=None,
+    help="Let the client have kernels judged: runs their code, in a sandbox.",
+)
 @click.pass_obj
-def mcp(session: Session, /) -> None:
+def mcp(session: Session, /, *, allow_evaluate: bool | None) -> None:
     """Answer an MCP client over standard input and output."""
     from server.mcp.stdio import serve_stdio  # noqa: PLC0415 - brings the MCP SDK
 
-    serve_stdio(_settings(session, {}))
+    settings = _settings(session, {"allow_evaluate": allow_evaluate})
+    mounted: list[Mounting] = []
+    if settings.allow_evaluate:
+        from kb.cli.evaluate_api.mount import EvaluationMount, require_torch  # noqa: PLC0415
+
+        require_torch()
+        mounted.append(EvaluationMount)
+    serve_stdio(settings, mounted)
 
 
 _TOKENS = click.option(
@@ -83,7 +108,9 @@ def token() -> None:
 
 
 @token.command("create")
-@click.option("--scope", type=click.Choice(SCOPES), required=True, help="admin may also ingest.")
+@click.option(
+    "--scope", type=click.Choice(SCOPES), required=True, help="admin may also ingest and evaluate."
+)
 @click.option("--name", default="", help="Who it is for.")
 @_TOKENS
 @click.pass_obj

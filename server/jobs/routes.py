@@ -14,8 +14,8 @@ from starlette.responses import Response
 from kb.errors import InvalidInputError
 from server.jobs.models import Job, JobList, SourceName
 from server.jobs.store import JobStore, safe_path
-from server.middleware.auth import principal_of
-from server.problems import ForbiddenError, documented
+from server.middleware.auth import require_admin
+from server.problems import documented
 from server.settings import Settings
 from server.state import state_of
 
@@ -51,13 +51,7 @@ _FORM: dict[str, Any] = {
 }
 
 
-def _admin(request: Request) -> None:
-    record = principal_of(request.scope)
-    if record is None or not record.allows("admin"):
-        raise ForbiddenError("this needs an admin token: `kb token create --scope admin` makes one")
-
-
-router = APIRouter(prefix="/v1", dependencies=[Depends(_admin)])
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_admin)])
 
 
 def _store(request: Request) -> JobStore:

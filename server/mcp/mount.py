@@ -1,17 +1,20 @@
 """MCP over streamable HTTP at `/mcp`: stateless, so that any worker answers any request."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from server.problems import problem_response
+from server.middleware.auth import is_admin
+from server.mounting import Mount
+from server.problems import ADMIN_NEEDED, problem_response
 from server.state import ServerState
 
 if TYPE_CHECKING:
+    from mcp.server.mcpserver import Context
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
@@ -24,8 +27,9 @@ class McpEndpoint:
     is ready and answers already; a request that comes before waits for it.
     """
 
-    def __init__(self, state: ServerState) -> None:
+    def __init__(self, state: ServerState, mounts: Sequence[Mount] = ()) -> None:
         self._state = state
+        self._mounts = mounts
         self._ready: asyncio.Future[StreamableHTTPSessionManager] | None = None
 
     def route(self) -> Route:
@@ -73,10 +77,13 @@ class McpEndpoint:
             state.metrics.searches.labels("mcp", str(abstained).lower()).inc()
 
         server = build_mcp(state.service, state.pool.run, counted)
+        for mount in self._mounts:
+            mount.add_tools(server, _admins_only)
         # Host, Origin and size are checked before any request comes here.
         server.streamable_http_app(
             stateless_http=True,
-            json_response=True,
+            # An answer that reports progress is a stream of events; the server's own are at once.
+            json_response=not self._mounts,
             max_request_body_size=state.settings.max_body_bytes,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
@@ -94,3 +101,18 @@ class McpEndpoint:
         assert self._ready is not None, "the application's lifespan has not begun"
         manager = await asyncio.shield(self._ready)
         await manager.handle_request(scope, receive, send)
+
+
+def _admins_only(context: "Context[Any, Any]") -> None:
+    """Refuse a tool to whoever has no admin token.
+
+    Raises
+    ------
+    ToolError
+        The request that calls it came without one.
+    """
+    from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415
+
+    request = context.request_context.request
+    if request is None or not is_admin(request.scope):
+        raise ToolError(ADMIN_NEEDED)

@@ -4,10 +4,11 @@ import base64
 import binascii
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kb.errors import KbError
-from server.problems import problem_response
+from server.problems import ADMIN_NEEDED, ForbiddenError, problem_response
 from server.settings import Settings
 from server.tokens import TokenFile, TokenRecord
 
@@ -70,6 +71,24 @@ def principal_of(scope: Scope) -> TokenRecord | None:
     """The token's record, or None where no token is needed."""
     record: TokenRecord | None = scope.get("principal")
     return record
+
+
+def is_admin(scope: Scope) -> bool:
+    """Whether a request came with an admin token; one that needs no token is no admin's."""
+    record = principal_of(scope)
+    return record is not None and record.allows("admin")
+
+
+def require_admin(request: Request) -> None:
+    """A dependency of routes that only admins may use.
+
+    Raises
+    ------
+    ForbiddenError
+        The request came without an admin token.
+    """
+    if not is_admin(request.scope):
+        raise ForbiddenError(ADMIN_NEEDED)
 
 
 def _challenge(headers: Headers) -> str:

@@ -1,0 +1,1 @@
+"""Judges kernels that others send: a queue on disk, one judge, answers with what to try next."""

@@ -1,0 +1,213 @@
+"""Takes evaluations from the queue, one at a time, in the process that is elected to judge.
+
+Ending its process at any moment loses nothing: an evaluation that was running is run once more by
+whoever is elected next, and fails if that is interrupted as well.
+"""
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.optimize.judge_process import JudgeError
+from agent.service.models import EvaluationAnswer, EvaluationJob, JobState, Phase, PhaseName
+from agent.service.store import JobStore, now
+from agent.service.work import Work
+from kb.errors import KbError, NotFoundError
+
+_LOG: Final = logging.getLogger("kb.evaluate")
+# How soon a new evaluation, a cancelled one or the end of the server is noticed, in seconds.
+_POLL_S: Final = 0.2
+# How soon another process takes over when the elected one is gone.
+_ELECTION_S: Final = 1.0
+# Lines of progress are written this often at most.
+_REPORT_S: Final = 0.2
+# An idle judging process keeps a gigabyte of memory and a context on the card.
+_IDLE_S: Final = 300.0
+_SWEEP_S: Final = 60.0
+# What is interrupted more often may be what ends the server.
+_MOST_ATTEMPTS: Final = 2
+# Judging ends at once when it is told to; what follows it takes this long at most.
+_LAST_S: Final = 10.0
+_SAID: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may wait, run and be kept."""
+
+    waiting: int
+    """Evaluations that wait or run."""
+    seconds: float
+    """How long one may run."""
+    keep: float
+    """Seconds that one is kept once it is over."""
+
+
+class _Reporter:
+    """Writes the progress of a running evaluation, not more often than a reader notices."""
+
+    def __init__(self, store: JobStore, job: EvaluationJob) -> None:
+        self._store = store
+        self.job = job
+        self._written = 0.0
+
+    def tell(self, name: PhaseName, line: str) -> None:
+        """Take note of a phase or a line."""
+        phases = list(self.job.phases)
+        if not phases or phases[-1].name is not name:
+            phases.append(Phase(name=name, started=now()))
+            self._written = 0.0
+        if line:
+            phases[-1] = phases[-1].model_copy(update={"said": line[:_SAID]})
+        update = {"phases": phases, "steps": self.job.steps + 1}
+        self.job = self.job.model_copy(update=update)
+        if time.monotonic() - self._written >= _REPORT_S:
+            self._written = time.monotonic()
+            self._store.write(self.job)
+
+
+class Runner:
+    """A thread that judges as long as it is not stopped.
+
+    Parameters
+    ----------
+    store, work
+        Where evaluations come from, and who does them.
+    limits
+        How long one may run, and is kept.
+    ended
+        Told of each that is over: the verdict, `failed` or `cancelled`.
+    """
+
+    def __init__(
+        self, store: JobStore, work: Work, limits: Limits, ended: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._work = work
+        self._limits = limits
+        self._ended = ended
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="evaluations", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what runs; it stays in the queue. Returns when the judging process is gone."""
+        self._stopping.set()
+        self._thread.join(_LAST_S)
+        self._work.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with self._store.elected() as elected:
+                    if elected:
+                        self._serve()
+            except Exception:
+                # Such as a full disk: the evaluation stays where it is, and is tried again.
+                _LOG.exception("the queue of evaluations cannot be served")
+                self._work.close()
+            self._stopping.wait(_ELECTION_S)
+
+    def _serve(self) -> None:
+        worked = swept = time.monotonic() - _SWEEP_S
+        while not self._stopping.is_set():
+            moment = time.monotonic()
+            if moment - swept >= _SWEEP_S:
+                self._store.sweep(self._limits.keep)
+                swept = moment
+            job = self._store.first()
+            if job is not None:
+                self._one(job)
+                worked = time.monotonic()
+                continue
+            if moment - worked >= _IDLE_S:
+                self._work.close()
+            self._stopping.wait(_POLL_S)
+        self._work.close()
+
+    def _one(self, job: EvaluationJob) -> None:
+        if job.attempts >= _MOST_ATTEMPTS:
+            self._over(job, None, f"interrupted {job.attempts} times: send it again")
+            return
+        job = job.model_copy(
+            update={
+                "state": JobState.RUNNING,
+                "started": now(),
+                "attempts": job.attempts + 1,
+                "phases": [],
+            }
+        )
+        try:
+            request = self._store.request(job.id)
+        except NotFoundError:
+            self._over(job, None, "what was sent cannot be read any more: send it again")
+            return
+        self._store.write(job)
+        reporter = _Reporter(self._store, job)
+        shown = self._store.shown_at_start(job.id, request)
+        folder = self._store.folder(job.id) / "files"
+        found: list[EvaluationAnswer | BaseException] = []
+
+        def work() -> None:
+            try:
+                found.append(self._work.run(folder, request, shown, reporter.tell))
+            except BaseException as error:
+                found.append(error)
+
+        self._work.begin()
+        thread = threading.Thread(target=work, name="evaluation", daemon=True)
+        thread.start()
+        why = self._watch(job, thread)
+        shutil.rmtree(folder, ignore_errors=True)
+        outcome = found[0] if found else None
+        if self._store.is_cancelled(job.id):
+            self._store.forget(job.id)
+            self._ended("cancelled")
+        elif isinstance(outcome, EvaluationAnswer):
+            self._over(reporter.job, outcome, None)
+        elif self._stopping.is_set():
+            # First in the queue as before; not to be taken for one that ended its process.
+            waiting = {"state": JobState.QUEUED, "attempts": job.attempts - 1, "phases": []}
+            self._store.write(reporter.job.model_copy(update=waiting))
+        else:
+            self._over(reporter.job, None, why or self._reason(outcome))
+
+    def _watch(self, job: EvaluationJob, thread: threading.Thread) -> str:
+        """Wait until an evaluation ends, or end it. Returns why, if its time is up."""
+        deadline = time.monotonic() + self._limits.seconds
+        while True:
+            thread.join(_POLL_S)
+            if not thread.is_alive():
+                return ""
+            late = time.monotonic() > deadline
+            if late or self._stopping.is_set() or self._store.is_cancelled(job.id):
+                self._work.cancel()
+                thread.join(_LAST_S)
+                if not late:
+                    return ""
+                return f"it ran longer than {self._limits.seconds:g} s, and was ended"
+
+    def _reason(self, error: object) -> str:
+        if isinstance(error, JudgeError) and error.kind == "IncompleteSandboxError":
+            lacking = str(error).partition("; run with --trust")[0]
+            return f"{lacking}: code that comes from elsewhere is not run on this machine"
+        if isinstance(error, KbError):
+            return " ".join(str(error).split()).replace(str(self._store.folder("")), "…")
+        if isinstance(error, BaseException):
+            _LOG.error("an evaluation failed", exc_info=error)
+        return f"unexpected {type(error).__name__}: the server's log has more"
+
+    def _over(self, job: EvaluationJob, answer: EvaluationAnswer | None, error: str | None) -> None:
+        state = JobState.FAILED if answer is None else JobState.DONE
+        update = {"state": state, "finished": now(), "error": error}
+        if answer is not None:
+            update["verdict"] = answer.verdict
+        self._store.finish(job.model_copy(update=update), answer)
+        self._ended("failed" if answer is None else answer.verdict.value)

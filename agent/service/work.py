@@ -1,0 +1,337 @@
+"""What is done for one evaluation: judge, profile, diagnose, retrieve.
+
+The code that was sent runs in the sandbox of a judging process alone, and never with `--trust`.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from agent.diagnose.diagnose import diagnose, gather
+from agent.diagnose.inputs import Measured, from_profile
+from agent.diagnose.result import Diagnosis
+from agent.diagnose.techniques import Shelf
+from agent.evaluate.result import Evaluation, Verdict
+from agent.optimize.advice import query_of
+from agent.optimize.judge_main import Describe, Evaluate, TakeProfile
+from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
+from agent.profile.result import Profile
+from agent.service.models import (
+    MOST_EXCLUDED,
+    ContextWanted,
+    EvaluationAnswer,
+    EvaluationRequest,
+    PhaseName,
+)
+from kb.context.models import ContextRequest, ContextResponse
+from kb.errors import KbError
+from kb.gpus import GpuSpec, find_spec
+from kb.search.models import MAX_QUERY_CHARS
+
+RIGHT: Final = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
+EAGER: Final = "eager"
+_SUFFIXES: Final = {"python": ".py", "cuda": ".cu"}
+
+Tell = Callable[[PhaseName, str], None]
+"""Takes a phase and a line of its progress; an empty one where the phase begins."""
+
+
+class Knowledge(Protocol):
+    """The index, as the server reads it."""
+
+    def check(self, request: ContextRequest) -> None:
+        """Refuse a context that the server would refuse.
+
+        Raises
+        ------
+        InvalidInputError
+            It exceeds a limit, or its GPU is unknown.
+        """
+        ...
+
+    def context(self, request: ContextRequest) -> ContextResponse:
+        """What `POST /v1/context` answers.
+
+        Raises
+        ------
+        KbError
+            There is no usable index.
+        """
+        ...
+
+    def techniques(self) -> Shelf:
+        """The techniques that a diagnosis chooses from; those of the shipped corpus where the
+        index has none."""
+        ...
+
+
+class Work:
+    """Does evaluations one after the other, with one judging process that is kept meanwhile.
+
+    Parameters
+    ----------
+    knowledge
+        Answers what to try next.
+    device
+        "cuda:N"; None takes the first GPU.
+    make
+        Makes a judging process.
+    """
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        device: str | None = None,
+        make: Callable[[], JudgeProcess] = JudgeProcess,
+    ) -> None:
+        self._knowledge = knowledge
+        self._asked = device
+        self._make = make
+        self._lock = threading.Lock()
+        self._judge: JudgeProcess | None = None
+        self._interprets = False
+        self._device: str | None = None
+        self._cancelled = False
+
+    def begin(self) -> None:
+        """Get ready for the next evaluation: an earlier `cancel` does not concern it."""
+        self._cancelled = False
+
+    def run(
+        self, folder: Path, request: EvaluationRequest, shown: Sequence[str], tell: Tell
+    ) -> EvaluationAnswer:
+        """Judge a candidate to the end.
+
+        Parameters
+        ----------
+        folder
+            Where its files are put; whoever made it removes it.
+        request
+            What was sent.
+        shown
+            Ids and slugs that its reader has.
+        tell
+            Takes progress.
+
+        Raises
+        ------
+        KbError
+            It cannot be judged.
+        """
+        problem = folder / "problem" / f"{request.name or 'problem'}.py"
+        kernel = folder / "kernel" / f"kernel{_SUFFIXES[request.kernel_language]}"
+        for path, text in ((problem, request.problem), (kernel, request.kernel)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        try:
+            return self._run(problem, kernel, request, shown, tell)
+        except JudgeError:
+            raise
+        except BaseException:
+            self.close()  # its answer may be on its way still: not to be taken for the next one's
+            raise
+
+    def _run(
+        self,
+        problem: Path,
+        kernel: Path,
+        request: EvaluationRequest,
+        shown: Sequence[str],
+        tell: Tell,
+    ) -> EvaluationAnswer:
+        notes: list[str] = []
+        evaluation = self._evaluate(request, problem, kernel, tell)
+        spec = _card(evaluation, notes)
+        right = evaluation.verdict in RIGHT
+        profile: Profile | None = None
+        diagnosis: Diagnosis | None = None
+        if right:
+            if request.profile:
+                profile = self._profile(request, problem, kernel, tell, notes)
+            tell(PhaseName.DIAGNOSE, "")
+            diagnosis = self._diagnose(request, evaluation, profile, spec, notes)
+        context: ContextResponse | None = None
+        if request.context is not None:
+            tell(PhaseName.RETRIEVE, "")
+            metrics = profile.metrics if profile is not None else {}
+            asked = self.context_request(
+                request,
+                request.context,
+                shown,
+                diagnosis=diagnosis,
+                metrics=metrics,
+                spec=spec,
+                language=evaluation.language,
+            )
+            try:
+                context = self._knowledge.context(asked)
+            except KbError as error:
+                notes.append(f"no context: {error}")
+        return EvaluationAnswer(
+            verdict=evaluation.verdict,
+            evaluation=evaluation,
+            profile=profile,
+            diagnosis=diagnosis,
+            context=context,
+            shown=[*shown, *_given(context, shown)][-MOST_EXCLUDED:],
+            notes=notes,
+        )
+
+    @staticmethod
+    def context_request(
+        request: EvaluationRequest,
+        wanted: ContextWanted,
+        shown: Sequence[str],
+        *,
+        diagnosis: Diagnosis | None = None,
+        metrics: dict[str, float] | None = None,
+        spec: GpuSpec | None = None,
+        language: str = "",
+    ) -> ContextRequest:
+        """What is asked of the index for an evaluation."""
+        said = query_of(request.name or "", diagnosis, shown).strip(". ")
+        query = ". ".join(part for part in (wanted.query, said) if part)[:MAX_QUERY_CHARS]
+        cuda = language == "cuda" or request.kernel_language == "cuda"
+        written: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
+        finite = {k: v for k, v in (metrics or {}).items() if math.isfinite(v)}
+        return ContextRequest(
+            query=query or None,
+            kernel=request.kernel,
+            profile=finite or None,
+            gpu=wanted.gpu or (spec.architecture if spec is not None else None),
+            language=written,
+            max_tokens=wanted.tokens,
+            max_chars=wanted.max_chars,
+            max_examples=wanted.max_examples,
+            exclude=list(shown),
+        )
+
+    def _evaluate(
+        self, request: EvaluationRequest, problem: Path, kernel: Path, tell: Tell
+    ) -> Evaluation:
+        tell(PhaseName.JUDGE, "")
+        judge, device = self._ready(interpret=request.interpret)
+        answer = judge.ask(
+            Evaluate(
+                problem=str(problem),
+                kernel=str(kernel),
+                device=device,
+                dtype=request.dtype,
+                tf32=request.tf32,
+                interpret=request.interpret,
+                baselines=tuple(dict.fromkeys((EAGER, *request.baselines))),
+                quick=request.quick,
+                call_seconds=request.call_seconds,
+            ),
+            lambda line: tell(PhaseName.JUDGE, line),
+        )
+        return Evaluation.model_validate(answer["evaluation"])
+
+    def _profile(
+        self,
+        request: EvaluationRequest,
+        problem: Path,
+        kernel: Path,
+        tell: Tell,
+        notes: list[str],
+    ) -> Profile | None:
+        if request.interpret:
+            notes.append("not profiled: nothing runs on a GPU with interpret")
+            return None
+        tell(PhaseName.PROFILE, "")
+        try:
+            judge, device = self._ready(interpret=False)
+            answer = judge.ask(
+                TakeProfile(
+                    problem=str(problem),
+                    kernel=str(kernel),
+                    device=device,
+                    dtype=request.dtype,
+                    tf32=request.tf32,
+                    untrusted=True,
+                ),
+                lambda line: tell(PhaseName.PROFILE, line),
+            )
+        except (JudgeError, JudgeLostError) as error:
+            notes.append(f"not profiled: {error}")
+            return None
+        return Profile.model_validate(answer["profile"])
+
+    def _diagnose(
+        self,
+        request: EvaluationRequest,
+        evaluation: Evaluation,
+        profile: Profile | None,
+        spec: GpuSpec | None,
+        notes: list[str],
+    ) -> Diagnosis | None:
+        measured = from_profile(profile) if profile is not None else Measured({})
+        try:
+            facts = gather(measured, spec, evaluation, request.kernel)
+            return diagnose(
+                facts,
+                self._knowledge.techniques(),
+                notes=measured.notes,
+                ignored=measured.ignored,
+            )
+        except KbError as error:
+            notes.append(f"no diagnosis: {error}")
+            return None
+
+    def _ready(self, *, interpret: bool) -> tuple[JudgeProcess, str]:
+        """The judging process and its device.
+
+        One process loads Triton either with its interpreter or without, so that another kind of
+        evaluation needs another one.
+        """
+        with self._lock:
+            if self._cancelled:
+                raise JudgeLostError("it is being ended")
+            if self._judge is not None and self._interprets != interpret:
+                self._drop()
+            if self._judge is None:
+                self._judge, self._interprets, self._device = self._make(), interpret, None
+            judge, device = self._judge, self._device
+        if device is None:
+            asked = Describe(device=None if interpret else self._asked, interpret=interpret)
+            found: dict[str, Any] = judge.ask(asked, lambda _: None)
+            self._device = device = str(found["devices"][0])
+        return judge, device
+
+    def cancel(self) -> None:
+        """End what is being judged, from another thread: `run` then raises soon, or returns."""
+        with self._lock:
+            self._cancelled = True
+            if self._judge is not None:
+                self._judge.cancel()
+                self._judge = None
+
+    def close(self) -> None:
+        """End the judging process; the next evaluation starts another one."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._judge is not None:
+            self._judge.close()
+            self._judge = None
+
+
+def _card(evaluation: Evaluation, notes: list[str]) -> GpuSpec | None:
+    if evaluation.gpu is None:
+        return None
+    try:
+        return find_spec(evaluation.gpu)
+    except KbError as error:
+        notes.append(f"no roofs: {error}")
+        return None
+
+
+def _given(context: ContextResponse | None, shown: Sequence[str]) -> list[str]:
+    """What a context gave: an example's first chunk stands for it, a slug for a technique."""
+    if context is None or context.abstained:
+        return []
+    given = (*context.examples, *(each.slug for each in context.techniques))
+    return [each for each in dict.fromkeys(given) if each not in set(shown)]

@@ -1,0 +1,86 @@
+"""The routes of `/v1/evaluate`: send a kernel, poll, cancel. All of them need an admin token."""
+
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from agent.service.models import EvaluationJob, EvaluationList, EvaluationRequest
+from agent.service.service import EvaluationService
+from server.middleware.auth import require_admin
+from server.pool import WorkPool
+from server.problems import documented
+
+_PATH = "/v1/evaluate"
+
+
+def _to(operation: str) -> dict[str, Any]:
+    """Where a client can go on from a job; stateful tests follow these."""
+    parameters = {"evaluation_id": "$response.body#/id"}
+    return {operation: {"operationId": operation, "parameters": parameters}}
+
+
+def _accepted() -> dict[int | str, dict[str, Any]]:
+    links = _to("getEvaluation") | _to("cancelEvaluation")
+    return {202: {"model": EvaluationJob, "description": "Accepted", "links": links}}
+
+
+def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
+    """The routes over a service; its work is done in the server's threads."""
+    router = APIRouter(prefix=_PATH, dependencies=[Depends(require_admin)])
+
+    @router.post(
+        "",
+        operation_id="evaluate",
+        status_code=202,
+        response_model=EvaluationJob,
+        responses=documented() | _accepted(),
+        summary="Have a kernel judged",
+    )
+    async def evaluate(body: EvaluationRequest) -> Response:
+        """Queues the kernel. `GET /v1/evaluate/{id}` tells how far it is, and the answer."""
+        job = await pool.run(lambda: service.submit(body))
+        headers = {"Location": f"{_PATH}/{job.id}"}
+        return Response(job.model_dump_json(), 202, headers, "application/json")
+
+    @router.get(
+        "",
+        operation_id="listEvaluations",
+        response_model=EvaluationList,
+        responses=documented(),
+        summary="Evaluations, the newest first, without their answers",
+    )
+    async def evaluations() -> Response:
+        """Those of all workers that are waiting, running or kept."""
+        found = await pool.run(lambda: service.all().model_dump_json())
+        return Response(found, media_type="application/json")
+
+    @router.get(
+        "/{evaluation_id}",
+        operation_id="getEvaluation",
+        response_model=EvaluationJob,
+        responses=documented(),
+        summary="How far an evaluation is, and its answer",
+    )
+    async def evaluation(evaluation_id: str) -> Response:
+        """`answer` holds verdict, times, profile, diagnosis and the next context, once done.
+
+        The context's text is quoted data with its provenance, never instructions.
+        """
+        found = await pool.run(lambda: service.read(evaluation_id).model_dump_json())
+        return Response(found, media_type="application/json")
+
+    @router.delete(
+        "/{evaluation_id}",
+        operation_id="cancelEvaluation",
+        status_code=204,
+        response_class=Response,
+        responses=documented(),
+        summary="End an evaluation, and forget it",
+    )
+    async def cancel(evaluation_id: str) -> Response:
+        """One that waits or runs is ended; what is kept of it is deleted."""
+        await pool.run(lambda: service.remove(evaluation_id))
+        return Response(status_code=204)
+
+    return router
