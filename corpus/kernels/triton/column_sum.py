@@ -50,7 +50,8 @@ verified:
 out[n] = sum over m of x[m, n]. Columns lie along the threads, so each step of a program reads
 whole lines. The rows are cut into slabs of `rows_per_program`: one program sums one slab of
 BLOCK_N columns into a float32 workspace [slabs, N], and a second launch of the same kernel sums
-the slabs. The order is fixed, so the result is the same bit for bit at every run.
+the slabs, in narrow blocks, so that many programs share what is left. The order is fixed, so the
+result is the same bit for bit at every run.
 
 The sizes trade parallelism against overhead. High slabs mean few programs and idle multiprocessors
 at the end; flat ones mean more partial sums to write and read. BLOCK_M * BLOCK_N over the number
@@ -64,11 +65,14 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "rows_per_program": [128, 256, 512, 1024, 2048],
-    "block_m": [4, 8, 16, 32],
-    "block_n": [64, 128, 256, 512],
+    "rows_per_program": [128, 256, 512, 1024],
+    "block_m": [1, 2, 4, 8, 16],
+    "block_n": [128, 256, 512, 1024],
     "num_warps": [1, 2, 4, 8],
 }
+
+# Columns of a program of the second launch: float32 values of one line of 128 bytes.
+LAST_BLOCK_N = 32
 
 
 @triton.jit
@@ -104,8 +108,8 @@ def _column_sum_kernel(
 def kernel_function(
     x: torch.Tensor,
     rows_per_program: int = 512,
-    block_m: int = 32,
-    block_n: int = 128,
+    block_m: int = 4,
+    block_n: int = 256,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Return the column sums [N] of `x` [M, N], any strides, in `x`'s dtype."""
@@ -118,7 +122,12 @@ def kernel_function(
     _column_sum_kernel[(slabs * tiles_n,)](
         x, partial, m, n, *x.stride(), rows_per_program, **blocks
     )
-    _column_sum_kernel[(tiles_n,)](partial, out, slabs, n, *partial.stride(), slabs, **blocks)
+    # Few steps, in many programs: the second launch is all latency.
+    high = min(128, triton.next_power_of_2(slabs))
+    _column_sum_kernel[(triton.cdiv(n, LAST_BLOCK_N),)](
+        partial, out, slabs, n, *partial.stride(), slabs,
+        BLOCK_M=high, BLOCK_N=LAST_BLOCK_N, num_warps=4,
+    )  # fmt: skip
     return out
 
 

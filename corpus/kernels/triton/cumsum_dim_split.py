@@ -71,7 +71,10 @@ slab's total, and the scanning one starts each slab from the totals before it (r
 That costs a second reading, which finds the slabs in L2 where the whole fits, and is worth it
 where otherwise most multiprocessors would idle. Totals are added in a fixed order.
 
-`before` and `after` are elementwise functions fused in.
+A program's tiles follow one another, so it asks for the next ones (`stages`) before it scans. From
+the end, tiles come in the reverse order and are scanned backwards within, at the same places as
+forwards: an index that runs down would cost the wide loads. `before` and `after` are elementwise
+functions fused in: a mask is one of `before`.
 """
 
 import math
@@ -84,6 +87,7 @@ TUNABLES = {
     "tile": [1024, 2048, 4096, 8192],
     "block_p": [16, 32, 64, 128],
     "programs": [132, 264, 528],
+    "stages": [1, 2, 3],
     "num_warps": [2, 4, 8],
 }
 
@@ -103,8 +107,17 @@ def _times(a, b):
 
 
 @triton.jit
-def _scanned(x, KIND: tl.constexpr):
-    return tl.cumsum(x, axis=0) if KIND == "sum" else tl.associative_scan(x, 0, _times)
+def _plus(a, b):
+    return a + b
+
+
+@triton.jit
+def _scanned(x, KIND: tl.constexpr, REVERSE: tl.constexpr):
+    if KIND == "sum":
+        y = tl.associative_scan(x, 0, _plus, reverse=REVERSE)
+    else:
+        y = tl.associative_scan(x, 0, _times, reverse=REVERSE)
+    return y
 
 
 @triton.jit
@@ -119,7 +132,8 @@ def _scan_kernel(
     N, P, results, splits, slab, neutral,
     stride_xb, stride_xn, stride_xp, stride_ob, stride_on, stride_op,
     BEFORE: tl.constexpr, AFTER: tl.constexpr, TOTALS: tl.constexpr, BLOCK_S: tl.constexpr,
-    KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+    KIND: tl.constexpr, ROWS: tl.constexpr, REVERSE: tl.constexpr, EXCLUSIVE: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """The totals of slabs [splits, results] (`TOTALS`), or the running values of each."""
     tiles = tl.cdiv(P, BLOCK_P)
@@ -135,10 +149,14 @@ def _scan_kernel(
     if BLOCK_S > 0 and not TOTALS:
         s = tl.arange(0, BLOCK_S).to(tl.int64)[:, None]
         place = totals_ptr + s * results + batch * P + p
-        carry = _whole(tl.load(place, mask=(s < split) & (p < P), other=neutral), KIND)
+        before = (s > split) & (s < splits) if REVERSE else s < split
+        carry = _whole(tl.load(place, mask=before & (p < P), other=neutral), KIND)
     if TOTALS:
         acc = tl.zeros((BLOCK_N, BLOCK_P), dtype=tl.float32) + neutral
-    for start in tl.range(first, end, BLOCK_N):
+    steps = tl.cdiv(end - first, BLOCK_N)
+    for step in tl.range(0, steps, num_stages=STAGES):
+        # Tiles begin at the same places in both directions, so that loads stay wide.
+        start = first + (steps - 1 - step if REVERSE else step) * BLOCK_N
         n = start + tl.arange(0, BLOCK_N).to(tl.int64)[:, None]
         mask = (n < end) & (p < P)
         if ROWS:
@@ -153,15 +171,28 @@ def _scan_kernel(
             else:
                 acc *= x
         else:
-            y = _scanned(x, KIND)
+            y = _scanned(x, KIND, REVERSE)
             if KIND == "sum":
                 y = y + carry
                 carry += _whole(x, KIND)
             else:
                 y = y * carry
                 carry *= _whole(x, KIND)
-            y = AFTER(y, lead, lane, mask, after_operands)
-            tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+            if EXCLUSIVE:
+                # One place further on, and the first place has the neutral element.
+                later = n - 1 if REVERSE else n + 1
+                shift = -stride_on if REVERSE else stride_on
+                y = AFTER(y, lead + shift, lane, mask & (later >= 0) & (later < N), after_operands)
+                place = out_ptr + lead + shift + lane
+                tl.store(
+                    place, y.to(out_ptr.dtype.element_ty), mask=mask & (later >= 0) & (later < N)
+                )
+                edge = mask & (n == (N - 1 if REVERSE else 0))
+                y = AFTER(tl.zeros_like(y) + neutral, lead, lane, edge, after_operands)
+                tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=edge)
+            else:
+                y = AFTER(y, lead, lane, mask, after_operands)
+                tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
     if TOTALS:
         place = totals_ptr + split.to(tl.int64) * results + batch * P + p
         tl.store(place, _whole(acc, KIND), mask=p < P)
@@ -195,6 +226,8 @@ def kernel_function(
     x: torch.Tensor,
     dim: int = -1,
     kind: str = "sum",
+    reverse: bool = False,
+    exclusive: bool = False,
     before=_unchanged,
     before_operands: tuple = (),
     after=_unchanged,
@@ -203,10 +236,12 @@ def kernel_function(
     tile: int = 4096,
     block_p: int = 64,
     programs: int = 264,
+    stages: int = 2,
     num_warps: int = 4,
 ) -> torch.Tensor:
-    """Return the running `kind` ("sum", "prod") of `x` along `dim`, inclusive, contiguous, in
-    `out_dtype` (`x`'s if None); it is carried in float32.
+    """Return the running `kind` ("sum", "prod") of `x` along `dim`, contiguous, in `out_dtype`
+    (`x`'s if None); it is carried in float32. From the end with `reverse`; without the element
+    itself, beginning with 0 or 1, with `exclusive`.
 
     `before` and `after` are Triton functions `(values, lead, lane, mask, operands)` applied to each
     element on the way in and out. A program scans `tile` elements at a time, of `block_p` positions
@@ -238,13 +273,26 @@ def kernel_function(
             length, positions, results, splits, slab, neutral, *strides,
             BEFORE=before, AFTER=after, TOTALS=taking,
             BLOCK_S=triton.next_power_of_2(splits) if splits > 1 else 0,
-            KIND=kind, ROWS=rows, BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
+            KIND=kind, ROWS=rows, REVERSE=reverse, EXCLUSIVE=exclusive,
+            BLOCK_N=block_n, BLOCK_P=block_p, STAGES=stages, num_warps=num_warps,
         )  # fmt: skip
     return out
 
 
-def reference(x: torch.Tensor, dim: int = -1, kind: str = "sum") -> torch.Tensor:
-    return torch.cumsum(x, dim) if kind == "sum" else torch.cumprod(x, dim)
+def reference(
+    x: torch.Tensor,
+    dim: int = -1,
+    kind: str = "sum",
+    reverse: bool = False,
+    exclusive: bool = False,
+) -> torch.Tensor:
+    scan = torch.cumsum if kind == "sum" else torch.cumprod
+    x = x.flip(dim) if reverse else x
+    if exclusive:
+        edge = x.narrow(dim, 0, 1)
+        first = torch.zeros_like(edge) if kind == "sum" else torch.ones_like(edge)
+        x = torch.cat([first, x.narrow(dim, 0, x.shape[dim] - 1)], dim)
+    return scan(x, dim).flip(dim) if reverse else scan(x, dim)
 
 
 def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:

@@ -1,7 +1,7 @@
 """
 ---
 slug: reduce-dim-plain
-title: Sum, mean, maximum or minimum over any dimension, one program a block of results
+title: Sum, mean, product, maximum or minimum over any dimension, one program a block of results
 op: reduce
 language: triton
 techniques: []
@@ -61,9 +61,9 @@ import torch
 import triton
 import triton.language as tl
 
-TUNABLES = {"tile": [1024, 2048, 4096, 8192], "block_p": [64, 128, 256], "num_warps": [2, 4, 8]}
+TUNABLES = {"tile": [512, 1024, 2048, 4096], "block_p": [64, 128, 256, 512], "num_warps": [2, 4, 8]}
 
-KINDS = ("sum", "mean", "max", "min")
+KINDS = ("sum", "mean", "max", "min", "prod")
 
 
 @triton.jit
@@ -79,11 +79,18 @@ def _less(a, b):
 
 
 @triton.jit
+def _times(a, b):
+    return a * b
+
+
+@triton.jit
 def _combined(a, b, KIND: tl.constexpr):
     if KIND == "max":
         c = _more(a, b)
     elif KIND == "min":
         c = _less(a, b)
+    elif KIND == "prod":
+        c = a * b
     else:
         c = a + b
     return c
@@ -95,6 +102,8 @@ def _reduced(a, KIND: tl.constexpr):
         c = tl.reduce(a, 0, _more, keep_dims=True)
     elif KIND == "min":
         c = tl.reduce(a, 0, _less, keep_dims=True)
+    elif KIND == "prod":
+        c = tl.reduce(a, 0, _times, keep_dims=True)
     else:
         c = tl.sum(a, axis=0, keep_dims=True)
     return c
@@ -149,11 +158,11 @@ def kernel_function(
     x: torch.Tensor,
     dim: int = -1,
     kind: str = "sum",
-    tile: int = 4096,
+    tile: int = 1024,
     block_p: int = 128,
     num_warps: int = 4,
 ) -> torch.Tensor:
-    """Return the `kind` ("sum", "mean", "max", "min") of `x` over `dim`, which is left out of the
+    """Return the `kind` ("sum", "mean", "max", "min", "prod") of `x` over `dim`, left out of the
     result's shape, in `x`'s dtype.
     """
     if kind not in KINDS:
@@ -166,7 +175,7 @@ def kernel_function(
         return out
     batch, length, positions = view.shape
     block_n, block_p = _shape(length, positions, dim == x.dim() - 1, tile, block_p)
-    neutral = {"max": float("-inf"), "min": float("inf")}.get(kind, 0.0)
+    neutral = {"max": float("-inf"), "min": float("inf"), "prod": 1.0}.get(kind, 0.0)
     _reduce_kernel[(batch * triton.cdiv(positions, block_p),)](
         view, out, length, positions, neutral, 1.0 / length if kind == "mean" else 1.0,
         *view.stride(),
@@ -176,9 +185,11 @@ def kernel_function(
 
 
 def reference(x: torch.Tensor, dim: int = -1, kind: str = "sum") -> torch.Tensor:
-    return {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}[kind](
-        x, dim
-    )
+    kinds = {
+        "sum": torch.sum, "mean": torch.mean, "prod": torch.prod,
+        "max": torch.amax, "min": torch.amin,
+    }  # fmt: skip
+    return kinds[kind](x, dim)
 
 
 def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:

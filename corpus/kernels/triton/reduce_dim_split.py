@@ -1,7 +1,7 @@
 """
 ---
 slug: reduce-dim-split
-title: Sum, mean, maximum or minimum over any dimension, split where results are few
+title: Sum, mean, product, maximum or minimum over any dimension, split where results are few
 op: reduce
 language: triton
 techniques: [split-k, coalesced-access, kernel-fusion]
@@ -81,13 +81,13 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "tile": [1024, 2048, 4096, 8192],
-    "block_p": [64, 128, 256],
-    "programs": [264, 528, 1056, 2112],
+    "tile": [512, 1024, 2048, 4096],
+    "block_p": [64, 128, 256, 512],
+    "programs": [528, 1056, 2112, 4224, 8448],
     "num_warps": [2, 4, 8],
 }
 
-KINDS = ("sum", "mean", "max", "min")
+KINDS = ("sum", "mean", "max", "min", "prod")
 
 
 @triton.jit
@@ -110,11 +110,18 @@ def _less(a, b):
 
 
 @triton.jit
+def _times(a, b):
+    return a * b
+
+
+@triton.jit
 def _combined(a, b, KIND: tl.constexpr):
     if KIND == "max":
         c = _more(a, b)
     elif KIND == "min":
         c = _less(a, b)
+    elif KIND == "prod":
+        c = a * b
     else:
         c = a + b
     return c
@@ -126,6 +133,8 @@ def _reduced(a, KIND: tl.constexpr):
         c = tl.reduce(a, 0, _more, keep_dims=True)
     elif KIND == "min":
         c = tl.reduce(a, 0, _less, keep_dims=True)
+    elif KIND == "prod":
+        c = tl.reduce(a, 0, _times, keep_dims=True)
     else:
         c = tl.sum(a, axis=0, keep_dims=True)
     return c
@@ -199,12 +208,12 @@ def kernel_function(
     after=_unchanged,
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
-    tile: int = 4096,
+    tile: int = 1024,
     block_p: int = 128,
     programs: int = 1056,
     num_warps: int = 4,
 ) -> torch.Tensor:
-    """Return the `kind` ("sum", "mean", "max", "min") of `x` over `dim`, which is left out of the
+    """Return the `kind` ("sum", "mean", "max", "min", "prod") of `x` over `dim`, left out of the
     result's shape, in `out_dtype` (`x`'s if None).
 
     `before` and `after` are Triton functions `(values, lead, lane, mask, operands)` applied to each
@@ -228,7 +237,7 @@ def kernel_function(
     splits = max(1, min(programs // blocks, length // (2 * block_n)))
     slab = triton.cdiv(triton.cdiv(length, splits), block_n) * block_n
     splits = triton.cdiv(length, slab)
-    neutral = {"max": float("-inf"), "min": float("inf")}.get(kind, 0.0)
+    neutral = {"max": float("-inf"), "min": float("inf"), "prod": 1.0}.get(kind, 0.0)
     factor = 1.0 / length if kind == "mean" else 1.0
     if splits == 1:
         _reduce_kernel[(blocks,)](
@@ -245,7 +254,8 @@ def kernel_function(
         BEFORE=before, AFTER=_unchanged, KIND=kind, ROWS=rows,
         BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
     )  # fmt: skip
-    block_n, block_p = _shape(splits, out.numel(), False, 1024, 64)
+    # Few steps, in many programs: the second launch is all latency.
+    block_n, block_p = _shape(splits, out.numel(), False, 4096, 32)
     _reduce_kernel[(triton.cdiv(out.numel(), block_p),)](
         partial, out, (), after_operands,
         splits, out.numel(), out.numel(), 1, splits, neutral, factor, 0, *partial.stride(),
@@ -256,9 +266,11 @@ def kernel_function(
 
 
 def reference(x: torch.Tensor, dim: int = -1, kind: str = "sum") -> torch.Tensor:
-    return {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}[kind](
-        x, dim
-    )
+    kinds = {
+        "sum": torch.sum, "mean": torch.mean, "prod": torch.prod,
+        "max": torch.amax, "min": torch.amin,
+    }  # fmt: skip
+    return kinds[kind](x, dim)
 
 
 def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:

@@ -52,10 +52,12 @@ verified:
 
 Variance and mean along one dimension in one reading. The definition needs the mean first, so two
 readings; the textbook's mean(x^2) - mean(x)^2 needs one and loses all digits where the mean is
-large beside the spread. Welford's recurrence needs one and loses none: each element of a program's
-block keeps a mean and a sum of squared distances from it, moved with every value it sees. The
-count is the same for all, so its reciprocal is one number a step, not a division an element. After
-the walk, the figures are merged across threads by Chan's formula.
+large beside the spread. Welford's recurrence needs one and loses none, but value by value it costs
+some ten instructions each, and at the speed of memory a multiprocessor has little more than that
+for a 16-bit value. Here the recurrence goes by chunks: each element of a program's block takes
+`unroll` values at once into the registers of its thread, has their mean and their squared distances
+from it by the definition (a sum, a difference, a product and sum), and merges these by Chan's
+formula with what it has, once a chunk. The same formula merges across threads, after the walk.
 
 The tensor is seen as [batch, N, positions]; where blocks of results do not fill the GPU, N is cut
 into slabs whose figures a second kernel merges. `before` is an elementwise function fused in.
@@ -71,6 +73,7 @@ TUNABLES = {
     "tile": [1024, 2048, 4096, 8192],
     "block_p": [64, 128, 256],
     "programs": [264, 528, 1056, 2112],
+    "unroll": [2, 4, 8],
     "num_warps": [2, 4, 8],
 }
 
@@ -92,13 +95,55 @@ def _merged(n, mean, squares, m, other, others):
 
 
 @triton.jit
-def _welford_kernel(
-    x_ptr, figures_ptr, before_operands,
-    N, P, results, plane, splits, slab,
-    stride_xb, stride_xn, stride_xp,
-    BEFORE: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+def _chunk(
+    x_base, operands, mean, squares, count, start, end, batch, p, N, P, stride_xn,
+    BEFORE: tl.constexpr, ROWS: tl.constexpr, FULL: tl.constexpr,
+    UNROLL: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Figures [3, splits, results]: count, mean, sum of squared distances of each slab."""
+    """Count, mean and squares after `UNROLL` more values of each element of the block."""
+    slot = tl.arange(0, BLOCK_N)[:, None]
+    values = ()
+    total = tl.zeros_like(mean)
+    for k in tl.static_range(UNROLL):
+        n = start + k * BLOCK_N + slot.to(tl.int64)
+        mask = (p < P) & (n < end)
+        if ROWS:
+            lead, lane = p * N, n
+        else:
+            lead, lane = (batch * N + n) * P, p
+        # What lies past the last position is never stored: full chunks leave nothing out.
+        loads = p < P if FULL else mask
+        x = tl.load(x_base + n * stride_xn, mask=loads, other=0.0).to(tl.float32)
+        x = BEFORE(x, lead, lane, loads, operands)
+        if not FULL:
+            x = tl.where(mask, x, 0.0)
+        total += x
+        values += (x,)
+    if FULL:
+        new = 1.0 * UNROLL
+    else:
+        seen = (end - start - slot + BLOCK_N - 1) // BLOCK_N
+        new = tl.minimum(tl.maximum(seen, 0), UNROLL).to(tl.float32)
+    other = total * (1.0 / tl.maximum(new, 1.0))
+    others = tl.zeros_like(mean)
+    for k in tl.static_range(UNROLL):
+        apart = values[k] - other
+        if not FULL:
+            apart = tl.where(start + k * BLOCK_N + slot < end, apart, 0.0)
+        others += apart * apart
+    return _merged(count, mean, squares, new, other, others)
+
+
+@triton.jit
+def _welford_kernel(
+    x_ptr, figures_ptr, variance_ptr, mean_ptr, before_operands,
+    N, P, results, plane, splits, slab, divisor,
+    stride_xb, stride_xn, stride_xp,
+    BEFORE: tl.constexpr, ROWS: tl.constexpr, WHOLE: tl.constexpr,
+    UNROLL: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    """Figures [3, splits, results]: count, mean, sum of squared distances of each slab; the results
+    themselves where there is one slab (`WHOLE`)."""
     tiles = tl.cdiv(P, BLOCK_P)
     split = tl.program_id(0) % splits
     tile = tl.program_id(0) // splits
@@ -110,29 +155,34 @@ def _welford_kernel(
     x_base = x_ptr + batch * stride_xb + p * stride_xp
     mean = tl.zeros((BLOCK_N, BLOCK_P), dtype=tl.float32)
     squares = tl.zeros((BLOCK_N, BLOCK_P), dtype=tl.float32)
-    steps = 0.0
-    for start in tl.range(first, end, BLOCK_N):
-        n = start + tl.arange(0, BLOCK_N).to(tl.int64)[:, None]
-        mask = (n < end) & (p < P)
-        if ROWS:
-            lead, lane = p * N, n
-        else:
-            lead, lane = (batch * N + n) * P, p
-        x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
-        x = BEFORE(x, lead, lane, mask, before_operands)
-        steps += 1.0
-        apart = tl.where(mask, x - mean, 0.0)
-        mean += apart * (1.0 / steps)
-        squares += apart * tl.where(mask, x - mean, 0.0)
-    # How many values an element of the block saw: one a step, but for the last.
-    slot = tl.arange(0, BLOCK_N)[:, None]
-    seen = (end - first - slot + BLOCK_N - 1) // BLOCK_N
-    count = tl.broadcast_to(seen, (BLOCK_N, BLOCK_P)).to(tl.float32)
-    count, mean, squares = tl.reduce((count, mean, squares), 0, _merged, keep_dims=True)
-    out = figures_ptr + split.to(tl.int64) * results + batch * P + p
-    tl.store(out, count, mask=p < P)
-    tl.store(out + plane, mean, mask=p < P)
-    tl.store(out + 2 * plane, squares, mask=p < P)
+    # One number for all elements, but for the last chunk.
+    count = 0.0
+    step: tl.constexpr = UNROLL * BLOCK_N
+    full = first + (end - first) // step * step
+    for start in tl.range(first, full, step):
+        count, mean, squares = _chunk(
+            x_base, before_operands, mean, squares, count, start, end, batch, p, N, P, stride_xn,
+            BEFORE, ROWS, True, UNROLL, BLOCK_N,
+        )  # fmt: skip
+    counts = tl.zeros((BLOCK_N, 1), dtype=tl.float32) + count
+    if full < end:
+        counts, mean, squares = _chunk(
+            x_base, before_operands, mean, squares, counts, full, end, batch, p, N, P, stride_xn,
+            BEFORE, ROWS, False, UNROLL, BLOCK_N,
+        )  # fmt: skip
+    counts = tl.broadcast_to(counts, (BLOCK_N, BLOCK_P))
+    count, mean, squares = tl.reduce((counts, mean, squares), 0, _merged, keep_dims=True)
+    place = batch * P + p
+    ok = p < P
+    if WHOLE:
+        variance = squares / divisor
+        tl.store(variance_ptr + place, variance.to(variance_ptr.dtype.element_ty), mask=ok)
+        tl.store(mean_ptr + place, mean.to(mean_ptr.dtype.element_ty), mask=ok)
+    else:
+        out = figures_ptr + split.to(tl.int64) * results + place
+        tl.store(out, count, mask=ok)
+        tl.store(out + plane, mean, mask=ok)
+        tl.store(out + 2 * plane, squares, mask=ok)
 
 
 @triton.jit
@@ -187,14 +237,15 @@ def kernel_function(
     tile: int = 4096,
     block_p: int = 128,
     programs: int = 1056,
+    unroll: int = 4,
     num_warps: int = 4,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return variance and mean of `x` over `dim`, which is left out of their shape, in `out_dtype`
     (`x`'s if None). The divisor is the number of elements less `correction`.
 
     `before` is a Triton function `(values, lead, lane, mask, operands)` applied to each element on
-    the way in. A program loads `tile` elements at a time, of `block_p` positions or of one row
-    and more.
+    the way in. A program loads `tile` elements at a time, of `block_p` positions or of one row and
+    more, `unroll` for each pair of a mean and a sum of squares.
     """
     view, dim = _split(x, dim)
     shape = (*x.shape[:dim], *x.shape[dim + 1 :])
@@ -207,22 +258,29 @@ def kernel_function(
     batch, length, positions = view.shape
     rows = dim == x.dim() - 1
     block_n, block_p = _shape(length, positions, rows, tile, block_p)
+    steps = min(unroll, block_n)
     blocks = batch * triton.cdiv(positions, block_p)
     # Slabs of at least two steps: shorter ones would be mostly start and end.
     splits = max(1, min(programs // blocks, length // (2 * block_n)))
     slab = triton.cdiv(triton.cdiv(length, splits), block_n) * block_n
     splits = triton.cdiv(length, slab)
     results = variance.numel()
-    figures = torch.empty((3, splits, results), dtype=torch.float32, device=x.device)
+    divisor = max(0.0, length - correction)
+    figures = None
+    if splits > 1:
+        figures = torch.empty((3, splits, results), dtype=torch.float32, device=x.device)
     _welford_kernel[(blocks * splits,)](
-        view, figures, before_operands,
-        length, positions, results, splits * results, splits, slab, *view.stride(),
-        BEFORE=before, ROWS=rows, BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
+        view, figures, variance, mean, before_operands,
+        length, positions, results, splits * results, splits, slab, divisor, *view.stride(),
+        BEFORE=before, ROWS=rows, WHOLE=splits == 1, UNROLL=steps,
+        BLOCK_N=block_n // steps, BLOCK_P=block_p, num_warps=num_warps,
     )  # fmt: skip
+    if splits == 1:
+        return variance, mean
     block_s = triton.next_power_of_2(splits)
     block = max(1, min(1024 // block_s, triton.next_power_of_2(results)))
     _finish_kernel[(triton.cdiv(results, block),)](
-        figures, variance, mean, results, splits * results, splits, max(0.0, length - correction),
+        figures, variance, mean, results, splits * results, splits, divisor,
         BLOCK_S=block_s, BLOCK=block, num_warps=4,
     )  # fmt: skip
     return variance, mean
