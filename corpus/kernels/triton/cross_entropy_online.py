@@ -65,8 +65,12 @@ Cross entropy of rows of logits against class indices, in one reading and withou
 probability. The loss of a row is log(sum(exp(x))) - x[target], one number; a softmax or log-
 softmax in between would write and read as much as the logits. Maximum and sum are taken together:
 whenever the maximum grows from m to m', the sum so far is multiplied with exp(m - m'). Each
-element of a program's block keeps both for itself, with one exponential a value; threads meet
-once, at the end of the row.
+element of a program's block keeps both for itself; threads meet once, at the end of the row.
+
+Done value by value this takes some ten instructions each, more than a multiprocessor has for a
+16-bit value at the speed of memory. So `unroll` values are taken together: their common maximum
+first, one scaling of the sum, then a product and a power of 2 for each, with maxima kept times
+log2(e), which the product needs anyway.
 
 Label smoothing needs the mean of the logits as well, which the same reading gives. Rows whose
 target is `ignore_index` lose nothing and do not count. A mean or sum is taken by a second launch
@@ -77,37 +81,62 @@ import torch
 import triton
 import triton.language as tl
 
-TUNABLES = {"block": [1024, 2048, 4096, 8192], "num_warps": [2, 4, 8, 16]}
+TUNABLES = {"block": [512, 1024, 2048, 4096], "unroll": [1, 2, 4, 8], "num_warps": [2, 4, 8, 16]}
 
 REDUCTIONS = ("none", "mean", "sum")
+
+
+@triton.jit
+def _taken(
+    x_row, largest, sums, plain, start, N, stride_xn,
+    SMOOTHS: tl.constexpr, FULL: tl.constexpr, UNROLL: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Maxima (times log2(e)), sums of powers of 2 and plain sums after `UNROLL` more values."""
+    values = ()
+    top = largest
+    for k in tl.static_range(UNROLL):
+        n = start + k * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
+        if FULL:
+            x = tl.load(x_row + n * stride_xn).to(tl.float32)
+        else:
+            x = tl.load(x_row + n * stride_xn, mask=n < N, other=float("-inf")).to(tl.float32)
+        if SMOOTHS:
+            plain += x if FULL else tl.where(n < N, x, 0.0)
+        top = tl.maximum(top, x * 1.4426950408889634)
+        values += (x,)
+    sums = sums * tl.exp2(largest - top)
+    for k in tl.static_range(UNROLL):
+        sums += tl.exp2(values[k] * 1.4426950408889634 - top)
+    return top, sums, plain
 
 
 @triton.jit
 def _cross_entropy_kernel(
     x_ptr, target_ptr, losses_ptr, N, ignored, smoothing,
     stride_xm, stride_xn,
-    SMOOTHS: tl.constexpr, BLOCK: tl.constexpr,
+    SMOOTHS: tl.constexpr, UNROLL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     x_row = x_ptr + row * stride_xm
     target = tl.load(target_ptr + row)
+    counts = target != ignored
+    chosen = tl.load(x_row + tl.where(counts, target, 0) * stride_xn).to(tl.float32)
     # The lowest finite number in place of -inf: no -inf minus -inf before the first value.
     largest = tl.full((BLOCK,), -3.4028234663852886e38, dtype=tl.float32)
     sums = tl.zeros((BLOCK,), dtype=tl.float32)
     plain = tl.zeros((BLOCK,), dtype=tl.float32)
-    for start in tl.range(0, N, BLOCK):
-        n = start + tl.arange(0, BLOCK).to(tl.int64)
-        x = tl.load(x_row + n * stride_xn, mask=n < N, other=float("-inf")).to(tl.float32)
-        # One exponential: where the maximum stays the sum keeps its scale, else the term is 1.
-        ratio = tl.exp(-tl.abs(x - largest))
-        sums = tl.where(x > largest, sums * ratio + 1.0, sums + ratio)
-        largest = tl.maximum(largest, x)
-        if SMOOTHS:
-            plain += tl.where(n < N, x, 0.0)
+    full = N // (UNROLL * BLOCK) * (UNROLL * BLOCK)
+    for start in tl.range(0, full, UNROLL * BLOCK):
+        largest, sums, plain = _taken(
+            x_row, largest, sums, plain, start, N, stride_xn, SMOOTHS, True, UNROLL, BLOCK
+        )
+    for start in tl.range(full, N, BLOCK):
+        largest, sums, plain = _taken(
+            x_row, largest, sums, plain, start, N, stride_xn, SMOOTHS, False, 1, BLOCK
+        )
     top = tl.max(largest, axis=0)
-    lse = top + tl.log(tl.sum(sums * tl.exp(largest - top), axis=0))
-    counts = target != ignored
-    chosen = tl.load(x_row + tl.where(counts, target, 0) * stride_xn).to(tl.float32)
+    powers = tl.sum(sums * tl.exp2(largest - top), axis=0)
+    lse = (top + tl.log2(powers)) * 0.6931471805599453
     loss = lse - chosen
     if SMOOTHS:
         loss = (1.0 - smoothing) * loss + smoothing * (lse - tl.sum(plain, axis=0) / N)
@@ -154,8 +183,9 @@ def kernel_function(
     reduction: str = "mean",
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
-    block: int = 4096,
-    num_warps: int = 8,
+    block: int = 1024,
+    unroll: int = 4,
+    num_warps: int = 4,
 ) -> torch.Tensor:
     """Return the cross entropy of `logits` [rows, classes] against `target` [rows] (or [classes]
     and []), in the logits' dtype: for reduction "none" a loss a row, else one number.
@@ -171,7 +201,7 @@ def kernel_function(
     if count:
         _cross_entropy_kernel[(count,)](
             rows, flat, losses, classes, ignore_index, label_smoothing, *rows.stride(),
-            SMOOTHS=label_smoothing != 0.0,
+            SMOOTHS=label_smoothing != 0.0, UNROLL=unroll,
             BLOCK=min(block, triton.next_power_of_2(classes)), num_warps=num_warps,
         )  # fmt: skip
     if whole:
