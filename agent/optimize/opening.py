@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.optimize.advice import IndexAdvisor
+from agent.optimize.beam import TUNE
 from agent.optimize.config import RunConfig
 from agent.optimize.judge import GpuJudge
 from agent.optimize.judge_process import JudgeProcess
@@ -23,6 +24,7 @@ from kb.search.opening import open_searcher
 
 if TYPE_CHECKING:
     from agent.recipe.stock import Shelf
+    from agent.tune.screener import Screener
 
 LLM: Final = "llm"
 
@@ -58,7 +60,18 @@ def _recipe(parts: Parts) -> Proposer:
     from agent.recipe.stock import shelf_of  # noqa: PLC0415
 
     shelf = parts.shelf or shelf_of(parts.index if parts.searcher is not None else None)
-    return RecipeProposer(shelf, ExportAhead(parts.config))
+    return RecipeProposer(shelf, ExportAhead(parts.config), _screener(parts.config))
+
+
+def _screener(config: RunConfig) -> "Screener | None":
+    """Where kernels may be tuned they are screened as well."""
+    if config.interpret or TUNE not in config.proposers:
+        return None
+    from agent.tune.screener import Screener  # noqa: PLC0415
+
+    screener = Screener(trust=config.trust)
+    screener.prepare()
+    return screener
 
 
 def _llm(parts: Parts) -> Proposer:

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from agent.optimize.candidate import Hypothesis, Outcome, Proposal, SearchState
 from agent.optimize.dedupe import digest
+from agent.optimize.proposers import Spending
 from agent.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
 from agent.recipe.carry import Stock
 from agent.recipe.core import Core
@@ -23,6 +25,26 @@ _FUSION = "kernel-fusion"
 Export = Callable[[str, str, str | None], Graph]
 
 
+class Screen(Protocol):
+    """Tries proposals quickly before they are made."""
+
+    notes: tuple[str, ...]
+    """Of the last screening."""
+
+    @property
+    def spent(self) -> Spending:
+        """So far."""
+        ...
+
+    def screen(self, state: SearchState, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Those that are worth judging, the best first, in their best configurations."""
+        ...
+
+    def close(self) -> None:
+        """End what runs."""
+        ...
+
+
 class RecipeProposer:
     """Adapts kernels of the problem's operator family, the most promising first.
 
@@ -32,13 +54,18 @@ class RecipeProposer:
         Where kernels come from.
     export
         Makes the graph of a problem file: text, name, dtype. By default in a sandboxed worker.
+    screen
+        Tries what was adapted; None proposes it as it is, as the shelf orders it.
     """
 
     name = "recipe"
 
-    def __init__(self, shelf: Shelf, export: Export = export_graph) -> None:
+    def __init__(
+        self, shelf: Shelf, export: Export = export_graph, screen: Screen | None = None
+    ) -> None:
         self._shelf = shelf
         self._export = export
+        self._screen = screen
         self._proposals: dict[tuple[str, str | None, str | None, str | None], list[Proposal]] = {}
         self.notes: tuple[str, ...] = ()
         """What stood in the way, one line each; for the report."""
@@ -61,13 +88,30 @@ class RecipeProposer:
         key = (problem.sha256, state.dtype, state.architecture, state.gpu)
         if key not in self._proposals:
             self._proposals[key] = []  # what fails is told once, not in every round
-            self._proposals[key] = self._made(state)
+            self._proposals[key] = self._screened(state, self._made(state))
         return [
             each
             for each in self._proposals[key]
             if digest(each.source, each.suffix) not in state.tried
             and each.family not in state.retired
         ]
+
+    @property
+    def spent(self) -> Spending:
+        """GPU time of screening."""
+        return Spending() if self._screen is None else self._screen.spent
+
+    def close(self) -> None:
+        """End a screening that runs."""
+        if self._screen is not None:
+            self._screen.close()
+
+    def _screened(self, state: SearchState, made: list[Proposal]) -> list[Proposal]:
+        if self._screen is None:
+            return made
+        found = self._screen.screen(state, made)
+        self.notes = (*self.notes, *self._screen.notes)
+        return found
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         """None: a kernel of another operator, or one that cannot run here, is not mended."""

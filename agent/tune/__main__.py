@@ -1,8 +1,9 @@
-"""A process that tunes one kernel: a request on standard input, lines of JSON on standard output.
+"""A process that tunes one kernel, or screens several: a request on standard input, JSON on output.
 
 A process of its own, so that the optimizer holds no CUDA context, and whatever goes wrong with a
-device ends with it. Lines are `{"say": …}`, and at the end `{"tuned": …}` or `{"error": …}`. What
-loads torch is loaded before the request comes: a process that was started early answers sooner.
+device ends with it. Lines are `{"say": …}`, and at the end `{"tuned": …}`, `{"ranking": …}` or
+`{"error": …}`. What loads torch is loaded before the request comes: a process that was started
+early answers sooner.
 """
 
 import contextlib
@@ -11,12 +12,17 @@ import os
 import sys
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from agent.sandbox.launch import Zygote
-from agent.tune.request import Request
+from agent.tune.request import Ranking, Request, Screening, Tuned
+from agent.tune.screen import screen
 from agent.tune.tuner import tune
 from kb.errors import KbError
 
 _AHEAD = "--ahead"
+# Told apart by their fields.
+_REQUEST: TypeAdapter[Request | Screening] = TypeAdapter(Request | Screening)
 
 
 def main() -> int:
@@ -24,10 +30,10 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         zygote = stack.enter_context(Zygote()) if _AHEAD in sys.argv[1:] else None
         told = sys.stdin.buffer.read()
-        return _obey(Request.model_validate_json(told), zygote) if told else 0
+        return _obey(_REQUEST.validate_json(told), zygote) if told else 0
 
 
-def _obey(request: Request, zygote: Zygote | None) -> int:
+def _obey(request: Request | Screening, zygote: Zygote | None) -> int:
     # What libraries print goes elsewhere.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -38,11 +44,15 @@ def _obey(request: Request, zygote: Zygote | None) -> int:
     try:
         if request.device == "cpu":  # kernels are interpreted, which this one is not for
             zygote = None
-        tuned = tune(request, zygote=zygote, say=lambda text: tell(say=text))
+        found: dict[str, Tuned | Ranking]
+        if isinstance(request, Screening):
+            found = {"ranking": screen(request, zygote=zygote, say=lambda text: tell(say=text))}
+        else:
+            found = {"tuned": tune(request, zygote=zygote, say=lambda text: tell(say=text))}
     except KbError as error:
         tell(error=str(error))
         return 1
-    tell(tuned=tuned.model_dump(mode="json"))
+    tell(**{name: each.model_dump(mode="json") for name, each in found.items()})
     return 0
 
 

@@ -32,6 +32,24 @@ class Request(Model):
     """Configurations in the first generation."""
 
 
+class Screening(Model):
+    """Several kernels for one problem, of which the best shall be found and tuned."""
+
+    problem: str
+    """The problem file's text."""
+    kernels: tuple[str, ...]
+    """Kernel files of the form `kernel_function`, the most promising first."""
+    reference: str
+    """A kernel file that is right: what the others' results are compared with, and their times."""
+    device: str
+    dtype: str | None = None
+    precision: Precision = "ieee"
+    trust: bool = False
+    seconds: float = 40.0
+    """As of `Request`."""
+    seed: int = 0
+
+
 class Version(Model):
     """One configuration that works."""
 
@@ -67,3 +85,28 @@ class Tuned(Model):
     """Of them, compiling ahead."""
     held_seconds: float = 0.0
     """The device was held, workers' start included."""
+
+
+class Screened(Model):
+    """What became of one kernel of a screening."""
+
+    version: Version | None
+    """Its best; None where none works."""
+    start: dict[str, Value]
+    """The given values."""
+    tried: int
+    failed: int
+    why: str = ""
+    """Why none works."""
+
+
+class Ranking(Model):
+    """What a screening found."""
+
+    kernels: tuple[Screened, ...]
+    """In the order of `Screening.kernels`."""
+    reference_ms: float | None
+    """The reference's own time, beside the best ones'."""
+    held_seconds: float = 0.0
+    ahead_seconds: float = 0.0
+    """Compiling, while the device was free."""

@@ -76,7 +76,7 @@ def search(
     """
     run_off = ledger.left * _RUN_OFF_SHARE
     incumbent, stale, generations, exhausted = space.start, 0, 0, False
-    points = _first(space, generator, starts, batch)
+    points = first(space, generator, starts, batch)
     while points and ledger.left > run_off:
         before, clock, known = _best(ledger), ledger.left, len(ledger.trials)
         halve(ledger, points, incumbent, RUNGS[:2])
@@ -109,9 +109,11 @@ def search(
     )
 
 
-def _first(
+def first(
     space: Space, generator: random.Random, starts: Sequence[Point], batch: int
 ) -> list[Point]:
+    """Where to begin: the start and `starts`, what usually is good, neighbours, and some at random;
+    up to `batch` unless the first of these are more."""
     points: dict[Point, None] = dict.fromkeys([space.start, *starts, *space.presets()])
     near = space.neighbours(space.start, 2)
     drawn = (space.drawn(generator) for _ in range(4 * batch))

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -59,13 +59,16 @@ class Subject:
     precision: m.Precision = "ieee"
     trust: bool = False
     """Run although the sandbox lacks layers."""
+    reference: KernelFile | None = None
+    """Another file to compare with, right for sure; it can be timed as well."""
 
 
 @dataclass(slots=True)
 class SourceTimer:
     """A problem's inputs in memory, and a worker that runs versions on them.
 
-    A context manager that holds the card's lock. Use `times` within.
+    A context manager. Use `times` within. The card's lock is held while anything runs on it, and
+    free while versions compile.
 
     Raises
     ------
@@ -77,10 +80,12 @@ class SourceTimer:
     zygote: Zygote | None = None
     say: Callable[[str], None] = lambda _: None
     held_seconds: float = 0.0
-    """How long the card was held, once it is free again."""
+    """How long the card was held so far, turns that are over."""
+    waited_seconds: float = 0.0
+    """How long others held it."""
     launches_made: int = 0
     ahead_seconds: float = 0.0
-    """Of the time that the card was held, how long sources were compiled ahead."""
+    """How long sources were compiled ahead; the card is free meanwhile."""
     compiled_ahead: int = 0
     """Sources that were."""
     inputs: list[m.InputSpec] = field(default_factory=list)
@@ -91,37 +96,58 @@ class SourceTimer:
     _sets: list[list[m.Argument]] = field(default_factory=list)
     _command: m.LoadKernel | None = None
     _tolerance: float = _LOOSEST
-    _since: float = 0.0
+    _reference: m.LoadKernel | None = None
+    _card: str | None = None
+    _since: float | None = None
+    _seen: set[str] = field(default_factory=set)
+    """Sources that were compiled ahead, or found wanting."""
     _in_advance: bool = True
     """Compile ahead, for which host code runs without its launches: off once that went wrong."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             device = self.subject.device
-            card = describe_host(device).card
-            if card is not None:
-                stack.enter_context(locked(card, say=self.say))
-            self._since = time.monotonic()
-            stack.callback(self._freed)
+            self._card = describe_host(device).card
             self._bench = stack.enter_context(Bench(device, self.zygote))
-            desk = self._bench.start("problem")
-            lacking = missing(self._bench.layers)
-            if lacking and not self.subject.trust:
-                raise KbError(
-                    f"the sandbox lacks: {'; '.join(lacking)}; run with --trust if you know where "
-                    "problem and kernel come from"
-                )
-            self._prepare(desk.worker)
+            with self._turn():
+                desk = self._bench.start("problem")
+                lacking = missing(self._bench.layers)
+                if lacking and not self.subject.trust:
+                    raise KbError(
+                        f"the sandbox lacks: {'; '.join(lacking)}; run with --trust if you know "
+                        "where problem and kernel come from"
+                    )
+                self._prepare(desk.worker)
             self._stack = stack.pop_all()
         return self
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold the card, and count for how long."""
+        asked = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            if self._card is not None:
+                stack.enter_context(locked(self._card, say=self.say))
+            self._since = time.monotonic()
+            self.waited_seconds += self._since - asked
+            try:
+                yield
+            finally:
+                self.held_seconds += time.monotonic() - self._since
+                self._since = None
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
     def held(self) -> float:
-        """Seconds since the card was had."""
-        return time.monotonic() - self._since
+        """Seconds that the card was held so far."""
+        running = 0.0 if self._since is None else time.monotonic() - self._since
+        return self.held_seconds + running
+
+    def clock(self) -> float:
+        """Seconds, without those in which others held the card."""
+        return time.monotonic() - self.waited_seconds
 
     @property
     def item_bytes(self) -> int:
@@ -137,20 +163,25 @@ class SourceTimer:
         KbError
             The version to compare with does not run.
         """
-        until = time.monotonic() + seconds
+        until = self.clock() + seconds
         results: list[Measured] = []
         for start in range(0, len(sources), _BATCH):
             results += self._batch(sources[start : start + _BATCH], launches, until)
         return results
 
     def _batch(self, sources: Sequence[str], launches: int, until: float) -> list[Measured]:
-        left = until - time.monotonic()
-        if left <= 0:
+        if until <= self.clock():
             return [Measured(tried=False) for _ in sources]
-        worker = self._worker()
-        command = self._bench_command(sources, launches, left)
+        ahead = self._in_advance
         try:
-            reply = worker.bench_sources(command, timeout=left + COMPILE_SECONDS + _GRACE_SECONDS)
+            known = self._compiled(sources, until)
+            rest = [index for index in range(len(sources)) if index not in known]
+            if not rest or (until <= self.clock() and known):
+                return [known.get(index, Measured(tried=False)) for index in range(len(sources))]
+            chosen = [sources[index] for index in rest]
+            with self._turn():
+                worker = self._worker()
+                reply = self._asked(worker, self._bench_command(chosen, launches, until))
         except CommandFailedError as error:
             raise KbError(f"the kernel to tune fails: {error.kind}: {error.message}") from None
         except (WorkerDiedError, WorkerTimedOutError) as error:
@@ -161,23 +192,55 @@ class SourceTimer:
             half = len(sources) // 2
             first = self._batch(sources[:half], launches, until)
             return first + self._batch(sources[half:], launches, until)
-        if len(reply.results) != len(sources):
-            raise KbError(f"{worker.name}: {len(reply.results)} results for {len(sources)} sources")
-        self.ahead_seconds += reply.ahead_seconds
-        self.compiled_ahead += reply.compiled_ahead
-        results = [self._judged(each) for each in reply.results]
+        results = [known.get(index, Measured(tried=False)) for index in range(len(sources))]
+        for index, told in zip(rest, reply.results, strict=True):
+            results[index] = self._judged(told)
         self.launches_made += sum(len(each.ms) for each in reply.results)
         if not reply.lost:
             return results
         self._restart()
         if not any(each.ms for each in results):
             self._in_advance = False
-        again = [index for index, each in enumerate(results) if not each.tried and not each.ms]
-        if again and (len(again) < len(sources) or command.processes):
+        again = [index for index in rest if not results[index].tried and not results[index].ms]
+        if again and (len(again) < len(sources) or ahead):
             repeated = self._batch([sources[i] for i in again], launches, until)
             for index, each in zip(again, repeated, strict=True):
                 results[index] = each
         return results
+
+    def _asked(self, worker: Worker, command: m.BenchSources) -> m.Benched:
+        limit = command.seconds + COMPILE_SECONDS + _GRACE_SECONDS
+        reply = worker.bench_sources(command, timeout=limit)
+        count = len(command.sources)
+        if len(reply.results) != count:
+            raise KbError(f"{worker.name}: {len(reply.results)} results for {count} sources")
+        return reply
+
+    def _compiled(self, sources: Sequence[str], until: float) -> dict[int, Measured]:
+        """Compile what is new ahead; what came of those that are not to be timed, by place."""
+        new = [source for source in dict.fromkeys(sources) if source not in self._seen]
+        if not (self._in_advance and new and self.subject.device != "cpu"):
+            return {}
+        processes = max(1, len(os.sched_getaffinity(0)) - 1)  # one core for who waits for them
+        command = self._bench_command(new, 1, until)
+        noting = command.model_copy(update={"stage": "note", "processes": processes})
+        with self._turn():
+            worker = self._worker()
+            noted = self._asked(worker, noting)
+        compiling = noting.model_copy(
+            update={"stage": "compile", "seconds": max(0.1, until - self.clock())}
+        )
+        reply = self._asked(worker, compiling)
+        self.ahead_seconds += reply.ahead_seconds
+        self.compiled_ahead += reply.compiled_ahead
+        told = {}
+        for source, first, then in zip(new, noted.results, reply.results, strict=True):
+            error = first.error or then.error
+            if error or not then.tried:
+                told[source] = Measured(error=error, tried=bool(error))
+            else:
+                self._seen.add(source)
+        return {index: told[source] for index, source in enumerate(sources) if source in told}
 
     def _judged(self, told: m.BenchedSource) -> Measured:
         if told.error or not told.tried:
@@ -190,22 +253,21 @@ class SourceTimer:
             return Measured(error="its times are no times")
         return Measured(told.ms)
 
-    def _bench_command(self, sources: Sequence[str], launches: int, left: float) -> m.BenchSources:
+    def _bench_command(self, sources: Sequence[str], launches: int, until: float) -> m.BenchSources:
         assert self._command is not None
         cuda = self.subject.device != "cpu"
         passes = max(1, launches // 10)
         return m.BenchSources(
             kernel=self._command,
+            reference=self._reference,
             sources=list(sources),
             sets=self._sets,
             launches=max(1, launches // passes),
             passes=passes,
             method="events" if cuda else "clock",
             hold_cycles=HOLDS[0] if cuda else 0,
-            seconds=left,
+            seconds=max(0.1, until - self.clock()),
             compile_seconds=COMPILE_SECONDS,
-            # One core for the process that waits for them.
-            processes=max(1, len(os.sched_getaffinity(0)) - 1) if cuda and self._in_advance else 0,
             cutoff=_CUTOFF,
         )
 
@@ -261,6 +323,14 @@ class SourceTimer:
             attributes=described.attributes,
             input_names=described.input_names,
         )
+        if subject.reference is not None:
+            self._reference = self._command.model_copy(
+                update={
+                    "source": subject.reference.text,
+                    "form": subject.reference.form.value,
+                    "module_name": "reference",
+                }
+            )
         kinds = [each.tensor.dtype for each in self.inputs if each.tensor is not None]
         self._tolerance = max((_TOLERANCE.get(kind, 0.0) for kind in kinds), default=_LOOSEST)
 
@@ -286,6 +356,4 @@ class SourceTimer:
         if self._desk is not None:
             self._desk.close()
         self._desk = None
-
-    def _freed(self) -> None:
-        self.held_seconds = self.held
+        self._seen.clear()

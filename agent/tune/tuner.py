@@ -3,7 +3,6 @@
 import contextlib
 import random
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -60,18 +59,19 @@ def tune_with(
     say: Callable[[str], None] = lambda _: None,
 ) -> Tuned:
     """Search within an open timer."""
-    start = time.monotonic()
+    start = timer.clock()
     space = Space(tunable, Limits(item_bytes=timer.item_bytes), request.hints)
 
     def measure(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
-        return _written(space, timer, points, launches, seconds)
+        return written(space, timer, points, launches, seconds)
 
-    ledger = Ledger(measure, deadline=start + request.seconds - _LAST_SECONDS)
+    deadline = start + request.seconds - _LAST_SECONDS
+    ledger = Ledger(measure, deadline, timer.clock)
     found = search(
         space,
         ledger,
         random.Random(request.seed),  # noqa: S311 (a search)
-        starts=_starts(space, listed),
+        starts=starts_of(space, listed),
         batch=request.batch,
         say=say,
     )
@@ -100,14 +100,15 @@ def tune_with(
         reasons=dict(sorted(reasons.items(), key=lambda each: -each[1])[:5]),
         generations=found.generations,
         exhausted=found.exhausted,
-        seconds=time.monotonic() - start,
+        seconds=timer.clock() - start,
         ahead_seconds=timer.ahead_seconds,
     )
 
 
-def _written(
+def written(
     space: Space, timer: SourceTimer, points: Sequence[Point], launches: int, seconds: float
 ) -> list[Measured]:
+    """Time points of a file's space; one that cannot be written out has failed."""
     results: list[Measured | None] = []
     sources: list[str] = []
     for point in points:
@@ -120,7 +121,7 @@ def _written(
     return [next(timed) if each is None else each for each in results]
 
 
-def _starts(space: Space, listed: Sequence[Tunable]) -> list[Point]:
+def starts_of(space: Space, listed: Sequence[Tunable]) -> list[Point]:
     """Configurations that the file listed for an autotuner, as points."""
     points = []
     for each in listed:

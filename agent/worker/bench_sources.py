@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from agent.worker import messages as m
-from agent.worker.compile_ahead import compile_ahead
+from agent.worker.compile_ahead import Noted, compile_noted, note
 from agent.worker.contender import Run, load_kernel
 from agent.worker.events import Timer
 from agent.worker.outputs import flatten
@@ -77,6 +77,7 @@ class SourceBench:
         self._differences: dict[str, float | None] = {}
         self._reference_key: Any = None
         self._reference: list[Any] = []
+        self._noted: Noted = []
         self._clock = time.perf_counter
 
     def run(self, task: Task) -> m.Benched:
@@ -89,14 +90,19 @@ class SourceBench:
         """
         command = task.command
         deadline = self._clock() + command.seconds
-        self._refer(task)
+        if command.stage != "compile":
+            self._refer(task)
         keys = [_key(source) for source in command.sources]
         results = [_Result() for _ in keys]
         start = self._clock()
-        compiled = self._ahead(task, keys, deadline, results)
+        if command.stage != "compile":
+            self._note(task, keys, results)
+        compiled = 0
+        if command.stage == "compile" or (command.stage == "all" and command.processes):
+            compiled = self._compile(command, keys, deadline, results)
         ahead_seconds = self._clock() - start
         best, lost = math.inf, False
-        for number in range(command.passes):
+        for number in range(command.passes if command.stage == "all" else 0):
             for index, key in enumerate(keys):
                 result = results[index]
                 if result.error or not result.tried or (number and not result.ms):
@@ -126,7 +132,7 @@ class SourceBench:
 
     def _refer(self, task: Task) -> None:
         """Have the outputs to compare with."""
-        source = task.command.kernel.source
+        source = (task.command.reference or task.command.kernel).source
         key = (_key(source), *map(str, task.command.sets[0]))
         if key == self._reference_key:
             return
@@ -138,10 +144,8 @@ class SourceBench:
         # A kernel may write every result into one buffer that it keeps.
         self._reference, self._reference_key = [each.clone() for each in outputs], key
 
-    def _ahead(
-        self, task: Task, keys: Sequence[str], deadline: float, results: Sequence[_Result]
-    ) -> int:
-        """Load what is new and compile it, several at a time; how many were."""
+    def _note(self, task: Task, keys: Sequence[str], results: Sequence[_Result]) -> None:
+        """Load what is new, and note what it would compile where that is done ahead."""
         command = task.command
         runs: dict[str, Run] = {}
         for index, key in enumerate(keys):
@@ -152,11 +156,21 @@ class SourceBench:
                     runs[key] = self._load(task, command.sources[index], key)
                 except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
                     self._fail(results[index], key, error)
-        if not command.processes:
-            return 0
-        done = compile_ahead(
-            runs, task.sets[0], command.processes, command.compile_seconds, deadline
-        )
+        if command.processes:
+            self._noted = note(runs, task.sets[0])
+
+    def _compile(
+        self,
+        command: m.BenchSources,
+        keys: Sequence[str],
+        deadline: float,
+        results: Sequence[_Result],
+    ) -> int:
+        """Compile what was noted, several at a time; how many were."""
+        noted, self._noted = self._noted, []
+        done = compile_noted(noted, command.processes or 1, command.compile_seconds, deadline)
+        for index, key in enumerate(keys):
+            results[index].error = results[index].error or self._broken.get(key, "")
         for index, key in enumerate(keys):
             told = done.get(key, "")
             if told is None:
@@ -169,7 +183,10 @@ class SourceBench:
     def _load(self, task: Task, source: str, key: str) -> Run:
         run = self._loaded.get(key)
         if run is None:
-            told = task.command.kernel.model_copy(update={"source": source})
+            told, other = task.command.kernel, task.command.reference
+            if other is not None and other.source == source:
+                told = other
+            told = told.model_copy(update={"source": source})
             run, _ = load_kernel(told, task.tensors, self._folder)
             self._loaded[key] = run
             while len(self._loaded) > _MOST_LOADED:

@@ -198,7 +198,13 @@ class BenchSources(Command):
 
     do: Literal["bench_sources"] = "bench_sources"
     kernel: LoadKernel
-    """How to load them. Its `source` is the version whose outputs the others' are compared with."""
+    """How to load them. Its `source` is the version whose outputs the others' are compared with,
+    unless there is a `reference`."""
+    reference: LoadKernel | None = None
+    """A version of another form that the others are compared with; it may be among `sources`."""
+    stage: Literal["all", "note", "compile"] = "all"
+    """`note`: load what is new and note what it would compile. `compile`: compile what was noted;
+    that needs no turn on the card. `all`: both, as `processes` says, and the times."""
     sources: list[str] = Field(min_length=1, max_length=MAX_SOURCES)
     sets: list[list[Argument]] = Field(min_length=1)
     """Launches take them in turn; outputs are compared on the first."""

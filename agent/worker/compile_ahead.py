@@ -17,6 +17,8 @@ from typing import Any, Final
 from agent.worker.messages import MAX_ERROR_CHARS, one_line
 
 Run = Callable[..., Any]
+Noted = list[tuple[str, list[Callable[[], Any]]]]
+"""Versions by name, and what each would compile, as functions that do."""
 
 # How long to wait for a child before looking at the clock again, in seconds.
 _LOOK: Final = 0.05
@@ -37,19 +39,21 @@ class _Child:
     text: bytearray = field(default_factory=bytearray)
 
 
-def compile_ahead(
-    runs: Mapping[str, Run],
-    inputs: Sequence[Any],
-    processes: int,
-    seconds: float,
-    deadline: float,
+def note(runs: Mapping[str, Run], inputs: Sequence[Any]) -> Noted:
+    """Note what each of `runs` (loaded versions by name) would compile for `inputs`."""
+    if not _compiles():
+        return []
+    found = ((name, _noted(run, inputs)) for name, run in runs.items())
+    return [(name, jobs) for name, jobs in found if jobs]
+
+
+def compile_noted(
+    noted: Noted, processes: int, seconds: float, deadline: float
 ) -> dict[str, str | None]:
-    """Compile the kernels that each of `runs` launches on `inputs`.
+    """Compile what was noted; nothing here touches the device.
 
     Parameters
     ----------
-    runs
-        Loaded versions by name.
     processes
         How many compile at a time.
     seconds
@@ -63,15 +67,8 @@ def compile_ahead(
     Versions that Triton has nothing to compile for, or that cannot be called without launching,
     are left out.
     """
-    waiting: list[tuple[str, list[Callable[[], Any]]]] = []
     found: dict[str, str | None] = {}
-    if not _compiles():
-        return found
-    for name, run in runs.items():
-        noted = _noted(run, inputs)
-        if noted:
-            waiting.append((name, noted))
-    waiting.reverse()
+    waiting = list(reversed(noted))
     running: dict[str, _Child] = {}
     try:
         while waiting or running:
@@ -87,6 +84,17 @@ def compile_ahead(
         for child in running.values():
             _end(child)
     return found
+
+
+def compile_ahead(
+    runs: Mapping[str, Run],
+    inputs: Sequence[Any],
+    processes: int,
+    seconds: float,
+    deadline: float,
+) -> dict[str, str | None]:
+    """Note and compile in one; see `compile_noted`."""
+    return compile_noted(note(runs, inputs), processes, seconds, deadline)
 
 
 def _compiles() -> bool:

@@ -4,7 +4,6 @@ import itertools
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,9 +69,9 @@ def measure(
             return {"name": case.name, "failed": tuned.reasons, "gpu_seconds": gpu_seconds}
         space = Space(tunable, Limits(item_bytes=timer.item_bytes))
         known = tuple(winner.values[each.name] for each in space.parameters)
-        began_reference = time.monotonic()
+        began_reference = timer.clock()
         best, tried = reference(timer, space, known, reference_seconds, seed + 1)
-        reference_spent = time.monotonic() - began_reference
+        reference_spent = timer.clock() - began_reference
         texts = list(dict.fromkeys([case.kernel, winner.source, *map(space.text, best)]))
         final = contest(timer, texts)
     given_ms, tuned_ms = final.get(case.kernel), final.get(winner.source)
@@ -112,7 +111,7 @@ def reference(
     def times(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
         return timer.times([space.text(each) for each in points], launches, seconds)
 
-    ledger: Ledger[Point] = Ledger(times, deadline=time.monotonic() + seconds)
+    ledger: Ledger[Point] = Ledger(times, timer.clock() + seconds, timer.clock)
     generator = random.Random(seed)
     sample = wide(space, generator)
     halve(ledger, [known, *sample], space.start, (3, 7))

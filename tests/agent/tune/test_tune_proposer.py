@@ -19,7 +19,8 @@ from agent.optimize.candidate import (
 )
 from agent.problem.source import ProblemFile
 from agent.sandbox.launch import Zygote
-from agent.tune.proposer import TuneProcess, TuneProposer, chosen, has_parameters
+from agent.tune.process import TuneProcess
+from agent.tune.proposer import TuneProposer, chosen, has_parameters
 from agent.tune.request import Request, Tuned, Version
 from agent.tune.tuner import tune
 from kb.errors import KbError
