@@ -109,9 +109,9 @@ def _resident_kernel(
         high = tl.minimum(CHANNELS, group_channels - (part // columns) * CHANNELS)
         wide = tl.minimum(BLOCK, plane - (part % columns).to(tl.int64) * BLOCK)
         count = (high * wide).to(tl.float32)
-        mean = tl.sum(tl.sum(x, axis=1), axis=0) / count
+        mean = tl.sum(x) / count
         centred = tl.where(mask, x - mean, 0.0)
-        squares = tl.sum(tl.sum(centred * centred, axis=1), axis=0)
+        squares = tl.sum(centred * centred)
         if not ALONE:
             tl.atomic_xchg(words_ptr + drawn, _pair(mean, squares), sem="relaxed")
     if FINISH:
@@ -160,12 +160,22 @@ def _checked(
     return x.shape[0], channels, math.prod(x.shape[2:])
 
 
-def _resident(device: torch.device) -> int:
-    """Programs that are sure to run at the same time: one a multiprocessor. In the interpreter one
-    runs after another."""
+def _resident(device: torch.device, threads: int, maxnreg: int) -> int:
+    """Programs that are sure to run at the same time: as many on a multiprocessor as its 65536
+    registers hold for certain. In the interpreter one runs after another."""
+    each = max(1, 65536 // (threads * maxnreg)) if maxnreg else 1
     if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count
+        return each * torch.cuda.get_device_properties(device).multi_processor_count
     return 1 if triton.knobs.runtime.interpret else 108
+
+
+def _block(plane: int, tile: int) -> int:
+    """Elements of a plane that a tile takes: the power of two that leaves least idle."""
+    least = min(1024, tile, triton.next_power_of_2(plane))
+    sizes = [least]
+    while 2 * sizes[-1] <= min(tile, triton.next_power_of_2(plane)):
+        sizes.append(2 * sizes[-1])
+    return min(reversed(sizes), key=lambda size: triton.cdiv(plane, size) * size)
 
 
 def kernel_function(
@@ -197,7 +207,7 @@ def kernel_function(
     if not out.numel():
         return out
     group_channels = channels // groups
-    block = min(tile, triton.next_power_of_2(plane))
+    block = _block(plane, tile)
     high = min(tile // block, triton.next_power_of_2(group_channels))
     columns = triton.cdiv(plane, block)
     parts = triton.cdiv(group_channels, high) * columns
@@ -210,7 +220,7 @@ def kernel_function(
         out, before_operands, after_operands, words, words[batch * groups * parts :],
         plane, group_channels, groups, parts, columns, eps,
     )  # fmt: skip
-    if parts == 1 or (together and parts <= _resident(x.device)):
+    if parts == 1 or (together and parts <= _resident(x.device, 32 * num_warps, maxnreg)):
         stages = [(True, True)]
     else:
         stages = [(True, False), (False, True)]

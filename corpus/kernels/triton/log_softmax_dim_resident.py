@@ -149,11 +149,12 @@ def _shape(length: int, positions: int, rows: bool, tile: int, block_p: int) -> 
     return min(tile // block_p, triton.next_power_of_2(length)), block_p
 
 
-def _resident(device: torch.device) -> int:
-    """Programs that are sure to run at the same time: one a multiprocessor. In the interpreter one
-    runs after another."""
+def _resident(device: torch.device, threads: int, maxnreg: int) -> int:
+    """Programs that are sure to run at the same time: as many on a multiprocessor as its 65536
+    registers hold for certain. In the interpreter one runs after another."""
+    each = max(1, 65536 // (threads * maxnreg)) if maxnreg else 1
     if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count
+        return each * torch.cuda.get_device_properties(device).multi_processor_count
     return 1 if triton.knobs.runtime.interpret else 108
 
 
@@ -193,7 +194,7 @@ def kernel_function(
         figures = torch.empty(shape, dtype=torch.float32, device=x.device)
         # How many tiles of each column are in, and how many were drawn.
         done = torch.zeros(batch * tiles + 1, dtype=torch.int32, device=x.device)
-    if parts == 1 or (together and parts <= _resident(x.device)):
+    if parts == 1 or (together and parts <= _resident(x.device, 32 * num_warps, maxnreg)):
         stages = [(True, True)]
     else:
         stages = [(True, False), (False, True)]

@@ -1,0 +1,245 @@
+"""
+---
+slug: batchnorm-training-resident
+title: Batch norm in training read once, channels spread over programs that exchange figures
+op: batch-norm-training
+language: triton
+techniques: [register-caching, online-reduction, kernel-fusion]
+architectures: [sm_80]
+dtypes: [float32, float16, bfloat16]
+sizes:
+  check: [[2, 8, 64], [3, 6, 35], [5, 3, 7], [9, 4, 1], [1, 2, 300]]
+  bench: [64, 256, 12544]
+check_params: {tile: 64}
+sources:
+  - title: "Ioffe, Szegedy: Batch Normalization"
+    url: https://arxiv.org/abs/1502.03167
+    licence: arXiv-nonexclusive
+  - title: "Chan, Golub, LeVeque: Algorithms for Computing the Sample Variance"
+    url: https://doi.org/10.1080/00031305.1983.10483115
+    licence: proprietary
+  - title: "PTX ISA: memory consistency model"
+    url: https://docs.nvidia.com/cuda/parallel-thread-execution/
+    licence: proprietary
+---
+
+y = (x - mean) / sqrt(variance + eps) * weight + bias with the mean and variance of each channel
+over the batch and all positions, in one reading and one writing. A channel is cut into tiles, a
+program each, and every program keeps its tile in registers while it learns the channel's statistics
+from the others: it publishes the mean of its tile and the sum of squared distances from it, waits
+until all programs of the channel have, and merges them by Chan's formula in a fixed order, so the
+result is the same at every run.
+
+The two figures are two float32 in one 64-bit word, written by one atomic exchange: whoever sees the
+word sees both, and neither a fence nor a counter is needed. A word of zero means "not yet"; the
+sign bit of the squares, which are never negative, is set in all others.
+
+Nobody waits in vain: programs draw their tiles from a counter, so the first channel that is not
+finished has all its programs running or next in line, and as many are resident as there are
+multiprocessors at the least. Channels of more tiles than that, and CPU tensors, take two launches
+(`together` False): the first publishes, the second reads x again.
+
+A tile is a block of one image's plane, or blocks of several images. Small tiles leave more programs
+on a multiprocessor to cover the waiting; large ones have fewer figures to merge. `maxnreg` bounds
+the registers of a thread, and so how many programs fit: three of 256 threads with 80 (0: no bound).
+`before` and `after` are elementwise functions fused in.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {
+    "tile": [2048, 4096, 8192, 16384],
+    "together": [True, False],
+    "num_warps": [4, 8, 16],
+    "maxnreg": [0, 64, 80, 128],
+}
+
+# PyTorch's default, added to the variance.
+EPS = 1e-5
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _pair(mean, squares):
+    """Two float32 as one word that is never zero: the sign of `squares` is set."""
+    high = mean.to(tl.int32, bitcast=True).to(tl.int64) << 32
+    low = (-tl.abs(squares)).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    return high | low
+
+
+@triton.jit
+def _parts(words):
+    mean = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    return mean, tl.abs(words.to(tl.int32).to(tl.float32, bitcast=True))
+
+
+@triton.jit
+def _resident_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr, before_operands, after_operands, words_ptr, drawn_ptr,
+    plane, images, channels, parts, columns, eps,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+    PUBLISH: tl.constexpr, FINISH: tl.constexpr, ALONE: tl.constexpr,
+    IMAGES: tl.constexpr, BLOCK: tl.constexpr, BLOCK_PARTS: tl.constexpr,
+):  # fmt: skip
+    """A tile a program: `PUBLISH` its figures, `FINISH` its results, or both at once."""
+    if PUBLISH and FINISH and not ALONE:
+        drawn = tl.atomic_add(drawn_ptr, 1, sem="relaxed")
+    else:
+        drawn = tl.program_id(0)
+    channel = drawn // parts
+    part = drawn % parts
+    # Index times size is taken in int64: it passes 2**31 on tensors of a few GB.
+    image = (part // columns) * IMAGES + tl.arange(0, IMAGES)[:, None]
+    lane = (part % columns).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    lead = (image.to(tl.int64) * channels + channel) * plane
+    mask = (image < images) & (lane < plane)
+    x = tl.load(x_ptr + lead + lane, mask=mask, other=0.0).to(tl.float32)
+    x = tl.where(mask, BEFORE(x, lead, lane, mask, before_operands), 0.0)
+    if PUBLISH:
+        high = tl.minimum(IMAGES, images - (part // columns) * IMAGES)
+        wide = tl.minimum(BLOCK, plane - (part % columns).to(tl.int64) * BLOCK)
+        count = (high * wide).to(tl.float32)
+        mean = tl.sum(x) / count
+        centred = tl.where(mask, x - mean, 0.0)
+        squares = tl.sum(centred * centred)
+        if not ALONE:
+            tl.atomic_xchg(words_ptr + drawn, _pair(mean, squares), sem="relaxed")
+    if FINISH:
+        if ALONE:
+            spread = squares / count
+        else:
+            i = tl.arange(0, BLOCK_PARTS)
+            places = words_ptr + channel.to(tl.int64) * parts + i
+            words = tl.load(places, mask=i < parts, other=-1, volatile=True)
+            while tl.sum((words == 0).to(tl.int32), axis=0) > 0:
+                words = tl.load(places, mask=i < parts, other=-1, volatile=True)
+            highs = tl.minimum(IMAGES, images - (i // columns) * IMAGES)
+            wides = tl.minimum(BLOCK, plane - (i % columns).to(tl.int64) * BLOCK)
+            counts = tl.where(i < parts, highs * wides, 0).to(tl.float32)
+            means, own = _parts(words)
+            means = tl.where(i < parts, means, 0.0)
+            own = tl.where(i < parts, own, 0.0)
+            total = 1.0 * images * plane
+            mean = tl.sum(counts * means, axis=0) / total
+            apart = means - mean
+            spread = tl.sum(own + counts * apart * apart, axis=0) / total
+        y = (x - mean) * tl.rsqrt(spread + eps)
+        if HAS_WEIGHT:
+            y *= tl.load(weight_ptr + channel).to(tl.float32)
+        if HAS_BIAS:
+            y += tl.load(bias_ptr + channel).to(tl.float32)
+        y = AFTER(y, lead, lane, mask, after_operands)
+        tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def _checked(
+    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
+) -> tuple[int, int, int]:
+    """Batch, channels and elements of a plane."""
+    if x.dim() < 2:
+        raise ValueError(f"batch norm takes [batch, channels, ...], not {list(x.shape)}")
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and given.shape != x.shape[1:2]:
+            raise ValueError(f"{name} {list(given.shape)} does not fit {x.shape[1]} channels")
+    return x.shape[0], x.shape[1], math.prod(x.shape[2:])
+
+
+def _resident(device: torch.device, threads: int, maxnreg: int) -> int:
+    """Programs that are sure to run at the same time: as many on a multiprocessor as its 65536
+    registers hold for certain. In the interpreter one runs after another."""
+    each = max(1, 65536 // (threads * maxnreg)) if maxnreg else 1
+    if device.type == "cuda":
+        return each * torch.cuda.get_device_properties(device).multi_processor_count
+    return 1 if triton.knobs.runtime.interpret else 108
+
+
+def _block(plane: int, tile: int) -> int:
+    """Elements of a plane that a tile takes: the power of two that leaves least idle."""
+    least = min(1024, tile, triton.next_power_of_2(plane))
+    sizes = [least]
+    while 2 * sizes[-1] <= min(tile, triton.next_power_of_2(plane)):
+        sizes.append(2 * sizes[-1])
+    return min(reversed(sizes), key=lambda size: triton.cdiv(plane, size) * size)
+
+
+def kernel_function(
+    x: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = EPS,
+    before=_unchanged,
+    before_operands: tuple = (),
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    tile: int = 8192,
+    together: bool = True,
+    num_warps: int = 8,
+    maxnreg: int = 80,
+) -> torch.Tensor:
+    """Return batch norm of `x` [batch, channels, ...] by its own statistics, contiguous.
+
+    Its dtype is `out_dtype` (`x`'s if None). `weight` and `bias` [channels], where given, belong to
+    the channels. `before` and `after` are Triton functions `(values, lead, lane, mask, operands)`
+    applied to each element on the way in and out. There are fewer than 2**31 tiles of `tile`
+    elements.
+    """
+    batch, channels, plane = _checked(x, weight, bias)
+    x = x.contiguous()
+    out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
+    if not out.numel():
+        return out
+    block = _block(plane, tile)
+    high = min(tile // block, triton.next_power_of_2(batch))
+    columns = triton.cdiv(plane, block)
+    parts = triton.cdiv(batch, high) * columns
+    # Words of the tiles, and the tiles drawn so far, all zero.
+    words = torch.zeros(channels * parts + 1, dtype=torch.int64, device=x.device)
+    given = (
+        x,
+        None if weight is None else weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        out, before_operands, after_operands, words, words[channels * parts :],
+        plane, batch, channels, parts, columns, eps,
+    )  # fmt: skip
+    if parts == 1 or (together and parts <= _resident(x.device, 32 * num_warps, maxnreg)):
+        stages = [(True, True)]
+    else:
+        stages = [(True, False), (False, True)]
+    for publish, finish in stages:
+        _resident_kernel[(channels * parts,)](
+            *given,
+            BEFORE=before, AFTER=after, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
+            PUBLISH=publish, FINISH=finish, ALONE=parts == 1,
+            IMAGES=high, BLOCK=block, BLOCK_PARTS=triton.next_power_of_2(parts),
+            num_warps=num_warps, maxnreg=maxnreg or None,
+        )  # fmt: skip
+    return out
+
+
+def reference(
+    x: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = EPS,
+) -> torch.Tensor:
+    return torch.nn.functional.batch_norm(x, None, None, weight, bias, training=True, eps=eps)
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:
+    """`size` is [batch, channels, elements of a plane]."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    x = torch.randn(size, dtype=dtype, device=device, generator=generator)
+    weight = torch.rand(size[1], dtype=dtype, device=device, generator=generator) + 0.5
+    bias = torch.randn(size[1], dtype=dtype, device=device, generator=generator)
+    return [x, weight, bias]
