@@ -1,0 +1,351 @@
+"""
+---
+slug: conv-tma
+title: Convolution as implicit GEMM on TMA boxes of channels-last images
+op: conv
+language: triton
+techniques:
+  - implicit-gemm
+  - tma-host-descriptor
+  - data-layout-transform
+  - kernel-fusion
+  - tensor-cores
+architectures: [sm_90]
+dtypes: [float32, float16, bfloat16]
+derived_from: conv-implicit-gemm
+sizes:
+  check:
+    - [2, 3, 5, 9, 8, 3, 1, 1, 1, 1, 1]
+    - [1, 4, 6, 11, 7, 3, 2, 1, 2, 2, 0]
+    - [1, 2, 3, 4, 5, 3, 2, 1, 0, 1, 1, 1]
+    - [2, 3, 4, 21, 4, 3, 2, 1, 1, 0]
+  bench: [32, 128, 128, 56, 56, 3, 1, 1, 1, 1, 0]
+check_params: {block_m: 64, block_n: 16, block_k: 16}
+sources:
+  - title: "Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning"
+    url: https://arxiv.org/abs/1410.0759
+    licence: proprietary
+  - title: "PyTorch: torch.nn.Conv2d"
+    url: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html
+    licence: BSD-3-Clause
+  - title: "Triton: triton.language.tensor_descriptor"
+    url: https://triton-lang.org/main/python-api/generated/triton.language.tensor_descriptor.html
+    licence: MIT
+  - title: "CUDA driver API: tensor map object management (cuTensorMapEncodeTiled)"
+    url: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html
+    licence: proprietary
+---
+
+The left operand of a convolution's matrix product, [positions, channels] under one tap, is a box
+of the image: BLOCK_M positions chosen as a block of TN images x TD x TH x TW, moved by the tap.
+With the image in channels-last order TMA fetches that box with one instruction; what lies in the
+padding is outside the tensor and reads as zeros, also at negative coordinates. No thread computes
+an address or a mask, which with pointers cost as much as the products.
+
+A stride is taken out when the image is packed: with stride s, output o under a tap needs element s
+* (o + base) + phase, so the packed image holds the s phases of each dimension one after the other,
+and under one tap neighbouring outputs again need neighbouring elements. Groups are packed apart,
+so that channels past the end of one read as zeros, not as the next group. Images that are
+channels-last already are not packed where stride and groups are 1.
+
+The box is chosen among powers of two so that the fewest positions lie outside the image. `after`
+is an elementwise function that is run on the float32 results before they are rounded.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+TUNABLES = {
+    "block_m": [64, 128, 256],
+    "block_n": [32, 64, 128, 256],
+    "block_k": [32, 64],
+    "num_warps": [4, 8],
+    "num_stages": [3, 4],
+}
+
+# What tl.dot takes at least.
+MIN_DOT = 16
+# Positions and channels that a program of the packing takes: 128 bytes of 16-bit values either way.
+PACK_P, PACK_C = 64, 64
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _pack_kernel(
+    x_ptr, out_ptr,
+    BATCH, C_PER, C_PAD, D, H, W, PHASE_D, PHASE_H, PHASE_W,
+    stride_xn, stride_xc, stride_xd, stride_xh, stride_xw,
+    SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, GROUPS: tl.constexpr,
+    FLAT: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """[N, C, D, H, W] -> [group, phases, N, D / SD, H / SH, W / SW, C / groups], rounded up."""
+    blocks_c = tl.cdiv(C_PER, BLOCK_C)
+    positions = PHASE_D * SD * PHASE_H * SH * PHASE_W * SW
+    blocks_p = tl.cdiv(positions, BLOCK_P)
+    pid = tl.program_id(0)
+    place = pid % blocks_p * BLOCK_P + tl.arange(0, BLOCK_P)
+    pid = pid // blocks_p
+    c = pid % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
+    pid = pid // blocks_c
+    group = pid % GROUPS
+    n = (pid // GROUPS).to(tl.int64)
+    w = place % (PHASE_W * SW)
+    h = place // (PHASE_W * SW) % (PHASE_H * SH)
+    d = place // (PHASE_W * SW * PHASE_H * SH)
+    inside = (d < D) & (h < H) & (w < W)
+    at = d.to(tl.int64) * stride_xd + h.to(tl.int64) * stride_xh + w.to(tl.int64) * stride_xw
+    if FLAT:  # one phase, positions without gaps: the loads can be wide
+        inside = place < positions
+        at = place.to(tl.int64)
+    channel = (group * C_PER + c).to(tl.int64)
+    x = tl.load(
+        x_ptr + n * stride_xn + channel[:, None] * stride_xc + at[None, :],
+        mask=(c < C_PER)[:, None] & inside[None, :], other=0.0,
+    )  # fmt: skip
+    phase = ((group * SD + d % SD) * SH + h % SH) * SW + w % SW
+    row = ((phase * BATCH + n) * PHASE_D + d // SD) * PHASE_H + h // SH
+    row = row * PHASE_W + w // SW
+    if FLAT:
+        row = (group * BATCH + n) * positions + place
+    tl.store(
+        out_ptr + row[:, None] * C_PAD + c[None, :],
+        tl.trans(x),
+        mask=(place < positions)[:, None] & (c < C_PER)[None, :],
+    )
+
+
+@triton.jit
+def _conv_kernel(
+    x_desc, weight_desc, bias_ptr, out_ptr, after_operands,
+    BATCH, C_PER, OUT_PER, OD, OH, OW, tiles_d, tiles_h, tiles_w,
+    KD: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
+    PD: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
+    GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, AFTER: tl.constexpr,
+    TN: tl.constexpr, TD: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    VECTOR: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    BLOCK_M: tl.constexpr = TN * TD * TH * TW
+    # Outputs of the same positions first: they read the same box.
+    pid = tl.program_id(0)
+    blocks_n = tl.cdiv(OUT_PER, BLOCK_N)
+    col = pid % blocks_n * BLOCK_N
+    pid = pid // blocks_n
+    group = pid % GROUPS
+    tile = pid // GROUPS
+    w0 = tile % tiles_w * TW
+    tile = tile // tiles_w
+    h0 = tile % tiles_h * TH
+    tile = tile // tiles_h
+    d0 = tile % tiles_d * TD
+    n0 = tile // tiles_d * TN
+    # Whole strides that a tap can lie before the image, so that no dividend is negative.
+    UD: tl.constexpr = (PD + SD - 1) // SD
+    UH: tl.constexpr = (PH + SH - 1) // SH
+    UW: tl.constexpr = (PW + SW - 1) // SW
+    blocks_k = tl.cdiv(C_PER, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for step in tl.range(0, KD * KH * KW * blocks_k):
+        c = step % blocks_k * BLOCK_K
+        tap = step // blocks_k
+        q_d = tap // (KH * KW) * DD - PD + UD * SD
+        q_h = tap // KW % KH * DH - PH + UH * SH
+        q_w = tap % KW * DW - PW + UW * SW
+        phase = ((group * SD + q_d % SD) * SH + q_h % SH) * SW + q_w % SW
+        box = x_desc.load([
+            phase * BATCH + n0, d0 + q_d // SD - UD, h0 + q_h // SH - UH, w0 + q_w // SW - UW, c
+        ])  # fmt: skip
+        filters = weight_desc.load([group * (KD * KH * KW) + tap, col, c])
+        a = box.reshape(BLOCK_M, BLOCK_K)
+        b = filters.reshape(BLOCK_N, BLOCK_K).trans()
+        # float32 operands: three TF32 products keep float32 accuracy on tensor cores.
+        acc = tl.dot(a, b, acc, input_precision="tf32x3")
+    m = tl.arange(0, BLOCK_M)
+    w = w0 + m % TW
+    h = h0 + m // TW % TH
+    d = d0 + m // (TW * TH) % TD
+    n = n0 + m // (TW * TH * TD)
+    row_ok = (w < OW) & (h < OH) & (d < OD) & (n < BATCH)
+    cols = col + tl.arange(0, BLOCK_N)
+    channel = group * OUT_PER + cols
+    if HAS_BIAS:
+        acc += tl.load(bias_ptr + channel, mask=cols < OUT_PER, other=0.0).to(tl.float32)[None, :]
+    # Positions last: neighbouring threads write neighbouring positions. Counted in int64: results
+    # of a few GB have more than 2**31 elements.
+    lane = (d.to(tl.int64) * OH + h) * OW + w
+    images = n.to(tl.int64) * (GROUPS * OUT_PER)
+    lead = (images[None, :] + channel[:, None]) * OD * OH * OW
+    mask = (cols < OUT_PER)[:, None] & row_ok[None, :]
+    y = AFTER(tl.trans(acc), lead, lane[None, :], mask, after_operands)
+    # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores.
+    place = tl.multiple_of(lead + lane[None, :], [1, VECTOR])
+    mask = tl.max_constancy(mask, [1, VECTOR])
+    tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def _each(value: int | Sequence[int], rank: int, name: str, least: int) -> tuple[int, ...]:
+    """One number for each of three dimensions; those before the image's are the least effect."""
+    given = (value,) * rank if isinstance(value, int) else tuple(value)
+    given = given * rank if len(given) == 1 else given
+    if len(given) != rank or any(each < least for each in given):
+        raise ValueError(f"{name} has to be {rank} numbers of at least {least}, not {value}")
+    return (int(least > 0),) * (3 - rank) + given
+
+
+@functools.lru_cache(maxsize=256)
+def _box(extents: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Powers of two with the product `size`, as boxes of which the fewest cover `extents`; among
+    equals the longest along the last dimensions."""
+    shapes = [(size,)]
+    for _ in range(3):  # the first edge split in two, in every way
+        shapes = [
+            (edge[0] >> shift, 1 << shift, *edge[1:])
+            for edge in shapes
+            for shift in range(edge[0].bit_length())
+        ]
+    return min(
+        shapes,
+        key=lambda box: (
+            math.prod(-(-e // b) for e, b in zip(extents, box, strict=True)),
+            [-each for each in reversed(box)],
+        ),
+    )
+
+
+def _packed(x: torch.Tensor, s: tuple[int, ...], groups: int, unit: int) -> torch.Tensor:
+    """`x` [N, C, D, H, W] as [groups * phases * N, D / s, H / s, W / s, C / groups], channels
+    neighbours, rows of channels padded to whole 16-byte units; a view where it is that already."""
+    n, c, *image = x.shape
+    per = c // groups
+    last = x.permute(0, 2, 3, 4, 1)
+    if groups * math.prod(s) == 1 and last.is_contiguous() and c % unit == 0:
+        return last
+    phases = [triton.cdiv(size, step) for size, step in zip(image, s, strict=True)]
+    padded = triton.cdiv(per, unit) * unit
+    lead = groups * math.prod(s) * n
+    out = torch.empty((lead, *phases, padded), dtype=x.dtype, device=x.device)
+    positions = math.prod(phases) * math.prod(s)
+    block_c = min(PACK_C, triton.next_power_of_2(per))
+    flat = math.prod(s) == 1 and x[0, 0].is_contiguous()
+    grid = (triton.cdiv(positions, PACK_P) * triton.cdiv(per, block_c) * groups * n,)
+    _pack_kernel[grid](
+        x, out, n, per, padded, *image, *phases, *x.stride(),
+        *s, GROUPS=groups, FLAT=flat, BLOCK_P=PACK_P, BLOCK_C=block_c, num_warps=4,
+    )  # fmt: skip
+    return out[..., :per]
+
+
+def kernel_function(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    num_warps: int = 8,
+    num_stages: int = 3,
+) -> torch.Tensor:
+    """Return `after` of the convolution of `x` [N, C, ...] with `weight` [OUT, C / groups, ...].
+
+    One to three dimensions, settings as in `torch.nn.functional.conv2d`; `bias` [OUT]. `x` has any
+    strides; the result is contiguous, of `out_dtype` (`x`'s if None). `after` is a Triton function
+    `(values, lead, lane, mask, operands)`. `block_k` is cut to 128 bytes, the widest
+    swizzle that TMA knows.
+    """
+    rank = x.ndim - 2
+    if rank not in (1, 2, 3) or weight.ndim != x.ndim or x.dtype != weight.dtype:
+        raise ValueError(f"cannot convolve {x.dtype} {list(x.shape)} with {list(weight.shape)}")
+    n, c = x.shape[:2]
+    c_out, per = weight.shape[:2]
+    if groups < 1 or per * groups != c or c_out % groups:
+        raise ValueError(f"weight {list(weight.shape)} does not fit {c} channels, {groups} groups")
+    if bias is not None and tuple(bias.shape) != (c_out,):
+        raise ValueError(f"bias {list(bias.shape)} does not fit {c_out} channels")
+    out_per = c_out // groups
+    s, d = _each(stride, rank, "stride", 1), _each(dilation, rank, "dilation", 1)
+    p = _each(padding, rank, "padding", 0)
+    k = (1,) * (3 - rank) + tuple(weight.shape[2:])
+    image = (1,) * (3 - rank) + tuple(x.shape[2:])
+    o = [
+        (size + 2 * pl - dl * (kl - 1) - 1) // sl + 1
+        for size, kl, sl, pl, dl in zip(image, k, s, p, d, strict=True)
+    ]
+    if min(o) < 1:
+        raise ValueError(f"a window of {list(k)} is too large for images of {list(image)}")
+    out = torch.empty((n, c_out, *o[3 - rank :]), dtype=out_dtype or x.dtype, device=x.device)
+    if out.numel() == 0:
+        return out
+    if x.dtype == torch.bfloat16 and not x.is_cuda:
+        # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
+        x, weight = x.float(), weight.float()
+    unit = 16 // x.element_size()
+    packed = _packed(x.reshape(n, c, *image), s, groups, unit)
+    taps = math.prod(k)
+    padded = triton.cdiv(per, unit) * unit
+    filters = torch.empty((groups, taps, out_per, padded), dtype=x.dtype, device=x.device)
+    filters = filters[..., :per]
+    filters.copy_(weight.reshape(groups, out_per, per, taps).permute(0, 3, 1, 2))
+    block_n = min(block_n, max(MIN_DOT, triton.next_power_of_2(out_per)))
+    block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(per)))
+    box = _box((n, *o), block_m)
+    tiles = [triton.cdiv(size, edge) for size, edge in zip((n, *o), box, strict=True)]
+    _conv_kernel[(math.prod(tiles) * groups * triton.cdiv(out_per, block_n),)](
+        TensorDescriptor.from_tensor(packed, [*box, block_k]),
+        TensorDescriptor.from_tensor(filters.flatten(0, 1), [1, block_n, block_k]),
+        out if bias is None else bias.contiguous(), out, after_operands,
+        n, per, out_per, *o, *tiles[1:],
+        *k, *s, *p, *d,
+        GROUPS=groups, HAS_BIAS=bias is not None, AFTER=after,
+        TN=box[0], TD=box[1], TH=box[2], TW=box[3],
+        VECTOR=math.gcd(o[2], box[3], 16 // out.element_size()), BLOCK_N=block_n, BLOCK_K=block_k,
+        num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return out
+
+
+def reference(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> torch.Tensor:
+    convolve = getattr(torch.nn.functional, f"conv{x.ndim - 2}d")
+    y: torch.Tensor = convolve(x, weight, bias, stride, padding, dilation, groups)
+    return y
+
+
+def make_inputs(
+    size: list[int], dtype: torch.dtype, device: str, seed: int
+) -> list[torch.Tensor | int | None]:
+    """`size` is [N, C, OUT, one to three lengths, window, stride, padding, dilation, groups, 1 with
+    a bias]."""
+    n, c, c_out, *lengths, window, stride, padding, dilation, groups, has_bias = size
+    generator = torch.Generator(device=device).manual_seed(seed)
+    x, weight, bias = (
+        torch.randn(shape, dtype=dtype, device=device, generator=generator)
+        for shape in ((n, c, *lengths), (c_out, c // groups, *(window,) * len(lengths)), (c_out,))
+    )
+    return [x, weight, bias if has_bias else None, stride, padding, dilation, groups]

@@ -1,0 +1,423 @@
+"""
+---
+slug: conv-transpose-tma
+title: Transposed convolution by output parity on TMA boxes, empty classes filled beforehand
+op: conv-transpose
+language: triton
+techniques:
+  - structural-sparsity
+  - implicit-gemm
+  - tma-host-descriptor
+  - data-layout-transform
+  - tensor-cores
+architectures: [sm_90]
+dtypes: [float32, float16, bfloat16]
+derived_from: conv-transpose-parity
+sizes:
+  check:
+    - [1, 3, 5, 4, 3, 5, 3, 2, 1, 2, 0, 1]
+    - [2, 4, 6, 1, 4, 3, 3, 2, 1, 1, 1, 0]
+    - [1, 2, 3, 5, 7, 2, 3, 0, 1, 0, 1]
+    - [1, 3, 2, 19, 4, 1, 2, 3, 0, 0]
+  bench: [16, 32, 64, 16, 32, 32, 3, 2, 1, 2, 0, 0]
+check_params: {block_m: 64, block_n: 16, block_k: 16}
+sources:
+  - title: "Dumoulin, Visin: A guide to convolution arithmetic for deep learning"
+    url: https://arxiv.org/abs/1603.07285
+    licence: proprietary
+  - title: "PyTorch: torch.nn.ConvTranspose3d"
+    url: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose3d.html
+    licence: BSD-3-Clause
+  - title: "Triton: triton.language.tensor_descriptor"
+    url: https://triton-lang.org/main/python-api/generated/triton.language.tensor_descriptor.html
+    licence: MIT
+---
+
+The outputs of a transposed convolution of stride S fall into S classes a dimension by their
+position mod S. Each class has its own taps, and is a dense convolution of the image with them:
+output S * q + r gets element q + (r + P - k D) / S from each tap k that leaves nothing over. So
+under one tap neighbouring outputs of a class need neighbouring elements, and the left operand of
+the matrix product is a box of the channels-last image, which TMA fetches without a computed
+address and fills with zeros where it leaves the image.
+
+A program takes a box of positions of one class along depth and height, and the classes along the
+width one after the other, which it interleaves to write whole rows. With `fill`, where some
+classes have no tap at all (stride and dilation with a common divisor), the output is first written
+with the bias by a plain fill, which runs at full bandwidth, and the programs of these classes end
+at once.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+TUNABLES = {
+    "block_m": [64, 128],
+    "block_n": [32, 64, 128],
+    "block_k": [32, 64],
+    "fill": [True, False],
+    "num_warps": [4, 8],
+    "num_stages": [3, 4],
+}
+
+# What tl.dot takes at least.
+MIN_DOT = 16
+# Positions and channels that a program of the packing takes: 128 bytes of 16-bit values either way.
+PACK_P, PACK_C = 64, 64
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _pack_kernel(
+    x_ptr, out_ptr,
+    C_PER, C_PAD, BATCH, D, H, W,
+    stride_xn, stride_xc, stride_xd, stride_xh, stride_xw,
+    GROUPS: tl.constexpr, FLAT: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """[N, C, D, H, W] -> [group, N, D, H, W, C / groups]."""
+    blocks_c = tl.cdiv(C_PER, BLOCK_C)
+    positions = D * H * W
+    blocks_p = tl.cdiv(positions, BLOCK_P)
+    pid = tl.program_id(0)
+    place = pid % blocks_p * BLOCK_P + tl.arange(0, BLOCK_P)
+    pid = pid // blocks_p
+    c = pid % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
+    pid = pid // blocks_c
+    group = pid % GROUPS
+    n = (pid // GROUPS).to(tl.int64)
+    if FLAT:  # positions without gaps: the loads can be wide
+        at = place.to(tl.int64)
+    else:
+        at = (place % W).to(tl.int64) * stride_xw + (place // W % H).to(tl.int64) * stride_xh
+        at += (place // (W * H)).to(tl.int64) * stride_xd
+    channel = (group * C_PER + c).to(tl.int64)
+    mask = (c < C_PER)[:, None] & (place < positions)[None, :]
+    x = tl.load(
+        x_ptr + n * stride_xn + channel[:, None] * stride_xc + at[None, :], mask=mask, other=0.0
+    )
+    row = (group * BATCH + n) * positions + place
+    tl.store(
+        out_ptr + row[:, None] * C_PAD + c[None, :],
+        tl.trans(x),
+        mask=(place < positions)[:, None] & (c < C_PER)[None, :],
+    )
+
+
+@triton.constexpr_function
+def _taps_of(residue, taps, stride, dilation, padding):
+    """First tap that reaches outputs with this residue, and how many do."""
+    hit = [k for k in range(taps) if (residue + padding - k * dilation) % stride == 0]
+    return (hit[0] if hit else 0), len(hit)
+
+
+@triton.jit
+def _class_taps(
+    residue, TAPS: tl.constexpr, STRIDE: tl.constexpr, DILATION: tl.constexpr,
+    PADDING: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """`_taps_of` where the residue is known at run time."""
+    first = residue * 0 + TAPS
+    for back in tl.static_range(1, STEP + 1):
+        hits = (residue + PADDING + (back - STEP) * DILATION) % STRIDE == 0
+        first = tl.where(hits, STEP - back, first)
+    return first, tl.maximum((TAPS - first + STEP - 1) // STEP, 0)
+
+
+@triton.jit
+def _conv_transpose_kernel(
+    x_desc, weight_desc, bias_ptr, out_ptr, after_operands,
+    BATCH, C_PER, OUT_PER, OD, OH, OW, tiles_d, tiles_h, tiles_w,
+    KD: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
+    PD: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
+    STEP_D: tl.constexpr, STEP_H: tl.constexpr, STEP_W: tl.constexpr,
+    GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, FILLED: tl.constexpr, AFTER: tl.constexpr,
+    TN: tl.constexpr, TD: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    VECTOR: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    BLOCK_M: tl.constexpr = TN * TD * TH * TW
+    pid = tl.program_id(0)
+    # Classes side by side: they read the same boxes, and write neighbouring rows.
+    class_d = pid % (SD * SH) // SH
+    class_h = pid % SH
+    first_d, taps_d = _class_taps(class_d, KD, SD, DD, PD, STEP_D)
+    first_h, taps_h = _class_taps(class_h, KH, SH, DH, PH, STEP_H)
+    if FILLED and taps_d * taps_h == 0:
+        return
+    pid = pid // (SD * SH)
+    blocks_n = tl.cdiv(OUT_PER, BLOCK_N)
+    col = pid % blocks_n * BLOCK_N
+    pid = pid // blocks_n
+    group = pid % GROUPS
+    tile = pid // GROUPS
+    w0 = tile % tiles_w * TW
+    tile = tile // tiles_w
+    h0 = tile % tiles_h * TH
+    tile = tile // tiles_h
+    d0 = tile % tiles_d * TD
+    n0 = tile // tiles_d * TN
+    cols = col + tl.arange(0, BLOCK_N)
+    col_ok = cols < OUT_PER
+    channel = group * OUT_PER + cols
+    blocks_k = tl.cdiv(C_PER, BLOCK_K)
+
+    results = ()
+    for class_w in tl.static_range(SW):
+        if HAS_BIAS:
+            bias = tl.load(bias_ptr + channel, mask=col_ok, other=0.0).to(tl.float32)
+            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32) + bias[None, :]
+        else:
+            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        if _taps_of(class_w, KW, SW, DW, PW)[1] > 0:
+            steps = taps_d * taps_h * _taps_of(class_w, KW, SW, DW, PW)[1] * blocks_k
+            for step in tl.range(0, steps):
+                c = step % blocks_k * BLOCK_K
+                rest = step // blocks_k
+                nth_w = rest % _taps_of(class_w, KW, SW, DW, PW)[1]
+                rest = rest // _taps_of(class_w, KW, SW, DW, PW)[1]
+                k_w = _taps_of(class_w, KW, SW, DW, PW)[0] + nth_w * STEP_W
+                k_h = first_h + rest % taps_h * STEP_H
+                k_d = first_d + rest // taps_h * STEP_D
+                # The divisions leave nothing over: that is what makes the class.
+                box = x_desc.load([
+                    group * BATCH + n0,
+                    d0 + (class_d + PD - k_d * DD) // SD,
+                    h0 + (class_h + PH - k_h * DH) // SH,
+                    w0 + (class_w + PW - k_w * DW) // SW,
+                    c,
+                ])  # fmt: skip
+                tap = (k_d * KH + k_h) * KW + k_w
+                filters = weight_desc.load([group * (KD * KH * KW) + tap, col, c])
+                a = box.reshape(BLOCK_M, BLOCK_K)
+                b = filters.reshape(BLOCK_N, BLOCK_K).trans()
+                # float32 operands: three TF32 products keep float32 accuracy on tensor cores.
+                acc = tl.dot(a, b, acc, input_precision="tf32x3")
+        results += (tl.trans(acc),)
+
+    m = tl.arange(0, BLOCK_M)
+    q_w = w0 + m % TW
+    od = (d0 + m // (TW * TH) % TD) * SD + class_d
+    oh = (h0 + m // TW % TH) * SH + class_h
+    n = n0 + m // (TW * TH * TD)
+    row_ok = (od < OD) & (oh < OH) & (n < BATCH)
+    # Counted in int64: results of a few GB have more than 2**31 elements.
+    row = (od.to(tl.int64) * OH + oh) * OW
+    images = n.to(tl.int64) * (GROUPS * OUT_PER)
+    if SW == 2:
+        # Both classes of a row interleaved, the width last: neighbouring threads write neighbours.
+        y = tl.reshape(tl.join(results[0], results[1]), (BLOCK_N, 2 * BLOCK_M))
+        twice = tl.arange(0, 2 * BLOCK_M)
+        ow = w0 * 2 + twice % (2 * TW)
+        od = (d0 + twice // (2 * TW * TH) % TD) * SD + class_d
+        oh = (h0 + twice // (2 * TW) % TH) * SH + class_h
+        n = n0 + twice // (2 * TW * TH * TD)
+        in_row = (od < OD) & (oh < OH) & (n < BATCH) & (ow < OW)
+        lane = (od.to(tl.int64) * OH + oh) * OW + ow
+        images = n.to(tl.int64) * (GROUPS * OUT_PER)
+        lead = (images[None, :] + channel[:, None]) * OD * OH * OW
+        mask = col_ok[:, None] & in_row[None, :]
+        y = AFTER(y, lead, lane[None, :], mask, after_operands)
+        # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores.
+        place = tl.multiple_of(lead + lane[None, :], [1, VECTOR])
+        mask = tl.max_constancy(mask, [1, VECTOR])
+        tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
+    else:
+        lead = (images[None, :] + channel[:, None]) * OD * OH * OW
+        for class_w in tl.static_range(SW):
+            ow = q_w * SW + class_w
+            lane = (row + ow)[None, :]
+            mask = col_ok[:, None] & (row_ok & (ow < OW))[None, :]
+            y = AFTER(results[class_w], lead, lane, mask, after_operands)
+            tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def _each(value: int | Sequence[int], rank: int, name: str, least: int) -> tuple[int, ...]:
+    """One number for each of three dimensions; those before the image's are the least effect."""
+    given = (value,) * rank if isinstance(value, int) else tuple(value)
+    given = given * rank if len(given) == 1 else given
+    if len(given) != rank or any(each < least for each in given):
+        raise ValueError(f"{name} has to be {rank} numbers of at least {least}, not {value}")
+    return (int(least > 0),) * (3 - rank) + given
+
+
+@functools.lru_cache(maxsize=256)
+def _box(extents: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Powers of two with the product `size`, as boxes of which the fewest cover `extents`; among
+    equals the longest along the last dimensions."""
+    shapes = [(size,)]
+    for _ in range(3):  # the first edge split in two, in every way
+        shapes = [
+            (edge[0] >> shift, 1 << shift, *edge[1:])
+            for edge in shapes
+            for shift in range(edge[0].bit_length())
+        ]
+    return min(
+        shapes,
+        key=lambda box: (
+            math.prod(-(-e // b) for e, b in zip(extents, box, strict=True)),
+            [-each for each in reversed(box)],
+        ),
+    )
+
+
+def _packed(x: torch.Tensor, groups: int, unit: int) -> torch.Tensor:
+    """`x` [N, C, D, H, W] as [groups * N, D, H, W, C / groups], channels neighbours, rows of
+    channels padded to whole 16-byte units; a view where it is that already."""
+    n, c, *image = x.shape
+    per = c // groups
+    last = x.permute(0, 2, 3, 4, 1)
+    if groups == 1 and last.is_contiguous() and c % unit == 0:
+        return last
+    padded = triton.cdiv(per, unit) * unit
+    out = torch.empty((groups * n, *image, padded), dtype=x.dtype, device=x.device)
+    block_c = min(PACK_C, triton.next_power_of_2(per))
+    blocks = triton.cdiv(math.prod(image), PACK_P) * triton.cdiv(per, block_c)
+    _pack_kernel[(blocks * groups * n,)](
+        x, out, per, padded, n, *image, *x.stride(),
+        GROUPS=groups, FLAT=x[0, 0].is_contiguous(), BLOCK_P=PACK_P, BLOCK_C=block_c, num_warps=4,
+    )  # fmt: skip
+    return out[..., :per]
+
+
+def kernel_function(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    block_m: int = 128,
+    block_n: int = 64,
+    block_k: int = 64,
+    fill: bool = True,
+    num_warps: int = 8,
+    num_stages: int = 3,
+) -> torch.Tensor:
+    """Return `after` of the transposed convolution of `x` [N, C, ...] with `weight`
+    [C, OUT / groups, ...].
+
+    One to three dimensions, settings as in `torch.nn.functional.conv_transpose3d`; `bias` [OUT].
+    `x` has any strides; the result is contiguous, of `out_dtype` (`x`'s if None). `after` is a
+    Triton function `(values, lead, lane, mask, operands)`. `block_k` is cut to 128 bytes.
+    """
+    rank = x.ndim - 2
+    if rank not in (1, 2, 3) or weight.ndim != x.ndim or x.dtype != weight.dtype:
+        raise ValueError(f"cannot convolve {x.dtype} {list(x.shape)} with {list(weight.shape)}")
+    n, c = x.shape[:2]
+    if groups < 1 or weight.shape[0] != c or c % groups:
+        raise ValueError(f"weight {list(weight.shape)} does not fit {c} channels, {groups} groups")
+    per, out_per = c // groups, weight.shape[1]
+    if bias is not None and tuple(bias.shape) != (groups * out_per,):
+        raise ValueError(f"bias {list(bias.shape)} does not fit {groups * out_per} channels")
+    s, d = _each(stride, rank, "stride", 1), _each(dilation, rank, "dilation", 1)
+    p, more = _each(padding, rank, "padding", 0), _each(output_padding, rank, "output_padding", 0)
+    if any(each >= max(sl, dl) for each, sl, dl in zip(more, s, d, strict=True)):
+        raise ValueError(f"output_padding {output_padding} has to be less than stride or dilation")
+    k = (1,) * (3 - rank) + tuple(weight.shape[2:])
+    image = (1,) * (3 - rank) + tuple(x.shape[2:])
+    o = [
+        (size - 1) * sl - 2 * pl + dl * (kl - 1) + ml + 1
+        for size, kl, sl, pl, dl, ml in zip(image, k, s, p, d, more, strict=True)
+    ]
+    if min(o) < 1:
+        raise ValueError(f"padding {padding} leaves nothing of images of {list(x.shape[2:])}")
+    shape = (n, groups * out_per, *o[3 - rank :])
+    # For each dimension the classes that have a tap.
+    live = [
+        {(tap * dl - pl) % sl for tap in range(kl)}
+        for kl, sl, pl, dl in zip(k, s, p, d, strict=True)
+    ]
+    fill = (
+        fill
+        and any(len(each) < sl for each, sl in zip(live, s, strict=True))
+        and after is _unchanged
+    )
+    dtype = out_dtype or x.dtype
+    if not fill:
+        out = torch.empty(shape, dtype=dtype, device=x.device)
+    elif bias is None:
+        out = torch.zeros(shape, dtype=dtype, device=x.device)
+    else:
+        out = bias.to(dtype).view(-1, *(1,) * rank).expand(shape).contiguous()
+    if out.numel() == 0:
+        return out
+    if x.dtype == torch.bfloat16 and not x.is_cuda:
+        # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
+        x, weight = x.float(), weight.float()
+    unit = 16 // x.element_size()
+    packed = _packed(x.reshape(n, c, *image), groups, unit)
+    taps = math.prod(k)
+    padded = triton.cdiv(per, unit) * unit
+    filters = torch.empty((groups, taps, out_per, padded), dtype=x.dtype, device=x.device)
+    filters = filters[..., :per]
+    filters.copy_(weight.reshape(groups, per, out_per, taps).permute(0, 3, 2, 1))
+    block_n = min(block_n, max(MIN_DOT, triton.next_power_of_2(out_per)))
+    block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(per)))
+    # Positions of the longest class; those without taps count only where they have to be written.
+    extents = (n, *(
+        triton.cdiv(size - (min(classes) if fill else 0), sl)
+        for size, sl, classes in zip(o, s, live, strict=True)
+    ))  # fmt: skip
+    box = _box(extents, block_m)
+    tiles = [triton.cdiv(size, edge) for size, edge in zip(extents, box, strict=True)]
+    blocks = math.prod(tiles) * groups * triton.cdiv(out_per, block_n)
+    _conv_transpose_kernel[(blocks * s[0] * s[1],)](
+        TensorDescriptor.from_tensor(packed, [*box, block_k]),
+        TensorDescriptor.from_tensor(filters.flatten(0, 1), [1, block_n, block_k]),
+        out if bias is None else bias.contiguous(), out, after_operands,
+        n, per, out_per, *o, *tiles[1:],
+        *k, *s, *p, *d,
+        *(sl // math.gcd(sl, dl) for sl, dl in zip(s, d, strict=True)),
+        GROUPS=groups, HAS_BIAS=bias is not None, FILLED=fill, AFTER=after,
+        TN=box[0], TD=box[1], TH=box[2], TW=box[3],
+        VECTOR=math.gcd(o[2], 2 * box[3], 16 // out.element_size()),
+        BLOCK_N=block_n, BLOCK_K=block_k, num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return out
+
+
+def reference(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    output_padding: int = 0,
+    groups: int = 1,
+    dilation: int = 1,
+) -> torch.Tensor:
+    convolve = getattr(torch.nn.functional, f"conv_transpose{x.ndim - 2}d")
+    y: torch.Tensor = convolve(x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return y
+
+
+def make_inputs(
+    size: list[int], dtype: torch.dtype, device: str, seed: int
+) -> list[torch.Tensor | int | None]:
+    """`size` is [N, C, OUT, one to three lengths, window, stride, padding, dilation,
+    output_padding, whether there is a bias]."""
+    n, c, c_out, *lengths, window, stride, padding, dilation, output_padding, has_bias = size
+    generator = torch.Generator(device=device).manual_seed(seed)
+    x, weight, bias = (
+        torch.randn(shape, dtype=dtype, device=device, generator=generator)
+        for shape in ((n, c, *lengths), (c, c_out, *(window,) * len(lengths)), (c_out,))
+    )
+    given = bias if has_bias else None
+    return [x, weight, given, stride, padding, output_padding, 1, dilation]

@@ -1,0 +1,167 @@
+"""
+---
+slug: matmul-tma-fused
+title: Matrix product on TMA in grouped order, either operand transposed, results worked on
+op: matmul
+language: triton
+techniques: [tma-host-descriptor, pid-swizzling, kernel-fusion, tensor-cores]
+architectures: [sm_90]
+dtypes: [float32, float16, bfloat16]
+derived_from: matmul-tma-host
+sizes:
+  check: [[64, 64, 64, 0], [33, 45, 70, 3], [1, 40, 17, 1], [40, 70, 33, 2]]
+  bench: [8192, 4096, 4096, 2]
+check_params: {block_m: 32, block_n: 32, block_k: 32, group_m: 2}
+sources:
+  - title: "Triton: triton.language.tensor_descriptor"
+    url: https://triton-lang.org/main/python-api/generated/triton.language.tensor_descriptor.html
+    licence: MIT
+  - title: "CUDA driver API: tensor map object management (cuTensorMapEncodeTiled)"
+    url: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html
+    licence: proprietary
+  - title: "PyTorch: torch.matmul"
+    url: https://docs.pytorch.org/docs/stable/generated/torch.matmul.html
+    licence: BSD-3-Clause
+---
+
+C = f(A @ B + bias). What each brings: descriptors take the addresses out of the main loop; tiles
+in groups of GROUP_M rows let a wave of programs read few rows of A and few columns of B; tiles
+small enough for two programs on a multiprocessor let one store while the other one multiplies; and
+what follows the product is done on the float32 results before they are rounded and written, by
+`after`, an elementwise function: an activation, a residual, a scale.
+
+A transposed operand, such as the weight of a linear layer, needs no copy: its descriptor is made
+for the dimension that is contiguous in memory and the tile is turned round in the kernel, which
+costs nothing, as wgmma reads 16-bit tiles of either order from shared memory. Only what TMA cannot
+address (a row length that is no multiple of 16 bytes, say) is copied once into padded rows.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+TUNABLES = {
+    "block_m": [64, 128],
+    "block_n": [64, 128, 256],
+    "block_k": [64],
+    "group_m": [4, 8, 16],
+    "num_warps": [4, 8],
+    "num_stages": [3, 4],
+}
+
+
+@triton.jit
+def _unchanged(x, lead, lane, mask, operands):
+    """Elementwise functions get float32 values, and where they lie in the contiguous tensor: at
+    `lead + lane`, `lane` along neighbours. `operands` is what the caller gave with them."""
+    return x
+
+
+@triton.jit
+def _matmul_kernel(
+    a_desc, b_desc, c_ptr, bias_ptr, after_operands,
+    M, N, K,
+    A_TURNED: tl.constexpr, B_TURNED: tl.constexpr, HAS_BIAS: tl.constexpr, AFTER: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    tile = tl.program_id(0)
+    tile_m, tile_n = tl.swizzle2d(tile // tiles_n, tile % tiles_n, tiles_m, tiles_n, GROUP_M)
+    row = tile_m * BLOCK_M
+    col = tile_n * BLOCK_N
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in tl.range(0, K, BLOCK_K):
+        a = a_desc.load([k, row]).trans() if A_TURNED else a_desc.load([row, k])
+        b = b_desc.load([col, k]).trans() if B_TURNED else b_desc.load([k, col])
+        # float32 operands: three TF32 products keep float32 accuracy on tensor cores. 16-bit
+        # operands ignore the setting.
+        acc = tl.dot(a, b, acc, input_precision="tf32x3")
+    rows = row + tl.arange(0, BLOCK_M)[:, None]
+    cols = col + tl.arange(0, BLOCK_N)[None, :]
+    mask = (rows < M) & (cols < N)
+    if HAS_BIAS:
+        acc += tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+    # Counted in int64: results of a few GB have more than 2**31 elements.
+    lead = rows.to(tl.int64) * N
+    acc = AFTER(acc, lead, cols, mask, after_operands)
+    tl.store(c_ptr + lead + cols, acc.to(c_ptr.dtype.element_ty), mask=mask)
+
+
+def _for_tma(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """`x` [R, C] with its contiguous dimension last, and whether that turned it round.
+
+    What TMA cannot address is copied, its rows padded to whole 16-byte units.
+    """
+    unit = 16 // x.element_size()
+    padded = triton.cdiv(x.shape[1], unit) * unit
+    for turned, each in ((False, x), (True, x.T)):
+        # One row alone may have any stride: it is never used.
+        rows = each.stride(0) if each.shape[0] > 1 else triton.cdiv(each.shape[1], unit) * unit
+        fits = each.stride(1) == 1 and rows >= each.shape[1]
+        if fits and each.data_ptr() % 16 == 0 and rows % unit == 0:
+            return each.as_strided(each.shape, (rows, 1)), turned
+    copy = torch.empty((x.shape[0], padded), dtype=x.dtype, device=x.device)
+    return copy[:, : x.shape[1]].copy_(x), False
+
+
+def kernel_function(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    after=_unchanged,
+    after_operands: tuple = (),
+    out_dtype: torch.dtype | None = None,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    group_m: int = 8,
+    num_warps: int = 8,
+    num_stages: int = 3,
+) -> torch.Tensor:
+    """Return `after(a @ b + bias)`: `a` [M, K], `b` [K, N] of one dtype, any strides, `bias` [N].
+
+    The result is contiguous, [M, N] of `out_dtype` (`a`'s if None). `after` is a Triton function
+    `(values, lead, lane, mask, operands)`. `block_k` is cut to 128 bytes a row, the widest swizzle
+    that TMA knows.
+    """
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
+        raise ValueError(f"cannot multiply {a.dtype} {list(a.shape)} by {b.dtype} {list(b.shape)}")
+    (m, k), n = a.shape, b.shape[1]
+    if bias is not None and tuple(bias.shape) != (n,):
+        raise ValueError(f"bias {list(bias.shape)} does not fit results of {n} columns")
+    c = torch.empty((m, n), dtype=out_dtype or a.dtype, device=a.device)
+    if c.numel() == 0:
+        return c
+    if k == 0:  # nothing to describe: one column of zeros stands for none
+        a, b, k = a.new_zeros((m, 1)), b.new_zeros((1, n)), 1
+    if a.dtype == torch.bfloat16 and not a.is_cuda:
+        # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
+        a, b = a.float(), b.float()
+    block_k = min(block_k, 128 // a.element_size())
+    (a, a_turned), (b, b_turned) = _for_tma(a), _for_tma(b)
+    _matmul_kernel[(triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)](
+        TensorDescriptor.from_tensor(a, [block_k, block_m] if a_turned else [block_m, block_k]),
+        TensorDescriptor.from_tensor(b, [block_n, block_k] if b_turned else [block_k, block_n]),
+        c, c if bias is None else bias.contiguous(), after_operands,
+        m, n, k,
+        A_TURNED=a_turned, B_TURNED=b_turned, HAS_BIAS=bias is not None, AFTER=after,
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group_m,
+        num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return c
+
+
+def reference(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    c = torch.matmul(a, b)
+    return c if bias is None else c + bias
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[torch.Tensor]:
+    """`size` is [M, N, K, order]; order: 1 for a transposed `a`, 2 for `b`, 3 for both."""
+    m, n, k, order = size
+    generator = torch.Generator(device=device).manual_seed(seed)
+    shapes = ((k, m) if order & 1 else (m, k), (n, k) if order & 2 else (k, n))
+    a, b = (torch.randn(shape, dtype=dtype, device=device, generator=generator) for shape in shapes)
+    return [a.T if order & 1 else a, b.T if order & 2 else b]
