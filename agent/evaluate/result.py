@@ -1,18 +1,35 @@
 """What an evaluation found: the models that `kb evaluate --json` prints."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent.sandbox.layers import Layer
 
 
+def _tell_of_infinities(schema: dict[str, Any]) -> None:
+    """Add to a JSON schema the strings that stand for numbers which JSON does not have."""
+    number = {"type": "number"}
+    strings = {"type": "string", "enum": ["Infinity", "-Infinity", "NaN"]}
+    for each in schema.get("properties", {}).values():
+        if each.get("type") == "number":
+            each["anyOf"] = [{"type": each.pop("type")}, strings]
+        elif number in each.get("anyOf", ()):
+            each["anyOf"] = [*each["anyOf"], strings]
+        elif each.get("additionalProperties") == number:
+            each["additionalProperties"] = {"anyOf": [number, strings]}
+
+
 class Model(BaseModel):
     """Base of all results: frozen, no unknown keys, infinities as strings in JSON."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="strings"
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        ser_json_inf_nan="strings",
+        json_schema_extra=_tell_of_infinities,
     )
 
 

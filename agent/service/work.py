@@ -28,7 +28,6 @@ from agent.service.models import (
 from kb.context.models import ContextRequest, ContextResponse
 from kb.errors import KbError
 from kb.gpus import GpuSpec, find_spec
-from kb.search.models import MAX_QUERY_CHARS
 
 RIGHT: Final = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
 EAGER: Final = "eager"
@@ -191,8 +190,7 @@ class Work:
         language: str = "",
     ) -> ContextRequest:
         """What is asked of the index for an evaluation."""
-        said = query_of(request.name or "", diagnosis, shown).strip(". ")
-        query = ". ".join(part for part in (wanted.query, said) if part)[:MAX_QUERY_CHARS]
+        query = wanted.query or query_of(request.name or "", diagnosis, shown).strip(". ")
         cuda = language == "cuda" or request.kernel_language == "cuda"
         written: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
         finite = {k: v for k, v in (metrics or {}).items() if math.isfinite(v)}
@@ -212,7 +210,7 @@ class Work:
         self, request: EvaluationRequest, problem: Path, kernel: Path, tell: Tell
     ) -> Evaluation:
         tell(PhaseName.JUDGE, "")
-        judge, device = self._ready(interpret=request.interpret)
+        judge, device = self._ready(tell, interpret=request.interpret)
         answer = judge.ask(
             Evaluate(
                 problem=str(problem),
@@ -242,7 +240,7 @@ class Work:
             return None
         tell(PhaseName.PROFILE, "")
         try:
-            judge, device = self._ready(interpret=False)
+            judge, device = self._ready(tell, interpret=False)
             answer = judge.ask(
                 TakeProfile(
                     problem=str(problem),
@@ -280,7 +278,7 @@ class Work:
             notes.append(f"no diagnosis: {error}")
             return None
 
-    def _ready(self, *, interpret: bool) -> tuple[JudgeProcess, str]:
+    def _ready(self, tell: Tell, *, interpret: bool) -> tuple[JudgeProcess, str]:
         """The judging process and its device.
 
         One process loads Triton either with its interpreter or without, so that another kind of
@@ -295,6 +293,7 @@ class Work:
                 self._judge, self._interprets, self._device = self._make(), interpret, None
             judge, device = self._judge, self._device
         if device is None:
+            tell(PhaseName.JUDGE, "starting the judge")
             asked = Describe(device=None if interpret else self._asked, interpret=interpret)
             found: dict[str, Any] = judge.ask(asked, lambda _: None)
             self._device = device = str(found["devices"][0])

@@ -1,5 +1,6 @@
 """The MCP tools of evaluations: send a kernel and follow it, come back to it, cancel it."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -78,7 +79,7 @@ def add_tools(
         while True:
             job = await ask(lambda: service.read(job_id))
             if job.is_over or time.monotonic() >= until:
-                return tool_result(EvaluationToolResult(**dict(job)), render(job))
+                return _result(job)
             if job.steps > told:
                 told = job.steps
                 await context.report_progress(job.steps, None, render(job))
@@ -117,7 +118,7 @@ def add_tools(
             float, Field(description="Longest time of one call, compilation included.")
         ] = CALL_SECONDS,
         profile: Annotated[bool, Field(description="Profile the kernel if it is right.")] = True,
-        query: Annotated[str | None, Field(description="What the context should tell.")] = None,
+        query: Annotated[str | None, Field(description="What to know; default what the diagnosis finds.")] = None,
         gpu: Annotated[
             str | None, Field(description="GPU that the context is for; default the judge's.")
         ] = None,
@@ -188,6 +189,13 @@ def add_tools(
         await ask(lambda: service.remove(job_id))
         gone = CancelToolResult(id=job_id, cancelled=True)
         return tool_result(gone, f"Evaluation {job_id} is cancelled.")
+
+
+def _result(job: EvaluationJob) -> CallToolResult:
+    result = tool_result(EvaluationToolResult(**dict(job)), render(job))
+    # JSON has no infinities; written as text, they are the strings that the schema names.
+    written = EvaluationToolResult(**dict(job)).model_dump_json()
+    return result.model_copy(update={"structured_content": json.loads(written)})
 
 
 def _valid(**values: Any) -> EvaluationRequest:

@@ -1,0 +1,390 @@
+"""Evaluations over real HTTP: verdicts, the queue, cancelling, scopes, bad input, and restarts."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+import schemathesis
+from conftest import QUERY
+from evaluations import CHEAT, HANG, PROBLEM, RIGHT, WRONG, Evaluations, bearer, body
+from live import serving
+from schemathesis import GenerationMode
+from support import kb
+from test_endpoints import assert_problem
+from test_schema import CHECKS, EXAMPLES, given, takes_anything
+
+from kb.cli.evaluate_api.mount import EvaluationMount
+from server.app import create_app
+from server.settings import Settings
+
+MISSING = "0123456789abcdef"
+
+
+@contextlib.contextmanager
+def judging_server(index, place, *options):
+    """A live server that takes evaluations, and the routes as an admin sees them."""
+    tokens = place / "tokens.json"
+    headers = bearer(tokens)
+    given_options = (
+        "--allow-evaluate", "--rate-per-second", "0", "--state-dir", str(place / "state"),
+        "--tokens", str(tokens), *options,
+    )  # fmt: skip
+    with (
+        serving(index, *given_options) as server,
+        httpx2.Client(base_url=server.url, headers=headers, timeout=60) as client,
+    ):
+        found = Evaluations(client)
+        found.server, found.tokens, found.headers = server, tokens, headers
+        yield found
+
+
+@pytest.fixture(scope="module")
+def judging(built, tmp_path_factory):
+    place = tmp_path_factory.mktemp("judging")
+    shutil.copytree(built / "index", place / "index")
+    with judging_server(place / "index", place) as found:
+        found.index = place / "index"
+        yield found
+
+
+@pytest.fixture
+def quiet(built, make_client, tmp_path, monkeypatch):
+    """The routes in this process, with nobody who judges: what is sent stays in the queue."""
+    from agent.service.runner import Runner
+
+    monkeypatch.setattr(Runner, "start", lambda self: None)
+    monkeypatch.setattr(Runner, "stop", lambda self: None)
+    from starlette.testclient import TestClient
+
+    opened = []
+
+    def make(**changed):
+        values = {
+            "index": built / "index", "state_dir": tmp_path / "state", "rate_per_second": 0,
+            "tokens": tmp_path / "tokens.json", "allow_evaluate": True,
+        }  # fmt: skip
+        app = create_app(Settings(**(values | changed)), [EvaluationMount])
+        client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+        client.__enter__()
+        opened.append(client)
+        return client
+
+    yield make
+    for client in opened:
+        client.__exit__(None, None, None)
+
+
+def judges(server):
+    """Process ids of the judging processes below a server."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            parent = int((path.parent / "stat").read_text().rpartition(") ")[2].split()[1])
+            if b"judge_main" in path.read_bytes() and parent in server.workers():
+                found.append(int(path.parent.name))
+    return found
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_right_kernel_comes_back_with_verdict_diagnosis_and_the_next_context(judging):
+    accepted = judging.client.post("/v1/evaluate", json=body(context={"query": QUERY}))
+    assert accepted.status_code == 202
+    job = accepted.json()
+    assert accepted.headers["location"] == f"/v1/evaluate/{job['id']}"
+    assert job["state"] in ("queued", "running")
+    assert job["answer"] is None
+    done = judging.outcome(job)
+    answer = done["answer"]
+    assert (done["state"], done["verdict"], answer["verdict"]) == ("done", "correct", "correct")
+    assert [each["name"] for each in done["phases"]] == ["judge", "diagnose", "retrieve"]
+    assert "ok" in done["phases"][0]["said"]
+    assert answer["evaluation"]["interpreted"]
+    assert all(each["passed"] for each in answer["evaluation"]["cases"])
+    assert {each["name"] for each in answer["evaluation"]["sandbox"]} >= {"seccomp", "landlock"}
+    assert answer["diagnosis"]["headline"]
+    assert answer["profile"] is None
+    assert "interpret" in answer["notes"][0]
+    assert answer["context"]["techniques"][0]["slug"] == "pid-swizzling"
+    assert "pid-swizzling" in answer["shown"]
+    listed = judging.client.get("/v1/evaluate").json()["evaluations"]
+    assert job["id"] in {each["id"] for each in listed}
+    assert all("answer" not in each for each in listed)
+
+
+def test_a_wrong_kernel_comes_back_with_where_it_is_wrong(judging):
+    answer = judging.answer(kernel=WRONG)
+    assert answer["verdict"] == "wrong"
+    assert answer["diagnosis"] is None
+    failed = [each for each in answer["evaluation"]["cases"] if not each["passed"]]
+    wrong = [one for each in failed for one in each["counterexamples"]]
+    assert "Infinity" in {one["got"] for one in wrong}
+
+
+def test_an_answer_with_infinities_keeps_to_the_published_schema(judging):
+    job = judging.send(kernel=WRONG)
+    judging.outcome(job)
+    api = schemathesis.openapi.from_url(
+        f"{judging.server.url}/openapi.json", headers=judging.headers
+    )
+    case = api["/v1/evaluate/{evaluation_id}"]["GET"].Case(
+        path_parameters={"evaluation_id": job["id"]}, headers=judging.headers
+    )
+    answer = case.call_and_validate(checks=CHECKS)
+    assert answer.json()["verdict"] == "wrong"
+
+
+def test_a_cheat_is_called_one(judging):
+    answer = judging.answer(kernel=CHEAT)
+    assert answer["verdict"] == "cheat"
+    assert answer["evaluation"]["reasons"]
+
+
+def test_a_kernel_that_never_returns_is_wrong_and_the_next_one_is_judged(judging):
+    answer = judging.answer(kernel=HANG, call_seconds=2)
+    assert answer["verdict"] == "wrong"
+    assert judging.answer()["verdict"] == "correct"
+
+
+def test_a_kernel_that_is_no_python_is_a_verdict_and_not_an_error(judging):
+    answer = judging.answer(kernel="def kernel_function(x:\n")
+    assert answer["verdict"] == "wrong"
+    assert "not Python" in answer["evaluation"]["reasons"][0]
+
+
+def test_evaluations_are_judged_one_at_a_time_in_their_order(judging):
+    jobs = [judging.send(kernel=HANG, call_seconds=2), *(judging.send() for _ in range(2))]
+    judging.until(jobs[0], "running")
+    assert [judging.read(each)["ahead"] for each in jobs] == [None, 1, 2]
+    done = [judging.outcome(each) for each in jobs]
+    assert [each["verdict"] for each in done] == ["wrong", "correct", "correct"]
+    for before, after in itertools.pairwise(done):
+        assert before["finished"] <= after["started"]
+
+
+def test_a_cancelled_evaluation_is_ended_and_forgotten(judging):
+    running = judging.send(kernel=HANG)
+    waiting = judging.send()
+    last = judging.send()
+    judging.until(running, "running")
+    for job in (waiting, running):
+        answer = judging.client.delete(f"/v1/evaluate/{job['id']}")
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert judging.client.get(f"/v1/evaluate/{job['id']}").status_code == 404
+        assert judging.client.delete(f"/v1/evaluate/{job['id']}").status_code == 404
+    assert judging.outcome(last)["verdict"] == "correct"
+    listed = {each["id"] for each in judging.client.get("/v1/evaluate").json()["evaluations"]}
+    assert listed.isdisjoint({running["id"], waiting["id"]})
+
+
+def test_a_chain_of_evaluations_is_never_given_the_same_twice(judging):
+    wanted = {"query": QUERY, "max_tokens": 600}
+    first = judging.send(context=wanted)
+    given_first = set(judging.outcome(first)["answer"]["shown"])
+    second = judging.answer(context=wanted, previous=first["id"])
+    assert "pid-swizzling" in given_first
+    given_second = {
+        *second["context"]["examples"],
+        *(each["slug"] for each in second["context"]["techniques"]),
+    }
+    assert given_second.isdisjoint(given_first)
+    assert given_first <= set(second["shown"])
+    assert second["context"]["tokens"] <= 600
+    alike = judging.answer(context=wanted, exclude=sorted(given_first))
+    assert alike["context"] == second["context"]
+
+
+def test_answers_outlive_a_new_generation_which_gives_the_next_context(judging, tmp_path):
+    job = judging.send()
+    done = judging.outcome(job)
+    folder = tmp_path / "zebra"
+    folder.mkdir()
+    (folder / "zebra.py").write_text(
+        'def zebra(value):\n    """A zebra crossing with wombats."""\n    return value + value\n'
+    )
+    assert kb("--index", judging.index, "ingest", folder).status == 0
+    assert judging.read(job) == done
+    later = judging.answer(context={"query": "zebra crossing with wombats"})
+    assert "zebra" in {each["title"] for each in later["context"]["citations"]}
+
+
+def test_outcomes_are_counted(judging):
+    judging.answer()
+    metrics = judging.client.get("/metrics").text
+    assert 'kb_evaluations_total{outcome="correct"}' in metrics
+    assert 'route="/v1/evaluate/{evaluation_id}"' in metrics
+
+
+def test_only_admins_evaluate(judging):
+    reader = bearer(judging.tokens, "read")
+    url = judging.server.url
+    for headers, status in ((reader, 403), ({}, 401)):
+        for answer in (
+            httpx2.post(f"{url}/v1/evaluate", json=body(), headers=headers),
+            httpx2.get(f"{url}/v1/evaluate", headers=headers),
+            httpx2.get(f"{url}/v1/evaluate/{MISSING}", headers=headers),
+            httpx2.delete(f"{url}/v1/evaluate/{MISSING}", headers=headers),
+        ):
+            assert answer.status_code == status
+            assert_problem(answer)
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_the_routes_keep_to_their_document(judging, mode):
+    api = schemathesis.openapi.from_url(
+        f"{judging.server.url}/openapi.json", headers=judging.headers
+    )
+    mounted = [each.ok() for each in api.get_all_operations() if "evaluate" in each.ok().path]
+    assert len(mounted) == 4
+    for operation in mounted:
+        if mode is GenerationMode.NEGATIVE and not takes_anything(operation):
+            continue
+
+        @EXAMPLES
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def check(case):
+            case.call_and_validate(checks=CHECKS, headers=judging.headers)
+
+        check()
+
+
+def test_without_the_flag_there_is_no_such_route(make_client, tmp_path):
+    client = make_client()
+    headers = bearer(tmp_path / "tokens.json")
+    assert client.post("/v1/evaluate", json=body(), headers=headers).status_code == 404
+    paths = client.get("/openapi.json", headers=headers).json()["paths"]
+    assert not [path for path in paths if "evaluate" in path]
+
+
+def test_without_tokens_nobody_is_an_admin(quiet):
+    answer = quiet().post("/v1/evaluate", json=body())
+    assert answer.status_code == 403
+    assert_problem(answer)
+
+
+def test_the_server_does_not_start_without_an_admin_token(cli, tmp_path):
+    bearer(tmp_path / "tokens.json", "read")
+    done = cli("serve", "--allow-evaluate", "--tokens", tmp_path / "tokens.json")
+    assert done.status == 1
+    assert "--allow-evaluate needs an admin token" in done.err
+
+
+BAD = {
+    "no problem": {"problem": None},
+    "no kernel": {"kernel": None},
+    "blank kernel": {"kernel": " \n"},
+    "not Python": {"problem": "class Model:\n"},
+    "no Model": {"problem": PROBLEM.replace("class Model", "class Other")},
+    "null byte": {"problem": PROBLEM + "\0"},
+    "half a surrogate pair": {"kernel": RIGHT + "\ud800"},
+    "too long": {"kernel": "#" * 200_001},
+    "dtype": {"dtype": "float13"},
+    "baseline": {"baselines": ["fastest"]},
+    "CUDA in the interpreter": {"kernel_language": "cuda"},
+    "no GPU": {"interpret": False},
+    "two budgets": {"context": {"max_tokens": 500, "max_chars": 500}},
+    "small budget": {"context": {"max_tokens": 1}},
+    "large budget": {"context": {"max_tokens": 5_000}},
+    "unknown GPU": {"context": {"gpu": "H9000"}},
+    "unknown previous": {"previous": MISSING},
+    "malformed previous": {"previous": "../../etc"},
+    "path as name": {"name": "../evil"},
+    "no time": {"call_seconds": 0},
+    "unknown key": {"trust": True},
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_with_its_reason(quiet, tmp_path, monkeypatch, case):
+    monkeypatch.setattr("agent.service.service.has_gpu", lambda: False)
+    client = quiet(max_budget=4_000)
+    headers = bearer(tmp_path / "tokens.json")
+    changed = BAD[case]
+    sent = {key: value for key, value in (body() | changed).items() if value is not None}
+    kind = {"Content-Type": "application/json"}
+    answer = client.post("/v1/evaluate", content=json.dumps(sent), headers=headers | kind)
+    assert answer.status_code == 422, answer.text
+    assert_problem(answer)
+    detail = answer.json()["detail"]
+    word = {"two budgets": "not both", "no GPU": "no GPU", "not Python": "problem.py:1: not Python"}
+    assert word.get(case, "") in detail
+    assert client.get("/v1/evaluate", headers=headers).json() == {"evaluations": []}
+
+
+def test_a_body_that_is_too_large_is_refused(quiet, tmp_path):
+    client = quiet(max_body_bytes=2_000)
+    headers = bearer(tmp_path / "tokens.json")
+    answer = client.post("/v1/evaluate", json=body(kernel="#" * 3_000), headers=headers)
+    assert answer.status_code == 413
+    assert_problem(answer)
+
+
+def test_a_full_queue_is_busy_until_something_is_cancelled(quiet, tmp_path):
+    client = quiet(max_evaluations=2)
+    headers = bearer(tmp_path / "tokens.json")
+    jobs = [client.post("/v1/evaluate", json=body(), headers=headers).json() for _ in range(2)]
+    assert [each["ahead"] for each in jobs] == [0, 1]
+    full = client.post("/v1/evaluate", json=body(), headers=headers)
+    assert full.status_code == 503
+    assert full.headers["retry-after"]
+    assert_problem(full)
+    assert client.delete(f"/v1/evaluate/{jobs[0]['id']}", headers=headers).status_code == 204
+    assert client.post("/v1/evaluate", json=body(), headers=headers).status_code == 202
+
+
+def test_an_evaluation_that_takes_too_long_is_ended(built, tmp_path):
+    with judging_server(built / "index", tmp_path, "--evaluate-timeout", "6") as judging:
+        job = judging.send(kernel=HANG)
+        failed = judging.outcome(job)
+        assert failed["state"] == "failed"
+        assert "longer than 6 s" in failed["error"]
+        assert failed["answer"] is None
+        wait_for(lambda: not judges(judging.server))
+
+
+def test_ending_the_server_ends_the_judge_and_the_next_server_goes_on(built, tmp_path):
+    with judging_server(built / "index", tmp_path) as judging:
+        job = judging.send(kernel=HANG)
+        waiting = judging.send()
+        judging.until(job, "running")
+        wait_for(lambda: judges(judging.server))
+        running = judges(judging.server)
+        started = time.monotonic()
+        judging.server.process.send_signal(signal.SIGINT)
+        judging.server.process.wait(30)
+        assert time.monotonic() - started < 20
+        assert not any(Path(f"/proc/{pid}").exists() for pid in running)
+    with judging_server(built / "index", tmp_path) as judging:
+        again = judging.until(job, "running")
+        assert again["attempts"] == 1
+        assert judging.client.delete(f"/v1/evaluate/{job['id']}").status_code == 204
+        assert judging.outcome(waiting)["verdict"] == "correct"
+
+
+def test_a_worker_that_dies_loses_no_evaluation(built, tmp_path):
+    with judging_server(built / "index", tmp_path, "--workers", "2") as judging:
+        job = judging.send(kernel=HANG)
+        waiting = judging.send()
+        for attempt in (1, 2):
+            wait_for(lambda number=attempt: judging.read(job)["attempts"] == number, 120)
+            wait_for(lambda: judges(judging.server))
+            judge = judges(judging.server)[0]
+            stat = Path(f"/proc/{judge}/stat").read_text()
+            os.kill(int(stat.rpartition(") ")[2].split()[1]), signal.SIGKILL)
+            wait_for(lambda pid=judge: not Path(f"/proc/{pid}").exists())
+            judging.server.wait_until()
+        failed = judging.outcome(job)
+        assert "interrupted 2 times" in failed["error"]
+        assert judging.outcome(waiting)["verdict"] == "correct"
