@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.kernels.tuning import CANDIDATES, Params, candidates
 from kb import nvcc
+from kb.verify.channel import torch_dtype
 from kb.verify.kernel_module import KernelModule, load_kernel_module
 
 # Every worker holds a CUDA context and a set of inputs: on one card, memory for so many.
@@ -68,7 +69,7 @@ def _compile(path: str, language: str, size: list[int], dtype: str, index: int) 
         _turn_launching_off()
         _loaded.clear()  # inputs of one kernel at a time
         module = load_kernel_module(Path(path))
-        inputs = module.make_inputs(size, getattr(torch, dtype), "cuda", 0)
+        inputs = module.make_inputs(size, torch_dtype(dtype), "cuda", 0)
         _loaded[path, dtype] = (module, inputs)
     module, inputs = _loaded[path, dtype]
     chosen: list[Params] = candidates(module.tunables, module.defaults())

@@ -25,6 +25,7 @@ from benchmarks.kernels.timing import (
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from kb.corpus.entries import Kernel
 from kb.corpus.loader import Corpus, load_corpus
+from kb.verify.channel import torch_dtype
 from kb.verify.compare import as_tuple, compare
 from kb.verify.kernel_module import KernelModule, load_kernel_module
 
@@ -94,11 +95,11 @@ class Session:
         module = self.module(slug)
         size = entry.sizes.check[0] if self.dry else entry.sizes.bench
         dtype = best_dtype(entry)
-        torch_dtype = getattr(torch, dtype)
-        inputs = module.make_inputs(list(size), torch_dtype, self.device, 1)
+        number_format = torch_dtype(dtype)
+        inputs = module.make_inputs(list(size), number_format, self.device, 1)
         needed = sets_needed(_nbytes(inputs), self.l2_bytes)
         sets = [inputs] + [
-            module.make_inputs(list(size), torch_dtype, self.device, 2 + index)
+            module.make_inputs(list(size), number_format, self.device, 2 + index)
             for index in range(min(needed, _MAX_SETS) - 1)
         ]
 
@@ -150,7 +151,7 @@ def _first_correct(
     expected = _expected(module, inputs)
     wrong: list[dict[str, Any]] = []
     for params, _ in ranked:
-        found = compare(module.kernel_function(*inputs, **params), expected)
+        found = compare(module.kernel_function(*inputs, **params), expected, agrees=module.agrees)
         if found.problem is None:
             return params, found.norm_error, wrong
         wrong.append({"params": params, "problem": found.problem})

@@ -4,6 +4,7 @@ Imports torch: only the checking process and the benchmarks load this module.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,19 +61,30 @@ def as_tuple(output: Any) -> tuple[torch.Tensor, ...]:
     return outputs
 
 
+Agrees = Callable[[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]], str | None]
+"""A kernel file's own rule: (outputs, the reference's) to what is wrong, or None."""
+
+
 def compare(
-    actual: Any, expected: Any, tolerances: dict[torch.dtype, Tolerance] | None = None
+    actual: Any,
+    expected: Any,
+    tolerances: dict[torch.dtype, Tolerance] | None = None,
+    agrees: Agrees | None = None,
 ) -> Comparison:
     """Compare outputs (a tensor or a tuple of tensors) one by one.
 
     Integer outputs must be equal; floating-point ones lie within `tolerances` (by the expected
-    output's dtype, `TOLERANCES` when None), and are finite exactly where the reference is.
+    output's dtype, `TOLERANCES` when None), and are finite exactly where the reference is. Where
+    there is `agrees`, it decides in place of the tolerances, after shapes and dtypes.
     """
     outputs, references = as_tuple(actual), as_tuple(expected)
     if len(outputs) != len(references):
         return Comparison(f"{len(outputs)} outputs where the reference has {len(references)}")
     worst = 0.0
-    for index, (output, reference) in enumerate(zip(outputs, references, strict=True)):
+    pairs = list(zip(outputs, references, strict=True))
+    if agrees is not None and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs):
+        return Comparison(agrees(outputs, references))
+    for index, (output, reference) in enumerate(pairs):
         found = _compare_tensor(output, reference, tolerances or TOLERANCES)
         if found.problem is not None:
             where = f"output {index}: " if len(outputs) > 1 else ""
@@ -125,7 +137,7 @@ def _compare_values(left: torch.Tensor, right: torch.Tensor, tolerance: Toleranc
     return Comparison(None, norm_error)
 
 
-def lacks_power(expected: Any) -> str | None:
+def lacks_power(expected: Any, agrees: Agrees | None = None) -> str | None:
     """Why the comparison cannot tell wrong outputs from `expected`, or None if it can.
 
     Each output in turn is replaced by zeros and by itself shifted by one element: both must be
@@ -139,7 +151,7 @@ def lacks_power(expected: Any) -> str | None:
         for name, tensor in wrong.items():
             replaced = tensor.reshape(reference.shape)
             outputs = (*references[:index], replaced, *references[index + 1 :])
-            if compare(outputs, references).problem is None:
+            if compare(outputs, references, agrees=agrees).problem is None:
                 return f"{name} in place of output {index} would pass: choose other inputs"
     return None
 

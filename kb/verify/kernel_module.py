@@ -17,12 +17,14 @@ class ExportError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KernelModule:
-    """The four exports of a kernel file."""
+    """The four exports of a kernel file, and the fifth that it may have."""
 
     kernel_function: Callable[..., Any]
     reference: Callable[..., Any]
     make_inputs: Callable[..., list[Any]]
     tunables: Mapping[str, list[Any]]
+    agrees: Callable[[Any, Any], str | None] | None = None
+    """(outputs, the reference's): what is wrong, or None. For results that no tolerance fits."""
 
     def defaults(self) -> dict[str, Any]:
         """The tunables' values when none are given."""
@@ -50,8 +52,9 @@ def load_kernel_module(path: Path) -> KernelModule:
         if not callable(getattr(module, name)):
             raise ExportError(f"{name} is not a function")
     return KernelModule(
-        module.kernel_function, module.reference, module.make_inputs, module.TUNABLES
-    )
+        module.kernel_function, module.reference, module.make_inputs, module.TUNABLES,
+        getattr(module, "agrees", None),
+    )  # fmt: skip
 
 
 def check_exports(module: KernelModule, check_params: Mapping[str, Any]) -> None:
