@@ -90,6 +90,20 @@ def _class_taps(
 
 
 @triton.jit
+def _interleaved(parts, LEVELS: tl.constexpr):
+    """2 ** LEVELS tensors [N, M] as one [N, M * 2 ** LEVELS], those of one place side by side."""
+    for level in tl.static_range(LEVELS):
+        halves = ()
+        for i in tl.static_range(2 ** (LEVELS - 1 - level)):
+            halves += (tl.join(parts[i], parts[i + 2 ** (LEVELS - 1 - level)]),)
+        wholes = ()
+        for i in tl.static_range(2 ** (LEVELS - 1 - level)):
+            wholes += (tl.reshape(halves[i], (parts[0].shape[0], 2 * parts[0].shape[1])),)
+        parts = wholes
+    return parts[0]
+
+
+@triton.jit
 def _conv_transpose_kernel(
     x_ptr, weight_ptr, bias_ptr, out_ptr,
     BATCH, C_PER, OUT_PER, D, H, W, OD, OH, OW,
@@ -100,7 +114,7 @@ def _conv_transpose_kernel(
     DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
     STEP_D: tl.constexpr, STEP_H: tl.constexpr, STEP_W: tl.constexpr,
     GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, WHOLE_N: tl.constexpr, WIDE: tl.constexpr,
-    FILLED: tl.constexpr,
+    FILLED: tl.constexpr, LEVELS: tl.constexpr, ALIGN: tl.constexpr, OUT_ALIGN: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
@@ -116,35 +130,43 @@ def _conv_transpose_kernel(
     tile = pid // (GROUPS * blocks_n)
     if WIDE:
         tile = tile.to(tl.int64)
-    # Positions of this class; along the width those of all classes.
+    # Positions of this class; along the width those of all classes, a row of them a multiple of
+    # ALIGN outputs long, which is said so that the compiler sees it.
     count_d = (OD - class_d + SD - 1) // SD
     count_h = (OH - class_h + SH - 1) // SH
-    count_w = (OW + SW - 1) // SW
-    count = count_d * count_h * count_w * BATCH
-    if tile * BLOCK_M >= count:
+    width = tl.cdiv(tl.cdiv(OW, SW) * SW, ALIGN) * ALIGN
+    count_w = width // SW
+    rows = count_d * count_h * BATCH
+    if tile * BLOCK_M >= rows * count_w:
         return
-
-    m = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    q_w = (m % count_w).to(tl.int32)
-    q_h = (m // count_w % count_h).to(tl.int32)
-    q_d = (m // (count_w * count_h) % count_d).to(tl.int32)
-    # Sizes times strides in int64: a few GB have more than 2**31 elements.
-    image = (m // (count_w * count_h * count_d)).to(tl.int64)
     first_d, taps_d = _class_taps(class_d, KD, SD, DD, PD, STEP_D)
     first_h, taps_h = _class_taps(class_h, KH, SH, DH, PH, STEP_H)
     if FILLED and taps_d * taps_h == 0:
         return
-    x_images = x_ptr + image * stride_xn + tl.cast(group, tl.int64) * C_PER * stride_xc
+
+    channel = group * OUT_PER + cols
+    if HAS_BIAS:
+        bias = tl.load(bias_ptr + channel, mask=col_ok, other=0.0).to(tl.float32)
+    else:
+        bias = tl.zeros((BLOCK_N,), tl.float32)
+
+    m = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    q_w = (m % count_w).to(tl.int32)
+    q_row = m // count_w
+    q_h = (q_row % count_h).to(tl.int32)
+    q_d = (q_row // count_h % count_d).to(tl.int32)
+    # Sizes times strides in int64: a few GB have more than 2**31 elements.
+    image = (q_row // (count_h * count_d)).to(tl.int64)
+    x_rows = x_ptr + image * stride_xn + tl.cast(group, tl.int64) * C_PER * stride_xc
+    x_rows += q_d.to(tl.int64) * stride_xd + q_h.to(tl.int64) * stride_xh
+    x_rows += q_w.to(tl.int64) * stride_xw
+    row_ok = q_row < rows
     depth = tl.arange(0, BLOCK_K)
     blocks_k = tl.cdiv(C_PER, BLOCK_K)
 
     results = ()
     for class_w in tl.static_range(SW):
-        if HAS_BIAS:
-            bias = tl.load(bias_ptr + group * OUT_PER + cols, mask=col_ok, other=0.0)
-            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32) + bias.to(tl.float32)[None, :]
-        else:
-            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         if _taps_of(class_w, KW, SW, DW, PW)[1] > 0:
             steps = taps_d * taps_h * _taps_of(class_w, KW, SW, DW, PW)[1] * blocks_k
             for step in tl.range(0, steps, num_stages=NUM_STAGES):
@@ -156,16 +178,17 @@ def _conv_transpose_kernel(
                 k_h = first_h + rest % taps_h * STEP_H
                 k_d = first_d + rest // taps_h * STEP_D
                 # The divisions leave nothing over: that is what makes the class.
-                i_d = q_d + (class_d + PD - k_d * DD) // SD
-                i_h = q_h + (class_h + PH - k_h * DH) // SH
-                i_w = q_w + (class_w + PW - k_w * DW) // SW
-                ok = (i_d >= 0) & (i_d < D) & (i_h >= 0) & (i_h < H) & (i_w >= 0) & (i_w < W)
-                at = x_images + i_d.to(tl.int64) * stride_xd + i_h.to(tl.int64) * stride_xh
-                at += i_w.to(tl.int64) * stride_xw
+                to_d = (class_d + PD - k_d * DD) // SD
+                to_h = (class_h + PH - k_h * DH) // SH
+                to_w = (class_w + PW - k_w * DW) // SW
+                ok = row_ok & (q_d >= -to_d) & (q_d < D - to_d) & (q_h >= -to_h) & (q_h < H - to_h)
+                ok = ok & (q_w >= -to_w) & (q_w < W - to_w)
+                to = tl.cast(to_d, tl.int64) * stride_xd + tl.cast(to_h, tl.int64) * stride_xh
+                to += tl.cast(to_w, tl.int64) * stride_xw
                 c_ok = c < C_PER
                 # Through L1, which wide copies pass by else: the next taps read the same.
                 a = tl.load(
-                    at[:, None] + c.to(tl.int64)[None, :] * stride_xc,
+                    (x_rows + to)[:, None] + c.to(tl.int64)[None, :] * stride_xc,
                     mask=ok[:, None] & c_ok[None, :], other=0.0, cache_modifier=".ca",
                 )  # fmt: skip
                 tap = (k_d * KH + k_h) * KW + k_w
@@ -173,33 +196,35 @@ def _conv_transpose_kernel(
                 b = tl.load(weight_ptr + filters, mask=c_ok[:, None] & col_ok[None, :], other=0.0)
                 # float32 operands: three TF32 products keep float32 accuracy on tensor cores.
                 acc = tl.dot(a, b, acc, input_precision="tf32x3")
-        results += (acc,)
+        # Rounded before they change places: half the registers for 16 bits.
+        results += (tl.trans((acc + bias[None, :]).to(out_ptr.dtype.element_ty)),)
 
-    channel = group * OUT_PER + cols
-    od, oh = q_d * SD + class_d, q_h * SH + class_h
-    row = image * (GROUPS * OUT_PER) * OD + od
-    row_ok = m < count
-    channels = channel.to(tl.int64)[:, None] * (tl.cast(OD, tl.int64) * OH * OW)
-    if SW == 2:
-        # Both classes of a row interleaved, the width last: neighbouring threads write neighbours.
-        pairs = tl.join(tl.trans(results[0]), tl.trans(results[1]))
-        y = tl.reshape(pairs, (BLOCK_N, 2 * BLOCK_M))
-        ow = tl.reshape(q_w[:, None] * 2 + tl.arange(0, 2)[None, :], (2 * BLOCK_M,))
-        first = (row * OH + oh) * OW
-        first = tl.reshape(tl.broadcast_to(first[:, None], (BLOCK_M, 2)), (2 * BLOCK_M,))
-        in_row = tl.reshape(tl.broadcast_to(row_ok[:, None], (BLOCK_M, 2)), (2 * BLOCK_M,))
+    out_width = OW // OUT_ALIGN * OUT_ALIGN
+    plane = tl.cast(OD, tl.int64 if WIDE else tl.int32) * OH * out_width
+    at_channel = channel.to(plane.dtype)[:, None] * plane
+    if 2**LEVELS == SW:
+        # In the order of memory: the width last, and all classes of it.
+        OUTS: tl.constexpr = BLOCK_M * 2**LEVELS
+        e = tile * OUTS + tl.arange(0, OUTS)
+        ow = e % width
+        e_row = e // width
+        oh = e_row % count_h * SH + class_h
+        od = e_row // count_h % count_d * SD + class_d
+        o_image = (e_row // (count_h * count_d)).to(plane.dtype)
+        at = ((o_image * (GROUPS * OUT_PER) * OD + od) * OH + oh) * out_width + ow
         tl.store(
-            out_ptr + (first + ow)[None, :] + channels, y.to(out_ptr.dtype.element_ty),
-            mask=col_ok[:, None] & (in_row & (ow < OW))[None, :],
+            out_ptr + at[None, :] + at_channel, _interleaved(results, LEVELS),
+            mask=col_ok[:, None] & ((e_row < rows) & (ow < out_width))[None, :],
         )  # fmt: skip
     else:
+        row = image.to(plane.dtype) * (GROUPS * OUT_PER) * OD + (q_d * SD + class_d)
+        row = (row * OH + (q_h * SH + class_h)) * out_width
         for class_w in tl.static_range(SW):
             ow = q_w * SW + class_w
             tl.store(
-                out_ptr + ((row * OH + oh) * OW + ow)[None, :] + channels,
-                tl.trans(results[class_w]).to(out_ptr.dtype.element_ty),
-                mask=col_ok[:, None] & (row_ok & (ow < OW))[None, :],
-            )
+                out_ptr + (row + ow)[None, :] + at_channel, results[class_w],
+                mask=col_ok[:, None] & (row_ok & (ow < out_width))[None, :],
+            )  # fmt: skip
 
 
 def _each(value: int | Sequence[int], rank: int, name: str, least: int) -> tuple[int, ...]:
@@ -273,7 +298,13 @@ def kernel_function(
     strides = (*x.stride()[:2], *(0,) * (3 - rank), *x.stride()[2:])
     block_n = min(block_n, max(MIN_DOT, triton.next_power_of_2(out_per)))
     block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(per)))
-    positions = n * math.prod(-(-size // sl) for size, sl in zip(o, s, strict=True))
+    # Classes along the width that lie side by side in a register, as powers of two can.
+    levels = s[2].bit_length() - 1
+    align = max(2, s[2]) if 2**levels == s[2] else s[2]
+    row = -(-o[2] // align) * align
+    align *= math.gcd(row // align, 16 // min(16, align))
+    rows = n * math.prod(-(-size // sl) for size, sl in zip(o[:2], s[:2], strict=True))
+    positions = rows * row // s[2]
     classes = s[0] * s[1]
     grid = (triton.cdiv(positions, block_m) * groups * triton.cdiv(out_per, block_n) * classes,)
     _conv_transpose_kernel[grid](
@@ -283,7 +314,8 @@ def kernel_function(
         *k, *s, *p, *d,
         *(sl // math.gcd(sl, dl) for sl, dl in zip(s, d, strict=True)),
         GROUPS=groups, HAS_BIAS=bias is not None, WHOLE_N=out_per % block_n == 0,
-        WIDE=positions + block_m >= 2**31, FILLED=fill,
+        WIDE=max(out.numel(), (positions + block_m) * s[2]) >= 2**31, FILLED=fill,
+        LEVELS=levels, ALIGN=align, OUT_ALIGN=math.gcd(o[2], 16),
         BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, NUM_STAGES=num_stages,
         num_warps=num_warps,
     )  # fmt: skip
