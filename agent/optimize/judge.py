@@ -199,12 +199,20 @@ class GpuJudge:
         if cached is not None and not set(config.baselines) <= set(cached.asked):
             cached = None
         last = cached is not None or config.baselines_last
+        # The start is eager PyTorch itself where none is given: once is enough.
+        forms = (EAGER,) if last else self._forms
         evaluation, seconds, compiling = self._evaluate(
-            start, say, baselines=(EAGER,) if last else self._forms, quick=config.strategy.confirm
+            start,
+            say,
+            baselines=forms if config.given else tuple(each for each in forms if each != EAGER),
+            quick=config.strategy.confirm,
         )
         outcome = outcome_of(start, evaluation, gpu_seconds=seconds)
         notes: list[str] = []
         baselines = baselines_of(evaluation)
+        itself = timing_of(evaluation, "candidate")
+        if itself is not None and not config.given:
+            baselines = {EAGER: baseline_of(itself)} | baselines
         if cached is not None:
             notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of card")
             baselines = cached.baselines | baselines
@@ -254,12 +262,20 @@ class GpuJudge:
 
     def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
         """See `Judge.confirm`."""
-        against = [start.candidate] if start.id != best.id else []
+        # Eager PyTorch is a baseline: where it is the start, too, it need not be timed twice.
+        eager = not self._config.given
+        against = [start.candidate] if start.id != best.id and not eager else []
         evaluation, seconds, compiling = self._evaluate(
             best.candidate, say, baselines=self._forms, against=against, kind="-confirmed"
         )
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))
+        over = outcome.over(EAGER)
+        if eager and EAGER in found and start.id != best.id:
+            found["start"] = found[EAGER]
+            if over is not None:
+                same = over.model_copy(update={"over": "start"})
+                outcome = outcome.model_copy(update={"ratios": (*outcome.ratios, same)})
         notes = list(outcome.disclosures)
         if outcome.timed:
             forms = {name: each for name, each in found.items() if name != "start"}

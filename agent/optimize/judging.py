@@ -1,5 +1,6 @@
 """Judges the candidates of one round, as many at once as there are cards, with repairs."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -7,9 +8,9 @@ from typing import Final
 
 from agent.optimize.candidate import Candidate, Judged, Outcome, Stage
 from agent.optimize.dedupe import digest
-from agent.optimize.events import Event, Repaired, WasJudged
+from agent.optimize.events import Confirmed, Event, Repaired, WasJudged
 from agent.optimize.files import RunFolderError
-from agent.optimize.judge import Judge
+from agent.optimize.judge import Confirmation, Judge
 from agent.optimize.offers import (
     add_spending,
     candidate_of,
@@ -43,6 +44,61 @@ class _Next:
 
     candidate: Candidate
     attempt: int
+
+
+def judge_last(
+    judge: Judge,
+    record: Record,
+    round_: Round,
+    *,
+    append: Callable[[type[Event], Mapping[str, object]], None],
+    may_go_on: Callable[[], bool],
+    working: Callable[[str, str], None],
+) -> None:
+    """Judge proposals in full, beside all baselines, until one is right: a run that has time for
+    one more evaluation has had its last session by that.
+
+    Parameters are those of `RoundJudging`.
+    """
+    assert round_.proposed is not None
+    start = record.start
+    for position, candidate in enumerate(round_.proposed.candidates):
+        if (position, 1) in round_.judged:
+            continue
+        found: Confirmation | None = None
+        outcome = unreadable(candidate, 1)
+        if outcome is None:
+            yet = failure(candidate, Stage.TIME, "it is not judged yet")
+            hopeful = Judged(candidate=candidate, outcome=yet)
+            try:
+                found = judge.confirm(hopeful, start, functools.partial(working, candidate.id))
+                outcome = found.outcome
+            except KbError as error:
+                outcome = failure(candidate, Stage.TIME, describe(error))
+        place = {"round": round_.number, "position": position}
+        if found is None or not outcome.timed:
+            append(WasJudged, place | {"judged": Judged(candidate=candidate, outcome=outcome)})
+            if not may_go_on():
+                return
+            continue
+        over = outcome.over("start")
+        if over is not None:  # which is the leader: see `budget.last_chance`
+            ratios = (*outcome.ratios, over.model_copy(update={"over": "leader"}))
+            outcome = outcome.model_copy(update={"ratios": ratios})
+        confirmed = Judged(candidate=candidate, outcome=outcome)
+        # One evaluation is counted once.
+        free = outcome.model_copy(update={"gpu_seconds": 0.0})
+        append(WasJudged, place | {"judged": Judged(candidate=candidate, outcome=free)})
+        append(
+            Confirmed,
+            {
+                "judged": confirmed,
+                "baselines": found.baselines,
+                "notes": found.notes,
+                "baseline_seconds": found.baseline_seconds,
+            },
+        )
+        return
 
 
 class RoundJudging:

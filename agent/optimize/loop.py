@@ -29,7 +29,12 @@ from agent.optimize.events import (
     Stopped,
 )
 from agent.optimize.judge import Judge
-from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
+from agent.optimize.judging import (
+    EndOfRecordError,
+    JudgeFailsError,
+    RoundJudging,
+    judge_last,
+)
 from agent.optimize.offers import add_spending, collect, describe, spending
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.proposers import Attending, Closing, Proposer, Reflecting, Spending
@@ -188,6 +193,16 @@ class Search:
         )
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
+        if budget.last_chance(self._record, self._config):
+            judge_last(
+                self._judge,
+                self._record,
+                each,
+                append=self._append,
+                may_go_on=lambda: self._used_up() is None,
+                working=self._progress.working,
+            )
+            return self._used_up(judging=True)
         judging = RoundJudging(
             self._judge,
             self._proposers,
@@ -196,11 +211,12 @@ class Search:
             leader,
             repairs=self._config.strategy.repairs,
             append=self._append,
-            may_go_on=lambda: self._used_up() is None,
+            may_go_on=lambda: self._used_up(judging=True) is None,
             working=self._progress.working,
         )
         try:
-            judging.run()
+            if not judging.run():
+                return self._used_up(judging=True)
         except EndOfRecordError as error:
             return str(error.args[0]), str(error.args[1])
         except JudgeFailsError as error:
@@ -360,8 +376,8 @@ class Search:
     def _keep_best(self) -> None:
         self._folder.keep_best(self._record.best, head_of(self._config, self._record))
 
-    def _used_up(self) -> tuple[str, str] | None:
-        return budget.used_up(self._record, self._config, self._wall)
+    def _used_up(self, *, judging: bool = False) -> tuple[str, str] | None:
+        return budget.used_up(self._record, self._config, self._wall, judging=judging)
 
     def _append(self, kind: type[Event], fields: Mapping[str, object]) -> None:
         event = kind.model_validate({"wall": round(self._wall, 3), "at": now()} | dict(fields))

@@ -1,8 +1,10 @@
 """What the optimizer's benchmarks are asked on the command line, and the runs' configuration."""
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agent.evaluate.options import BASELINES
@@ -10,6 +12,8 @@ from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.starting import read_problem, read_start
 from agent.problem.source import ProblemFile
 from agent.profile.profiler import has_gpu
+from benchmarks.optimize import sharing
+from benchmarks.optimize.running import Judges, Runner
 from kb.errors import KbError
 from kb.index.layout import default_index_dir
 
@@ -39,6 +43,7 @@ def parser(module: str, about: str, names: list[str]) -> argparse.ArgumentParser
         action="store_true",
         help="diagnose by time and source: saves some 30 s a run",
     )
+    sharing.add_options(made)
     made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
     made.add_argument(
         "--interpret", action="store_true", help="correctness alone: shows that it runs (CPU)"
@@ -119,15 +124,29 @@ def require_gpu(options: argparse.Namespace) -> None:
         raise KbError("no GPU was found; --interpret shows that it runs, and times nothing")
 
 
+@contextlib.contextmanager
+def kept_judges(options: argparse.Namespace, *, report: bool = True) -> Iterator[Runner]:
+    """Runs one after another, all with the same judging processes."""
+    with Judges() as judges:
+        yield Runner(options.index, judges, Lines(), report=report)
+
+
 class Lines:
-    """Prints what happens in a run."""
+    """Prints what happens in a run, and when: where its seconds go can be read off a log."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
 
     def event(self, event: object) -> None:
         """A line, if the event has one."""
         from agent.optimize.progress import lines_of
 
         for line in lines_of(event):  # type: ignore[arg-type]
-            print(f"    {line}", flush=True)
+            self._say(line)
 
     def working(self, candidate: str, line: str) -> None:
-        """Too much for a log."""
+        """What is done for a candidate."""
+        self._say(f"  {candidate}: {line}")
+
+    def _say(self, line: str) -> None:
+        print(f"  {time.monotonic() - self._began:7.1f} s  {line}", flush=True)

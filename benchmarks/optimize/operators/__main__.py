@@ -9,23 +9,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.optimize import records
-from benchmarks.optimize.asking import Lines, configure, ended, parser, require_gpu
-from benchmarks.optimize.operators.cases import Operator, load
+from benchmarks.optimize import records, sharing
+from benchmarks.optimize.asking import configure, ended, kept_judges, parser, require_gpu
+from benchmarks.optimize.operators.cases import FIRST, FURTHER, load
 from benchmarks.optimize.operators.figures import summary
-from benchmarks.optimize.running import Deadline, Judges, Runner
+from benchmarks.optimize.running import Runner
 from kb.errors import KbError
 
 _BASELINES = ("eager", "compile")
+LISTS_OF = {"first": (FIRST,), "further": (FURTHER,), "both": (FIRST, FURTHER)}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what is missing, write, print."""
-    options = _options(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _options(given)
     require_gpu(options)
-    with Judges() as judges:
-        runner = Runner(options.index, judges, Lines())
-        results = run(options, runner)
+    results = sharing.run(BENCHMARK, options, given)
+    if options.serve is not None:
+        return 0
     print(table(list(results["records"].values())))
     for name, value in results.get("summary", {}).items():
         print(f"{name}: {value}")
@@ -34,26 +36,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace, runner: Runner) -> records.Results:
     """All operators that have no record yet, or those named."""
-    results = records.load(options.out)
-    deadline = Deadline(options.limit)
-    for operator in load(options.only):
-        if records.done(results, operator.name):
-            continue
-        if deadline.over:
-            print("out of time: start again to go on")
-            break
-        print(f"{operator.name} ({operator.dtype})", flush=True)
-        results["records"][operator.name] = _measure(operator, options, runner)
-        everything = list(results["records"].values())
-        results["seconds_each"], results["seed"] = options.seconds_each, options.seed
-        results["gpus"] = records.gpus(everything)
-        results["summary"] = summary(everything)
-        records.save(options.out, results)
-        print(_line(results["records"][operator.name]), flush=True)
-    return results
+    return sharing.alone(BENCHMARK, options, runner)
 
 
-def _measure(operator: Operator, options: argparse.Namespace, runner: Runner) -> records.Record:
+def _keys(options: argparse.Namespace) -> list[str]:
+    return [each.name for each in load(options.only, LISTS_OF[options.list])]
+
+
+def _finish(results: records.Results, options: argparse.Namespace) -> None:
+    everything = list(results["records"].values())
+    results["seconds_each"], results["seed"] = options.seconds_each, options.seed
+    results["gpus"] = records.gpus(everything)
+    results["summary"] = summary(everything)
+    results["summary_first"] = summary([e for e in everything if e.get("list") != FURTHER])
+
+
+def _measure(name: str, options: argparse.Namespace, runner: Runner) -> records.Record:
+    (operator,) = load([name])
     known: dict[str, Any] = {
         "name": operator.name, "about": operator.about, "dtype": operator.dtype,
         "family": operator.family, "list": operator.of,
@@ -101,8 +100,22 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         [each.name for each in load()],
     )
     made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
+    made.add_argument(
+        "--list", choices=list(LISTS_OF), default="both", help="which of the lists (default: both)"
+    )
     made.add_argument("--max-autotune", action="store_true", help="compile with it, too: slow")
     return made.parse_args(arguments)
+
+
+BENCHMARK = sharing.Benchmark(
+    module="benchmarks.optimize.operators",
+    keys=_keys,
+    opened=kept_judges,
+    measure=_measure,
+    path=lambda options: options.out,
+    finish=_finish,
+    line=_line,
+)
 
 
 if __name__ == "__main__":

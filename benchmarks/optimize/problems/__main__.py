@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.optimize.files import write_atomically
-from benchmarks.optimize import records
-from benchmarks.optimize.asking import Lines, configure, ended, parser, require_gpu
+from benchmarks.optimize import records, sharing
+from benchmarks.optimize.asking import configure, ended, kept_judges, parser, require_gpu
 from benchmarks.optimize.problems import DTYPE, NAMES, path_of, start_of
-from benchmarks.optimize.running import Deadline, Judges, Runner
+from benchmarks.optimize.running import Runner
 from kb.errors import KbError
 
 FROM = {"start": ("start",), "nothing": ("nothing",), "both": ("start", "nothing")}
@@ -23,10 +23,12 @@ FROM = {"start": ("start",), "nothing": ("nothing",), "both": ("start", "nothing
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what is missing, write, print."""
-    options = _options(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _options(given)
     require_gpu(options)
-    with Judges() as judges:
-        results = run(options, Runner(options.index, judges, Lines()))
+    results = sharing.run(BENCHMARK, options, given)
+    if options.serve is not None:
+        return 0
     print(table(list(results["records"].values())))
     for name, value in results.get("summary", {}).items():
         print(f"{name}: {value}")
@@ -35,36 +37,29 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace, runner: Runner) -> records.Results:
     """All runs that have no record yet."""
-    path = options.out / "results.json"
-    results = records.load(path)
-    deadline = Deadline(options.limit)
-    for name in options.only or NAMES:
-        for start in FROM[options.start]:
-            key = f"{name}-{start}"
-            if records.done(results, key):
-                continue
-            if deadline.over:
-                print("out of time: start again to go on")
-                return results
-            print(key, flush=True)
-            results["records"][key] = _measure(name, start, options, runner)
-            everything = list(results["records"].values())
-            results["seconds_each"], results["seed"] = options.seconds_each, options.seed
-            results["gpus"] = records.gpus(everything)
-            results["summary"] = summary(everything)
-            records.save(path, results)
-            write_atomically(options.out / "results.md", page(results))
-    return results
+    return sharing.alone(BENCHMARK, options, runner)
 
 
-def _measure(name: str, start: str, options: argparse.Namespace, runner: Runner) -> records.Record:
+def _keys(options: argparse.Namespace) -> list[str]:
+    names = options.only or NAMES
+    return [f"{name}-{start}" for name in names for start in FROM[options.start]]
+
+
+def _finish(results: records.Results, options: argparse.Namespace) -> None:
+    everything = list(results["records"].values())
+    results["seconds_each"], results["seed"] = options.seconds_each, options.seed
+    results["gpus"] = records.gpus(everything)
+    results["summary"] = summary(everything)
+    write_atomically(options.out / "results.md", page(results))
+
+
+def _measure(key: str, options: argparse.Namespace, runner: Runner) -> records.Record:
+    name, _, start = key.rpartition("-")
     known = {"name": name, "from": start, "dtype": DTYPE}
     kernel = start_of(name) if start == "start" else None
     config = configure(options, path_of(name), dtype=DTYPE, kernel=kernel)
     try:
-        return records.record_of(
-            runner.run(options.out / "runs" / f"{name}-{start}", config), **known
-        )
+        return records.record_of(runner.run(options.out / "runs" / key, config), **known)
     except KbError as error:
         return {**known, "failed": str(error)}
 
@@ -82,7 +77,7 @@ def summary(found: list[records.Record]) -> dict[str, Any]:
     """The figures that are asked for, for each kind of start."""
     told: dict[str, Any] = {}
     for start in ("start", "nothing"):
-        ended = [each for each in found if each["from"] == start and "failed" not in each]
+        ended = [each for each in found if each.get("from") == start and "failed" not in each]
         spent = [each["gpu_seconds"] for each in ended]
         ratios = [each["over"]["start"]["ratio"] for each in ended if "start" in each["over"]]
         if not ended:
@@ -108,7 +103,7 @@ _COLUMNS = ("problem", "from", "start", "eager", "compile", "max-autotune", "bes
 
 def _cells(record: records.Record) -> list[str]:
     if "failed" in record:
-        return [record["name"], record["from"], f"failed: {record['failed']}"]
+        return [record["name"], record.get("from", ""), f"failed: {record['failed']}"]
     fraction, spent = record["floor_fraction"], record["gpu_seconds"]
     return [
         record["name"],
@@ -161,6 +156,17 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--from", dest="start", choices=sorted(FROM), default="both", help="(default: both)"
     )
     return made.parse_args(arguments)
+
+
+BENCHMARK = sharing.Benchmark(
+    module="benchmarks.optimize.problems",
+    keys=_keys,
+    opened=kept_judges,
+    measure=_measure,
+    path=lambda options: options.out / "results.json",
+    finish=_finish,
+    line=lambda record: "  ".join(_cells(record)),
+)
 
 
 if __name__ == "__main__":

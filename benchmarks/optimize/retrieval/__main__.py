@@ -10,25 +10,29 @@ proposers combines two candidates by itself, so the figures also say how often t
 """
 
 import argparse
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from agent.recipe.stock import Shelf, shelf_of
-from benchmarks.optimize import problems, records
-from benchmarks.optimize.asking import Lines, configure, ended, parser, require_gpu
+from benchmarks.optimize import problems, records, sharing
+from benchmarks.optimize.asking import configure, ended, kept_judges, parser, require_gpu
 from benchmarks.optimize.operators import cases
-from benchmarks.optimize.retrieval.arms import ARMS, Arm
+from benchmarks.optimize.retrieval.arms import ARMS
 from benchmarks.optimize.retrieval.figures import speedup, summary
-from benchmarks.optimize.running import Deadline, Judges, Runner
+from benchmarks.optimize.running import Runner
 from kb.errors import KbError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what is missing, write, print."""
-    options = _options(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _options(given)
     require_gpu(options)
-    with Judges() as judges:
-        results = run(options, Runner(options.index, judges, Lines(), report=False))
+    results = sharing.run(BENCHMARK, options, given)
+    if options.serve is not None:
+        return 0
     print(table(list(results["records"].values())))
     for arm, told in results.get("summary", {}).items():
         print(f"{arm} ({ARMS[arm].about}): {told}")
@@ -37,25 +41,30 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace, runner: Runner) -> records.Results:
     """All runs that have no record yet; the arms of a problem follow each other."""
-    results = records.load(options.out)
-    deadline = Deadline(options.limit)
-    shelf = shelf_of(options.index)
-    for problem in _problems(options.only):
-        for arm in (ARMS[name] for name in options.arms):
-            key = f"{problem.name}/{arm.name}"
-            if records.done(results, key):
-                continue
-            if deadline.over:
-                print("out of time: start again to go on")
-                return results
-            print(key, flush=True)
-            results["records"][key] = _measure(problem, arm, shelf, options, runner)
-            everything = list(results["records"].values())
-            results["seconds_each"], results["seed"] = options.seconds_each, options.seed
-            results["gpus"] = records.gpus(everything)
-            results["summary"] = summary(everything)
-            records.save(options.out, results)
-    return results
+    with _shelved(options, runner) as common:
+        return sharing.alone(BENCHMARK, options, common)
+
+
+def _keys(options: argparse.Namespace) -> list[str]:
+    return [f"{each.name}/{arm}" for each in _problems(options.only) for arm in options.arms]
+
+
+@contextlib.contextmanager
+def _opened(options: argparse.Namespace) -> Iterator[tuple[Runner, Shelf]]:
+    with kept_judges(options, report=False) as runner, _shelved(options, runner) as common:
+        yield common
+
+
+@contextlib.contextmanager
+def _shelved(options: argparse.Namespace, runner: Runner) -> Iterator[tuple[Runner, Shelf]]:
+    yield runner, shelf_of(options.index)
+
+
+def _finish(results: records.Results, options: argparse.Namespace) -> None:
+    everything = [each for each in results["records"].values() if "arm" in each]
+    results["seconds_each"], results["seed"] = options.seconds_each, options.seed
+    results["gpus"] = records.gpus(everything)
+    results["summary"] = summary(everything)
 
 
 def _problems(only: list[str] | None) -> list[cases.Operator]:
@@ -67,9 +76,10 @@ def _problems(only: list[str] | None) -> list[cases.Operator]:
     return [found[name] for name in (only or found)]
 
 
-def _measure(
-    problem: cases.Operator, arm: Arm, shelf: Shelf, options: argparse.Namespace, runner: Runner
-) -> records.Record:
+def _measure(key: str, options: argparse.Namespace, common: tuple[Runner, Shelf]) -> records.Record:
+    runner, shelf = common
+    name, _, which = key.partition("/")
+    (problem,), arm = _problems([name]), ARMS[which]
     known = {"name": problem.name, "arm": arm.name, "dtype": problem.dtype}
     config = configure(
         options,
@@ -89,6 +99,7 @@ def _measure(
 
 def table(found: list[records.Record]) -> str:
     """Speedups over eager: one line a problem, a column an arm."""
+    found = [each for each in found if "arm" in each]
     arms = list(dict.fromkeys(each["arm"] for each in found))
     lines = [f"{'over eager':<22}" + "".join(f"{arm:>15}" for arm in arms)]
     for name in dict.fromkeys(each["name"] for each in found):
@@ -112,6 +123,22 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         help=f"only these, of {', '.join(ARMS)}",
     )  # fmt: skip
     return made.parse_args(arguments)
+
+
+def _line(record: records.Record) -> str:
+    told = record.get("failed") or f"{speedup(record) or float('nan'):.3f} over eager"
+    return f"{record['name']}/{record.get('arm', '')}: {told}"
+
+
+BENCHMARK = sharing.Benchmark(
+    module="benchmarks.optimize.retrieval",
+    keys=_keys,
+    opened=_opened,
+    measure=_measure,
+    path=lambda options: options.out,
+    finish=_finish,
+    line=_line,
+)
 
 
 if __name__ == "__main__":
