@@ -101,7 +101,7 @@ def kernel_function(
     scale: float = 1.0,
     diagonal: int = 0,
     out_dtype: torch.dtype | None = None,
-    tile: int = 4096,
+    tile: int = 2048,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Return softmax(`scale` * `x`) [..., queries, keys] over the keys k <= q + `diagonal` of each

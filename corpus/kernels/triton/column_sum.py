@@ -66,9 +66,9 @@ import triton.language as tl
 
 TUNABLES = {
     "rows_per_program": [128, 256, 512, 1024],
-    "block_m": [1, 2, 4, 8, 16],
-    "block_n": [128, 256, 512, 1024],
-    "num_warps": [1, 2, 4, 8],
+    "block_m": [1, 2, 4, 8],
+    "block_n": [128, 512, 1024, 2048],
+    "num_warps": [4, 8],
 }
 
 # Columns of a program of the second launch: float32 values of one line of 128 bytes.
@@ -98,7 +98,12 @@ def _column_sum_kernel(
     for start in tl.range(first, end, BLOCK_M):
         rows = start + tl.arange(0, BLOCK_M)
         mask = (rows < end)[:, None] & col_ok[None, :]
-        x = tl.load(x_cols + rows[:, None].to(tl.int64) * stride_xm, mask=mask, other=0.0)
+        x = tl.load(
+            x_cols + rows[:, None].to(tl.int64) * stride_xm,
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_first",
+        )
         acc += x.to(tl.float32)
     total = tl.sum(acc, axis=0)
     out_ptrs = out_ptr + slab.to(tl.int64) * N + cols
@@ -107,14 +112,15 @@ def _column_sum_kernel(
 
 def kernel_function(
     x: torch.Tensor,
-    rows_per_program: int = 512,
-    block_m: int = 4,
-    block_n: int = 256,
-    num_warps: int = 4,
+    rows_per_program: int = 256,
+    block_m: int = 1,
+    block_n: int = 2048,
+    num_warps: int = 8,
 ) -> torch.Tensor:
     """Return the column sums [N] of `x` [M, N], any strides, in `x`'s dtype."""
     m, n = x.shape
     slabs = max(1, triton.cdiv(m, rows_per_program))
+    block_n = min(block_n, triton.next_power_of_2(n))
     tiles_n = triton.cdiv(n, block_n)
     partial = torch.empty((slabs, n), dtype=torch.float32, device=x.device)
     out = torch.empty(n, dtype=x.dtype, device=x.device)

@@ -144,8 +144,8 @@ def kernel_function(
     teacher: torch.Tensor,
     reduction: str = "batchmean",
     out_dtype: torch.dtype | None = None,
-    block: int = 1024,
-    unroll: int = 2,
+    block: int = 512,
+    unroll: int = 4,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Return the divergence of softmax(`student`) from softmax(`teacher`), logits [rows, classes],

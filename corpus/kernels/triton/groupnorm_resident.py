@@ -1,7 +1,7 @@
 """
 ---
 slug: groupnorm-resident
-title: Group and instance norm read once, groups spread over programs that exchange figures
+title: Group and instance norm whose programs exchange their figures, read once or twice
 op: group-norm
 language: triton
 techniques: [register-caching, online-reduction, kernel-fusion]
@@ -37,7 +37,11 @@ sign bit of the squares, which are never negative, is set in all others.
 Nobody waits in vain: programs draw their tiles from a counter, so the first group that is not
 finished has all its programs running or next in line, and as many are resident as there are
 multiprocessors at the least. Groups of more tiles than that, and CPU tensors, take two launches
-(`together` False): the first publishes, the second reads x again.
+(`together` False): the first publishes, the second reads x again, backwards, as what was read last
+may still be in L2.
+
+Two launches read more and wait for nobody, and they are the default: registers hold some 50 KB of
+16-bit values a multiprocessor, too few to keep DRAM busy while a program waits for the others.
 
 A tile is a block of one channel's plane, or several small planes. Small tiles leave more programs
 on a multiprocessor to cover the waiting; large ones have fewer figures to merge. `maxnreg` bounds
@@ -96,6 +100,9 @@ def _resident_kernel(
         drawn = tl.atomic_add(drawn_ptr, 1, sem="relaxed")
     else:
         drawn = tl.program_id(0)
+        if not PUBLISH:
+            # Backwards: what the first launch read last may still be in L2.
+            drawn = tl.num_programs(0) - 1 - drawn
     group = drawn // parts
     part = drawn % parts
     # Index times size is taken in int64: it passes 2**31 on tensors of a few GB.
@@ -190,9 +197,9 @@ def kernel_function(
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
     tile: int = 8192,
-    together: bool = True,
-    num_warps: int = 8,
-    maxnreg: int = 80,
+    together: bool = False,
+    num_warps: int = 4,
+    maxnreg: int = 0,
 ) -> torch.Tensor:
     """Return group norm of `x` [batch, channels, ...] in `groups` groups, contiguous.
 

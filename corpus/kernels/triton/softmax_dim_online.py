@@ -60,8 +60,9 @@ writing, and the second reading finds short stretches still in L2.
 
 A program takes a block of contiguous positions (over the last dimension: one row) and walks along
 the dimension, `block` elements at a time. Each element of the block keeps a maximum and sum of its
-own: threads meet once, after the walk. `before` and `after` are elementwise functions fused in;
-`before` runs in both readings.
+own: threads meet once, after the walk. `unroll` values are taken together, their common maximum
+first, so that the sum is scaled once for them; value by value this would be bound by instructions.
+`before` and `after` are elementwise functions fused in; `before` runs in both readings.
 """
 
 import math
@@ -71,8 +72,9 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "block": [1024, 2048, 4096, 8192],
+    "block": [512, 1024, 2048, 4096],
     "block_p": [32, 64, 128, 256],
+    "unroll": [1, 2, 4],
     "num_warps": [4, 8, 16],
 }
 
@@ -85,12 +87,41 @@ def _unchanged(x, lead, lane, mask, operands):
 
 
 @triton.jit
+def _taken(
+    x_base, operands, largest, total, start, batch, p, N, P,
+    stride_xn, stride_ob, stride_on, stride_op,
+    BEFORE: tl.constexpr, ROWS: tl.constexpr, FULL: tl.constexpr,
+    UNROLL: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Maxima (times log2(e)) and sums of powers of 2 after `UNROLL` more values of each element."""
+    values = ()
+    top = largest
+    for k in tl.static_range(UNROLL):
+        n = start + k * BLOCK_N + tl.arange(0, BLOCK_N).to(tl.int64)[:, None]
+        mask = (p < P) if FULL else (n < N) & (p < P)
+        if ROWS:
+            lead, lane = p * stride_op, n * stride_on
+        else:
+            lead, lane = batch * stride_ob + n * stride_on, p * stride_op
+        x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
+        x = BEFORE(x, lead, lane, mask, operands) * 1.4426950408889634
+        if not FULL:
+            x = tl.where(n < N, x, float("-inf"))
+        top = tl.maximum(top, x)
+        values += (x,)
+    total *= tl.exp2(largest - top)
+    for k in tl.static_range(UNROLL):
+        total += tl.exp2(values[k] - top)
+    return top, total
+
+
+@triton.jit
 def _softmax_kernel(
     x_ptr, out_ptr, before_operands, after_operands,
     N, P,
     stride_xb, stride_xn, stride_xp, stride_ob, stride_on, stride_op,
     BEFORE: tl.constexpr, AFTER: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
+    ROWS: tl.constexpr, UNROLL: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(P, BLOCK_P)
     # Index times stride is taken in int64: it passes 2**31 on tensors of a few GB.
@@ -102,21 +133,21 @@ def _softmax_kernel(
     # The lowest finite number in place of -inf: no -inf minus -inf before the first value.
     largest = tl.full((BLOCK_N, BLOCK_P), -3.4028234663852886e38, dtype=tl.float32)
     total = tl.zeros((BLOCK_N, BLOCK_P), dtype=tl.float32)
-    for start in tl.range(0, N, BLOCK_N):
-        n = start + chunk
-        mask = (n < N) & (p < P)
-        if ROWS:
-            lead, lane = p * stride_op, n * stride_on
-        else:
-            lead, lane = batch * stride_ob + n * stride_on, p * stride_op
-        x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
-        x = tl.where(mask, BEFORE(x, lead, lane, mask, before_operands), float("-inf"))
-        # One exponential: where the maximum stays the sum keeps its scale, else the term is 1.
-        ratio = tl.exp(-tl.abs(x - largest))
-        total = tl.where(x > largest, total * ratio + 1.0, total + ratio)
-        largest = tl.maximum(largest, x)
+    full = N // (UNROLL * BLOCK_N) * (UNROLL * BLOCK_N)
+    for start in tl.range(0, full, UNROLL * BLOCK_N):
+        largest, total = _taken(
+            x_base, before_operands, largest, total, start, batch, p, N, P,
+            stride_xn, stride_ob, stride_on, stride_op,
+            BEFORE, ROWS, True, UNROLL, BLOCK_N,
+        )  # fmt: skip
+    for start in tl.range(full, N, BLOCK_N):
+        largest, total = _taken(
+            x_base, before_operands, largest, total, start, batch, p, N, P,
+            stride_xn, stride_ob, stride_on, stride_op,
+            BEFORE, ROWS, False, 1, BLOCK_N,
+        )  # fmt: skip
     top = tl.max(largest, axis=0, keep_dims=True)
-    sums = tl.sum(total * tl.exp(largest - top), axis=0, keep_dims=True)
+    sums = tl.sum(total * tl.exp2(largest - top), axis=0, keep_dims=True)
     scale = 1.0 / sums
 
     for start in tl.range(0, N, BLOCK_N):
@@ -128,7 +159,7 @@ def _softmax_kernel(
             lead, lane = batch * stride_ob + n * stride_on, p * stride_op
         x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
         x = BEFORE(x, lead, lane, mask, before_operands)
-        y = tl.exp(x - top) * scale
+        y = tl.exp2(x * 1.4426950408889634 - top) * scale
         y = AFTER(y, lead, lane, mask, after_operands)
         tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
 
@@ -156,8 +187,9 @@ def kernel_function(
     after=_unchanged,
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
-    block: int = 4096,
-    block_p: int = 128,
+    block: int = 2048,
+    block_p: int = 64,
+    unroll: int = 4,
     num_warps: int = 8,
 ) -> torch.Tensor:
     """Return the softmax of `x` over its dimension `dim`, contiguous.
@@ -179,7 +211,7 @@ def kernel_function(
         view, out, before_operands, after_operands,
         length, positions,
         *view.stride(), *_split(out, dim)[0].stride(),
-        BEFORE=before, AFTER=after, ROWS=rows, BLOCK_N=block_n, BLOCK_P=block_p,
+        BEFORE=before, AFTER=after, ROWS=rows, UNROLL=unroll, BLOCK_N=block_n, BLOCK_P=block_p,
         num_warps=num_warps,
     )  # fmt: skip
     return out

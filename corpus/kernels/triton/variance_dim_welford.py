@@ -70,10 +70,10 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "tile": [1024, 2048, 4096, 8192],
+    "tile": [2048, 4096, 8192, 16384],
     "block_p": [64, 128, 256],
-    "programs": [264, 528, 1056, 2112],
-    "unroll": [2, 4, 8],
+    "programs": [264, 528, 1056],
+    "unroll": [4, 8],
     "num_warps": [2, 4, 8],
 }
 
@@ -113,8 +113,8 @@ def _chunk(
             lead, lane = (batch * N + n) * P, p
         # What lies past the last position is never stored: full chunks leave nothing out.
         loads = p < P if FULL else mask
-        x = tl.load(x_base + n * stride_xn, mask=loads, other=0.0).to(tl.float32)
-        x = BEFORE(x, lead, lane, loads, operands)
+        x = tl.load(x_base + n * stride_xn, mask=loads, other=0.0, eviction_policy="evict_first")
+        x = BEFORE(x.to(tl.float32), lead, lane, loads, operands)
         if not FULL:
             x = tl.where(mask, x, 0.0)
         total += x
@@ -234,10 +234,10 @@ def kernel_function(
     before=_unchanged,
     before_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
-    tile: int = 4096,
+    tile: int = 8192,
     block_p: int = 128,
     programs: int = 1056,
-    unroll: int = 4,
+    unroll: int = 8,
     num_warps: int = 4,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return variance and mean of `x` over `dim`, which is left out of their shape, in `out_dtype`
