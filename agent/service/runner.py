@@ -54,9 +54,22 @@ class _Reporter:
         self._store = store
         self.job = job
         self._written = 0.0
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> EvaluationJob:
+        """The evaluation as it was last told of; nothing is written from now on."""
+        with self._lock:
+            self._closed = True
+        return self.job
 
     def tell(self, name: PhaseName, line: str) -> None:
         """Take note of a phase or a line."""
+        with self._lock:
+            if not self._closed:
+                self._tell(name, line)
+
+    def _tell(self, name: PhaseName, line: str) -> None:
         phases = list(self.job.phases)
         if not phases or phases[-1].name is not name:
             phases.append(Phase(name=name, started=now()))
@@ -122,7 +135,7 @@ class Runner:
             if moment - swept >= _SWEEP_S:
                 self._store.sweep(self._limits.keep)
                 swept = moment
-            job = self._store.first()
+            job = self._store.take()
             if job is not None:
                 self._one(job)
                 worked = time.monotonic()
@@ -133,23 +146,16 @@ class Runner:
         self._work.close()
 
     def _one(self, job: EvaluationJob) -> None:
-        if job.attempts >= _MOST_ATTEMPTS:
-            self._over(job, None, f"interrupted {job.attempts} times: send it again")
+        before = job.attempts - 1
+        if before >= _MOST_ATTEMPTS:
+            tried = job.model_copy(update={"attempts": before})
+            self._over(tried, None, f"interrupted {before} times: send it again")
             return
-        job = job.model_copy(
-            update={
-                "state": JobState.RUNNING,
-                "started": now(),
-                "attempts": job.attempts + 1,
-                "phases": [],
-            }
-        )
         try:
             request = self._store.request(job.id)
         except NotFoundError:
             self._over(job, None, "what was sent cannot be read any more: send it again")
             return
-        self._store.write(job)
         reporter = _Reporter(self._store, job)
         shown = self._store.shown_at_start(job.id, request)
         folder = self._store.folder(job.id) / "files"
@@ -165,19 +171,18 @@ class Runner:
         thread = threading.Thread(target=work, name="evaluation", daemon=True)
         thread.start()
         why = self._watch(job, thread)
+        told = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
         outcome = found[0] if found else None
         if self._store.is_cancelled(job.id):
             self._store.forget(job.id)
             self._ended("cancelled")
         elif isinstance(outcome, EvaluationAnswer):
-            self._over(reporter.job, outcome, None)
+            self._over(told, outcome, None)
         elif self._stopping.is_set():
-            # First in the queue as before; not to be taken for one that ended its process.
-            waiting = {"state": JobState.QUEUED, "attempts": job.attempts - 1, "phases": []}
-            self._store.write(reporter.job.model_copy(update=waiting))
+            self._store.give_back(told)
         else:
-            self._over(reporter.job, None, why or self._reason(outcome))
+            self._over(told, None, why or self._reason(outcome))
 
     def _watch(self, job: EvaluationJob, thread: threading.Thread) -> str:
         """Wait until an evaluation ends, or end it. Returns why, if its time is up."""

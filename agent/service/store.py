@@ -87,7 +87,7 @@ class JobStore:
             try:
                 _replace(folder / "request.json", request.model_dump_json())
                 _replace(folder / "shown.json", json.dumps(shown))
-                self.write(job)
+                self.write(job, durable=True)
                 (self._queue / f"{1 + max(numbers, default=0):012d}-{job.id}").touch()
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -191,16 +191,17 @@ class JobStore:
         summaries = [EvaluationSummary(**{f: getattr(job, f) for f in fields}) for job in found]
         return sorted(summaries, key=lambda each: (each.created, each.id), reverse=True)
 
-    def write(self, job: EvaluationJob) -> None:
-        """Replace what is told of an evaluation."""
-        _replace(self._jobs / job.id / "job.json", job.model_dump_json(exclude={"answer", "ahead"}))
+    def write(self, job: EvaluationJob, *, durable: bool = False) -> None:
+        """Replace what is told of an evaluation; progress need not outlive the machine."""
+        text = job.model_dump_json(exclude={"answer", "ahead"})
+        _replace(self._jobs / job.id / "job.json", text, durable=durable)
 
     def finish(self, job: EvaluationJob, answer: EvaluationAnswer | None) -> None:
         """Keep an evaluation's end: its answer on disk first, then that it is over."""
         if answer is not None:
             _replace(self._jobs / job.id / "answer.json", answer.model_dump_json())
         with self._locked():
-            self.write(job)
+            self.write(job, durable=True)
             self._leave(job.id)
 
     def remove(self, job_id: str) -> bool:
@@ -222,6 +223,11 @@ class JobStore:
             shutil.rmtree(self._jobs / job_id, ignore_errors=True)
             return not job.is_over
 
+    def give_back(self, job: EvaluationJob) -> None:
+        """Let a running evaluation wait again, as if it had not been begun."""
+        update = {"state": JobState.QUEUED, "attempts": job.attempts - 1, "phases": []}
+        self.write(job.model_copy(update=update), durable=True)
+
     def is_cancelled(self, job_id: str) -> bool:
         """Whether a running evaluation is to be ended."""
         return (self._jobs / job_id / "cancelled").exists()
@@ -232,8 +238,11 @@ class JobStore:
             self._leave(job_id)
             shutil.rmtree(self._jobs / job_id, ignore_errors=True)
 
-    def first(self) -> EvaluationJob | None:
-        """The evaluation whose turn it is; None where none waits."""
+    def take(self) -> EvaluationJob | None:
+        """The evaluation whose turn it is, running from now on; None where none waits.
+
+        It stays in the queue until it is over, so that it comes first again if this process dies.
+        """
         if not self._waiting():
             return None
         with self._locked():
@@ -247,6 +256,15 @@ class JobStore:
                 if job.is_over:  # its end was written, and then the process died
                     self._leave(job_id)
                     continue
+                job = job.model_copy(
+                    update={
+                        "state": JobState.RUNNING,
+                        "started": now(),
+                        "attempts": job.attempts + 1,
+                        "phases": [],
+                    }
+                )
+                self.write(job)
                 return job
         return None
 
@@ -336,10 +354,11 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str, *, durable: bool = True) -> None:
     part = path.with_name(f"{path.name}.part")
     with part.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     part.replace(path)

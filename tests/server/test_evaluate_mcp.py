@@ -35,11 +35,11 @@ def server(place):
         yield found
 
 
-def over_http(server, headers, work):
+def over_http(server, headers, work, mode="auto"):
     async def run():
         async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http:
             transport = streamable_http_client(server.url + "/mcp", http_client=http)
-            async with Client(transport) as client:
+            async with Client(transport, mode=mode) as client:
                 return await work(client)
 
     return asyncio.run(asyncio.wait_for(run(), 2 * PATIENCE))
@@ -60,12 +60,13 @@ def over_stdio(place, work):
     return asyncio.run(asyncio.wait_for(run(), 2 * PATIENCE))
 
 
-@pytest.fixture(params=["streamable HTTP", "stdio"])
+@pytest.fixture(params=["streamable HTTP", "streamable HTTP with a handshake", "stdio"])
 def session(request, place):
     if request.param == "stdio":
         return lambda work: over_stdio(place, work)
     server = request.getfixturevalue("server")
-    return lambda work: over_http(server, server.headers, work)
+    mode = "legacy" if "handshake" in request.param else "auto"
+    return lambda work: over_http(server, server.headers, work, mode)
 
 
 def test_one_call_gives_the_whole_answer_with_progress_on_the_way(session):

@@ -75,14 +75,16 @@ def add_tools(
     async def follow(context: Context[Any, Any], job_id: str, seconds: float) -> CallToolResult:
         """Report progress until the evaluation is over or the time is up."""
         until = time.monotonic() + seconds
-        told = -1
+        told: object = None
+        progress = 0
         while True:
             job = await ask(lambda: service.read(job_id))
             if job.is_over or time.monotonic() >= until:
                 return _result(job)
-            if job.steps > told:
-                told = job.steps
-                await context.report_progress(job.steps, None, render(job))
+            if told != (job.steps, job.ahead):
+                told = (job.steps, job.ahead)
+                progress += 1  # how much is left nobody knows; it only has to grow
+                await context.report_progress(progress, None, render(job))
             await anyio.sleep(_POLL_S)
 
     @server.tool(title="Judge a kernel", annotations=_RUNS)
@@ -118,7 +120,9 @@ def add_tools(
             float, Field(description="Longest time of one call, compilation included.")
         ] = CALL_SECONDS,
         profile: Annotated[bool, Field(description="Profile the kernel if it is right.")] = True,
-        query: Annotated[str | None, Field(description="What to know; default what the diagnosis finds.")] = None,
+        query: Annotated[
+            str | None, Field(description="What to know; default what the diagnosis finds.")
+        ] = None,
         gpu: Annotated[
             str | None, Field(description="GPU that the context is for; default the judge's.")
         ] = None,
