@@ -12,10 +12,11 @@ from kb.corpus.entries import Gate, Technique
 from kb.corpus.frontmatter import split_front_matter
 from kb.corpus.loader import MANIFEST, Corpus, KernelFile, TechniqueFile, load_corpus
 from kb.index.state import IndexState, KernelRecord, TechniqueRecord
-from kb.records import Chunk, Source, chunk_id
+from kb.records import QUESTION, Chunk, Source, chunk_id
 from kb.vocabulary import find_metric, taxonomy
 
 CARD = "card"
+_QUESTIONS = "Questions"
 
 
 def corpus_state(root: Path) -> IndexState:
@@ -90,8 +91,12 @@ def technique_card(entry: Technique) -> str:
 def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
     entry, source = file.entry, corpus.manifest.name
     text = (corpus.root / file.path).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    asked = next((at for at, line in enumerate(lines, 1) if line.startswith("questions:")), 1)
     parts: list[tuple[str, str, int, int]] = [
         (technique_card(entry), CARD, 1, file.body_line - 1),
+        # A vector each: one of them all together would be like none of them.
+        *((each, _QUESTIONS, asked, file.body_line - 1) for each in entry.questions),
         *(
             (piece.text, piece.heading or entry.title, piece.start_line, piece.end_line)
             for piece in chunk_file(PurePosixPath(file.path), text)
@@ -116,6 +121,7 @@ def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
                 techniques=(entry.slug,),
                 bottlenecks=entry.bottlenecks,
                 architectures=entry.architectures,
+                role=QUESTION if section == _QUESTIONS else "",
             )
         )
         seen[content] += 1

@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 Kind = Literal["technique", "kernel", "code", "doc", "note"]
 KINDS: tuple[Kind, ...] = ("technique", "kernel", "code", "doc", "note")
+QUESTION = "question"
+"""The role of a chunk that holds a question which its entry answers: it finds the entry, and is not
+what is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class Chunk:
     architectures: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     role: str = ""
-    """What code is for (`ingest.roles`): `kernel`, `device`, `host`, `type` or `other`."""
+    """What code is for (`ingest.roles`): `kernel`, `device`, `host`, `type` or `other`; or
+    `QUESTION`."""
     fold: str = ""
     """Digest of the code without comments and spacing: equal for near-duplicates."""
 

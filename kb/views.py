@@ -91,7 +91,7 @@ def evidence_view(generation: Generation, slug: str) -> list[dict[str, str]]:
 def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
     """A technique's entry, its text, its examples, and what runs found. The slug must exist."""
     record = generation.techniques[slug]
-    return record.entry.model_dump(mode="json") | {
+    return record.entry.model_dump(mode="json", exclude={"questions"}) | {
         "body": record.body.strip(),
         "examples": generation.examples[slug],
         "evidence": evidence_view(generation, slug),

@@ -7,7 +7,7 @@ import numpy as np
 from kb.context.cutting import prose_blocks
 from kb.corpus.measured import measured_line
 from kb.index.reader import Generation
-from kb.records import Chunk, Source
+from kb.records import QUESTION, Chunk, Source
 
 # Which sections are worth most when not all fit; those that the query matched go first.
 _SECTION_ORDER = (
@@ -69,7 +69,7 @@ def technique_sections(
     chunks = [
         (int(row), chunk)
         for row, chunk in zip(rows, generation.store.rows(rows.tolist()), strict=True)
-        if chunk.id not in exclude
+        if chunk.id not in exclude and chunk.role != QUESTION
     ]
     unwanted = {"triton": "How (CUDA)", "cuda": "How (Triton)"}.get(language or "")
     ranked: list[tuple[int, Section]] = []

@@ -154,6 +154,8 @@ class Technique(_Entry):
     """What it relieves, the chief one first."""
     languages: Annotated[tuple[Language, ...], Field(min_length=1)]
     aliases: tuple[Text, ...] = ()
+    questions: tuple[Text, ...] = ()
+    """What engineers ask, see or read when this is the answer. They are searched and not shown."""
     when: Annotated[tuple[Gate, ...], Field(min_length=1)]
     avoid_when: tuple[Gate, ...] = ()
     effect: Text

@@ -132,6 +132,26 @@ class LexicalIndex:
         scores: NDArray[np.float32] = self._index.get_scores(known)
         return scores
 
+    def frequencies(self, tokens: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Weighted, saturated frequency of each token in each of the chunks, (tokens, rows).
+
+        It is BM25's score without the idf, so that a part of the chunks can be scored by how rare
+        a token is among them. `rows` ascend.
+        """
+        found = np.zeros((len(tokens), len(rows)), dtype=np.float32)
+        stored = self._index.scores
+        for place, token in enumerate(tokens):
+            index = self._index.vocab_dict.get(token)
+            if index is None or not len(rows):
+                continue
+            start, end = (int(each) for each in stored["indptr"][index : index + 2])
+            having = stored["indices"][start:end]
+            at = np.searchsorted(having, rows)
+            at[at == len(having)] = 0
+            there = having[at] == rows
+            found[place, there] = stored["data"][start:end][at[there]] / self.idf(token)
+        return found
+
     def occurs(self, token: str, rows: NDArray[np.intp]) -> bool:
         """Whether a token stands in any of the chunks at `rows`."""
         index = self._index.vocab_dict.get(token)

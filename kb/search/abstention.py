@@ -20,10 +20,14 @@ class Evidence:
     """Share of the query's information (sum of idf) found in the chunk that has most of it."""
     named: float
     """1 if the query names a technique, a metric with its value, or a symbol the index defines."""
+    covered: float
+    """Share of the query's information, by how rare words are among entries, that one entry holds.
+
+    In tens of thousands of functions some hold any few words by chance."""
 
     def features(self) -> tuple[float, ...]:
         """In the order of the calibrated weights."""
-        return (self.similarity, self.support, self.coverage, self.named)
+        return (self.similarity, self.support, self.coverage, self.named, self.covered)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from kb.index.chroma import ChromaSearch
 from kb.index.reader import Generation
 from kb.index.vectors import top
 from kb.search.abstention import Calibration, Evidence, calibration, relevance
+from kb.search.entries import Entries, EntryScores
 from kb.search.filtering import filter_mask
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
 from kb.search.names import NamedRows
@@ -35,11 +36,18 @@ FOLD_SIMILARITY = 0.95
 # Functions of one file that are shown before those of other files have had their turn: neighbours
 # share their words, and one long file would fill the page.
 PER_FILE = 4
-# The second-best section of an entry counts this much: an entry that answers twice is a better one.
-SECOND_SECTION = 0.3
 # Up to this many chunks the exact product is quick (about 2 ms at 20,000 on 2 cores) and gives the
 # same answer every time; beyond it Chroma's graph takes over for unfiltered queries.
 EXACT_LIMIT = 200_000
+
+
+# Chunks that are looked into for the words of the query: the best by words.
+_COVERING = 5
+# Of the nearest chunks, as many tell whether the index knows the topic.
+_NEAREST = 10
+
+# What passing on is called: to a kernel, to a technique.
+PASSED_ON = ("technique matches", "example matches")
 
 
 class Hit(NamedTuple):
@@ -78,6 +86,9 @@ class Searcher:
         self._calibration: Calibration = calibration(generation.manifest.embedder)
         self._reader = QueryReader(generation)
         self._names = NamedRows(generation.columns)
+        self._entries = Entries(generation)
+        self._pieces = np.ones(generation.columns.count, dtype=np.bool_)
+        self._pieces[self._entries.rows] = False
         self._chroma: ChromaSearch | None = None
         if generation.manifest.chunks > exact_limit:
             self._chroma = ChromaSearch(generation.chroma_folder)
@@ -132,76 +143,72 @@ class Searcher:
         words = lexical.scores(tokens)
         vector = self._embedder.embed_query(text)
         dense = self.generation.vectors.similarities(vector) if self._chroma is None else None
-        found = words > 0  # most chunks hold no word of the query: do not sort their ties
-        lexical_rows = top(words, CANDIDATES, found if mask is None else found & mask)
-        dense_rows, similarities = self._nearest(vector, dense, mask)
         ranker = Ranker(said, self.generation)
-        evidence = self._evidence(tokens, lexical_rows, similarities, said, ranker)
-        probability = relevance(evidence, self._calibration)
-        named = self._named_rows(said, ranker, mask)
-        rows = np.unique(np.concatenate((lexical_rows, dense_rows, named)))
-        cosines = dense[rows] if dense is not None else self.generation.vectors.rows[rows] @ vector
-        highest = float(words[lexical_rows[0]]) if len(lexical_rows) else 1.0
+        near = self._cosines(self._entries.rows, vector, dense)
+        entries = self._entries.score(tokens, lexical, near, mask)
+        pieces = self._pieces if mask is None else self._pieces & mask
+        lexical_rows = top(words, CANDIDATES, pieces & (words > 0))
+        dense_rows = self._nearest(vector, dense, pieces, whole=mask is None)
+        defined = self._names.definitions(said.symbols)
+        rows = np.unique(np.concatenate((lexical_rows, dense_rows, defined[pieces[defined]])))
+        cosines = self._cosines(rows, vector, dense)
+        highest = float(words.max(initial=0.0)) or 1.0
         fused = WORDS * words[rows] / highest + (1 - WORDS) * np.maximum(cosines, 0.0)
+        kept_near = near if mask is None else near[mask[self._entries.rows]]
+        found = words > 0 if mask is None else (words > 0) & mask
+        coverage = self._coverage(tokens, top(words, _COVERING, found))
+        evidence = Evidence(
+            *_nearness(np.append(cosines, kept_near)),
+            coverage=coverage,
+            named=float(bool(ranker.named() or said.metrics or self._defined(said))),
+            covered=coverage if entries.covered is None else entries.covered,
+        )
+        probability = relevance(evidence, self._calibration)
         hits = self._scored(rows, fused, (lexical_rows, dense_rows), ranker)
+        hits += self._scored_entries(entries, ranker)
+        hits.sort(key=lambda hit: (-hit.score, hit.row))
         hits = self._fold(hits, k)
         abstained = probability < self._calibration.threshold or not hits
         return Ranking(hits, said, probability, evidence, abstained, ranker)
 
-    def _named_rows(
-        self, said: Understanding, ranker: Ranker, mask: NDArray[np.bool_] | None
-    ) -> NDArray[np.intp]:
-        """Rows of what the query names, or its metrics speak for, however it is worded."""
-        rows = self._names.definitions(said.symbols)
-        cards = self._names.cards(ranker.supported())
-        rows = np.concatenate((rows, cards))
-        return rows if mask is None else rows[mask[rows]]
+    def _cosines(
+        self,
+        rows: NDArray[np.intp],
+        vector: NDArray[np.float32],
+        dense: NDArray[np.float32] | None,
+    ) -> NDArray[np.float32]:
+        """Of the query to each of the rows."""
+        return dense[rows] if dense is not None else self.generation.vectors.rows[rows] @ vector
 
     def _nearest(
         self,
         vector: NDArray[np.float32],
         dense: NDArray[np.float32] | None,
-        mask: NDArray[np.bool_] | None,
-    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """The nearest chunks' rows and their cosines, best first."""
-        matrix = self.generation.vectors
-        if dense is None and self._chroma is not None and mask is None:
+        pieces: NDArray[np.bool_],
+        *,
+        whole: bool,
+    ) -> NDArray[np.intp]:
+        """Rows of the nearest chunks of no entry, best first; `whole` if nothing is filtered."""
+        if dense is None and self._chroma is not None and whole:
             ids = self._chroma.nearest(vector, CANDIDATES)
-            found = [self.generation.store.row_of(each) for each in ids]
-            rows = np.array([row for row in found if row is not None], dtype=np.intp)
-            near = matrix.rows[rows] @ vector
-            order = np.argsort(-near, kind="stable")
-            return rows[order], near[order]
+            found = (self.generation.store.row_of(each) for each in ids)
+            rows = np.array(
+                [row for row in found if row is not None and pieces[row]], dtype=np.intp
+            )
+            near = self.generation.vectors.rows[rows] @ vector
+            return rows[np.argsort(-near, kind="stable")]
         if dense is None:
-            dense = matrix.similarities(vector)
-        rows = top(dense, CANDIDATES, mask)
-        return rows, dense[rows]
+            dense = self.generation.vectors.similarities(vector)
+        return top(dense, CANDIDATES, pieces)
 
-    def _evidence(
-        self,
-        tokens: list[str],
-        lexical_rows: NDArray[np.intp],
-        similarities: NDArray[np.float32],
-        said: Understanding,
-        ranker: Ranker,
-    ) -> Evidence:
-        near = similarities[:10]
+    def _coverage(self, tokens: list[str], best: NDArray[np.intp]) -> float:
+        """Share of the tokens' information that stands in any of the best chunks."""
         lexical = self.generation.lexical
         information = {token: lexical.idf(token) for token in tokens}
         total = sum(information.values())
-        covered = 0.0
-        if total and len(lexical_rows):
-            best = lexical_rows[:5]
-            for token, idf in information.items():
-                if lexical.occurs(token, best):
-                    covered += idf
-        named = bool(ranker.named() or said.metrics or self._defined(said))
-        return Evidence(
-            similarity=float(near[0]) if len(near) else 0.0,
-            support=float(near.mean()) if len(near) else 0.0,
-            coverage=covered / total if total else 0.0,
-            named=float(named),
-        )
+        if not total or not len(best):
+            return 0.0
+        return sum(idf for token, idf in information.items() if lexical.occurs(token, best)) / total
 
     def _defined(self, said: Understanding) -> bool:
         known = self.generation.lexical.known
@@ -219,13 +226,25 @@ class Searcher:
         for name, order in zip(("lexical rank", "dense rank"), orders, strict=True):
             for rank, position in enumerate(np.searchsorted(rows, order).tolist(), start=1):
                 parts[position][name] = rank
-        examples = ranker.from_examples(rows, fused)
-        for at in np.flatnonzero(examples).tolist():
-            parts[at]["example matches"] = float(examples[at])
-        scores = np.maximum(fused + examples + ranker.totals(rows), 0.0)
+        scores = np.maximum(fused + ranker.totals(rows), 0.0)
         best = np.argsort(-scores, kind="stable").tolist()
         row_list, score_list = rows.tolist(), scores.tolist()
         return [Hit(row_list[at], score_list[at], parts[at]) for at in best]
+
+    def _scored_entries(self, entries: EntryScores, ranker: Ranker) -> list[Hit]:
+        """Every entry that the filters keep, with its score and what it is made of."""
+        places = np.flatnonzero(entries.found)
+        passed = self._entries.passed_on(entries.fused + ranker.support(self._entries.names))
+        totals = ranker.totals(entries.shown[places])
+        hits: list[Hit] = []
+        for place, total in zip(places.tolist(), totals.tolist(), strict=True):
+            fused, more = float(entries.fused[place]), float(passed[place])
+            parts: dict[str, Any] = {"fused": fused}
+            if more:
+                parts[PASSED_ON[int(self._entries.techniques[place])]] = more
+            score = max(fused + more + total, 0.0)
+            hits.append(Hit(int(entries.shown[place]), score, parts))
+        return hits
 
     def _fold(self, hits: list[Hit], k: int) -> list[Hit]:
         """The k best distinct answers: one chunk per entry, one of each set of near-copies, and of
@@ -233,18 +252,17 @@ class Searcher:
         """
         columns = self.generation.columns
         entries, folds = columns["entries"], columns["folds"]
-        first: dict[str, int] = {}
+        seen: set[str] = set()
         kept: list[Hit] = []
         later: list[Hit] = []
         files: Counter[tuple[str, ...]] = Counter()
         copies: dict[str, list[NDArray[np.float32]]] = {}
         for hit in hits:
             group = entries.of(hit.row) or folds.of(hit.row)
-            if group and group[0] in first:
-                self._credit(kept, first, group[0], hit)
+            if group and group[0] in seen:
                 continue
             if len(kept) >= k:
-                continue
+                break
             vector = self.generation.vectors.rows[hit.row]
             symbol = columns["symbols"].of(hit.row)
             if symbol and columns["kinds"].of(hit.row)[0] == "code":
@@ -258,19 +276,11 @@ class Searcher:
                     later.append(hit)
                     continue
             if group:
-                first[group[0]] = len(kept)
+                seen.add(group[0])
             kept.append(hit)
         kept += later[: max(k - len(kept), 0)]
         kept = [Hit(hit.row, min(hit.score / HIGHEST, 1.0), hit.parts) for hit in kept]
         return sorted(kept, key=lambda hit: (-hit.score, hit.row))[:k]
-
-    @staticmethod
-    def _credit(kept: list[Hit], first: dict[str, int], group: str, hit: Hit) -> None:
-        best = kept[first[group]]
-        if "second section" not in best.parts and "fused" in hit.parts:
-            extra = SECOND_SECTION * float(hit.parts["fused"])
-            parts = {**best.parts, "second section": extra}
-            kept[first[group]] = Hit(best.row, best.score + extra, parts)
 
     def _results(self, ranking: Ranking, *, explain: bool) -> list[Result]:
         chunks = self.generation.store.rows([hit.row for hit in ranking.hits])
@@ -293,3 +303,9 @@ class Searcher:
         """Let Chroma's view go, if one was made. The generation stays open."""
         if self._chroma is not None:
             self._chroma.close()
+
+
+def _nearness(cosines: NDArray[np.float32]) -> tuple[float, float]:
+    """The highest cosine, and the mean of the highest ones."""
+    near = -np.sort(-cosines)[:_NEAREST]
+    return (float(near[0]), float(near.mean())) if len(near) else (0.0, 0.0)

@@ -1,6 +1,6 @@
-"""Rows of what a query names outright: definitions of a symbol, cards of techniques."""
+"""Rows of what a query names outright: definitions of a symbol."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -28,11 +28,6 @@ class NamedRows:
         rows = np.flatnonzero(np.isin(self._columns["symbols"].codes, codes))
         return rows[:_MOST_DEFINITIONS]
 
-    def cards(self, slugs: Iterable[str]) -> NDArray[np.intp]:
-        """Rows of the cards of these techniques."""
-        rows = [self._first_rows[f"technique:{slug}"] for slug in slugs]
-        return np.array(rows, dtype=np.intp)
-
     @cached_property
     def _by_last_name(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -40,14 +35,3 @@ class NamedRows:
             if values:
                 found.setdefault(last_name(values[0]), []).append(code)
         return found
-
-    @cached_property
-    def _first_rows(self) -> dict[str, int]:
-        """Entry → its first row, which is its card."""
-        column = self._columns["entries"]
-        codes, rows = np.unique(column.codes, return_index=True)
-        return {
-            column.values[code][0]: row
-            for code, row in zip(codes.tolist(), rows.tolist(), strict=True)
-            if column.values[code]
-        }

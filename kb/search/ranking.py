@@ -4,7 +4,7 @@ Every constant is in units of the fused score, which is 1 for a chunk that has t
 no other has and its very meaning. The best chunk of a query has 0.6 to 0.9, the tenth 0.2 less.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kb.architectures import any_runs_on
 from kb.index.columns import Values
 from kb.index.reader import Generation
+from kb.search.entries import FROM_KERNEL
 from kb.search.gates import judge_gates
 from kb.search.query import Understanding
 
@@ -40,13 +41,10 @@ LANGUAGE_FIT = 0.06
 LANGUAGE_MISFIT = -0.10
 # Architecture named, and the chunk does not run there.
 ARCHITECTURE_MISFIT = -0.40
-# Share of a matching kernel's fused score that its technique's entry gets: "softmax reads its input
-# three times" is the words of a kernel, and what helps it is what the kernel was written to show.
-EXAMPLE_MATCHES = 0.15
 # Full support by the gates, for metrics that the query gives.
 GATES = 0.45
 # An entry explains and cites; bare code only shows. Kernels of the corpus are checked.
-KIND_PRIOR = {"technique": 0.10, "kernel": 0.03, "code": 0.0, "doc": 0.0, "note": 0.0}
+KIND_PRIOR = {"technique": 0.30, "kernel": 0.23, "code": 0.0, "doc": 0.0, "note": 0.0}
 # Imports, constants and the heads of classes name everything around them and do nothing.
 ROLE_PRIOR = {"other": -0.15, "type": -0.10}
 # A kernel is asked for: its body comes before what launches it. Twice as much would cost function
@@ -66,7 +64,7 @@ HIGHEST = (
     + NAMED_DTYPE
     + DEFINES_SYMBOL
     + LANGUAGE_FIT
-    + EXAMPLE_MATCHES
+    + FROM_KERNEL
     + GATES
     + KIND_PRIOR["technique"]
 )
@@ -142,33 +140,22 @@ class Ranker:
             total += np.array(added, dtype=np.float64)[places] if added else 0.0
         return total
 
-    def from_examples(
-        self, rows: NDArray[np.intp], fused: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """What the best matching kernel of each technique adds to the technique's entry, (n,)."""
-        kinds, techniques = self._columns["kinds"], self._columns["techniques"]
-        codes = kinds.codes[rows]
-        kernel, technique = (
-            np.array([value[0] == kind for value in kinds.values], dtype=np.bool_)[codes]
-            for kind in ("kernel", "technique")
-        )
-        best: dict[str, float] = {}
-        for at in np.flatnonzero(kernel).tolist():
-            for slug in techniques.of(rows[at]):
-                best[slug] = max(best.get(slug, 0.0), float(fused[at]))
-        added = np.zeros(len(rows))
-        for at in np.flatnonzero(technique).tolist():
-            added[at] = EXAMPLE_MATCHES * best.get(techniques.of(rows[at])[0], 0.0)
-        return added
-
     def named(self) -> list[str]:
         """Techniques that the query names, the first one first."""
         return list(self._named)
 
-    def supported(self) -> list[str]:
-        """Techniques that the query names or whose gates its metrics meet."""
-        met = [slug for slug, support in self._gates.items() if support > 0]
-        return list(dict.fromkeys([*self._named, *met]))
+    def support(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """What speaks for each entry beside its text, (m,): its name, or its gates by the metrics.
+
+        Only a technique's; what its kernels get of it is `Entries.passed_on`'s.
+        """
+        found = np.zeros(len(names))
+        for slug in {*self._named, *self._gates}:
+            name = f"technique:{slug}"
+            if name in names:
+                gates = GATES * self._gates.get(slug, 0.0)
+                found[names.index(name)] = self._named.get(slug, 0.0) + gates
+        return found
 
     def _by_technique(self, kinds: Values, techniques: Values) -> Parts:
         is_entry = kinds[0] == "technique"

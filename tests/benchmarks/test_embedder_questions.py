@@ -74,7 +74,8 @@ def test_no_question_is_a_name_of_an_entry(entries):
 def test_no_question_repeats_a_sentence_of_its_entry(entries):
     repeated = []
     for slug, file in entries.items():
-        said = runs(f"{file.entry.model_dump_json()} {file.body}")
+        told = file.entry.model_dump_json(exclude={"questions"})  # these may be asked in the entry
+        said = runs(f"{told} {file.body}")
         repeated += [each["text"] for each in QUESTIONS[slug] if runs(each["text"]) & said]
     assert repeated == []
 

@@ -1,0 +1,172 @@
+"""Scores whole entries: what any section, question or kernel of an entry says speaks for it.
+
+An entry is a technique or a kernel of a corpus. There are hundreds of them beside tens of thousands
+of functions, so each is scored for every query, and a word counts by how rare it is among entries:
+what is rare in code (`barrier`) may be in half of the techniques, and the other way round.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.index.columns import Columns
+from kb.index.lexical import LexicalIndex
+from kb.index.reader import Generation
+from kb.records import QUESTION
+
+# Share of the words in an entry's score; meaning has the rest. Half as much for code, where names
+# are the words to look for: who asks for a technique often has other words than it is written in.
+WORDS = 1 / 3
+# Of the words, this share by the section that has most of them; the rest by all sections together,
+# each word where it stands best: a question may ask for what two sections say.
+ONE_SECTION = 0.5
+# Of the meaning, the nearest section's share; the rest is the mean of the nearest ones.
+NEAREST = 0.6
+_NEAREST_COUNT = 3
+# What an entry is ahead of a middling one passes to those it belongs with: of its best kernel to a
+# technique ("softmax reads its input three times" is the words of a kernel, and what helps it is
+# what the kernel was written to show), and of its best technique to a kernel.
+FROM_KERNEL = 0.3
+FROM_TECHNIQUE = 0.15
+# Fewer entries are no knowledge of a field: what they do not hold may well be of it.
+_FEWEST_KNOWING = 50
+
+
+class EntryScores(NamedTuple):
+    """What a query's words and meaning say of every entry, (m,) each."""
+
+    fused: NDArray[np.float64]
+    """In [0, 1], 1 for an entry that has the query's words as no other has and its very meaning."""
+    found: NDArray[np.bool_]
+    """Whether any of its chunks is kept by the filters."""
+    shown: NDArray[np.intp]
+    """The row of its chunk that answers best, questions left out."""
+    covered: float | None
+    """The share of the query's information that the entry with most of it holds, filters aside;
+    None where there are too few entries to tell what is rare among them."""
+
+
+class Entries:
+    """The entries of one generation: which rows each has, and which belong together."""
+
+    def __init__(self, generation: Generation) -> None:
+        columns = generation.columns
+        entries = columns["entries"]
+        places: dict[str, int] = {}
+        of_code = np.full(len(entries.values), -1)
+        for code, values in enumerate(entries.values):
+            if values and values[0].partition(":")[0] in {"technique", "kernel"}:
+                of_code[code] = places.setdefault(values[0], len(places))
+        self.names: tuple[str, ...] = tuple(places)
+        """`technique:SLUG` or `kernel:SLUG`, in the order of the scores."""
+        of_row = of_code[entries.codes]
+        self.rows: NDArray[np.intp] = np.flatnonzero(of_row >= 0)
+        """The rows of all their chunks, ascending."""
+        self._entry = of_row[self.rows]
+        self._order = np.argsort(self._entry, kind="stable")
+        self._starts = np.searchsorted(self._entry[self._order], np.arange(len(places)))
+        self._padded = self._sections()
+        self._shown = ~columns["roles"].mask(lambda values: values == (QUESTION,))[self.rows]
+        self.techniques: NDArray[np.bool_] = np.array(
+            [name.startswith("technique:") for name in self.names], dtype=np.bool_
+        )
+        self._pairs = self._belonging(columns, places)
+
+    def _sections(self) -> NDArray[np.intp]:
+        """Entry → places of its rows, (m, longest), filled up with one past the end."""
+        counts = np.diff(np.append(self._starts, len(self.rows)))
+        padded = np.full((len(counts), int(counts.max(initial=0))), len(self.rows))
+        inside = np.arange(padded.shape[1]) < counts[:, None]
+        padded[inside] = self._order
+        return padded
+
+    def _belonging(self, columns: Columns, places: dict[str, int]) -> NDArray[np.intp]:
+        """(kernel, technique) for each technique that a kernel shows, (pairs, 2)."""
+        firsts = self.rows[self._order[self._starts]] if len(places) else self.rows
+        pairs = [
+            (place, places[f"technique:{slug}"])
+            for place, row in enumerate(firsts.tolist())
+            if not self.techniques[place]
+            for slug in columns["techniques"].of(row)
+            if f"technique:{slug}" in places
+        ]
+        return np.array(pairs, dtype=np.intp).reshape(-1, 2)
+
+    def score(
+        self,
+        tokens: list[str],
+        lexical: LexicalIndex,
+        cosines: NDArray[np.float32],
+        mask: NDArray[np.bool_] | None,
+    ) -> EntryScores:
+        """Score every entry by its chunks' words and cosines.
+
+        Parameters
+        ----------
+        cosines
+            Of the query to each of `rows`, (n,).
+        mask
+            Which chunks of the whole index are kept.
+        """
+        if not len(self.rows):
+            none = np.zeros(0)
+            return EntryScores(none, none.astype(np.bool_), self.rows, None)
+        kept = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
+        words = lexical.frequencies(tokens, self.rows)
+        covered = self._covered(self._most(words))
+        words = words * kept
+        near = np.where(kept, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
+        best = self._most(words)
+        idf = self._idf(best)
+        by_row = idf @ words
+        alone, together = self._most(by_row), idf @ best
+        fused = WORDS * (
+            ONE_SECTION * _relative(alone) + (1 - ONE_SECTION) * _relative(together)
+        ) + (1 - WORDS) * self._meaning(near)
+        answers = _relative(by_row) + near
+        shown = np.where(self._shown & kept, answers, -1.0)
+        at = np.append(shown, -2.0)[self._padded].argmax(axis=1)
+        rows = self.rows[self._padded[np.arange(len(at)), at]]
+        found = self._most((kept & self._shown).astype(np.float64)) > 0
+        return EntryScores(fused, found, rows, covered)
+
+    def passed_on(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What each entry gets from those it belongs with, (m,), for scores (m,) of all."""
+        added = np.zeros(len(scores))
+        if len(self._pairs):
+            ahead = np.maximum(scores - np.median(scores), 0.0)
+            kernel, technique = self._pairs.T
+            np.maximum.at(added, technique, FROM_KERNEL * ahead[kernel])
+            np.maximum.at(added, kernel, FROM_TECHNIQUE * ahead[technique])
+        return added
+
+    def _covered(self, best: NDArray[np.floating]) -> float | None:
+        if len(self.names) < _FEWEST_KNOWING:
+            return None
+        idf = self._idf(best)
+        total = float(idf.sum())
+        return float((idf @ (best > 0)).max(initial=0.0)) / total if total else 0.0
+
+    def _idf(self, best: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Lucene's idf of each token over entries, (tokens,)."""
+        having = (best > 0).sum(axis=1)
+        idf: NDArray[np.float64] = np.log1p((len(self.names) - having + 0.5) / (having + 0.5))
+        return idf
+
+    def _most(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The highest value of each entry's rows, (..., m) for (..., n)."""
+        return np.maximum.reduceat(values[..., self._order], self._starts, axis=-1)
+
+    def _meaning(self, near: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How near an entry's sections are: the nearest, and the mean of the few nearest."""
+        rows = np.append(near, np.nan)[self._padded]
+        ordered = -np.sort(-rows, axis=1)[:, :_NEAREST_COUNT]
+        mean: NDArray[np.float64] = np.nanmean(ordered, axis=1)
+        return NEAREST * ordered[:, 0] + (1 - NEAREST) * mean
+
+
+def _relative(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Values as shares of the highest."""
+    highest = float(values.max(initial=0.0))
+    return np.asarray(values / highest if highest else values, dtype=np.float64)
