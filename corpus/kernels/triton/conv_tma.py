@@ -1,7 +1,7 @@
 """
 ---
 slug: conv-tma
-title: Convolution as implicit GEMM on TMA boxes of channels-last images
+title: Convolution as implicit GEMM on TMA rows of a packed image with gaps of zeros
 op: conv
 language: triton
 techniques:
@@ -36,23 +36,24 @@ sources:
     licence: proprietary
 ---
 
-The left operand of a convolution's matrix product, [positions, channels] under one tap, is a box
-of the image: BLOCK_M positions chosen as a block of TN images x TD x TH x TW, moved by the tap.
-With the image in channels-last order TMA fetches that box with one instruction; what lies in the
-padding is outside the tensor and reads as zeros, also at negative coordinates. No thread computes
-an address or a mask, which with pointers cost as much as the products.
+The left operand of a convolution's matrix product is, for one tap, the image moved by that tap.
+Here the image is packed channels-last with a few zeros after each row, plane and image: enough
+that what a window reads beyond an edge is zero, wherever it falls. Positions are then numbered
+straight through all of it, and a tap moves all of them by one number: the operand is BLOCK_M
+consecutive rows of a [positions, channels] matrix, one TMA load, without an address or a mask in
+any thread. With pointers these cost as much as the products. The gaps are computed like positions
+and not stored.
 
-A stride is taken out when the image is packed: with stride s, output o under a tap needs element s
-* (o + base) + phase, so the packed image holds the s phases of each dimension one after the other,
-and under one tap neighbouring outputs again need neighbouring elements. Groups are packed apart,
-so that channels past the end of one read as zeros, not as the next group. Images that are
-channels-last already are not packed where stride and groups are 1.
+A stride is taken out in the packing: with stride s, output o under a tap needs element s * (o +
+base) + phase, so the s phases of each dimension are packed one after the other, and under one tap
+neighbouring outputs again need neighbouring elements. Groups are packed apart, so that channels
+past the end of one read as zeros, not as the next group.
 
-The box is chosen among powers of two so that the fewest positions lie outside the image. `after`
-is an elementwise function that is run on the float32 results before they are rounded.
+Boxes of more than two dimensions would spare the gaps, but Triton 3.6 takes the tile of such a box
+through registers. `after` is an elementwise function that is run on the float32 results before
+they are rounded.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -85,40 +86,36 @@ def _unchanged(x, lead, lane, mask, operands):
 @triton.jit
 def _pack_kernel(
     x_ptr, out_ptr,
-    BATCH, C_PER, C_PAD, D, H, W, PHASE_D, PHASE_H, PHASE_W,
+    BATCH, C_PER, C_PAD, D, H, W, PITCH_D, PITCH_H, PITCH_W,
     stride_xn, stride_xc, stride_xd, stride_xh, stride_xw,
     SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, GROUPS: tl.constexpr,
-    FLAT: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """[N, C, D, H, W] -> [group, phases, N, D / SD, H / SH, W / SW, C / groups], rounded up."""
+    """[N, C, D, H, W] -> [group, phases, N, PITCH_D, PITCH_H, PITCH_W, C / groups]."""
     blocks_c = tl.cdiv(C_PER, BLOCK_C)
-    positions = PHASE_D * SD * PHASE_H * SH * PHASE_W * SW
+    positions = PITCH_D * PITCH_H * PITCH_W
     blocks_p = tl.cdiv(positions, BLOCK_P)
     pid = tl.program_id(0)
     place = pid % blocks_p * BLOCK_P + tl.arange(0, BLOCK_P)
     pid = pid // blocks_p
     c = pid % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
     pid = pid // blocks_c
-    group = pid % GROUPS
-    n = (pid // GROUPS).to(tl.int64)
-    w = place % (PHASE_W * SW)
-    h = place // (PHASE_W * SW) % (PHASE_H * SH)
-    d = place // (PHASE_W * SW * PHASE_H * SH)
+    # What is left numbers group, phase and image.
+    lead = pid.to(tl.int64)
+    n = lead % BATCH
+    phase = pid // BATCH
+    w = place % PITCH_W * SW + phase % SW
+    h = place // PITCH_W % PITCH_H * SH + phase // SW % SH
+    d = place // (PITCH_W * PITCH_H) * SD + phase // (SW * SH) % SD
+    group = phase // (SW * SH * SD)
     inside = (d < D) & (h < H) & (w < W)
     at = d.to(tl.int64) * stride_xd + h.to(tl.int64) * stride_xh + w.to(tl.int64) * stride_xw
-    if FLAT:  # one phase, positions without gaps: the loads can be wide
-        inside = place < positions
-        at = place.to(tl.int64)
     channel = (group * C_PER + c).to(tl.int64)
-    x = tl.load(
-        x_ptr + n * stride_xn + channel[:, None] * stride_xc + at[None, :],
-        mask=(c < C_PER)[:, None] & inside[None, :], other=0.0,
-    )  # fmt: skip
-    phase = ((group * SD + d % SD) * SH + h % SH) * SW + w % SW
-    row = ((phase * BATCH + n) * PHASE_D + d // SD) * PHASE_H + h // SH
-    row = row * PHASE_W + w // SW
-    if FLAT:
-        row = (group * BATCH + n) * positions + place
+    # Called neighbours for threads to be laid out along the positions.
+    source = channel[:, None] * stride_xc + (n * stride_xn + at)[None, :]
+    source = tl.max_contiguous(source, [1, 2])
+    x = tl.load(x_ptr + source, mask=(c < C_PER)[:, None] & inside[None, :], other=0.0)
+    row = lead * positions + place
     tl.store(
         out_ptr + row[:, None] * C_PAD + c[None, :],
         tl.trans(x),
@@ -129,34 +126,27 @@ def _pack_kernel(
 @triton.jit
 def _conv_kernel(
     x_desc, weight_desc, bias_ptr, out_ptr, after_operands,
-    BATCH, C_PER, OUT_PER, OD, OH, OW, tiles_d, tiles_h, tiles_w,
+    BATCH, C_PER, OUT_PER, OD, OH, OW, PITCH_D, PITCH_H, PITCH_W,
     KD: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
     SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
     PD: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
     DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
-    GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, AFTER: tl.constexpr,
-    TN: tl.constexpr, TD: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    VECTOR: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, AFTER: tl.constexpr, VECTOR: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    BLOCK_M: tl.constexpr = TN * TD * TH * TW
-    # Outputs of the same positions first: they read the same box.
+    # Outputs of the same positions first: they read the same rows.
     pid = tl.program_id(0)
     blocks_n = tl.cdiv(OUT_PER, BLOCK_N)
     col = pid % blocks_n * BLOCK_N
     pid = pid // blocks_n
     group = pid % GROUPS
-    tile = pid // GROUPS
-    w0 = tile % tiles_w * TW
-    tile = tile // tiles_w
-    h0 = tile % tiles_h * TH
-    tile = tile // tiles_h
-    d0 = tile % tiles_d * TD
-    n0 = tile // tiles_d * TN
+    first = pid // GROUPS * BLOCK_M
     # Whole strides that a tap can lie before the image, so that no dividend is negative.
     UD: tl.constexpr = (PD + SD - 1) // SD
     UH: tl.constexpr = (PH + SH - 1) // SH
     UW: tl.constexpr = (PW + SW - 1) // SW
     blocks_k = tl.cdiv(C_PER, BLOCK_K)
+    rows = BATCH * PITCH_D * PITCH_H * PITCH_W
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for step in tl.range(0, KD * KH * KW * blocks_k):
         c = step % blocks_k * BLOCK_K
@@ -165,33 +155,33 @@ def _conv_kernel(
         q_h = tap // KW % KH * DH - PH + UH * SH
         q_w = tap % KW * DW - PW + UW * SW
         phase = ((group * SD + q_d % SD) * SH + q_h % SH) * SW + q_w % SW
-        box = x_desc.load([
-            phase * BATCH + n0, d0 + q_d // SD - UD, h0 + q_h // SH - UH, w0 + q_w // SW - UW, c
-        ])  # fmt: skip
-        filters = weight_desc.load([group * (KD * KH * KW) + tap, col, c])
-        a = box.reshape(BLOCK_M, BLOCK_K)
-        b = filters.reshape(BLOCK_N, BLOCK_K).trans()
+        moved = ((q_d // SD - UD) * PITCH_H + q_h // SH - UH) * PITCH_W + q_w // SW - UW
+        a = x_desc.load([phase, first + moved, c]).reshape(BLOCK_M, BLOCK_K)
+        b = weight_desc.load([group * (KD * KH * KW) + tap, col, c]).reshape(BLOCK_N, BLOCK_K)
         # float32 operands: three TF32 products keep float32 accuracy on tensor cores.
-        acc = tl.dot(a, b, acc, input_precision="tf32x3")
-    m = tl.arange(0, BLOCK_M)
-    w = w0 + m % TW
-    h = h0 + m // TW % TH
-    d = d0 + m // (TW * TH) % TD
-    n = n0 + m // (TW * TH * TD)
-    row_ok = (w < OW) & (h < OH) & (d < OD) & (n < BATCH)
+        acc = tl.dot(a, b.trans(), acc, input_precision="tf32x3")
+    m = first + tl.arange(0, BLOCK_M)
+    w = m % PITCH_W
+    h = m // PITCH_W % PITCH_H
+    d = m // (PITCH_W * PITCH_H) % PITCH_D
+    n = m // (PITCH_W * PITCH_H * PITCH_D)
+    row_ok = (w < OW) & (h < OH) & (d < OD) & (m < rows)
     cols = col + tl.arange(0, BLOCK_N)
     channel = group * OUT_PER + cols
     if HAS_BIAS:
         acc += tl.load(bias_ptr + channel, mask=cols < OUT_PER, other=0.0).to(tl.float32)[None, :]
     # Positions last: neighbouring threads write neighbouring positions. Counted in int64: results
     # of a few GB have more than 2**31 elements.
+    plane = tl.cast(OD, tl.int64) * OH * OW
     lane = (d.to(tl.int64) * OH + h) * OW + w
-    images = n.to(tl.int64) * (GROUPS * OUT_PER)
-    lead = (images[None, :] + channel[:, None]) * OD * OH * OW
+    image = n.to(tl.int64) * (GROUPS * OUT_PER) * plane
+    channels = channel.to(tl.int64)[:, None] * plane
     mask = (cols < OUT_PER)[:, None] & row_ok[None, :]
-    y = AFTER(tl.trans(acc), lead, lane[None, :], mask, after_operands)
-    # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores.
-    place = tl.multiple_of(lead + lane[None, :], [1, VECTOR])
+    y = AFTER(tl.trans(acc), channels + image[None, :], lane[None, :], mask, after_operands)
+    # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores. Two are
+    # called neighbours in any case, for threads to be laid out along the positions.
+    place = channels + (image + lane)[None, :]
+    place = tl.max_contiguous(tl.multiple_of(place, [1, VECTOR]), [1, 2 if VECTOR == 1 else VECTOR])
     mask = tl.max_constancy(mask, [1, VECTOR])
     tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
 
@@ -205,45 +195,34 @@ def _each(value: int | Sequence[int], rank: int, name: str, least: int) -> tuple
     return (int(least > 0),) * (3 - rank) + given
 
 
-@functools.lru_cache(maxsize=256)
-def _box(extents: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Powers of two with the product `size`, as boxes of which the fewest cover `extents`; among
-    equals the longest along the last dimensions."""
-    shapes = [(size,)]
-    for _ in range(3):  # the first edge split in two, in every way
-        shapes = [
-            (edge[0] >> shift, 1 << shift, *edge[1:])
-            for edge in shapes
-            for shift in range(edge[0].bit_length())
-        ]
-    return min(
-        shapes,
-        key=lambda box: (
-            math.prod(-(-e // b) for e, b in zip(extents, box, strict=True)),
-            [-each for each in reversed(box)],
-        ),
-    )
+def _pitch(size: int, out: int, window: int, stride: int, padding: int, dilation: int) -> int:
+    """Positions from one row to the next in the packed image: those of a phase, and zeros for what
+    a window reads before and after them."""
+    length = triton.cdiv(size, stride)
+    before = triton.cdiv(padding, stride)
+    after = out + ((window - 1) * dilation - padding) // stride - length
+    return max(length + max(before, after, 0), out)
 
 
-def _packed(x: torch.Tensor, s: tuple[int, ...], groups: int, unit: int) -> torch.Tensor:
-    """`x` [N, C, D, H, W] as [groups * phases * N, D / s, H / s, W / s, C / groups], channels
-    neighbours, rows of channels padded to whole 16-byte units; a view where it is that already."""
+def _packed(
+    x: torch.Tensor, s: tuple[int, ...], pitches: list[int], groups: int, unit: int
+) -> torch.Tensor:
+    """`x` [N, C, D, H, W] as [groups * phases, N * pitches, C / groups], channels neighbours, their
+    rows padded to whole 16-byte units; a view where it is that already."""
     n, c, *image = x.shape
-    per = c // groups
+    per, positions = c // groups, math.prod(pitches)
     last = x.permute(0, 2, 3, 4, 1)
-    if groups * math.prod(s) == 1 and last.is_contiguous() and c % unit == 0:
-        return last
-    phases = [triton.cdiv(size, step) for size, step in zip(image, s, strict=True)]
+    whole = groups * math.prod(s) == 1 and list(pitches) == image
+    if whole and last.is_contiguous() and c % unit == 0 and x.data_ptr() % 16 == 0:
+        return last.view(1, n * positions, c)
+    phases = groups * math.prod(s)
     padded = triton.cdiv(per, unit) * unit
-    lead = groups * math.prod(s) * n
-    out = torch.empty((lead, *phases, padded), dtype=x.dtype, device=x.device)
-    positions = math.prod(phases) * math.prod(s)
+    out = torch.empty((phases, n * positions, padded), dtype=x.dtype, device=x.device)
     block_c = min(PACK_C, triton.next_power_of_2(per))
-    flat = math.prod(s) == 1 and x[0, 0].is_contiguous()
-    grid = (triton.cdiv(positions, PACK_P) * triton.cdiv(per, block_c) * groups * n,)
+    grid = (triton.cdiv(positions, PACK_P) * triton.cdiv(per, block_c) * phases * n,)
     _pack_kernel[grid](
-        x, out, n, per, padded, *image, *phases, *x.stride(),
-        *s, GROUPS=groups, FLAT=flat, BLOCK_P=PACK_P, BLOCK_C=block_c, num_warps=4,
+        x, out, n, per, padded, *image, *pitches, *x.stride(),
+        *s, GROUPS=groups, BLOCK_P=PACK_P, BLOCK_C=block_c, num_warps=4,
     )  # fmt: skip
     return out[..., :per]
 
@@ -299,7 +278,18 @@ def kernel_function(
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
         x, weight = x.float(), weight.float()
     unit = 16 // x.element_size()
-    packed = _packed(x.reshape(n, c, *image), s, groups, unit)
+    pitches = [
+        _pitch(size, ol, kl, sl, pl, dl)
+        for size, ol, kl, sl, pl, dl in zip(image, o, k, s, p, d, strict=True)
+    ]
+    # Rows that start at a multiple of 8 allow wide stores; not where that costs many positions.
+    even = triton.cdiv(pitches[2], 8) * 8
+    if o[2] % 8 == 0 and 16 * (even - pitches[2]) < pitches[2]:
+        pitches[2] = even
+    rows = n * math.prod(pitches)
+    if rows + block_m >= 2**31:
+        raise ValueError(f"images of {list(image)} have more positions than TMA can count")
+    packed = _packed(x.reshape(n, c, *image), s, pitches, groups, unit)
     taps = math.prod(k)
     padded = triton.cdiv(per, unit) * unit
     filters = torch.empty((groups, taps, out_per, padded), dtype=x.dtype, device=x.device)
@@ -307,17 +297,15 @@ def kernel_function(
     filters.copy_(weight.reshape(groups, out_per, per, taps).permute(0, 3, 1, 2))
     block_n = min(block_n, max(MIN_DOT, triton.next_power_of_2(out_per)))
     block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(per)))
-    box = _box((n, *o), block_m)
-    tiles = [triton.cdiv(size, edge) for size, edge in zip((n, *o), box, strict=True)]
-    _conv_kernel[(math.prod(tiles) * groups * triton.cdiv(out_per, block_n),)](
-        TensorDescriptor.from_tensor(packed, [*box, block_k]),
+    _conv_kernel[(triton.cdiv(rows, block_m) * groups * triton.cdiv(out_per, block_n),)](
+        TensorDescriptor.from_tensor(packed, [1, block_m, block_k]),
         TensorDescriptor.from_tensor(filters.flatten(0, 1), [1, block_n, block_k]),
         out if bias is None else bias.contiguous(), out, after_operands,
-        n, per, out_per, *o, *tiles[1:],
+        n, per, out_per, *o, *pitches,
         *k, *s, *p, *d,
         GROUPS=groups, HAS_BIAS=bias is not None, AFTER=after,
-        TN=box[0], TD=box[1], TH=box[2], TW=box[3],
-        VECTOR=math.gcd(o[2], box[3], 16 // out.element_size()), BLOCK_N=block_n, BLOCK_K=block_k,
+        VECTOR=math.gcd(o[2], pitches[2], 16 // out.element_size()),
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return out

@@ -1,7 +1,7 @@
 """
 ---
 slug: conv-transpose-tma
-title: Transposed convolution by output parity on TMA boxes, empty classes filled beforehand
+title: Transposed convolution by output parity on TMA rows, empty classes filled beforehand
 op: conv-transpose
 language: triton
 techniques:
@@ -36,18 +36,17 @@ sources:
 The outputs of a transposed convolution of stride S fall into S classes a dimension by their
 position mod S. Each class has its own taps, and is a dense convolution of the image with them:
 output S * q + r gets element q + (r + P - k D) / S from each tap k that leaves nothing over. So
-under one tap neighbouring outputs of a class need neighbouring elements, and the left operand of
-the matrix product is a box of the channels-last image, which TMA fetches without a computed
-address and fills with zeros where it leaves the image.
+under one tap neighbouring outputs of a class need neighbouring elements. The image is packed
+channels-last with a few zeros after each row and plane, enough for what is read beyond an edge;
+then a tap moves all positions by one number, and the left operand of the matrix product is BLOCK_M
+consecutive rows, one TMA load.
 
-A program takes a box of positions of one class along depth and height, and the classes along the
-width one after the other, which it interleaves to write whole rows. With `fill`, where some
-classes have no tap at all (stride and dilation with a common divisor), the output is first written
-with the bias by a plain fill, which runs at full bandwidth, and the programs of these classes end
-at once.
+A program takes positions of one class along depth and height, and the classes along the width one
+after the other, which it interleaves to write whole rows. With `fill`, where some classes have no
+tap at all (stride and dilation with a common divisor), the output is first written with the bias
+by a plain fill, which runs at full bandwidth, and the programs of these classes end at once.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -57,12 +56,12 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 TUNABLES = {
-    "block_m": [64, 128],
+    "block_m": [128, 256],
     "block_n": [32, 64, 128],
     "block_k": [32, 64],
     "fill": [True, False],
     "num_warps": [4, 8],
-    "num_stages": [3, 4],
+    "num_stages": [3, 4, 5],
 }
 
 # What tl.dot takes at least.
@@ -81,32 +80,32 @@ def _unchanged(x, lead, lane, mask, operands):
 @triton.jit
 def _pack_kernel(
     x_ptr, out_ptr,
-    C_PER, C_PAD, BATCH, D, H, W,
+    BATCH, C_PER, C_PAD, D, H, W, PITCH_D, PITCH_H, PITCH_W,
     stride_xn, stride_xc, stride_xd, stride_xh, stride_xw,
-    GROUPS: tl.constexpr, FLAT: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """[N, C, D, H, W] -> [group, N, D, H, W, C / groups]."""
+    """[N, C, D, H, W] -> [group, N, PITCH_D, PITCH_H, PITCH_W, C / groups], zeros between."""
     blocks_c = tl.cdiv(C_PER, BLOCK_C)
-    positions = D * H * W
+    positions = PITCH_D * PITCH_H * PITCH_W
     blocks_p = tl.cdiv(positions, BLOCK_P)
     pid = tl.program_id(0)
     place = pid % blocks_p * BLOCK_P + tl.arange(0, BLOCK_P)
     pid = pid // blocks_p
     c = pid % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
-    pid = pid // blocks_c
-    group = pid % GROUPS
-    n = (pid // GROUPS).to(tl.int64)
-    if FLAT:  # positions without gaps: the loads can be wide
-        at = place.to(tl.int64)
-    else:
-        at = (place % W).to(tl.int64) * stride_xw + (place // W % H).to(tl.int64) * stride_xh
-        at += (place // (W * H)).to(tl.int64) * stride_xd
-    channel = (group * C_PER + c).to(tl.int64)
-    mask = (c < C_PER)[:, None] & (place < positions)[None, :]
-    x = tl.load(
-        x_ptr + n * stride_xn + channel[:, None] * stride_xc + at[None, :], mask=mask, other=0.0
-    )
-    row = (group * BATCH + n) * positions + place
+    # What is left numbers group and image.
+    lead = (pid // blocks_c).to(tl.int64)
+    n = lead % BATCH
+    w = place % PITCH_W
+    h = place // PITCH_W % PITCH_H
+    d = place // (PITCH_W * PITCH_H)
+    inside = (d < D) & (h < H) & (w < W)
+    at = d.to(tl.int64) * stride_xd + h.to(tl.int64) * stride_xh + w.to(tl.int64) * stride_xw
+    channel = lead // BATCH * C_PER + c
+    # Called neighbours for threads to be laid out along the positions.
+    source = channel[:, None] * stride_xc + (n * stride_xn + at)[None, :]
+    source = tl.max_contiguous(source, [1, 2])
+    x = tl.load(x_ptr + source, mask=(c < C_PER)[:, None] & inside[None, :], other=0.0)
+    row = lead * positions + place
     tl.store(
         out_ptr + row[:, None] * C_PAD + c[None, :],
         tl.trans(x),
@@ -137,19 +136,17 @@ def _class_taps(
 @triton.jit
 def _conv_transpose_kernel(
     x_desc, weight_desc, bias_ptr, out_ptr, after_operands,
-    BATCH, C_PER, OUT_PER, OD, OH, OW, tiles_d, tiles_h, tiles_w,
+    BATCH, C_PER, OUT_PER, OD, OH, OW, PITCH_D, PITCH_H, PITCH_W,
     KD: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
     SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
     PD: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
     DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
     STEP_D: tl.constexpr, STEP_H: tl.constexpr, STEP_W: tl.constexpr,
     GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, FILLED: tl.constexpr, AFTER: tl.constexpr,
-    TN: tl.constexpr, TD: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    VECTOR: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    VECTOR: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    BLOCK_M: tl.constexpr = TN * TD * TH * TW
     pid = tl.program_id(0)
-    # Classes side by side: they read the same boxes, and write neighbouring rows.
+    # Classes side by side: they read the same rows, and write neighbouring ones.
     class_d = pid % (SD * SH) // SH
     class_h = pid % SH
     first_d, taps_d = _class_taps(class_d, KD, SD, DD, PD, STEP_D)
@@ -161,17 +158,12 @@ def _conv_transpose_kernel(
     col = pid % blocks_n * BLOCK_N
     pid = pid // blocks_n
     group = pid % GROUPS
-    tile = pid // GROUPS
-    w0 = tile % tiles_w * TW
-    tile = tile // tiles_w
-    h0 = tile % tiles_h * TH
-    tile = tile // tiles_h
-    d0 = tile % tiles_d * TD
-    n0 = tile // tiles_d * TN
+    first = pid // GROUPS * BLOCK_M
     cols = col + tl.arange(0, BLOCK_N)
     col_ok = cols < OUT_PER
     channel = group * OUT_PER + cols
     blocks_k = tl.cdiv(C_PER, BLOCK_K)
+    rows = BATCH * PITCH_D * PITCH_H * PITCH_W
 
     results = ()
     for class_w in tl.static_range(SW):
@@ -191,56 +183,53 @@ def _conv_transpose_kernel(
                 k_h = first_h + rest % taps_h * STEP_H
                 k_d = first_d + rest // taps_h * STEP_D
                 # The divisions leave nothing over: that is what makes the class.
-                box = x_desc.load([
-                    group * BATCH + n0,
-                    d0 + (class_d + PD - k_d * DD) // SD,
-                    h0 + (class_h + PH - k_h * DH) // SH,
-                    w0 + (class_w + PW - k_w * DW) // SW,
-                    c,
-                ])  # fmt: skip
-                tap = (k_d * KH + k_h) * KW + k_w
-                filters = weight_desc.load([group * (KD * KH * KW) + tap, col, c])
-                a = box.reshape(BLOCK_M, BLOCK_K)
-                b = filters.reshape(BLOCK_N, BLOCK_K).trans()
+                moved = (class_d + PD - k_d * DD) // SD * PITCH_H + (class_h + PH - k_h * DH) // SH
+                moved = moved * PITCH_W + (class_w + PW - k_w * DW) // SW
+                tap = group * (KD * KH * KW) + (k_d * KH + k_h) * KW + k_w
+                a = x_desc.load([group, first + moved, c]).reshape(BLOCK_M, BLOCK_K)
+                b = weight_desc.load([tap, col, c]).reshape(BLOCK_N, BLOCK_K)
                 # float32 operands: three TF32 products keep float32 accuracy on tensor cores.
-                acc = tl.dot(a, b, acc, input_precision="tf32x3")
+                acc = tl.dot(a, b.trans(), acc, input_precision="tf32x3")
         results += (tl.trans(acc),)
 
-    m = tl.arange(0, BLOCK_M)
-    q_w = w0 + m % TW
-    od = (d0 + m // (TW * TH) % TD) * SD + class_d
-    oh = (h0 + m // TW % TH) * SH + class_h
-    n = n0 + m // (TW * TH * TD)
-    row_ok = (od < OD) & (oh < OH) & (n < BATCH)
     # Counted in int64: results of a few GB have more than 2**31 elements.
-    row = (od.to(tl.int64) * OH + oh) * OW
-    images = n.to(tl.int64) * (GROUPS * OUT_PER)
+    plane = tl.cast(OD, tl.int64) * OH * OW
+    channels = channel.to(tl.int64)[:, None] * plane
     if SW == 2:
         # Both classes of a row interleaved, the width last: neighbouring threads write neighbours.
         y = tl.reshape(tl.join(results[0], results[1]), (BLOCK_N, 2 * BLOCK_M))
         twice = tl.arange(0, 2 * BLOCK_M)
-        ow = w0 * 2 + twice % (2 * TW)
-        od = (d0 + twice // (2 * TW * TH) % TD) * SD + class_d
-        oh = (h0 + twice // (2 * TW) % TH) * SH + class_h
-        n = n0 + twice // (2 * TW * TH * TD)
-        in_row = (od < OD) & (oh < OH) & (n < BATCH) & (ow < OW)
+        m = first + twice // 2
+        ow = m % PITCH_W * 2 + twice % 2
+        oh = m // PITCH_W % PITCH_H * SH + class_h
+        od = m // (PITCH_W * PITCH_H) % PITCH_D * SD + class_d
+        n = m // (PITCH_W * PITCH_H * PITCH_D)
+        ok = (ow < OW) & (oh < OH) & (od < OD) & (m < rows)
         lane = (od.to(tl.int64) * OH + oh) * OW + ow
-        images = n.to(tl.int64) * (GROUPS * OUT_PER)
-        lead = (images[None, :] + channel[:, None]) * OD * OH * OW
-        mask = col_ok[:, None] & in_row[None, :]
-        y = AFTER(y, lead, lane[None, :], mask, after_operands)
-        # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores.
-        place = tl.multiple_of(lead + lane[None, :], [1, VECTOR])
+        image = n.to(tl.int64) * (GROUPS * OUT_PER) * plane
+        mask = col_ok[:, None] & ok[None, :]
+        y = AFTER(y, channels + image[None, :], lane[None, :], mask, after_operands)
+        # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores. Two
+        # are called neighbours in any case, for threads to be laid out along the positions.
+        place = tl.multiple_of(channels + (image + lane)[None, :], [1, VECTOR])
+        place = tl.max_contiguous(place, [1, 2 if VECTOR == 1 else VECTOR])
         mask = tl.max_constancy(mask, [1, VECTOR])
         tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
     else:
-        lead = (images[None, :] + channel[:, None]) * OD * OH * OW
+        m = first + tl.arange(0, BLOCK_M)
+        oh = m // PITCH_W % PITCH_H * SH + class_h
+        od = m // (PITCH_W * PITCH_H) % PITCH_D * SD + class_d
+        n = m // (PITCH_W * PITCH_H * PITCH_D)
+        image = n.to(tl.int64) * (GROUPS * OUT_PER) * plane
         for class_w in tl.static_range(SW):
-            ow = q_w * SW + class_w
-            lane = (row + ow)[None, :]
-            mask = col_ok[:, None] & (row_ok & (ow < OW))[None, :]
-            y = AFTER(results[class_w], lead, lane, mask, after_operands)
-            tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+            ow = m % PITCH_W * SW + class_w
+            ok = (ow < OW) & (oh < OH) & (od < OD) & (m < rows)
+            lane = (od.to(tl.int64) * OH + oh) * OW + ow
+            mask = col_ok[:, None] & ok[None, :]
+            lead = channels + image[None, :]
+            y = AFTER(results[class_w], lead, lane[None, :], mask, after_operands)
+            place = tl.max_contiguous(channels + (image + lane)[None, :], [1, 2])
+            tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 def _each(value: int | Sequence[int], rank: int, name: str, least: int) -> tuple[int, ...]:
@@ -252,41 +241,29 @@ def _each(value: int | Sequence[int], rank: int, name: str, least: int) -> tuple
     return (int(least > 0),) * (3 - rank) + given
 
 
-@functools.lru_cache(maxsize=256)
-def _box(extents: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Powers of two with the product `size`, as boxes of which the fewest cover `extents`; among
-    equals the longest along the last dimensions."""
-    shapes = [(size,)]
-    for _ in range(3):  # the first edge split in two, in every way
-        shapes = [
-            (edge[0] >> shift, 1 << shift, *edge[1:])
-            for edge in shapes
-            for shift in range(edge[0].bit_length())
-        ]
-    return min(
-        shapes,
-        key=lambda box: (
-            math.prod(-(-e // b) for e, b in zip(extents, box, strict=True)),
-            [-each for each in reversed(box)],
-        ),
-    )
+def _pitch(size: int, count: int, window: int, stride: int, padding: int, dilation: int) -> int:
+    """Positions from one row to the next in the packed image: its elements, and zeros for what the
+    `count` positions of a class read before and after them."""
+    before = ((window - 1) * dilation - padding) // stride
+    after = count + (stride - 1 + padding) // stride - size
+    return max(size + max(before, after, 0), count)
 
 
-def _packed(x: torch.Tensor, groups: int, unit: int) -> torch.Tensor:
-    """`x` [N, C, D, H, W] as [groups * N, D, H, W, C / groups], channels neighbours, rows of
-    channels padded to whole 16-byte units; a view where it is that already."""
+def _packed(x: torch.Tensor, pitches: list[int], groups: int, unit: int) -> torch.Tensor:
+    """`x` [N, C, D, H, W] as [groups, N * pitches, C / groups], channels neighbours, their rows
+    padded to whole 16-byte units; a view where it is that already."""
     n, c, *image = x.shape
-    per = c // groups
+    per, positions = c // groups, math.prod(pitches)
     last = x.permute(0, 2, 3, 4, 1)
-    if groups == 1 and last.is_contiguous() and c % unit == 0:
-        return last
+    whole = groups == 1 and list(pitches) == image
+    if whole and last.is_contiguous() and c % unit == 0 and x.data_ptr() % 16 == 0:
+        return last.view(1, n * positions, c)
     padded = triton.cdiv(per, unit) * unit
-    out = torch.empty((groups * n, *image, padded), dtype=x.dtype, device=x.device)
+    out = torch.empty((groups, n * positions, padded), dtype=x.dtype, device=x.device)
     block_c = min(PACK_C, triton.next_power_of_2(per))
-    blocks = triton.cdiv(math.prod(image), PACK_P) * triton.cdiv(per, block_c)
-    _pack_kernel[(blocks * groups * n,)](
-        x, out, per, padded, n, *image, *x.stride(),
-        GROUPS=groups, FLAT=x[0, 0].is_contiguous(), BLOCK_P=PACK_P, BLOCK_C=block_c, num_warps=4,
+    _pack_kernel[(triton.cdiv(positions, PACK_P) * triton.cdiv(per, block_c) * groups * n,)](
+        x, out, n, per, padded, *image, *pitches, *x.stride(),
+        BLOCK_P=PACK_P, BLOCK_C=block_c, num_warps=4,
     )  # fmt: skip
     return out[..., :per]
 
@@ -307,8 +284,8 @@ def kernel_function(
     block_n: int = 64,
     block_k: int = 64,
     fill: bool = True,
-    num_warps: int = 8,
-    num_stages: int = 3,
+    num_warps: int = 4,
+    num_stages: int = 4,
 ) -> torch.Tensor:
     """Return `after` of the transposed convolution of `x` [N, C, ...] with `weight`
     [C, OUT / groups, ...].
@@ -362,7 +339,23 @@ def kernel_function(
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
         x, weight = x.float(), weight.float()
     unit = 16 // x.element_size()
-    packed = _packed(x.reshape(n, c, *image), groups, unit)
+    # Positions of the longest class; those without taps count only where they have to be written.
+    counts = [
+        triton.cdiv(size - (min(classes) if fill else 0), sl)
+        for size, sl, classes in zip(o, s, live, strict=True)
+    ]
+    pitches = [
+        _pitch(size, ql, kl, sl, pl, dl)
+        for size, ql, kl, sl, pl, dl in zip(image, counts, k, s, p, d, strict=True)
+    ]
+    # Rows that start at a multiple of 8 allow wide stores; not where that costs many positions.
+    even = triton.cdiv(pitches[2], 4) * 4
+    if s[2] == 2 and o[2] % 8 == 0 and 16 * (even - pitches[2]) < pitches[2]:
+        pitches[2] = even
+    rows = n * math.prod(pitches)
+    if rows + block_m >= 2**31:
+        raise ValueError(f"images of {list(image)} have more positions than TMA can count")
+    packed = _packed(x.reshape(n, c, *image), pitches, groups, unit)
     taps = math.prod(k)
     padded = triton.cdiv(per, unit) * unit
     filters = torch.empty((groups, taps, out_per, padded), dtype=x.dtype, device=x.device)
@@ -370,25 +363,18 @@ def kernel_function(
     filters.copy_(weight.reshape(groups, per, out_per, taps).permute(0, 3, 2, 1))
     block_n = min(block_n, max(MIN_DOT, triton.next_power_of_2(out_per)))
     block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(per)))
-    # Positions of the longest class; those without taps count only where they have to be written.
-    extents = (n, *(
-        triton.cdiv(size - (min(classes) if fill else 0), sl)
-        for size, sl, classes in zip(o, s, live, strict=True)
-    ))  # fmt: skip
-    box = _box(extents, block_m)
-    tiles = [triton.cdiv(size, edge) for size, edge in zip(extents, box, strict=True)]
-    blocks = math.prod(tiles) * groups * triton.cdiv(out_per, block_n)
+    blocks = triton.cdiv(rows, block_m) * groups * triton.cdiv(out_per, block_n)
     _conv_transpose_kernel[(blocks * s[0] * s[1],)](
-        TensorDescriptor.from_tensor(packed, [*box, block_k]),
+        TensorDescriptor.from_tensor(packed, [1, block_m, block_k]),
         TensorDescriptor.from_tensor(filters.flatten(0, 1), [1, block_n, block_k]),
         out if bias is None else bias.contiguous(), out, after_operands,
-        n, per, out_per, *o, *tiles[1:],
+        n, per, out_per, *o, *pitches,
         *k, *s, *p, *d,
         *(sl // math.gcd(sl, dl) for sl, dl in zip(s, d, strict=True)),
         GROUPS=groups, HAS_BIAS=bias is not None, FILLED=fill, AFTER=after,
-        TN=box[0], TD=box[1], TH=box[2], TW=box[3],
-        VECTOR=math.gcd(o[2], 2 * box[3], 16 // out.element_size()),
-        BLOCK_N=block_n, BLOCK_K=block_k, num_warps=num_warps, num_stages=num_stages,
+        VECTOR=math.gcd(o[2], 2 * pitches[2], 16 // out.element_size()),
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
+        num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return out
 

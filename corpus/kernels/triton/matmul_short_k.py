@@ -108,7 +108,7 @@ def kernel_function(
     block_n: int = 128,
     walk: int = 8,
     num_warps: int = 8,
-    num_stages: int = 2,
+    num_stages: int = 3,
 ) -> torch.Tensor:
     """Return `after(a @ b)`: `a` [M, K] and `b` [K, N] of one dtype, K at most 256, any strides.
 

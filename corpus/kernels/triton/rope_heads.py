@@ -101,7 +101,7 @@ def kernel_function(
     sin: torch.Tensor,
     interleaved: bool = False,
     tile: int = 2048,
-    heads: int = 4,
+    heads: int = 2,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Rotate `x` [..., N, D], feature i with D / 2 + i, or 2 i with 2 i + 1 if `interleaved`.
