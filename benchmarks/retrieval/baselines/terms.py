@@ -1,5 +1,6 @@
 """Term match in ripgrep's manner: chunks by how many words of the query they hold, as text."""
 
+from array import array
 from functools import lru_cache
 
 import numpy as np
@@ -23,15 +24,26 @@ class Terms:
     title = "term match"
 
     def __init__(self, corpus: Corpus, _embedder: Embedder) -> None:
-        texts = [chunk.text.lower() for chunk in corpus.chunks]
-        self._text = "\0".join(texts)
-        lengths = np.array([len(text) + 1 for text in texts])
-        self._ends = np.cumsum(lengths)
+        # A word of a query holds no white space, so each of its occurrences lies within one run of
+        # other characters. Every different run is looked into once, however often it stands there.
+        places: dict[str, int] = {}
+        runs, rows = array("q"), array("q")
+        for row, chunk in enumerate(corpus.chunks):
+            for run in chunk.text.lower().split():
+                runs.append(places.setdefault(run, len(places)))
+                rows.append(row)
+        self._size = len(corpus.chunks)
+        self._text = "\0".join(places)
+        self._ends = np.cumsum([len(run) + 1 for run in places])
+        of_run = np.asarray(runs)
+        order = np.argsort(of_run, kind="stable")
+        self._rows = np.asarray(rows)[order]
+        self._starts = np.searchsorted(of_run[order], np.arange(len(places) + 1))
         self._counts = lru_cache(maxsize=4096)(self._count)
 
     def rank(self, query: str, scope: Scope) -> Ranked:
         words = [word.strip(_MARKS) for word in dict.fromkeys(query.lower().split())]
-        scores = np.zeros(len(self._ends), dtype=np.float32)
+        scores = np.zeros(self._size, dtype=np.float32)
         for word in words:
             if word in _STOPWORDS:
                 continue
@@ -49,4 +61,14 @@ class Terms:
         while at >= 0:
             found.append(at)
             at = self._text.find(word, at + len(word))
-        return np.unique(np.searchsorted(self._ends, found, side="right"), return_counts=True)
+        runs, times = np.unique(
+            np.searchsorted(self._ends, found, side="right"), return_counts=True
+        )
+        starts, lengths = self._starts[runs], self._starts[runs + 1] - self._starts[runs]
+        before = np.cumsum(lengths) - lengths
+        of_runs = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+        counts = np.bincount(
+            self._rows[of_runs], weights=np.repeat(times, lengths), minlength=self._size
+        )
+        rows = np.flatnonzero(counts)
+        return rows, counts[rows].astype(np.intp)
