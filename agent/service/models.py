@@ -37,7 +37,8 @@ class ContextWanted(Model):
     model_config = ConfigDict(allow_inf_nan=False)
 
     query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] | None = None
-    """What to know; by default the operator by its name, and what the diagnosis found."""
+    """What to know; by default the operator by its name and what the diagnosis found, or the
+    kernel's text where nothing is known of these."""
     gpu: Annotated[str, Field(max_length=64)] | None = None
     """A GPU's name or an architecture; by default the card that judged."""
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_BUDGET)] | None = None

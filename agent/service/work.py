@@ -166,6 +166,9 @@ class Work:
             )
             try:
                 context = self._knowledge.context(asked)
+                if context.abstained and request.context.query is None and asked.query:
+                    # A name and a diagnosis may say too little where the kernel's text says enough.
+                    context = self._knowledge.context(asked.model_copy(update={"query": None}))
             except KbError as error:
                 notes.append(f"no context: {error}")
         return EvaluationAnswer(

@@ -77,12 +77,20 @@ class ScriptedJudge:
         self.ended.set()
 
 
+def empty():
+    return ContextResponse(
+        text="Nothing.", tokens=1, examples=[], techniques=[], examples_available=0, citations=[],
+        ignored=[], tokenizer="words", abstained=True,
+    )  # fmt: skip
+
+
 class Library:
     """Knows four techniques and gives the first two that are not excluded."""
 
     def __init__(self):
         self.asked = []
         self.broken = False
+        self.unknown = set()
 
     def check(self, request):
         if request.gpu == "H9000":
@@ -92,6 +100,8 @@ class Library:
         if self.broken:
             raise IndexUnavailableError("there is no index")
         self.asked.append(request)
+        if request.query in self.unknown:
+            return empty()
         slugs = [f"t{n}" for n in range(4) if f"t{n}" not in request.exclude][:2]
         return ContextResponse(
             text=" ".join(slugs), tokens=len(slugs), examples=[f"chunk-{slug}" for slug in slugs],
@@ -198,6 +208,17 @@ def test_what_cannot_be_had_is_told_and_the_rest_given(place):
         "not profiled: ncu may not read counters", "no context: there is no index",
     ]  # fmt: skip
     assert answer.shown == []
+
+
+def test_the_kernel_is_asked_with_where_its_name_says_nothing_but_not_instead_of_a_query(place):
+    place.library.unknown = {"frobnicate", "what is it"}
+    place.runner()
+    answer = place.over(place.send(name="frobnicate", kernel="# wrong")).answer
+    assert [each.query for each in place.library.asked] == ["frobnicate", None]
+    assert not answer.context.abstained
+    asked = {"query": "what is it"}
+    assert place.over(place.send(context=asked)).answer.context.abstained
+    assert len(place.library.asked) == 3
 
 
 def test_no_context_is_built_where_none_is_wanted(place):
