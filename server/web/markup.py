@@ -1,7 +1,7 @@
 """Markdown and code as safe HTML, whoever wrote them: no tag, script or odd link passes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -56,7 +56,26 @@ def anchor(heading: str) -> str:
     return "s-" + _NOT_IN_ANCHORS.sub("-", heading.lower()).strip("-")
 
 
-def render_markdown(text: str, below: int | None = 1, *, anchors: bool = False) -> Markup:
+def first_section(text: str) -> tuple[str, str]:
+    """Markdown up to its second heading of level 2, and the rest of it."""
+    starts = [
+        token.map[0]
+        for token in _parser().parse(text)
+        if token.type == "heading_open" and token.tag == "h2" and token.map
+    ]
+    if len(starts) < 2:
+        return text, ""
+    lines = text.split("\n")
+    return "\n".join(lines[: starts[1]]), "\n".join(lines[starts[1] :])
+
+
+def render_markdown(
+    text: str,
+    below: int | None = 1,
+    *,
+    anchors: bool = False,
+    entries: Mapping[str, str] | None = None,
+) -> Markup:
     """Markdown as HTML.
 
     Parameters
@@ -69,6 +88,8 @@ def render_markdown(text: str, below: int | None = 1, *, anchors: bool = False) 
         gap. None makes them bold lines.
     anchors
         Whether headings get ids, for text that has the page to itself.
+    entries
+        Name → address on this server: such a name, written as code, becomes a link.
     """
     parser = _parser()
     tokens = parser.parse(text)
@@ -86,7 +107,8 @@ def render_markdown(text: str, below: int | None = 1, *, anchors: bool = False) 
                 token.attrSet("id", anchor(tokens[position + 1].content))
             tokens[position + 2].tag = token.tag
     # The renderer escapes all text and the link filter below checks all addresses.
-    return Markup(parser.renderer.render(tokens, parser.options, {}))  # noqa: S704
+    env = {"entries": entries or {}}
+    return Markup(parser.renderer.render(tokens, parser.options, env))  # noqa: S704
 
 
 class _Parser(MarkdownIt):
@@ -101,6 +123,7 @@ def _parser() -> _Parser:
     parser.add_render_rule("fence", _fence)
     parser.add_render_rule("code_block", _fence)
     parser.add_render_rule("link_open", _link)
+    parser.add_render_rule("code_inline", _code)
     parser.add_render_rule("th_open", _cell)
     parser.add_render_rule("td_open", _cell)
     parser.add_render_rule("table_open", _table_open)
@@ -121,6 +144,15 @@ def _link(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any,
     else:  # the link filter is not asked about an empty address, which would lead to this page
         token.attrs = {}
     return self.renderToken(tokens, index, options, env)
+
+
+def _code(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    html = self.code_inline(tokens, index, options, env)
+    href = env.get("entries", {}).get(tokens[index].content)
+    depth = sum(token.nesting for token in tokens[:index] if token.type.startswith("link_"))
+    if href is None or depth > 0:  # a link cannot stand in a link
+        return html
+    return str(Markup('<a href="{}">{}</a>').format(href, Markup(html)))  # noqa: S704
 
 
 def _cell(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:

@@ -91,6 +91,7 @@ def _environment() -> Environment:
         "web_url": markup.web_url,
         "segment": lambda value: quote(str(value), safe=""),
         "capitalized": words.capitalized,
+        "breakable": words.breakable,
         "figures": words.figures,
         "targets": describe_targets,
     }

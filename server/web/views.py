@@ -17,7 +17,7 @@ from server.web.choices import FilterField, filter_fields
 from server.web.excerpts import Excerpt, excerpt
 from server.web.explanation import Explanation, explained
 from server.web.forms import SearchForm
-from server.web.markup import anchor
+from server.web.markup import anchor, first_section
 from server.web.words import first_sentence
 
 # Production examples under a technique: the tree lists a few, the technique's own page more.
@@ -101,7 +101,12 @@ def technique_page(generation: Generation, slug: str) -> dict[str, Any]:
         raise NotFoundError("No technique has this slug.")
     record = generation.techniques[slug]
     entry = record.entry
-    return technique_view(generation, slug) | {
+    view = technique_view(generation, slug)
+    opening, rest = first_section(view["body"])
+    return view | {
+        "opening": opening,
+        "rest": rest,
+        "addresses": entry_addresses(generation),
         "origin": generation.sources[record.source],
         "when": gate_rows(entry.when),
         "avoid_when": gate_rows(entry.avoid_when),
@@ -188,6 +193,12 @@ def measurements(records: Sequence[Verified]) -> list[Measurements]:
         key = (record.gpu, ", ".join(versions), record.date.isoformat())
         groups.setdefault(key, []).append(record)
     return [Measurements(*key, group) for key, group in groups.items()]
+
+
+def entry_addresses(generation: Generation) -> dict[str, str]:
+    """Slug → address of every entry; a kernel gives way to a technique of its name."""
+    kernels = {slug: f"/kernel/{slug}" for slug in generation.kernels}
+    return kernels | {slug: f"/technique/{slug}" for slug in generation.techniques}
 
 
 def entry_address(generation: Generation, kind: str, slug: str | None) -> str | None:

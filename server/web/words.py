@@ -1,5 +1,9 @@
 """Values as words and figures, as the templates show them."""
 
+import re
+
+from markupsafe import Markup, escape
+
 from kb.context.cutting import prose_prefixes
 
 
@@ -11,6 +15,11 @@ def first_sentence(text: str) -> str:
 def capitalized(text: str) -> str:
     """The text as the beginning of a sentence; unlike `str.capitalize`, the rest stays as it is."""
     return text[:1].upper() + text[1:]
+
+
+def breakable(name: str) -> Markup:
+    """The name of a metric, which a line may end in after a point or an underscore."""
+    return Markup(re.sub(r"(__|[._])(?=\w)", r"\1<wbr>", str(escape(name))))  # noqa: S704
 
 
 def figures(value: float) -> str:

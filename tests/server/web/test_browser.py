@@ -139,6 +139,23 @@ def test_long_code_scrolls_inside_itself(visit):
         page.wait_for_timeout(50)
 
 
+def test_a_line_of_120_characters_of_code_fits_a_wide_window(visit):
+    page = visit(PAGES["technique"], viewport={"width": 1440, "height": 900})
+    code = page.locator(".code pre").first
+    code.evaluate("e => { e.firstChild.textContent = 'x'.repeat(120); }")
+    assert code.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_no_code_lies_under_its_copy_button_on_a_phone(visit):
+    page = visit(PAGES["technique"], viewport=PHONE)
+    block = page.locator(".code").first
+    assert block.get_by_role("button").is_visible()
+    overlap = "e => e.querySelector('.copy').getBoundingClientRect().bottom - " + (
+        "e.querySelector('code').getClientRects()[0].top"
+    )
+    assert block.evaluate(overlap) <= 0
+
+
 def test_the_keyboard_alone_searches_and_opens_a_result(visit):
     page = visit("/")
     page.keyboard.press("Tab")
