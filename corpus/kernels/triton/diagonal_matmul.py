@@ -50,7 +50,7 @@ def _diagonal_kernel(
 def kernel_function(
     diagonal: torch.Tensor, b: torch.Tensor, tile: int = 2048, num_warps: int = 4
 ) -> torch.Tensor:
-    """Return diag(`diagonal`) @ `b`: `diagonal` [M], `b` [M, N] of one dtype, any strides -> [M, N].
+    """Return diag(`diagonal`) @ `b` [M, N]: `diagonal` [M], `b` [M, N] of one dtype, any strides.
 
     An infinite or undefined element of `b` reaches its own row alone, where a product with the
     matrix's zeros would spread it over its column.
