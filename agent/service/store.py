@@ -275,8 +275,10 @@ class JobStore:
             over: list[tuple[float, Path]] = []
             for folder in self._jobs.glob("*"):
                 if folder.name not in waiting:
+                    moment = 0.0  # never taken in: its process died meanwhile
                     with contextlib.suppress(OSError):
-                        over.append(((folder / "job.json").stat().st_mtime, folder))
+                        moment = (folder / "job.json").stat().st_mtime
+                    over.append((moment, folder))
             over.sort(reverse=True)
             limit = time.time() - keep
             for position, (moment, folder) in enumerate(over):

@@ -387,6 +387,11 @@ def test_old_answers_are_removed_and_waiting_ones_kept(place):
     old = place.over(place.send()).id
     runner.stop()
     waiting = place.send()
+    half_made = place.root / "jobs" / ("0" * 16)
+    half_made.mkdir()
+    place.store.sweep(keep=3600)
+    assert place.store.read(old).state is JobState.DONE
+    assert not half_made.exists()
     place.store.sweep(keep=-1)
     with pytest.raises(NotFoundError):
         place.store.read(old)
