@@ -16,6 +16,8 @@ COLLECTION = "chunks"
 # Above this share of changed chunks a fresh graph is quicker than edits to a copy.
 REBUILD_SHARE = 0.3
 _BATCH = 1000
+# Chunks whose metadata is read at once.
+PAGE = 10_000
 # Candidates are rescored exactly; a wide search keeps the graph's recall near 1.
 _SEARCH_WIDTH = 200
 
@@ -112,16 +114,26 @@ def write_collection(
         _upsert(collection, chunks, vectors)
 
 
+def _digests(collection: Any) -> dict[str, str]:
+    """Id → digest of every chunk in the collection.
+
+    In pages: Chroma asks its database for the metadata of all ids of a page in one statement, and
+    SQLite takes 32,766 values in one.
+    """
+    found: dict[str, str] = {}
+    for start in range(0, collection.count(), PAGE):
+        stored = collection.get(include=["metadatas"], limit=PAGE, offset=start)
+        pairs = zip(stored["ids"], stored["metadatas"], strict=True)
+        found |= {key: metadata["digest"] for key, metadata in pairs}
+    return found
+
+
 def _update_copy(
     folder: Path, chunks: Sequence[Chunk], vectors: NDArray[np.float32], former: Path
 ) -> bool:
     copy_files(former, folder)
     with open_collection(folder) as collection:
-        stored = collection.get(include=["metadatas"])
-        digests = {
-            key: metadata["digest"]
-            for key, metadata in zip(stored["ids"], stored["metadatas"], strict=True)
-        }
+        digests = _digests(collection)
         wanted = {chunk.id for chunk in chunks}
         gone = [key for key in digests if key not in wanted]
         rows = [row for row, chunk in enumerate(chunks) if digests.get(chunk.id) != chunk.digest()]

@@ -18,6 +18,7 @@ from support import (
     tree_hash,
 )
 
+import kb.index.chroma
 from ingest.pipeline import Request, ingest, remove
 from kb.errors import IndexBusyError, NotFoundError, SourceError
 from kb.index.layout import IndexLayout
@@ -183,6 +184,27 @@ def test_few_and_many_changes_lead_to_the_same_chroma_collection(index, tmp_path
         (best, *_) = one.search(f"Compute fn{number} {words} fn{number}_offset", 3).results
         assert words in best.text
         one.close()
+
+
+def test_a_collection_of_many_pages_is_brought_up_to_date_without_writing_it_anew(
+    index, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("kb.index.chroma.PAGE", 7)
+    folder = tmp_path / "code"
+    folder.mkdir()
+    stamp(folder, "first", files=40)
+    add(folder, index)
+    written: list[int] = []
+    upsert = kb.index.chroma._upsert
+
+    def counted(collection, chunks, vectors):
+        written.append(len(chunks))
+        upsert(collection, chunks, vectors)
+
+    monkeypatch.setattr("kb.index.chroma._upsert", counted)
+    stamp(folder, "second", files=2)
+    add(folder, index)
+    assert written == [2]
 
 
 def test_fresh_and_incremental_indexes_of_the_same_sources_are_equal(tmp_path, corpus, code):
