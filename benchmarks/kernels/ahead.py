@@ -85,7 +85,11 @@ def _turn_launching_off() -> None:
     original = JITFunction.run
 
     def compile_only(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(self, *args, **{**kwargs, "warmup": True})
+        kernel = original(self, *args, **{**kwargs, "warmup": True})
+        # The launcher of each set of argument types is built by the C compiler, and cached: with
+        # host descriptors every block shape has its own.
+        kernel._init_handles()
+        return kernel
 
     JITFunction.run = compile_only
     JITFunction.kb_launches_off = True

@@ -256,3 +256,20 @@ def test_the_reference_is_widened_except_where_bits_count():
     seen.clear()
     _expected(module(lambda v: seen.append(v.dtype) or v.to(torch.int32)), [x])
     assert seen == [torch.bfloat16]
+
+
+def test_the_work_of_attention_counts_shared_heads_and_what_a_causal_mask_leaves():
+    from benchmarks.kernels.session import _ATTENTION, _attention_flops
+
+    flash = _attention_flops(_ATTENTION["_scaled_dot_product_flash_attention"])
+    query, key, value = (2, 8, 4, 16), (2, 2, 6, 16), (2, 2, 6, 32)
+    assert flash(query, key, value, 0.0, False) == 2 * 2 * 8 * (4 * 6) * (16 + 32)
+    assert flash(query, key, value, 0.0, True) == 2 * 2 * 8 * (1 + 2 + 3 + 4) * (16 + 32)
+    assert flash(query, key, value, is_causal=True) == flash(query, key, value, 0.0, True)
+
+
+def test_matrix_products_of_a_reference_are_counted():
+    from benchmarks.kernels.session import _flops
+
+    a, b = torch.zeros(4, 8), torch.zeros(8, 3)
+    assert _flops(lambda x, y: torch.relu(x @ y), [a, b]) == 2 * 4 * 8 * 3

@@ -243,8 +243,8 @@ def kernel_function(
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
-    strip: int = 8,
-    num_warps: int = 4,
+    strip: int = 16,
+    num_warps: int = 2,
 ) -> torch.Tensor:
     """Return the convolution of `x` with `weight`, each output channel with one input channel.
 

@@ -85,7 +85,7 @@ import triton.language as tl
 
 TUNABLES = {
     "block_m": [1, 2, 4, 8],
-    "block_k": [512, 1024, 2048],
+    "block_k": [512, 1024, 2048, 4096],
     "split_k": [1, 4, 8, 16, 32, 64],
     "num_warps": [2, 4, 8],
     "num_stages": [1, 2, 3, 4],
@@ -142,15 +142,19 @@ def kernel_function(
     a: torch.Tensor,
     x: torch.Tensor,
     block_m: int = 4,
-    block_k: int = 1024,
-    split_k: int = 16,
-    num_warps: int = 4,
-    num_stages: int = 2,
+    block_k: int = 2048,
+    split_k: int = 32,
+    num_warps: int = 8,
+    num_stages: int = 3,
 ) -> torch.Tensor:
-    """Return `a @ x`: `a` [M, K] and `x` [K] of one dtype, any strides -> [M] of that dtype."""
+    """Return `a @ x`: `a` [M, K] and `x` [K] of one dtype, any strides -> [M] of that dtype.
+
+    `split_k` is lowered where K has fewer blocks.
+    """
     if a.ndim != 2 or x.shape != a.shape[1:] or a.dtype != x.dtype:
         raise ValueError(f"cannot multiply {a.dtype} {list(a.shape)} by {x.dtype} {list(x.shape)}")
     m, k = a.shape
+    split_k = max(1, min(split_k, triton.cdiv(k, block_k)))
     partial = torch.empty((split_k, m), dtype=torch.float32, device=a.device)
     y = torch.empty(m, dtype=a.dtype, device=a.device)
     _partial_matvec_kernel[(triton.cdiv(m, block_m) * split_k,)](

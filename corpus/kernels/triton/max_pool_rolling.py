@@ -253,7 +253,7 @@ def kernel_function(
     block_cols: int = 256,
     planes: int = 0,
     rolling: bool = True,
-    num_warps: int = 4,
+    num_warps: int = 2,
 ) -> torch.Tensor:
     """Return the maxima of `x` [N, C, ...] over windows of its one to three last dimensions.
 
