@@ -110,6 +110,14 @@ def _column_sum_kernel(
     tl.store(out_ptrs, total.to(out_ptr.dtype.element_ty), mask=col_ok)
 
 
+def _width(n: int, block_n: int) -> int:
+    """Columns of a program: of the powers of two up to `block_n` the one that leaves least idle."""
+    sizes = [block_n]
+    while sizes[-1] > 256:
+        sizes.append(sizes[-1] // 2)
+    return min(sizes, key=lambda size: triton.cdiv(n, size) * size)
+
+
 def kernel_function(
     x: torch.Tensor,
     rows_per_program: int = 256,
@@ -120,7 +128,7 @@ def kernel_function(
     """Return the column sums [N] of `x` [M, N], any strides, in `x`'s dtype."""
     m, n = x.shape
     slabs = max(1, triton.cdiv(m, rows_per_program))
-    block_n = min(block_n, triton.next_power_of_2(n))
+    block_m, block_n = block_m * (block_n // _width(n, block_n)), _width(n, block_n)
     tiles_n = triton.cdiv(n, block_n)
     partial = torch.empty((slabs, n), dtype=torch.float32, device=x.device)
     out = torch.empty(n, dtype=x.dtype, device=x.device)

@@ -234,7 +234,7 @@ def kernel_function(
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
     tile: int = 8192,
-    block_p: int = 32,
+    block_p: int = 64,
     programs: int = 264,
     stages: int = 3,
     num_warps: int = 8,

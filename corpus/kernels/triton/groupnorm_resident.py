@@ -40,6 +40,8 @@ multiprocessors at the least. Groups of more tiles than that, and CPU tensors, t
 (`together` False): the first publishes, the second reads x again, backwards, as what was read last
 may still be in L2.
 
+Where a group has very many tiles, a launch between them merges their figures into one word.
+
 Two launches read more and wait for nobody, and they are the default: registers hold some 50 KB of
 16-bit values a multiprocessor, too few to keep DRAM busy while a program waits for the others.
 
@@ -64,6 +66,8 @@ TUNABLES = {
 
 # PyTorch's default, added to the variance.
 EPS = 1e-5
+# More figures than this each program would take long to merge: a launch merges them once.
+MANY = 256
 
 
 @triton.jit
@@ -88,11 +92,43 @@ def _parts(words):
 
 
 @triton.jit
+def _counts(i, parts, columns, group_channels, plane, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
+    """How many elements tile `i` has."""
+    high = tl.minimum(CHANNELS, group_channels - (i // columns) * CHANNELS)
+    wide = tl.minimum(BLOCK, plane - (i % columns).to(tl.int64) * BLOCK)
+    return tl.where(i < parts, high * wide, 0).to(tl.float32)
+
+
+@triton.jit
+def _merge_kernel(
+    words_ptr, merged_ptr, plane, group_channels, parts, columns,
+    CHANNELS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_PARTS: tl.constexpr,
+):  # fmt: skip
+    """The figures of a group's many tiles as one word: first the mean, then the squares."""
+    words_ptr += tl.program_id(0).to(tl.int64) * parts
+    sums = tl.zeros((BLOCK_PARTS,), dtype=tl.float32)
+    for start in tl.range(0, parts, BLOCK_PARTS):
+        i = start + tl.arange(0, BLOCK_PARTS)
+        means, _ = _parts(tl.load(words_ptr + i, mask=i < parts, other=0))
+        sums += _counts(i, parts, columns, group_channels, plane, CHANNELS, BLOCK) * means
+    mean = tl.sum(sums, axis=0) / (1.0 * group_channels * plane)
+    squares = tl.zeros((BLOCK_PARTS,), dtype=tl.float32)
+    for start in tl.range(0, parts, BLOCK_PARTS):
+        i = start + tl.arange(0, BLOCK_PARTS)
+        means, own = _parts(tl.load(words_ptr + i, mask=i < parts, other=0))
+        apart = means - mean
+        squares += (
+            own + _counts(i, parts, columns, group_channels, plane, CHANNELS, BLOCK) * apart * apart
+        )
+    tl.store(merged_ptr + tl.program_id(0), _pair(mean, tl.sum(squares, axis=0)))
+
+
+@triton.jit
 def _resident_kernel(
     x_ptr, weight_ptr, bias_ptr, out_ptr, before_operands, after_operands, words_ptr, drawn_ptr,
     plane, group_channels, groups, parts, columns, eps,
     BEFORE: tl.constexpr, AFTER: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
-    PUBLISH: tl.constexpr, FINISH: tl.constexpr, ALONE: tl.constexpr,
+    PUBLISH: tl.constexpr, FINISH: tl.constexpr, ALONE: tl.constexpr, MERGED: tl.constexpr,
     CHANNELS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_PARTS: tl.constexpr,
 ):  # fmt: skip
     """A tile a program: `PUBLISH` its figures, `FINISH` its results, or both at once."""
@@ -125,21 +161,22 @@ def _resident_kernel(
         if ALONE:
             spread = squares / count
         else:
-            i = tl.arange(0, BLOCK_PARTS)
-            places = words_ptr + group.to(tl.int64) * parts + i
-            words = tl.load(places, mask=i < parts, other=-1, volatile=True)
-            while tl.sum((words == 0).to(tl.int32), axis=0) > 0:
-                words = tl.load(places, mask=i < parts, other=-1, volatile=True)
-            highs = tl.minimum(CHANNELS, group_channels - (i // columns) * CHANNELS)
-            wides = tl.minimum(BLOCK, plane - (i % columns).to(tl.int64) * BLOCK)
-            counts = tl.where(i < parts, highs * wides, 0).to(tl.float32)
-            means, own = _parts(words)
-            means = tl.where(i < parts, means, 0.0)
-            own = tl.where(i < parts, own, 0.0)
             total = 1.0 * group_channels * plane
-            mean = tl.sum(counts * means, axis=0) / total
-            apart = means - mean
-            spread = tl.sum(own + counts * apart * apart, axis=0) / total
+            if MERGED:
+                mean, squares = _parts(tl.load(words_ptr + group))
+            else:
+                i = tl.arange(0, BLOCK_PARTS)
+                places = words_ptr + group.to(tl.int64) * parts + i
+                words = tl.load(places, mask=i < parts, other=-1, volatile=True)
+                while tl.sum((words == 0).to(tl.int32), axis=0) > 0:
+                    words = tl.load(places, mask=i < parts, other=-1, volatile=True)
+                counts = _counts(i, parts, columns, group_channels, plane, CHANNELS, BLOCK)
+                means, own = _parts(words)
+                mean = tl.sum(counts * tl.where(i < parts, means, 0.0), axis=0) / total
+                apart = means - mean
+                own = tl.where(i < parts, own + counts * apart * apart, 0.0)
+                squares = tl.sum(own, axis=0)
+            spread = squares / total
         y = (x - mean) * tl.rsqrt(spread + eps)
         channel = (group % groups) * group_channels + inside
         if HAS_WEIGHT:
@@ -218,27 +255,36 @@ def kernel_function(
     high = min(tile // block, triton.next_power_of_2(group_channels))
     columns = triton.cdiv(plane, block)
     parts = triton.cdiv(group_channels, high) * columns
-    # Words of the tiles, and the tiles drawn so far, all zero.
-    words = torch.zeros(batch * groups * parts + 1, dtype=torch.int64, device=x.device)
-    given = (
-        x,
-        None if weight is None else weight.contiguous(),
-        None if bias is None else bias.contiguous(),
-        out, before_operands, after_operands, words, words[batch * groups * parts :],
-        plane, group_channels, groups, parts, columns, eps,
-    )  # fmt: skip
-    if parts == 1 or (together and parts <= _resident(x.device, 32 * num_warps, maxnreg)):
-        stages = [(True, True)]
-    else:
-        stages = [(True, False), (False, True)]
-    for publish, finish in stages:
+    together = parts > 1 and together
+    together = together and parts <= min(MANY, _resident(x.device, 32 * num_warps, maxnreg))
+    # Words of the tiles, and the tiles drawn so far: zero where somebody waits for them.
+    fill = torch.zeros if together else torch.empty
+    words = fill(batch * groups * parts + 1, dtype=torch.int64, device=x.device)
+    vectors = [None if each is None else each.contiguous() for each in (weight, bias)]
+    drawn = words[batch * groups * parts :]
+
+    def launch(publish: bool, finish: bool, found: torch.Tensor) -> None:
         _resident_kernel[(batch * groups * parts,)](
-            *given,
+            x, *vectors, out, before_operands, after_operands, found, drawn,
+            plane, group_channels, groups, parts, columns, eps,
             BEFORE=before, AFTER=after, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
-            PUBLISH=publish, FINISH=finish, ALONE=parts == 1,
-            CHANNELS=high, BLOCK=block, BLOCK_PARTS=triton.next_power_of_2(parts),
+            PUBLISH=publish, FINISH=finish, ALONE=parts == 1, MERGED=found is not words,
+            CHANNELS=high, BLOCK=block, BLOCK_PARTS=min(MANY, triton.next_power_of_2(parts)),
             num_warps=num_warps, maxnreg=maxnreg or None,
         )  # fmt: skip
+
+    if parts == 1 or together:
+        launch(True, True, words)
+        return out
+    launch(True, False, words)
+    found = words
+    if parts > MANY:
+        found = torch.empty(batch * groups, dtype=torch.int64, device=x.device)
+        _merge_kernel[(batch * groups,)](
+            words, found, plane, group_channels, parts, columns,
+            CHANNELS=high, BLOCK=block, BLOCK_PARTS=1024, num_warps=4,
+        )  # fmt: skip
+    launch(False, True, found)
     return out
 
 

@@ -212,7 +212,7 @@ def kernel_function(
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
     tile: int = 2048,
-    block_p: int = 2048,
+    block_p: int = 128,
     programs: int = 1056,
     num_warps: int = 8,
 ) -> torch.Tensor:

@@ -88,9 +88,9 @@ import triton.language as tl
 
 TUNABLES = {"tile": [2048, 4096, 8192, 16384, 32768], "num_warps": [4, 8, 16, 32]}
 
-# Elements that one thread can keep in float32 without spilling, in blocks of up to 512 threads.
-MAX_PER_THREAD = 64
-# Those of 512 threads; 1024 have 32 each.
+# Elements of a thread: more would leave too few threads to keep loads under way.
+MAX_PER_THREAD = 32
+# Those of 1024 threads.
 MAX_TILE = 32768
 # Along positions: in 16-bit dtypes the 32 bytes of a sector, the least that memory delivers.
 MIN_POSITIONS = 16
