@@ -32,8 +32,8 @@ _TARGET = Path(kb.__file__).parent / "data" / "abstention.yaml"
 # Weak regularisation: five features and hundreds of questions do not overfit, but separable data
 # would push the weights up without end.
 _C = 3.0
-# At most this share of answerable calibration questions may be refused; the threshold is the
-# highest that keeps it. Of those that were not fitted on, 3 % may be.
+# At most this share of answerable calibration questions may be refused, of either index; the
+# threshold is the highest that keeps it. Of those that were not fitted on, 3 % may be.
 _MAX_REFUSED = 0.025
 
 
@@ -82,11 +82,14 @@ def _fit(
     threshold, for they are more than all others together."""
     rows: list[tuple[float, ...]] = []
     labels: list[int] = []
+    answered: list[list[tuple[float, ...]]] = []
     for searcher in searchers.values():
         for label, side in ((1, "answerable"), (0, "unanswerable")):
             found = _evidence(searcher, questions[side])
             rows += found
             labels += [label] * len(found)
+            if label:
+                answered.append(found)
     others = len(rows)
     for name, functions in asked.items():
         rows += _evidence(searchers[name], functions)
@@ -95,10 +98,15 @@ def _fit(
     model.fit(np.array(rows), np.array(labels))
     weights = tuple(round(float(w), 4) for w in model.coef_[0])
     fitted = Calibration(round(float(model.intercept_[0]), 4), weights, 0.0)
-    told = [_probability(row, fitted) for row in rows[:others]]
-    answerable = sorted(p for p, label in zip(told, labels[:others], strict=True) if label)
-    threshold = answerable[int(_MAX_REFUSED * len(answerable))]
+    threshold = min(
+        _highest([_probability(row, fitted) for row in answerable]) for answerable in answered
+    )
     return Calibration(fitted.bias, weights, round(float(threshold) - 1e-4, 4))
+
+
+def _highest(told: list[float]) -> float:
+    """The highest threshold that refuses no more of these than may be."""
+    return sorted(told)[int(_MAX_REFUSED * len(told))]
 
 
 def _probability(features: tuple[float, ...], calibration: Calibration) -> float:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from benchmarks.embedder.report import table
+from benchmarks.retrieval.summary import CATEGORY_METRICS
 
 _COLUMNS = (
     "MRR@10",
@@ -40,6 +41,8 @@ def part_page(title: str, figures: Figures) -> str:
         lines += ["", f"nDCG@10 of the whole search, query by query: {'; '.join(differences)}."]
     if "by category (dev)" in figures:
         lines += ["", "Where it fails: nDCG@10 on the development half.", "", _categories(figures)]
+    if figures.get("product by category"):
+        lines += ["", "The whole search by category.", "", _product(figures)]
     return "\n".join(lines)
 
 
@@ -88,6 +91,21 @@ def _categories(figures: Figures) -> str:
             cells = [_mean(each) for each in contenders.values()]
             rows.append([f"{label}: {value}", str(count), *cells])
     return table(["category", "queries", *titles], rows)
+
+
+def _product(figures: Figures) -> str:
+    rows = [
+        [
+            f"{label}: {value}",
+            str(halves["all"]["nDCG@10"]["count"]),
+            *(_mean(halves[half]["nDCG@10"]) for half in ("all", "dev", "test")),
+            *(_mean(halves["all"][name]) for name in CATEGORY_METRICS[1:]),
+        ]
+        for label, values in figures["product by category"].items()
+        for value, halves in values.items()
+    ]
+    head = ["category", "queries", "nDCG@10", "dev", "test", *CATEGORY_METRICS[1:]]
+    return table(head, rows)
 
 
 def _mean(each: dict[str, float]) -> str:

@@ -11,6 +11,8 @@ from benchmarks.retrieval.metrics import METRICS, Interval, interval
 
 Figures = dict[str, Any]
 PRODUCT = "product"
+CATEGORY_METRICS = ("nDCG@10", "recall@1", "recall@10", "recall@2000t")
+"""Of the product, in the table of categories."""
 
 
 def summarize(runs: Sequence[Run], context: dict[str, dict[str, float]]) -> Figures:
@@ -23,6 +25,7 @@ def summarize(runs: Sequence[Run], context: dict[str, dict[str, float]]) -> Figu
     if answerable:
         figures["product minus"] = _differences(runs)
         figures["by category (dev)"] = _categories(runs)
+        figures["product by category"] = _product_by_category(runs)
     if context:
         figures["context"] = {
             half: {
@@ -118,6 +121,32 @@ def _categories(runs: Sequence[Run]) -> Figures:
                     )
                 )
                 for run in runs
+            }
+    return found
+
+
+def _product_by_category(runs: Sequence[Run]) -> Figures:
+    """Category → value → half → metric of the product; means alone, as of the whole."""
+    run = next((run for run in runs if run.contender == PRODUCT), None)
+    if run is None:
+        return {}
+    found: Figures = {}
+    for label in sorted({label for outcome in run.outcomes for label in outcome.case.labels}):
+        for value in sorted({outcome.case.labels.get(label, "") for outcome in run.outcomes}):
+            found.setdefault(label, {})[value] = {
+                half: {
+                    name: _plain(
+                        interval(
+                            [
+                                outcome.metrics[name]
+                                for outcome in _of(run, half)
+                                if outcome.case.labels.get(label, "") == value
+                            ]
+                        )
+                    )
+                    for name in CATEGORY_METRICS
+                }
+                for half in ("all", *HALVES)
             }
     return found
 
