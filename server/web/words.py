@@ -6,6 +6,9 @@ from markupsafe import Markup, escape
 
 from kb.context.cutting import prose_prefixes
 
+# From here on four figures are a whole number, and `.4g` would turn to powers of ten.
+_WHOLE_FROM = 1_000
+
 
 def first_sentence(text: str) -> str:
     """The beginning of a text up to its first full stop."""
@@ -23,5 +26,5 @@ def breakable(name: str) -> Markup:
 
 
 def figures(value: float) -> str:
-    """A number with the four figures that a measurement is worth."""
-    return f"{value:.4g}"
+    """A number with the four figures that a measurement is worth, or whole where it is large."""
+    return f"{value:,.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.4g}"

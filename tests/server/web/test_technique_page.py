@@ -7,7 +7,7 @@ from support import kb
 
 from kb.corpus.entries import TECHNIQUE_SECTIONS
 from server.web.markup import first_section, render_markdown
-from server.web.words import breakable
+from server.web.words import breakable, figures
 
 RECORD = (
     "[{gpu: NVIDIA H200, date: 2026-11-01, shape: swizzled 64x64, dtype: float32, baseline: plain, "
@@ -80,3 +80,11 @@ def test_the_first_section_ends_at_the_second_heading_and_nothing_is_lost(text, 
 def test_a_metric_breaks_between_its_parts_only_and_stays_text():
     assert breakable("sm__a_b.avg.pct") == "sm__<wbr>a_<wbr>b.<wbr>avg.<wbr>pct"
     assert breakable("<a_b>") == "&lt;a_<wbr>b&gt;"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(100_000_000, "100,000,000"), (8_000, "8,000"), (9_999.6, "10,000"), (0.33333, "0.3333")],
+)
+def test_a_large_bound_is_written_out(value, shown):
+    assert figures(value) == shown
