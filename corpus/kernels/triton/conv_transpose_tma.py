@@ -358,15 +358,16 @@ def kernel_function(
     packed = _packed(x.reshape(n, c, *image), pitches, groups, unit)
     taps = math.prod(k)
     padded = triton.cdiv(per, unit) * unit
-    filters = torch.empty((groups, taps, out_per, padded), dtype=x.dtype, device=x.device)
-    filters = filters[..., :per]
-    filters.copy_(weight.reshape(groups, per, out_per, taps).permute(0, 3, 2, 1))
+    filters = torch.empty((groups * taps, out_per, padded), dtype=x.dtype, device=x.device)
+    filters.view(groups, taps, out_per, padded)[..., :per].copy_(
+        weight.reshape(groups, per, out_per, taps).permute(0, 3, 2, 1)
+    )
     block_n = min(block_n, max(MIN_DOT, triton.next_power_of_2(out_per)))
     block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(per)))
     blocks = triton.cdiv(rows, block_m) * groups * triton.cdiv(out_per, block_n)
     _conv_transpose_kernel[(blocks * s[0] * s[1],)](
         TensorDescriptor.from_tensor(packed, [1, block_m, block_k]),
-        TensorDescriptor.from_tensor(filters.flatten(0, 1), [1, block_n, block_k]),
+        TensorDescriptor.from_tensor(filters[..., :per], [1, block_n, block_k]),
         out if bias is None else bias.contiguous(), out, after_operands,
         n, per, out_per, *o, *pitches,
         *k, *s, *p, *d,

@@ -55,8 +55,9 @@ def _rope_kernel(
     batch = (pid // walks).to(tl.int64)
     first_head = pid % walks * WALK
     n64 = n.to(tl.int64)
-    dims = tl.arange(0, BLOCK_D)[None, :]
-    both = tl.arange(0, 2 * BLOCK_D)[None, :]
+    # Times strides, which may be those of a transposed tensor.
+    dims = tl.arange(0, BLOCK_D).to(tl.int64)[None, :]
+    both = tl.arange(0, 2 * BLOCK_D).to(tl.int64)[None, :]
     mask = (n < N) & (dims < HALF)
     cos_at = cos_ptr + batch * stride_cb + n64 * stride_cn + dims * stride_cd
     sin_at = sin_ptr + batch * stride_sb + n64 * stride_sn + dims * stride_sd
