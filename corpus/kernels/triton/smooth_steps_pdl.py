@@ -30,6 +30,11 @@ its values are visible. Every step waits before its first access to the two buff
 its store: what it overwrites is read by the step before. `gdc_launch_dependents` comes after the
 loads, so that the next step's blocks take their places when these are about to leave. On older
 GPUs and in the interpreter the launches are ordinary.
+
+Overlap gains only where the host is ahead of the device. Launched one by one from Python, as here,
+a step of two microseconds takes less time than its launch does, the device waits for the host
+either way, and the attribute costs the host some more: measured, this is slower than plain launches.
+In a graph, or from a loop in C++, the launches are there in time (smooth-steps-graph-cuda).
 """
 
 import torch
