@@ -63,6 +63,8 @@ class Understanding:
 
     text: str
     techniques: tuple[str, ...] = ()
+    shares: dict[str, float] = field(default_factory=dict)
+    """Technique → the share of the query's words that name it; 1 for what an identifier marks."""
     ops: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     dtypes: frozenset[str] = frozenset()
@@ -90,6 +92,7 @@ class QueryReader:
     def __init__(self, generation: Generation) -> None:
         entries = [record.entry for record in generation.techniques.values()]
         self._entries = entries
+        self._lexical = generation.lexical
         self._techniques = _Phrases()
         for slug, record in generation.techniques.items():
             for name in _names(record):
@@ -111,6 +114,7 @@ class QueryReader:
         words = terms(query)
         techniques = self._techniques.found_in(words)
         symbols = tuple(dict.fromkeys(identifiers(query)))
+        length = max(len(self._lexical.query_tokens(query)), 1)
         alone = len(query.split()) == max(len(symbols), 1)
         shown = self._shown_by(symbols)
         return Understanding(
@@ -121,6 +125,7 @@ class QueryReader:
                     [*sorted(techniques, key=lambda slug: (-techniques[slug], slug)), *shown]
                 )
             ),
+            shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
             ops=tuple(sorted({*self._ops.found_in(words), *operators_named(spaced(query))})),
             languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
             dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),

@@ -21,6 +21,9 @@ from kb.search.query import Understanding
 NAMED_TECHNIQUE = 0.35
 # Later names in the query weigh less than the first (longest) one.
 NAMED_DECAY = 0.6
+# What a name counts where it is a few words of many: "tensor cores idle while loads are waited for"
+# asks for what helps the tensor cores. The larger its share of the query, the more it is the topic.
+NAMED_IN_PASSING = 0.4
 # A kernel or code chunk that shows a named technique.
 SHOWS_TECHNIQUE = 0.12
 # The chunk's operator is named. Twice as much cost function search 0.006 nDCG@10: a word such as
@@ -84,7 +87,9 @@ class Ranker:
         self._columns = generation.columns
         self._quality = {name: source.quality for name, source in generation.sources.items()}
         self._named = {
-            slug: NAMED_TECHNIQUE * NAMED_DECAY**rank
+            slug: NAMED_TECHNIQUE
+            * NAMED_DECAY**rank
+            * (NAMED_IN_PASSING + (1 - NAMED_IN_PASSING) * understanding.shares.get(slug, 1.0))
             for rank, slug in enumerate(understanding.techniques)
         }
         self._symbols = {plain_name(symbol) for symbol in understanding.symbols}
