@@ -5,13 +5,16 @@ from typing import Final
 from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Stopped
-from agent.optimize.record import Record
+from agent.optimize.record import Record, Round
 
 ROUNDS, TIME, GPU_TIME = "rounds", "time", "gpu time"
 TOKENS, MONEY = "tokens", "money"
-# The last session times three to five contenders in full, the first one or two of them briefly: on
-# an H200 it took 2.1 to 2.6 times as long.
+# For each contender of the last session, beside the time that the start took: three of them took
+# 1.6 to 1.8 times as long on an H200, four and five 2.1 to 2.6 times.
+_EACH_CONTENDER: Final = 0.6
 _LAST_SESSION: Final = 2.5
+# What is so far beyond its floor shows that the floor is none, as of masked work that is counted.
+_NO_FLOOR: Final = 1.05
 FLOOR, NO_GAIN, NO_PROPOSALS, JUDGE = "floor", "no gain", "no proposals", "judge"
 
 
@@ -52,7 +55,7 @@ def finished(record: Record, config: RunConfig, leader: Judged) -> tuple[str, st
     """What ends a run between two rounds; None: go on."""
     strategy, limits = config.strategy, config.limits
     fraction = leader.outcome.floor_fraction
-    if fraction is not None and fraction >= limits.floor_target:
+    if fraction is not None and limits.floor_target <= fraction <= _NO_FLOOR:
         return FLOOR, f"the best is at {fraction:.0%} of the floor"
     closed = record.closed
     if len(closed) >= limits.rounds:
@@ -72,12 +75,17 @@ def gpu_seconds_left(record: Record, config: RunConfig) -> float | None:
     return None if most is None else max(0.0, most - record.gpu_seconds - reserve(record, config))
 
 
-def last_chance(record: Record, config: RunConfig) -> bool:
-    """Whether a candidate that is judged now has to be judged in the last session, where there is
-    nothing better than the start so far: there is no time for both."""
+def last_chance(record: Record, config: RunConfig, round_: Round) -> bool:
+    """Whether candidates are to be judged in the last session at once, where there is nothing
+    better than the start so far: there is no time for both, or it is the last round and quick
+    timings have put them in order."""
     if record.standing is None or record.leader.id != record.start.id:
         return False
-    return used_up(record, config, 0.0, judging=True) is not None
+    if config.interpret or not config.strategy.confirm or round_.proposed is None:
+        return False
+    tuned = all(each.params for each in round_.proposed.candidates)
+    last = round_.number >= config.limits.rounds and tuned
+    return last or used_up(record, config, 0.0, judging=True) is not None
 
 
 def judging_seconds(record: Record) -> float:
@@ -92,7 +100,9 @@ def reserve(record: Record, config: RunConfig) -> float:
     strategy, standing = config.strategy, record.standing
     if standing is None or config.interpret or not strategy.confirm:
         return 0.0
-    kept = _LAST_SESSION * standing.start.outcome.gpu_seconds
+    contenders = 1 + len({*config.baselines, "eager"}) + config.given
+    times = min(_LAST_SESSION, _EACH_CONTENDER * contenders)
+    kept = times * standing.start.outcome.gpu_seconds
     profiled = record.profiles.get(standing.start.id)
     return kept + (profiled.gpu_seconds if profiled is not None and strategy.profiling else 0.0)
 

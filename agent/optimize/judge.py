@@ -265,12 +265,17 @@ class GpuJudge:
         # Eager PyTorch is a baseline: where it is the start, too, it need not be timed twice.
         eager = not self._config.given
         against = [start.candidate] if start.id != best.id and not eager else []
+        itself = eager and start.id == best.id
+        forms = tuple(each for each in self._forms if not (itself and each == EAGER))
         evaluation, seconds, compiling = self._evaluate(
-            best.candidate, say, baselines=self._forms, against=against, kind="-confirmed"
+            best.candidate, say, baselines=forms, against=against, kind="-confirmed"
         )
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))
         over = outcome.over(EAGER)
+        mine = timing_of(evaluation, "candidate")
+        if itself and mine is not None:
+            found = {EAGER: baseline_of(mine)} | found
         if eager and EAGER in found and start.id != best.id:
             found["start"] = found[EAGER]
             if over is not None:

@@ -193,7 +193,7 @@ class Search:
         )
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
-        if budget.last_chance(self._record, self._config):
+        if budget.last_chance(self._record, self._config, each):
             judge_last(
                 self._judge,
                 self._record,

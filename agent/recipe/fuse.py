@@ -65,6 +65,15 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "mish.default": "tl.where({0} > 20.0, {0}, {0} * (tl.exp({0}) * (tl.exp({0}) + 2.0))"
     " / (tl.exp({0}) * (tl.exp({0}) + 2.0) + 2.0))",
 }
+# Of two tensors, a value for each element: the loss before it is reduced.
+_LOSSES: Final[Mapping[str, str]] = {
+    "mse_loss.default": "({0} - {1}) * ({0} - {1})",
+    "l1_loss.default": "tl.abs({0} - {1})",
+    "smooth_l1_loss.default": "tl.where(tl.abs({0} - {1}) < {3:1.0},"
+    " 0.5 * ({0} - {1}) * ({0} - {1}) / {3:1.0}, tl.abs({0} - {1}) - 0.5 * {3:1.0})",
+    "huber_loss.default": "tl.where(tl.abs({0} - {1}) < {3:1.0}, 0.5 * ({0} - {1}) * ({0} - {1}),"
+    " {3:1.0} * (tl.abs({0} - {1}) - 0.5 * {3:1.0}))",
+}
 # Conditions within a chain: 1 or 0.
 _CONDITIONS: Final[Mapping[str, str]] = {
     f"{name}.{form}": f"tl.where({{0}} {sign} {{1}}, 1.0, 0.0)"
@@ -85,7 +94,10 @@ def expressible(graph: Graph, name: str) -> bool:
     """Whether an operator can be the last step of a chain."""
     node = graph[name]
     short = node.op.removeprefix("aten.")
-    if short not in _EXPRESSIONS or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
+    if short in _LOSSES and (len(node.args) < 3 or node.args[2] != 0):
+        return False
+    known = short in _EXPRESSIONS or short in _LOSSES
+    if not known or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
         return False
     if short == "pow.Tensor_Scalar" and node.args[1] != 2:
         return False
@@ -223,4 +235,5 @@ def expression(node: Any, values: Mapping[str, str]) -> str:
         return f"({float(node.args[index])!r})" if name is None else values[name]
 
     short = node.op.removeprefix("aten.")
-    return _PLACE.sub(operand, _EXPRESSIONS.get(short) or _CONDITIONS[short])
+    known = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _CONDITIONS[short]
+    return _PLACE.sub(operand, known)

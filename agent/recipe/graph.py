@@ -1,6 +1,6 @@
 """The graph of a problem's model, with what matching needs: users, shapes, constants."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -36,8 +36,8 @@ class Graph:
         """
         if told.reason:
             raise GraphError(f"the model has no graph: {told.reason}")
-        nodes = {each.name: each for each in told.nodes}
-        outputs = [reference(each) for each in told.outputs]
+        nodes, same = _without_broadcasts(told.nodes)
+        outputs = [same.get(name or "", name) for name in map(reference, told.outputs)]
         if not outputs or any(each is None or each not in nodes for each in outputs):
             raise GraphError("the model returns something that is no tensor")
         return cls(nodes, tuple(each for each in outputs if each is not None))
@@ -93,6 +93,41 @@ def reference(value: Any) -> str | None:
 def operands(node: m.GraphNode) -> list[str]:
     """Names of the values that a node is computed from, in the order of its arguments."""
     return list(_references([*node.args, *node.kwargs.values()]))
+
+
+def _without_broadcasts(
+    given: Sequence[m.GraphNode],
+) -> tuple[dict[str, m.GraphNode], dict[str, str]]:
+    """The nodes without broadcasts of tensors that are of one shape already, and what stands for
+    their results: losses begin with them."""
+    shapes = {each.name: [tensor.shape for tensor in each.tensors] for each in given}
+    same: dict[str, str] = {}
+    dropped: dict[str, list[str]] = {}
+    nodes: dict[str, m.GraphNode] = {}
+    for each in given:
+        node = each.model_copy(
+            update={
+                "args": _replaced(each.args, same),
+                "kwargs": {key: _replaced(value, same) for key, value in each.kwargs.items()},
+            }
+        )
+        parts = list(_references(node.args))
+        if node.op == "aten.broadcast_tensors.default" and all(
+            shapes[part] == shapes[parts[0]] for part in parts
+        ):
+            dropped[node.name] = parts
+        elif node.op == "getitem" and parts and parts[0] in dropped:
+            same[node.name] = dropped[parts[0]][int(str(node.args[1]))]
+        else:
+            nodes[node.name] = node
+    return nodes, same
+
+
+def _replaced(value: Any, same: Mapping[str, str]) -> Any:
+    name = reference(value)
+    if name is not None:
+        return {"node": same.get(name, name)}
+    return [_replaced(each, same) for each in value] if isinstance(value, list) else value
 
 
 def _references(values: Any) -> Iterator[str]:

@@ -35,6 +35,15 @@ def fusing(find: Finder) -> Finder:
     return found
 
 
+def finishing(find: Finder) -> Finder:
+    """As `fusing`, for kernels that fuse what stands after them alone."""
+
+    def found(graph: Graph, root: str) -> Core | None:
+        return None if find(graph, root) is not None else _after(graph, root, find)
+
+    return found
+
+
 def _after(graph: Graph, root: str, find: Finder) -> Core | None:
     """A core whose result alone is worked on until `root`."""
     if not expressible(graph, root):

@@ -195,6 +195,26 @@ def _batch_norm(graph: Graph, root: str) -> Core | None:
     return _hookable(graph, "batch-norm", nodes, arguments, x=x, reads=reads, lanes=lanes)
 
 
+def _batch_norm_training(graph: Graph, root: str) -> Core | None:
+    """By the batch's own statistics, which nobody keeps."""
+    source = reference(graph[root].args[0]) if graph[root].op == "getitem" else None
+    if source is None or graph[root].args[1] != 0 or len(graph.users[source]) != 1:
+        return None
+    node = graph[source]
+    if node.op != "aten._native_batch_norm_legit.no_stats" or node.args[3] is not True:
+        return None
+    x, weight, bias = (reference(each) for each in node.args[:3])
+    if x is None or len(graph.shape(x)) < 2:
+        return None
+    arguments = {"x": f"{{{x}}}", "eps": repr(float(str(node.args[5])))}
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None:
+            arguments[name] = f"{{{value}}}"
+    reads = frozenset(each for each in (x, weight, bias) if each is not None)
+    nodes, lanes = frozenset({root, source}), len(graph.shape(x))
+    return _hookable(graph, "batch-norm-training", nodes, arguments, x=x, reads=reads, lanes=lanes)
+
+
 def _hookable(
     graph: Graph,
     family: str,
@@ -220,4 +240,5 @@ NORMS: Final[tuple[Finder, ...]] = (
     _add_rmsnorm, fusing(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
     fusing(_layernorm_op), _layernorm_op, fusing(_layernorm), _layernorm,
     fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm,
+    fusing(_batch_norm_training), _batch_norm_training,
 )  # fmt: skip

@@ -9,14 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from agent.recipe.attention import ATTENTION
 from agent.recipe.core import Core, as_root, single
 from agent.recipe.graph import Graph, reference
+from agent.recipe.halves import half
+from agent.recipe.losses import LOSSES
 from agent.recipe.norms import NORMS
-from agent.recipe.patterns import Const, Match, Var, match, op, uncast
+from agent.recipe.patterns import Const, Var, match, op, uncast
+from agent.recipe.products import PRODUCTS
 from agent.recipe.quantization import nvfp4
 from agent.recipe.reductions import FUSED_REDUCTIONS, REDUCTIONS
+from agent.recipe.rotary import ROTARY
 from agent.recipe.softmax import SOFTMAX
-from agent.recipe.spellings import GELU_LINEAR, LINEAR, SILU, X
+from agent.recipe.spellings import SILU, X
 from agent.recipe.windows import WINDOWS
 
 
@@ -83,67 +88,6 @@ def _is_all(graph: Graph, core: Core) -> bool:
     return all(graph[name].op.startswith(_LAYOUT) for name in rest)
 
 
-# Matrix products
-
-
-def _gelu_linear(graph: Graph, root: str) -> Core | None:
-    found = match(graph, GELU_LINEAR, root)
-    if found is None or graph[root].kwargs.get("approximate", "none") != "none":
-        return None
-    return _product(graph, root, found, words=frozenset({"gelu"}))
-
-
-def _linear(graph: Graph, root: str) -> Core | None:
-    found = match(graph, LINEAR, root)
-    if found is not None:
-        return _product(graph, root, found)
-    # Without an activation the bias is what stands after, unless the operator has it built in.
-    found = match(graph, op("linear.default", Var("a"), Var("w"), Var("bias")), root)
-    found = found or match(graph, op("addmm.default", Var("bias"), Var("a"), Var("b")), root)
-    if found is None or graph[root].kwargs:
-        return None
-    core = _product(graph, root, found)
-    if core is None:
-        return None
-    bias = found.tensors["bias"]
-    arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
-    if graph.dtype(bias) != graph.dtype(root):
-        return None
-    return Core(core.op, core.nodes, arguments, core.results, bias=bias, reads=core.reads)
-
-
-def _product(
-    graph: Graph, root: str, found: Match, words: frozenset[str] = frozenset()
-) -> Core | None:
-    a = found.tensors["a"]
-    weight = found.tensors.get("w")
-    b = weight or found.tensors["b"]
-    left, right = graph.shape(a), graph.shape(b)
-    if weight is not None and len(right) == 2:
-        right = (right[1], right[0])
-    first, second = as_root(graph, root, a), as_root(graph, root, b)
-    if weight is not None:
-        second += ".t()"
-    bias = found.tensors.get("bias")
-    if bias is not None and len(graph.shape(bias)) != 1:
-        return None
-    if len(left) == 2 and not words and bias is None and (len(right) == 1 or right[-1:] == (1,)):
-        rows = f"{{{a}}}.shape[0]"
-        shape = rows if len(right) == 1 else f"{rows}, 1"
-        arguments = {"a": first, "x": f"{second}.reshape(-1)"}
-        return single("matvec", found, root, arguments, f"{{r}}.view({shape})")
-    if len(right) != 2 or len(left) < 2:
-        return None
-    if len(left) > 2:
-        arguments = {"a": f"{first}.reshape(-1, {{{a}}}.shape[-1])", "b": second}
-        result = f"{{r}}.reshape(*{{{a}}}.shape[:-1], {{r}}.shape[1])"
-    else:
-        arguments, result = {"a": first, "b": second}, "{r}"
-    if bias is not None:
-        arguments["bias"] = as_root(graph, root, bias)
-    return single("matmul", found, root, arguments, result, words=words)
-
-
 # Rows
 
 
@@ -171,7 +115,7 @@ def _silu_mul(graph: Graph, root: str) -> Core | None:
     if found is None:
         return None
     gate, up = found.tensors["gate"], found.tensors["up"]
-    halves = [_half(graph, gate), _half(graph, up)]
+    halves = [half(graph, gate), half(graph, up)]
     if halves[0] is None or halves[1] is None or halves[0][0] != halves[1][0]:
         return None
     if (halves[0][1], halves[1][1]) != (0, 1):
@@ -184,37 +128,6 @@ def _silu_mul(graph: Graph, root: str) -> Core | None:
     # A conversion that others need as well stays outside.
     used = used - {each for each in casts if not set(graph.users[each]) <= used}
     return Core("silu-mul", used, arguments, {root: "{r}"}, reads=frozenset({source}))
-
-
-def _half(  # noqa: PLR0911 (two spellings of a half)
-    graph: Graph, name: str
-) -> tuple[str, int, set[str]] | None:
-    """Of what a value is the first (0) or second (1) half along the last dimension."""
-    node = graph[name]
-    if node.op == "getitem":
-        split = reference(node.args[0])
-        if split is None or graph[split].op not in ("aten.split.Tensor", "aten.chunk.default"):
-            return None
-        source = reference(graph[split].args[0])
-        dim = graph[split].args[2] if len(graph[split].args) > 2 else 0
-        if source is None or len(graph[split].tensors) != 2:
-            return None
-        rank = len(graph.shape(source))
-        equal = graph[split].tensors[0].shape == graph[split].tensors[1].shape
-        index = node.args[1]
-        if equal and isinstance(dim, int) and dim % rank == rank - 1 and isinstance(index, int):
-            return source, index, {split}
-        return None
-    if node.op == "aten.slice.Tensor" and len(node.args) >= 4:
-        source, dim, start = reference(node.args[0]), node.args[1], node.args[2]
-        if source is None or not isinstance(dim, int):
-            return None
-        rank, length = len(graph.shape(source)), graph.shape(source)[-1]
-        step = node.args[4] if len(node.args) > 4 else 1
-        halved = 2 * graph.shape(name)[-1] == length and step == 1
-        if halved and dim % rank == rank - 1 and start in (0, None, length // 2):
-            return source, 0 if start in (0, None) else 1, set()
-    return None
 
 
 # Elements
@@ -272,7 +185,7 @@ def _scale(graph: Graph, root: str) -> Core | None:
 
 # Larger patterns first.
 _FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
-    nvfp4, _gelu_linear, _linear, *NORMS, *SOFTMAX, _silu_mul, *FUSED_REDUCTIONS,
+    nvfp4, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, *ROTARY, _silu_mul, *FUSED_REDUCTIONS,
     _column_sum, *REDUCTIONS, _transpose, _add,
     _scale, *WINDOWS,
 )  # fmt: skip

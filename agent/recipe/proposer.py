@@ -18,6 +18,10 @@ from kb.errors import KbError
 # The family of a kernel that shows no technique.
 FAMILY = "recipe"
 
+# Files for one problem: what is tried at all, the most promising first.
+_MOST = 10
+# In which a graph is taken apart: as fused kernels do it, as others do.
+_MOST_WAYS = 3
 # Of the knowledge base: kernels that stream through memory, and the technique of a fused chain.
 _STREAMING = "scale"
 _FUSION = "kernel-fusion"
@@ -128,18 +132,23 @@ class RecipeProposer:
             return [whole]
         if not everything.cores:
             raise CannotAdaptError(f"no proposals: {everything.reason}")
-        found = recognise(graph, lambda core: bool(kernels.of(core)))
-        if not found.cores:
+        ways = _ways(graph, kernels)
+        if not ways:
             families = ", ".join(dict.fromkeys(core.op for core in everything.cores))
             raise CannotAdaptError(
                 f"no proposals: the knowledge base has no kernel of {families} that fits"
                 f" ({kernels.why or 'it has none at all'})"
             )
-        made, notes = _instantiated(graph, found, kernels, state.problem.stem)
+        made: dict[str, Proposal] = {}
+        notes: list[str] = []
+        for found in ways:
+            proposals, told = _instantiated(graph, found, kernels, state.problem.stem)
+            made |= {each.source: each for each in proposals if each.source not in made}
+            notes += told
         self.notes = tuple(dict.fromkeys(notes))
         if not made:
             raise CannotAdaptError(f"no proposals: {self.notes[0] if self.notes else 'none fits'}")
-        return made
+        return list(made.values())[:_MOST]
 
     def _elementwise(self, graph: Graph, state: SearchState) -> Proposal | None:
         """A model of elementwise operators alone as one kernel, in the form of the knowledge
@@ -196,6 +205,24 @@ class _Kernels:
 
 
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+
+
+def _ways(graph: Graph, kernels: _Kernels) -> list[Recognised]:
+    """Ways to take the graph apart: the one with the largest patterns that there are kernels for,
+    then without what that found, as long as something is found."""
+    ways: list[Recognised] = []
+    passed: list[Core] = []
+
+    def usable(core: Core) -> bool:
+        return core not in passed and bool(kernels.of(core))
+
+    while len(ways) < _MOST_WAYS:
+        found = recognise(graph, usable)
+        if not found.cores:
+            break
+        ways.append(found)
+        passed += found.cores
+    return ways
 
 
 def _instantiated(

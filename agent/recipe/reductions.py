@@ -152,6 +152,33 @@ def _scan(graph: Graph, root: str) -> Core | None:
     )  # fmt: skip
 
 
+def _reverse_scan(graph: Graph, root: str) -> Core | None:
+    """Running sums or products from the end: turned around, scanned, turned back."""
+    node = graph[root]
+    inner = reference(node.args[0]) if node.op == "aten.flip.default" else None
+    core = _scan(graph, inner) if inner is not None else None
+    if inner is None or core is None:
+        return None
+    turned = next(iter(core.reads))
+    first = graph[turned]
+    x = reference(first.args[0]) if first.op == "aten.flip.default" else None
+    if x is None:
+        return None
+    rank = len(graph.shape(root))
+    axes = [_axes(each.args[1], rank) for each in (node, first)]
+    if axes != [[int(core.arguments["dim"])]] * 2:
+        return None
+    arguments = core.arguments | {"x": f"{{{x}}}", "reverse": "True"}
+    return replace(
+        core, nodes=core.nodes | {root, turned}, arguments=arguments, results={root: "{r}"},
+        reads=frozenset({x}), main=x,
+    )  # fmt: skip
+
+
+def _axes(dims: Any, rank: int) -> list[int]:
+    return [int(each) % rank for each in dims]
+
+
 @dataclass(frozen=True)
 class _Place:
     """Neighbouring dimensions that are reduced."""
@@ -232,6 +259,8 @@ def _parts(graph: Graph, source: str) -> dict[str, int]:
 
 # With what is around them; then alone.
 FUSED_REDUCTIONS: Final[tuple[Finder, ...]] = tuple(
-    fusing(find) for find in (_variance, _extreme, _argmax, _reduce, _scan)
+    fusing(find) for find in (_variance, _extreme, _argmax, _reduce, _reverse_scan, _scan)
 )
-REDUCTIONS: Final[tuple[Finder, ...]] = (_variance, _extreme, _argmax, _reduce, _norm, _scan)
+REDUCTIONS: Final[tuple[Finder, ...]] = (
+    _variance, _extreme, _argmax, _reduce, _norm, _reverse_scan, _scan,
+)  # fmt: skip

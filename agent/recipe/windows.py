@@ -1,10 +1,12 @@
 """Recognises operators that slide a window over images: pooling and convolutions."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from agent.recipe.core import Core
 from agent.recipe.graph import Graph, reference
+from agent.recipe.hooks import finishing
 
 _POOLS: Final = {
     f"aten.{kind}_pool{rank}d.default": (f"{kind}-pool", rank)
@@ -92,7 +94,7 @@ def _convolution(graph: Graph, root: str) -> Core | None:
         return _windowed(graph, alone, ("depthwise-conv", rank), tensors, given)
     if groups == 1:
         del given["groups"]
-    return _windowed(graph, alone, ("conv", rank), tensors, given)
+    return _finishable(_windowed(graph, alone, ("conv", rank), tensors, given), tensors, rank)
 
 
 def _transposed(graph: Graph, root: str) -> Core | None:
@@ -119,7 +121,15 @@ def _transposed(graph: Graph, root: str) -> Core | None:
     if given["groups"] == 1:
         del given["groups"]
     alone = (root, frozenset({root}))
-    return _windowed(graph, alone, ("conv-transpose", rank), tensors, given)
+    core = _windowed(graph, alone, ("conv-transpose", rank), tensors, given)
+    return _finishable(core, tensors, rank)
+
+
+def _finishable(core: Core | None, tensors: dict[str, str], rank: int) -> Core | None:
+    """A core whose kernels may fuse what stands after: a lane runs along an image's positions."""
+    if core is None or "[None]" in core.arguments["x"]:
+        return core
+    return replace(core, main=tensors["x"], out_lanes=rank)
 
 
 def _given(node: Any, names: tuple[tuple[str, Any], ...]) -> dict[str, Any] | None:
@@ -185,5 +195,5 @@ def _windowed(
 
 
 WINDOWS: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
-    _pool, _convolution, _transposed,
+    _pool, finishing(_convolution), finishing(_transposed), _convolution, _transposed,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agent.evaluate.options import BASELINES
-from agent.optimize.config import Limits, RunConfig, Strategy
+from agent.optimize.config import ROUNDS, Limits, RunConfig, Strategy
 from agent.optimize.starting import read_problem, read_start
 from agent.problem.source import ProblemFile
 from agent.profile.profiler import has_gpu
@@ -33,6 +33,9 @@ def parser(module: str, about: str, names: list[str]) -> argparse.ArgumentParser
     made.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
     made.add_argument(
         "--seconds-each", type=_positive, default=240.0, help="GPU time of a run (default: 240)"
+    )
+    made.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"of a run at most (default: {ROUNDS})"
     )
     made.add_argument("--limit", type=_positive, help="begin no run after so many seconds")
     made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
@@ -95,7 +98,7 @@ def configure(
         baselines=baselines,
         proposers=PROPOSERS,
         seed=options.seed,
-        limits=Limits(gpu_seconds=options.seconds_each),
+        limits=Limits(gpu_seconds=options.seconds_each, rounds=options.rounds),
         strategy=rules,
     )
 
