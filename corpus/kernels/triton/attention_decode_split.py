@@ -4,7 +4,7 @@ slug: attention-decode-split
 title: Attention of few queries to many keys, the keys split over programs
 op: attention-decode
 language: triton
-techniques: [split-k, flash-attention, online-reduction, thread-utilization]
+techniques: [split-k, flash-attention, online-reduction]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 derived_from: attention-decode-plain

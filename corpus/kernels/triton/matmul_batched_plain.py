@@ -4,6 +4,7 @@ slug: matmul-batched-plain
 title: Batched matrix product, one program for a tile, in plain order
 op: batched-matmul
 language: triton
+techniques: [tensor-cores]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:

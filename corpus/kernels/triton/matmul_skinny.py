@@ -4,7 +4,7 @@ slug: matmul-skinny
 title: Matrix product with few rows or columns, the inner dimension split over programs
 op: matmul
 language: triton
-techniques: [split-k, thread-utilization, vectorized-access, kernel-fusion, tensor-cores]
+techniques: [split-k, vectorized-access, kernel-fusion, tensor-cores]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 derived_from: matmul-plain

@@ -4,7 +4,7 @@ slug: matmul-triangular-plain
 title: Matrix product with triangular factors, computed whole and masked
 op: matmul-triangular
 language: triton
-techniques: [tensor-cores]
+techniques: [tma-host-descriptor, tensor-cores]
 architectures: [sm_90]
 dtypes: [float32, float16, bfloat16]
 sizes:
