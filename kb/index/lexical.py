@@ -139,17 +139,20 @@ class LexicalIndex:
         a token is among them. `rows` ascend.
         """
         found = np.zeros((len(tokens), len(rows)), dtype=np.float32)
-        stored = self._index.scores
+        # As plain arrays: slicing a `memmap` is slow.
+        pointers, indices, data = (
+            np.asarray(self._index.scores[name]) for name in ("indptr", "indices", "data")
+        )
         for place, token in enumerate(tokens):
             index = self._index.vocab_dict.get(token)
             if index is None or not len(rows):
                 continue
-            start, end = (int(each) for each in stored["indptr"][index : index + 2])
-            having = stored["indices"][start:end]
+            stretch = slice(int(pointers[index]), int(pointers[index + 1]))
+            having = indices[stretch]
             at = np.searchsorted(having, rows)
             at[at == len(having)] = 0
             there = having[at] == rows
-            found[place, there] = stored["data"][start:end][at[there]] / self.idf(token)
+            found[place, there] = data[stretch][at[there]] / self.idf(token)
         return found
 
     def occurs(self, token: str, rows: NDArray[np.intp]) -> bool:
