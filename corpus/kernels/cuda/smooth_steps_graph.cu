@@ -21,6 +21,46 @@ sources:
   - title: "CUDA Programming Guide 4.5: programmatic dependent launch"
     url: https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/programmatic-dependent-launch.html
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 262144x64
+  dtype: float32
+  baseline: smooth-steps-plain
+  baseline_ms: 0.465
+  measured_ms: 0.1436
+  speedup: 3.238
+  floor_fraction: 0.005159
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 262144x64
+  dtype: float32
+  baseline: eager
+  baseline_ms: 3.987
+  measured_ms: 0.1436
+  speedup: 27.76
+  floor_fraction: 0.005159
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 262144x64
+  dtype: float32
+  baseline: torch.compile
+  baseline_ms: 0.1524
+  measured_ms: 0.1436
+  speedup: 1.061
+  floor_fraction: 0.005159
 ---
 
 x[i] becomes x[i] + rate[i] * (x[i - 1] - 2 x[i] + x[i + 1]) / 4, `steps` times; beyond the ends lie the end

@@ -21,6 +21,33 @@ sources:
   - title: "CUDA C++ Best Practices Guide"
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x32x128x128x128x3x2x1x0x1
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 4.296
+  measured_ms: 2.24
+  speedup: 1.918
+  floor_fraction: 0.254
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x32x128x128x128x3x2x1x0x1
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 4.296
+  measured_ms: 2.24
+  speedup: 1.918
+  floor_fraction: 0.254
 ---
 
 Average pooling over one, two or three dimensions, any window, stride and padding. A program takes a

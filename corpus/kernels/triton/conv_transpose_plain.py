@@ -22,6 +22,33 @@ sources:
   - title: "PyTorch: torch.nn.ConvTranspose3d"
     url: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose3d.html
     licence: BSD-3-Clause
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.145
+  measured_ms: 67.17
+  speedup: 0.01705
+  floor_fraction: 0.00106
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.145
+  measured_ms: 67.17
+  speedup: 0.01705
+  floor_fraction: 0.00106
 ---
 
 A program takes a block of outputs in the order of memory. Output o gets x[i] w[k] from tap k where

@@ -22,6 +22,46 @@ sources:
   - title: "Triton tutorial: matrix multiplication"
     url: https://triton-lang.org/main/getting-started/tutorials/03-matrix-multiplication.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2304x2048x4096
+  dtype: bfloat16
+  baseline: matmul-plain
+  baseline_ms: 0.09216
+  measured_ms: 0.07837
+  speedup: 1.176
+  floor_fraction: 0.6162
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2304x2048x4096
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.05382
+  measured_ms: 0.07837
+  speedup: 0.6867
+  floor_fraction: 0.6162
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2304x2048x4096
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.05389
+  measured_ms: 0.07837
+  speedup: 0.6876
+  floor_fraction: 0.6162
 ---
 
 C = A @ B for shapes whose tiles fill no whole number of waves: 144 tiles on 132 multiprocessors

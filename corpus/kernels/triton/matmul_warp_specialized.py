@@ -31,6 +31,46 @@ sources:
   - title: "PyTorch blog: warp specialization in Triton, design and roadmap"
     url: https://pytorch.org/blog/warp-specialization-in-triton-design-and-roadmap
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 4096x4096x4096
+  dtype: bfloat16
+  baseline: matmul-plain
+  baseline_ms: 0.2247
+  measured_ms: 0.2645
+  speedup: 0.8495
+  floor_fraction: 0.6492
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 4096x4096x4096
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1796
+  measured_ms: 0.2645
+  speedup: 0.679
+  floor_fraction: 0.6492
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 4096x4096x4096
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.18
+  measured_ms: 0.2645
+  speedup: 0.6805
+  floor_fraction: 0.6492
 ---
 
 C = A @ B with one program for each multiprocessor, which loops over tiles. `warp_specialize` asks

@@ -21,6 +21,33 @@ sources:
   - title: "Shazeer: GLU Variants Improve Transformer"
     url: https://arxiv.org/abs/2002.05202
     licence: CC-BY-4.0
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2048x14336
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.071
+  measured_ms: 0.04291
+  speedup: 48.26
+  floor_fraction: 0.7311
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2048x14336
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.09971
+  measured_ms: 0.04291
+  speedup: 2.324
+  floor_fraction: 0.7311
 ---
 
 The step between the two products of a gated feed-forward layer whose second product reads NVFP4.

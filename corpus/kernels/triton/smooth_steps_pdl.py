@@ -19,6 +19,46 @@ sources:
   - title: "Triton pull request 6394: programmatic dependent launch"
     url: https://github.com/triton-lang/triton/pull/6394
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 262144x64
+  dtype: float32
+  baseline: smooth-steps-plain
+  baseline_ms: 0.4709
+  measured_ms: 0.5233
+  speedup: 0.8999
+  floor_fraction: 0.001416
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 262144x64
+  dtype: float32
+  baseline: eager
+  baseline_ms: 4.004
+  measured_ms: 0.5233
+  speedup: 7.651
+  floor_fraction: 0.001416
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 262144x64
+  dtype: float32
+  baseline: torch.compile
+  baseline_ms: 0.1495
+  measured_ms: 0.5233
+  speedup: 0.2857
+  floor_fraction: 0.001416
 ---
 
 x[i] becomes x[i] + rate[i] * (x[i - 1] - 2 x[i] + x[i + 1]) / 4, `steps` times; beyond the ends
