@@ -1,0 +1,1 @@
+"""The embedding model's training set, its training, and what is measured of it."""

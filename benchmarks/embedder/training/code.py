@@ -1,0 +1,170 @@
+"""Pairs out of source files: what describes a function, taken out of it, and the function.
+
+Functions are cut, and their header written, by the product's own chunkers and records, and their
+documentation is found and blanked as KernelRetrieve blanks it, so a document looks as an index's
+does.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.embedder.training.records import Document, Kind
+from benchmarks.embedder.training.sources import SourceFile
+from benchmarks.retrieval.documentation import Documented, without_documentation
+from benchmarks.retrieval.sentences import first_sentence, refusal
+from ingest.chunkers import CPP_SUFFIXES, PYTHON_SUFFIXES, chunk_file
+from ingest.chunkers.piece import Piece
+from ingest.folding import fold_key
+from kb.records import Chunk
+
+MIN_LINES = 3
+"""Lines with text of a function: shorter ones are accessors."""
+MIN_LETTERS = 60
+"""Characters without white space, for the same reason."""
+MAX_CHARS = 2_400
+"""Of a document: above what any model here reads (512 tokens)."""
+MAX_HOST_CHARS = 1_400
+"""Of one that is not for a GPU: what is read in 256 tokens, since only kernels are tried with
+more."""
+READ_CHARS = 900
+"""What the model reads of a function, about: a comment further down is no part of its vector."""
+MAX_COMMENTS = 2
+"""Comments of one function: more say what its lines do, not what it does."""
+MIN_QUERY_WORDS = 4
+MAX_QUERY_CHARS = 300
+
+_SPACE = re.compile(r"\s+")
+_LINE_COMMENT = re.compile(r"^[ \t]*(?:#(?![!:])|//+)[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_:.]+")
+# The text of what is raised, thrown or checked.
+_ERROR = re.compile(
+    r"(?:raise \w*(?:Error|Exception|Warning)|throw [\w:]+|assert\b[^\n]*?,|TORCH_CHECK\([^\n\"]*,"
+    r"|static_assert\([^\n\"]*,|fatal\w*|PADDLE_ENFORCE\w*|CHECK\w*\([^\n\"]*)\s*\(?\s*f?\"([^\"\n]{20,200})\"",
+)
+_CODE_LIKE = re.compile(r"[=;{}]|\w\(|->|\bif\b.*:$|^\W")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document with the queries that it answers."""
+
+    document: Document
+    fold: str
+    """Equal for copies."""
+    symbol: str
+    code: str
+    """The function as it stands, without its documentation."""
+    queries: tuple[tuple[Kind, str], ...]
+
+
+def pairs_of_file(file: SourceFile) -> Iterator[Found]:
+    """Every function of a file that is worth finding."""
+    if file.path.suffix.lower() not in PYTHON_SUFFIXES | CPP_SUFFIXES:
+        return
+    bare, documented = without_documentation(file.path, file.text)
+    pieces = [piece for piece in chunk_file(file.path, bare) if piece.symbol]
+    described: dict[int, list[Documented]] = {}
+    for each in documented:
+        at = next(
+            (i for i, p in enumerate(pieces) if p.start_line <= each.line <= p.end_line), None
+        )
+        if at is not None:
+            described.setdefault(at, []).append(each)
+    named: Counter[str] = Counter()
+    for at, piece in enumerate(pieces):
+        named[piece.symbol or ""] += 1
+        if named[piece.symbol or ""] == 1 and _worth(
+            piece
+        ):  # later parts of an over-long one repeat it
+            yield from _variants(file, piece, described.get(at, []))
+
+
+def _worth(piece: Piece) -> bool:
+    lines = sum(bool(line.strip()) for line in piece.text.split("\n"))
+    return lines >= MIN_LINES and len(_SPACE.sub("", piece.text)) >= MIN_LETTERS
+
+
+def _variants(file: SourceFile, piece: Piece, documented: list[Documented]) -> Iterator[Found]:
+    """The function as it stands, and once more for each comment that was taken out to ask for
+    it."""
+    symbol = piece.symbol or ""
+    queries: list[tuple[Kind, str]] = []
+    for each in documented:
+        sentence = first_sentence(each.doc)
+        if is_query(sentence, each.symbol):
+            queries.append(("docstring", sentence))
+        second = second_sentence(each.doc, sentence)
+        if second and is_query(second, each.symbol):
+            queries.append(("docstring", second))
+    queries += [("error", text) for text in error_texts(piece.text)[:1]]
+    if piece.language != "python":  # which has names enough in what documents it
+        queries.append(("symbol", spoken(symbol)))
+    yield _found(file, piece, piece.text, tuple(queries))
+    for sentence, rest in _comments(piece.text, symbol)[:MAX_COMMENTS]:
+        yield _found(file, piece, rest, (("comment", sentence),))
+
+
+def _found(
+    file: SourceFile, piece: Piece, code: str, queries: tuple[tuple[Kind, str], ...]
+) -> Found:
+    symbol = piece.symbol or ""
+    text = embedded(
+        Chunk("", "code", file.package, symbol, str(file.path), 1, 1, piece.language, code, symbol)
+    )
+    if piece.language in {"python", "cpp"}:
+        text = text[:MAX_HOST_CHARS]
+    document = Document(text, piece.language, file.package, group=-1)
+    return Found(document, fold_key(piece.text, piece.language), symbol, code, queries)
+
+
+def embedded(chunk: Chunk) -> str:
+    """What the product embeds of a chunk, with its white space as one space each."""
+    header, _, content = chunk.embedding_text().partition("\n")
+    return f"{header}\n{_SPACE.sub(' ', content).strip()}"[:MAX_CHARS]
+
+
+def is_query(sentence: str, symbol: str) -> bool:
+    """Whether a sentence says enough to be asked with: KernelRetrieve's rules, but shorter ones
+    pass."""
+    if len(sentence) > MAX_QUERY_CHARS:
+        return False
+    reason = refusal(sentence, symbol)
+    return reason is None or (
+        reason in {"too short", "names the function"} and len(sentence.split()) >= MIN_QUERY_WORDS
+    )
+
+
+def second_sentence(doc: str, first: str) -> str | None:
+    """What the documentation says after its first sentence, as one sentence."""
+    flat = " ".join(doc.split())
+    at = flat.find(first[-20:])
+    if not first or at < 0:
+        return None
+    rest = flat[at + len(first[-20:]) :].lstrip(" .")
+    return first_sentence(rest) or None
+
+
+def error_texts(code: str) -> list[str]:
+    """Texts of errors that `code` raises, without placeholders."""
+    texts = (re.sub(r"\{[^}]*\}|%[sdfr]|\\n", "", match) for match in _ERROR.findall(code))
+    return [text.strip() for text in texts if len(text.split()) >= MIN_QUERY_WORDS]
+
+
+def spoken(symbol: str) -> str:
+    """A name as words: `ns::fooBar_baz` is asked for as "foo bar baz"."""
+    last = re.split(r"::|\.", symbol)[-1] or symbol
+    scope = re.split(r"::|\.", symbol)[-2:-1]
+    words = _WORD_START.sub(" ", " ".join([*scope, last])).split()
+    return " ".join(words).lower()
+
+
+def _comments(code: str, symbol: str) -> list[tuple[str, str]]:
+    """Comments that read as sentences, each with the code that it was taken out of."""
+    found: list[tuple[str, str]] = []
+    for match in _LINE_COMMENT.finditer(code[:READ_CHARS]):
+        sentence = match[1]
+        if not _CODE_LIKE.search(sentence) and refusal(sentence, symbol) is None:
+            found.append((sentence, code[: match.start(1)] + code[match.end(1) :]))
+    return found

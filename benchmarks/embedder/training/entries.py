@@ -1,0 +1,53 @@
+"""Pairs out of our own entries: questions written for them, their headings, their other names."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from benchmarks.embedder.training.code import embedded
+from benchmarks.embedder.training.records import Kind
+from ingest.corpus_source import corpus_state
+from kb.corpus.loader import shipped_corpus
+from kb.records import Chunk
+
+QUESTIONS_FILE = Path(__file__).resolve().parents[1] / "questions.yaml"
+SECTIONS_OF_A_QUESTION = 3
+"""Besides the card: which, the question's place decides, so that all sections are asked for."""
+
+
+def entry_pairs(
+    questions: Path = QUESTIONS_FILE,
+) -> Iterator[tuple[str, str, list[tuple[Kind, str]]]]:
+    """Each chunk of an entry as (entry, text, queries that it answers).
+
+    Raises
+    ------
+    ValueError
+        If a question is about a technique that the corpus does not have.
+    """
+    chunks: dict[str, list[Chunk]] = {}
+    for chunk in corpus_state(shipped_corpus()).chunks:
+        # A page's own questions, where it lists them, are those that are asked here.
+        if chunk.role == "question":
+            continue
+        chunks.setdefault(f"{chunk.kind}:{chunk.entry}", []).append(chunk)
+    asked: dict[str, list[tuple[Kind, str]]] = {}
+    for slug, rows in yaml.safe_load(questions.read_text(encoding="utf-8")).items():
+        entry = chunks.get(f"technique:{slug}")
+        if entry is None:
+            raise ValueError(f"{questions}: the corpus has no technique {slug}")
+        for at, row in enumerate(rows):
+            sections = [chunk for chunk in entry if chunk.section != "card"]
+            turn = at % max(len(sections), 1)
+            turned = sections[turn:] + sections[:turn]
+            for chunk in [entry[0], *turned[:SECTIONS_OF_A_QUESTION]]:
+                asked.setdefault(chunk.id, []).append(("question", " ".join(row["text"].split())))
+    for name, entry in chunks.items():
+        for chunk in entry:
+            queries = asked.get(chunk.id, [])
+            if chunk.section and chunk.section != "card":
+                queries.append(("heading", f"{chunk.title}: {chunk.section}"))
+            elif chunk.section == "card":
+                queries.append(("heading", chunk.title))
+            yield name, embedded(chunk), queries

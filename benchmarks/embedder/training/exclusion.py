@@ -1,0 +1,149 @@
+"""What must never be trained on: the evaluation packages, all code that they carry, and their
+sentences.
+
+Code is compared without comments, docstrings and white space between tokens: a function is left out
+when half of its runs of eight tokens stand anywhere in an evaluation package, so renamed files,
+moved functions and edited copies are found as well as exact ones. The whole archives count, with
+everything that they vendor, not only the parts that are asked for. A query is left out when it is
+the first sentence of any documentation there, or a query of KernelRetrieve.
+"""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from benchmarks.embedder.training.sources import read_files, unpacked
+from benchmarks.retrieval import judgements
+from benchmarks.retrieval.documentation import without_documentation
+from benchmarks.retrieval.packages import pinned_packages
+from benchmarks.retrieval.sentences import first_sentence, normalized
+from ingest.chunkers import CPP_SUFFIXES, PYTHON_SUFFIXES
+from ingest.sources.cache import Cache, Fetched
+from ingest.sources.curated import curated
+from ingest.sources.packages import Fetcher, fetch_package
+
+EVALUATION = ("flashinfer-python", "sglang", "liger-kernel", "torchao", "vllm", "lmdeploy")
+RUN = 8
+"""Tokens of a run: long enough that two authors seldom write the same one by chance."""
+COPIED = 0.5
+"""Share of a function's runs from which on it counts as a copy."""
+
+Digests = NDArray[np.uint64]
+
+_STRING = r"""(?P<string>\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+_HASH = re.compile(_STRING + r"|\#[^\n]*", re.DOTALL)
+_SLASH = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def runs(code: str, *, python: bool) -> Digests:
+    """A digest of every run of `RUN` tokens of `code`, in order; of all tokens where there are
+    fewer.
+
+    Comments do not count; docstrings must have been taken out.
+    """
+    comment = _HASH if python else _SLASH
+    bare = comment.sub(lambda match: match.group("string") or " ", code)
+    tokens = _TOKEN.findall(bare)
+    values = np.array([zlib.crc32(token.encode()) for token in tokens], dtype=np.uint64)
+    width = min(RUN, len(values))
+    if not width:
+        return np.zeros(0, np.uint64)
+    found = np.zeros(len(values) - width + 1, np.uint64)
+    for offset in range(width):
+        found = found * _MULTIPLIER + values[offset : offset + len(found)] + np.uint64(1)
+    return found
+
+
+@dataclass
+class Exclusion:
+    """Code and sentences that no pair may hold."""
+
+    parts: list[Digests] = field(default_factory=list)
+    sentences: set[str] = field(default_factory=set)
+    """Normalised."""
+    archives: dict[str, str] = field(default_factory=dict)
+    """Package and version → sha256."""
+
+    def add_files(self, files: Iterable[tuple[str, str]]) -> None:
+        """Exclude everything in the (path, text) pairs."""
+        for path, text in files:
+            place = PurePosixPath(path)
+            if place.suffix.lower() not in PYTHON_SUFFIXES | CPP_SUFFIXES:
+                self.sentences.update(normalized(line) for line in text.split("\n"))
+                continue
+            bare, documented = without_documentation(place, text)
+            self.parts.append(np.unique(runs(bare, python=place.suffix in PYTHON_SUFFIXES)))
+            self.sentences.update(normalized(first_sentence(each.doc)) for each in documented)
+
+    @cached_property
+    def known(self) -> Digests:
+        """All digests, sorted."""
+        return np.unique(np.concatenate([np.zeros(0, np.uint64), *self.parts]))
+
+    def holds_code(self, code: str, *, python: bool) -> bool:
+        """Whether so much of `code` is known that it counts as a copy."""
+        return self.holds_runs(runs(code, python=python))
+
+    def holds_runs(self, found: Digests) -> bool:
+        """The same of a function's runs."""
+        if not len(found) or not len(self.known):
+            return False
+        places = np.searchsorted(self.known, found).clip(max=len(self.known) - 1)
+        return bool(np.mean(self.known[places] == found) >= COPIED)
+
+    def holds_query(self, query: str) -> bool:
+        """Whether a query is a sentence of an evaluation package, or is asked by KernelRetrieve."""
+        return normalized(query) in self.sentences
+
+    def digest(self) -> str:
+        """Of all that is excluded."""
+        content = hashlib.sha256(self.known.tobytes())
+        content.update("\n".join(sorted(self.sentences)).encode())
+        return content.hexdigest()[:16]
+
+
+def evaluation_exclusion(cache: Cache) -> Exclusion:
+    """The exclusion of the evaluation packages and of KernelRetrieve, as they are pinned.
+
+    Raises
+    ------
+    SourceError
+        If a package cannot be fetched.
+    """
+    found = Exclusion()
+    for fetched in _evaluation_archives(cache):
+        name = fetched.location.removeprefix("pypi:")
+        found.archives[f"{name} {fetched.version}"] = fetched.sha256
+        with unpacked(fetched, cache) as root:
+            found.add_files(read_files(root))
+    assert {each.split()[0] for each in found.archives} == set(EVALUATION)
+    found.sentences.update(judged_queries())
+    found.sentences.discard("")
+    return found
+
+
+def judged_queries(folder: Path = judgements.FOLDER) -> Iterator[str]:
+    """KernelRetrieve's own questions, normalised. They are compared with, and not kept anywhere."""
+    for name in ("techniques", "unanswerable"):
+        for row in yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8")):
+            yield normalized(row["query"])
+
+
+def _evaluation_archives(cache: Cache) -> Iterator[Fetched]:
+    pinned = pinned_packages()
+    for name in EVALUATION:
+        if name in pinned:
+            yield pinned[name].fetch().fetched
+        else:
+            spec = next(each.spec for each in curated() if each.spec.location == f"pypi:{name}")
+            yield fetch_package(spec, Fetcher(cache, lambda _what, _size: True))  # type: ignore[arg-type]

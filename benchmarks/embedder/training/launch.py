@@ -1,0 +1,111 @@
+"""Runs trials on all GPUs of a machine: ``python -m benchmarks.embedder.training.launch --plan
+FILE``.
+
+Each GPU takes its trials one after another. Then the trained models are mixed, weight by weight,
+with each other and with the start, all are scored on the development half, and the best are
+written out as changes in files of at most 15 MB. The plan is JSON: `trials` (name → choices),
+`cards` (for each GPU the names), `mixes` (name → list of [share, trial], where `start` stands for
+the starting model), `keep` (how many to write).
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.embedder.training.model import Arrays, Encoder, mixed, read_change, read_start
+from benchmarks.embedder.training.records import TrainingSet
+from benchmarks.embedder.training.train import JudgedTexts, judge, load_texts, write
+from benchmarks.embedder.training.trial import Trial
+
+PARTS = ("functions-small", "functions", "kernels", "techniques", "techniques-corpus")
+
+
+def main() -> None:
+    """Run the plan."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("plan", "data", "start", "tokenizer", "judged", "out", "work"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    arguments = parser.parse_args()
+    plan = json.loads(arguments.plan.read_text())
+    began = time.time()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    trials = arguments.work / "trials.json"
+    trials.write_text(json.dumps(plan["trials"]))
+    load_texts(
+        TrainingSet.read(arguments.data), arguments.tokenizer, arguments.work / "tokens",
+        torch.device("cpu"),
+    )  # fmt: skip
+    print(f"token ids: {time.time() - began:.0f} s", flush=True)
+    running = [_start(arguments, trials, card, names) for card, names in enumerate(plan["cards"])]
+    failed = [process.args for process in running if process.wait()]
+    for each in failed:
+        print("failed:", each, flush=True)
+    print(f"trained: {time.time() - began:.0f} s", flush=True)
+    _choose(arguments, plan)
+    print(f"all: {time.time() - began:.0f} s", flush=True)
+
+
+def _start(
+    arguments: argparse.Namespace, trials: Path, card: int, names: list[str]
+) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "benchmarks.embedder.training.train"]
+    for name in ("data", "start", "tokenizer", "judged"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    command += ["--trials", str(trials), "--out", str(arguments.work / "trained")]
+    command += ["--tokens", str(arguments.work / "tokens"), "--trial", *names]
+    return subprocess.Popen(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": str(card)})
+
+
+def _choose(arguments: argparse.Namespace, plan: dict[str, Any]) -> None:
+    """Score the start and the mixes beside the trials, and write the best."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    start = read_start(arguments.start)
+    judged = JudgedTexts.read(arguments.judged, arguments.tokenizer, device)
+    folder = arguments.work / "trained"
+    reports = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    models: dict[str, Arrays] = {"start": start}
+    for name in reports:
+        if len(reports[name]["trial"]["layers"]) == len(Trial("").layers):
+            parts = sorted(folder.glob(f"{name}.change.*"))
+            models[name] = read_change(start, b"".join(part.read_bytes() for part in parts))[0]
+    plain = Trial("start")
+    candidates = {"start": (start, plain)}
+    for name, shares in plan["mixes"].items():
+        if all(each in models for _, each in shares):
+            mix = mixed(*((share, models[each]) for share, each in shares))
+            candidates[name] = (mix, Trial(name))
+    for name, (weights, trial) in candidates.items():
+        model = Encoder(weights, trial.layers).to(device).eval()
+        report = {"trial": {**trial.to_json(), "mix": plan["mixes"].get(name)}}
+        report["scores"] = judge(model, judged, trial, device)
+        reports[name] = report
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "scores.json").write_text(json.dumps(reports, indent=1) + "\n")
+    ranked = sorted((name for name in reports if name != "start"), key=lambda n: -value(reports[n]))
+    for name in ["start", *ranked]:
+        scores = {part: reports[name]["scores"][part][""][0] for part in PARTS}
+        print(f"{name}: {value(reports[name]):.4f} {scores}", flush=True)
+    for name in ranked[: plan["keep"]]:
+        if name in candidates:
+            weights, trial = candidates[name]
+            write(Encoder(weights, trial.layers), start, trial, reports[name], folder)
+        for part in folder.glob(f"{name}.change.*"):
+            (arguments.out / part.name).write_bytes(part.read_bytes())
+
+
+def value(report: dict[str, Any]) -> float:
+    """What trials are ranked by: functions and technique queries count alike."""
+    scores = {part: found[""][0] for part, found in report["scores"].items()}
+    functions = (scores["functions-small"] + scores["functions"]) / 2
+    return float((functions + scores["techniques"]) / 2)
+
+
+if __name__ == "__main__":
+    main()
