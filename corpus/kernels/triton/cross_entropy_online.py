@@ -69,8 +69,7 @@ element of a program's block keeps both for itself; threads meet once, at the en
 
 Done value by value this takes some ten instructions each, more than a multiprocessor has for a
 16-bit value at the speed of memory. So `unroll` values are taken together: their common maximum
-first, one scaling of the sum, then a product and a power of 2 for each, with maxima kept times
-log2(e), which the product needs anyway.
+first, then one scaling of the sum, and a difference, an exponential and an addition for each.
 
 Label smoothing needs the mean of the logits as well, which the same reading gives. Rows whose
 target is `ignore_index` lose nothing and do not count. A mean or sum is taken by a second launch
@@ -85,13 +84,16 @@ TUNABLES = {"block": [512, 1024, 2048, 4096], "unroll": [1, 2, 4, 8], "num_warps
 
 REDUCTIONS = ("none", "mean", "sum")
 
+# For exp(x) as a power of 2: tl.exp spends further instructions on results below 2**-126.
+LOG2_E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
 def _taken(
     x_row, largest, sums, plain, start, N, stride_xn,
     SMOOTHS: tl.constexpr, FULL: tl.constexpr, UNROLL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Maxima (times log2(e)), sums of powers of 2 and plain sums after `UNROLL` more values."""
+    """Maxima, sums of exponentials and plain sums after `UNROLL` more values."""
     values = ()
     top = largest
     for k in tl.static_range(UNROLL):
@@ -102,11 +104,11 @@ def _taken(
             x = tl.load(x_row + n * stride_xn, mask=n < N, other=float("-inf")).to(tl.float32)
         if SMOOTHS:
             plain += x if FULL else tl.where(n < N, x, 0.0)
-        top = tl.maximum(top, x * 1.4426950408889634)
+        top = tl.maximum(top, x)
         values += (x,)
-    sums = sums * tl.exp2(largest - top)
+    sums = sums * tl.exp2((largest - top) * LOG2_E)
     for k in tl.static_range(UNROLL):
-        sums += tl.exp2(values[k] * 1.4426950408889634 - top)
+        sums += tl.exp2((values[k] - top) * LOG2_E)
     return top, sums, plain
 
 
@@ -135,11 +137,13 @@ def _cross_entropy_kernel(
             x_row, largest, sums, plain, start, N, stride_xn, SMOOTHS, False, 1, BLOCK
         )
     top = tl.max(largest, axis=0)
-    powers = tl.sum(sums * tl.exp2(largest - top), axis=0)
-    lse = (top + tl.log2(powers)) * 0.6931471805599453
-    loss = lse - chosen
+    powers = tl.sum(sums * tl.exp2((largest - top) * LOG2_E), axis=0)
+    # Differences first: they keep the digits that large logits have in common.
+    lse = tl.log(powers)
+    loss = (top - chosen) + lse
     if SMOOTHS:
-        loss = (1.0 - smoothing) * loss + smoothing * (lse - tl.sum(plain, axis=0) / N)
+        plain_loss = (top - tl.sum(plain, axis=0) / N) + lse
+        loss = (1.0 - smoothing) * loss + smoothing * plain_loss
     loss = tl.where(counts, loss, 0.0)
     tl.store(losses_ptr + row, loss.to(losses_ptr.dtype.element_ty))
 

@@ -30,9 +30,9 @@ gives. As separate operations two log-softmaxes are read twice and written once 
 first product is formed.
 
 Each element of a program's block keeps its own maxima and sums; the sums are scaled whenever a
-maximum grows. `unroll` values are taken together, so that the scaling is paid once for them, and
-maxima are kept times log2(e), which the powers of 2 need anyway. Threads meet once, at the end of
-the row. A row's loss is one number; a second launch sums the rows in a fixed order.
+maximum grows. `unroll` values are taken together, so that the scaling is paid once for them.
+Threads meet once, at the end of the row. A row's loss is one number; a second launch sums the rows
+in a fixed order.
 """
 
 import torch
@@ -43,13 +43,16 @@ TUNABLES = {"block": [256, 512, 1024, 2048], "unroll": [1, 2, 4], "num_warps": [
 
 REDUCTIONS = ("batchmean", "mean", "sum", "none")
 
+# For exp(x) as a power of 2: tl.exp spends further instructions on results below 2**-126.
+LOG2_E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
 def _taken(
     student_row, teacher_row, top_s, sum_s, top_t, sum_t, product, start, N, stride_sn, stride_tn,
     FULL: tl.constexpr, UNROLL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Maxima times log2(e) and sums after `UNROLL` more values of both."""
+    """Maxima and sums after `UNROLL` more values of both."""
     students, teachers = (), ()
     new_s, new_t = top_s, top_t
     for k in tl.static_range(UNROLL):
@@ -61,17 +64,17 @@ def _taken(
             low = float("-inf")
             s = tl.load(student_row + n * stride_sn, mask=n < N, other=low).to(tl.float32)
             t = tl.load(teacher_row + n * stride_tn, mask=n < N, other=low).to(tl.float32)
-        new_s = tl.maximum(new_s, s * 1.4426950408889634)
-        new_t = tl.maximum(new_t, t * 1.4426950408889634)
+        new_s = tl.maximum(new_s, s)
+        new_t = tl.maximum(new_t, t)
         students += (s,)
         teachers += (t,)
-    sum_s *= tl.exp2(top_s - new_s)
-    scale = tl.exp2(top_t - new_t)
+    sum_s *= tl.exp2((top_s - new_s) * LOG2_E)
+    scale = tl.exp2((top_t - new_t) * LOG2_E)
     sum_t *= scale
     product *= scale
     for k in tl.static_range(UNROLL):
-        sum_s += tl.exp2(students[k] * 1.4426950408889634 - new_s)
-        power = tl.exp2(teachers[k] * 1.4426950408889634 - new_t)
+        sum_s += tl.exp2((students[k] - new_s) * LOG2_E)
+        power = tl.exp2((teachers[k] - new_t) * LOG2_E)
         sum_t += power
         term = power * (teachers[k] - students[k])
         if not FULL:
@@ -110,13 +113,12 @@ def _row_kernel(
         )  # fmt: skip
     high_s = tl.max(top_s, axis=0)
     high_t = tl.max(top_t, axis=0)
-    scale = tl.exp2(top_t - high_t)
-    total_s = tl.sum(sum_s * tl.exp2(top_s - high_s), axis=0)
+    scale = tl.exp2((top_t - high_t) * LOG2_E)
+    total_s = tl.sum(sum_s * tl.exp2((top_s - high_s) * LOG2_E), axis=0)
     total_t = tl.sum(sum_t * scale, axis=0)
     apart = tl.sum(product * scale, axis=0) / total_t
-    lse_s = (high_s + tl.log2(total_s)) * 0.6931471805599453
-    lse_t = (high_t + tl.log2(total_t)) * 0.6931471805599453
-    loss = apart - lse_t + lse_s
+    # Differences first: they keep the digits that large logits have in common.
+    loss = apart - (high_t - high_s) - (tl.log(total_t) - tl.log(total_s))
     tl.store(losses_ptr + row, loss.to(losses_ptr.dtype.element_ty))
 
 

@@ -78,6 +78,9 @@ TUNABLES = {
     "num_warps": [4, 8, 16],
 }
 
+# For exp(x) as a power of 2: tl.exp spends further instructions on results below 2**-126.
+LOG2_E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
 def _unchanged(x, lead, lane, mask, operands):
@@ -93,7 +96,7 @@ def _taken(
     BEFORE: tl.constexpr, ROWS: tl.constexpr, FULL: tl.constexpr,
     UNROLL: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Maxima (times log2(e)) and sums of powers of 2 after `UNROLL` more values of each element."""
+    """Maxima and sums of exponentials after `UNROLL` more values of each element."""
     values = ()
     top = largest
     for k in tl.static_range(UNROLL):
@@ -104,14 +107,14 @@ def _taken(
         else:
             lead, lane = batch * stride_ob + n * stride_on, p * stride_op
         x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
-        x = BEFORE(x, lead, lane, mask, operands) * 1.4426950408889634
+        x = BEFORE(x, lead, lane, mask, operands)
         if not FULL:
             x = tl.where(n < N, x, float("-inf"))
         top = tl.maximum(top, x)
         values += (x,)
-    total *= tl.exp2(largest - top)
+    total *= tl.exp2((largest - top) * LOG2_E)
     for k in tl.static_range(UNROLL):
-        total += tl.exp2(values[k] - top)
+        total += tl.exp2((values[k] - top) * LOG2_E)
     return top, total
 
 
@@ -147,8 +150,8 @@ def _log_softmax_kernel(
             BEFORE, ROWS, False, 1, BLOCK_N,
         )  # fmt: skip
     top = tl.max(largest, axis=0, keep_dims=True)
-    sums = tl.sum(total * tl.exp2(largest - top), axis=0, keep_dims=True)
-    offset = (top + tl.log2(sums)) * 0.6931471805599453
+    sums = tl.sum(total * tl.exp2((largest - top) * LOG2_E), axis=0, keep_dims=True)
+    offset = tl.log(sums)
 
     for start in tl.range(0, N, BLOCK_N):
         n = start + chunk
@@ -159,7 +162,7 @@ def _log_softmax_kernel(
             lead, lane = batch * stride_ob + n * stride_on, p * stride_op
         x = tl.load(x_base + n * stride_xn, mask=mask, other=0.0).to(tl.float32)
         x = BEFORE(x, lead, lane, mask, before_operands)
-        y = x - offset
+        y = (x - top) - offset
         y = AFTER(y, lead, lane, mask, after_operands)
         tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
 

@@ -54,7 +54,8 @@ IDLE_BITS = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}
 @triton.jit
 def _ordered(x, LARGEST: tl.constexpr):
     """float32 as int32 of the same order (or the reverse); NaN is the largest."""
-    bits = x.to(tl.int32, bitcast=True)
+    # Both zeros are equal.
+    bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)
     key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     key = tl.where(x != x, 0x7FFFFFFF, key)
     return key if LARGEST else ~key
