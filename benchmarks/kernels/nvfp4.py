@@ -1,0 +1,163 @@
+"""The NVFP4 kernels on the NVFP4 problems: codes judged exactly, times by graph replay.
+
+    python -m benchmarks.kernels.nvfp4 --out FILE
+
+Needs a GPU. For each problem of `benchmarks/kernels/problems` whose rule is NVFP4: the corpus's
+kernels in Triton and CUDA with their default parameters, and `torch.compile` of the model, in
+bfloat16 on normal random inputs. Codes and scales are held against the values in float64 by the
+judge's rule. Each time is the median of replays of a graph of LAUNCHES launches, for one of them:
+what a launch adds when others follow it, as in a decoder's graph; and that of a graph of one
+launch, which holds the graph's own start. The floor is bytes over the measured copy bandwidth.
+"""
+
+import argparse
+import importlib
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agent.evaluate.ceilings import measure as measure_ceilings
+from agent.evaluate.nvfp4 import Rule, compare_nvfp4
+from agent.worker.events import Timer
+from benchmarks.kernels.timing import Run
+from kb.verify.kernel_module import load_kernel_module
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "corpus" / "kernels"
+# Problem's operator, as its file's name begins → the kernels that do it.
+FAMILIES = {
+    "nvfp4_quantize": ("triton/nvfp4_quantize_emulated.py", "cuda/nvfp4_quantize.py"),
+    "silu_mul_nvfp4": ("triton/silu_mul_nvfp4_emulated.py", "cuda/silu_mul_nvfp4.py"),
+    "add_rmsnorm_nvfp4": ("triton/add_rmsnorm_nvfp4_emulated.py", "cuda/add_rmsnorm_nvfp4.py"),
+}
+# Enough for the graph's own start, some microseconds, to count for little in each.
+LAUNCHES = 20
+_REPLAYS = 51
+# Holds the device back while the host queues a replay, about 0.5 ms at 2 GHz.
+_HOLD_CYCLES = 1_000_000
+# Activations beyond one, so that scales and codes of all sizes occur.
+_SPREAD = 4.0
+
+
+def main() -> int:
+    """Measure every problem; 1 if a result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("error: PyTorch sees no CUDA device: measure on a machine with a GPU")
+        return 1
+    copy_bytes_per_s = measure_ceilings("cuda:0").copy_bps
+    results: dict[str, Any] = {
+        "gpu": torch.cuda.get_device_name(0), "torch": torch.__version__,
+        "copy_bytes_per_s": copy_bytes_per_s, "launches": LAUNCHES, "problems": {},
+    }  # fmt: skip
+    for name in names():
+        found = measure(name, copy_bytes_per_s)
+        results["problems"][name] = found
+        print(name, json.dumps(found), flush=True)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    wrong = [
+        name
+        for name, found in results["problems"].items()
+        if any(each.get("problem") for each in found["contenders"].values())
+    ]
+    print(f"{len(results['problems'])} problems, {len(wrong)} with a wrong result")
+    return 1 if wrong else 0
+
+
+def names() -> list[str]:
+    """The problems whose rule is NVFP4."""
+    folder = Path(__file__).parent / "problems"
+    return sorted(path.stem for path in folder.glob("*nvfp4*.py"))
+
+
+def measure(name: str, copy_bytes_per_s: float) -> dict[str, Any]:
+    """Judge and time every contender of one problem."""
+    problem = importlib.import_module(f"benchmarks.kernels.problems.{name}")
+    torch.manual_seed(0)
+    model = problem.Model(*problem.get_init_inputs()).to("cuda", torch.bfloat16)
+    inputs = [
+        (_SPREAD * torch.randn(each.shape, device="cuda")).bfloat16()
+        for each in problem.get_inputs()
+    ]
+    rule = Rule(fused=bool(problem.JUDGE["fused"]), layout=problem.JUDGE["layout"])
+    contenders = kernels(name, problem, model)
+    found: dict[str, Any] = {}
+    with torch.no_grad():
+        values = exact_values(problem, model, inputs)
+        for kind, run in contenders.items():
+            codes, scales = run(inputs)
+            rows = codes.reshape(-1, codes.shape[-1])
+            judged = compare_nvfp4(rows, scales, values, rule, problem.JUDGE["global_scale"])
+            found[kind] = {
+                "problem": judged.problem,
+                "stepped": [judged.stepped_scales, judged.stepped_codes],
+            }
+        moved = _bytes(inputs) + _bytes(contenders["triton"](inputs))
+        compiled = torch.compile(model, dynamic=False)
+        contenders["torch.compile"] = lambda given: compiled(*given)
+        for kind, run in contenders.items():
+            run(inputs)
+            found.setdefault(kind, {}).update(
+                us=replayed_us(run, inputs, LAUNCHES), alone_us=replayed_us(run, inputs, 1)
+            )
+    return {"bytes": moved, "floor_us": 1e6 * moved / copy_bytes_per_s, "contenders": found}
+
+
+def kernels(name: str, problem: Any, model: torch.nn.Module) -> dict[str, Run]:
+    """The corpus's kernels for a problem, as contenders."""
+    family = next(each for each in FAMILIES if name.startswith(each))
+    swizzled = problem.JUDGE["layout"] == "swizzled"
+    contenders: dict[str, Run] = {}
+    for path in FAMILIES[family]:
+        function = load_kernel_module(KERNELS / path).kernel_function
+        named: dict[str, Any] = {"swizzled": True} if swizzled else {}
+        if family == "add_rmsnorm_nvfp4":
+            named |= {"weight": model.weight, "eps": problem.EPS}
+        if not swizzled or "swizzled" in function.__code__.co_varnames:
+            contenders[path.partition("/")[0]] = _bound(function, named)
+    return contenders
+
+
+def _bound(function: Callable[..., Any], named: dict[str, Any]) -> Run:
+    return lambda given: function(*given, **named)
+
+
+def exact_values(problem: Any, model: torch.nn.Module, inputs: Sequence[Any]) -> torch.Tensor:
+    """What is quantized, in float64: [rows, N]."""
+    wide = problem.Model(*problem.get_init_inputs()).to("cuda", torch.float64)
+    wide.load_state_dict(model.double().state_dict())
+    model.bfloat16()
+    values: torch.Tensor = wide.values(*(each.double() for each in inputs))
+    return values.reshape(-1, values.shape[-1])
+
+
+def replayed_us(run: Run, inputs: Sequence[Any], launches: int) -> float:
+    """Microseconds of one launch in a graph of so many: the median over replays."""
+    timer = Timer("cuda:0")
+
+    def launch(*given: Any) -> Any:
+        return run(given)
+
+    order = [0] * (launches * _REPLAYS)
+    # The first call captures; both see the same tensors, so the second replays alone.
+    timer.time(launch, [inputs], order[:launches], "graph", per_replay=launches)
+    times = timer.time(
+        launch, [inputs], order, "graph", per_replay=launches, hold_cycles=_HOLD_CYCLES
+    )
+    return 1e3 * statistics.median(times)
+
+
+def _bytes(tensors: Sequence[torch.Tensor]) -> int:
+    return sum(each.numel() * each.element_size() for each in tensors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
