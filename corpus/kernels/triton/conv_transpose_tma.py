@@ -134,6 +134,24 @@ def _class_taps(
 
 
 @triton.jit
+def _fill(out_ptr, first, size, value, UNIT: tl.constexpr, BLOCK: tl.constexpr):
+    """Write `size` elements from `first` on: whole 16-byte units, and what is before and after."""
+    value = tl.cast(value, out_ptr.dtype.element_ty)
+    end = first + size
+    start = tl.minimum((first + UNIT - 1) // UNIT * UNIT, end)
+    whole = tl.maximum(end // UNIT * UNIT - start, 0)
+    lane = tl.arange(0, BLOCK)
+    for at in tl.range(0, whole.to(tl.int32), BLOCK):
+        place = tl.multiple_of(start + at + lane, UNIT)
+        mask = tl.max_constancy(at + lane < whole, UNIT)
+        tl.store(out_ptr + place, tl.full((BLOCK,), 0, value.dtype) + value, mask=mask)
+    edge = tl.arange(0, 16)
+    place = tl.where(edge < 8, first + edge, start + whole + edge - 8)
+    mask = place < tl.where(edge < 8, start, end)
+    tl.store(out_ptr + place, tl.full((16,), 0, value.dtype) + value, mask=mask)
+
+
+@triton.jit
 def _conv_transpose_kernel(
     x_desc, weight_desc, bias_ptr, out_ptr, after_operands,
     BATCH, C_PER, OUT_PER, OD, OH, OW, PITCH_D, PITCH_H, PITCH_W,
@@ -143,7 +161,8 @@ def _conv_transpose_kernel(
     DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
     STEP_D: tl.constexpr, STEP_H: tl.constexpr, STEP_W: tl.constexpr,
     GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, FILLED: tl.constexpr, AFTER: tl.constexpr,
-    VECTOR: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    SPANS: tl.constexpr, UNIT: tl.constexpr, VECTOR: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
     # Classes side by side: they read the same rows, and write neighbouring ones.
@@ -154,6 +173,17 @@ def _conv_transpose_kernel(
     if FILLED and taps_d * taps_h == 0:
         return
     pid = pid // (SD * SH)
+    if SPANS and taps_d == 0:  # whole planes, contiguous in memory, without any product
+        planes = (OD - class_d + SD - 1) // SD
+        programs = tl.num_programs(0) // SD
+        for span in tl.range(pid * SH + class_h, BATCH * GROUPS * OUT_PER * planes, programs):
+            channel = span // planes
+            value = 0.0
+            if HAS_BIAS:
+                value = tl.load(bias_ptr + channel % (GROUPS * OUT_PER)).to(tl.float32)
+            plane = tl.cast(channel, tl.int64) * OD + span % planes * SD + class_d
+            _fill(out_ptr, plane * OH * OW, OH * OW, value, UNIT, 1024)
+        return
     blocks_n = tl.cdiv(OUT_PER, BLOCK_N)
     col = pid % blocks_n * BLOCK_N
     pid = pid // blocks_n
@@ -339,14 +369,14 @@ def kernel_function(
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
         x, weight = x.float(), weight.float()
     unit = 16 // x.element_size()
-    # Positions of the longest class; those without taps count only where they have to be written.
+    # Positions of the longest class with taps, and of the longest that has to be written.
     counts = [
-        triton.cdiv(size - (min(classes) if fill else 0), sl)
+        [triton.cdiv(size - residue, sl) for residue in (min(classes), 0)]
         for size, sl, classes in zip(o, s, live, strict=True)
     ]
     pitches = [
-        _pitch(size, ql, kl, sl, pl, dl)
-        for size, ql, kl, sl, pl, dl in zip(image, counts, k, s, p, d, strict=True)
+        max(_pitch(size, ql, kl, sl, pl, dl), ql if fill else written)
+        for size, (ql, written), kl, sl, pl, dl in zip(image, counts, k, s, p, d, strict=True)
     ]
     # Rows that start at a multiple of 8 allow wide stores; not where that costs many positions.
     even = triton.cdiv(pitches[2], 4) * 4
@@ -373,6 +403,8 @@ def kernel_function(
         *k, *s, *p, *d,
         *(sl // math.gcd(sl, dl) for sl, dl in zip(s, d, strict=True)),
         GROUPS=groups, HAS_BIAS=bias is not None, FILLED=fill, AFTER=after,
+        SPANS=not fill and len(live[0]) < s[0] and after is _unchanged,
+        UNIT=16 // out.element_size(),
         VECTOR=math.gcd(o[2], 2 * pitches[2], 16 // out.element_size()),
         BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
         num_warps=num_warps, num_stages=num_stages,
