@@ -19,6 +19,46 @@ sources:
   - title: "Triton: triton.language.load"
     url: https://triton-lang.org/main/python-api/generated/triton.language.load.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 8x32x4096x128
+  dtype: bfloat16
+  baseline: rope-plain
+  baseline_ms: 0.6354
+  measured_ms: 0.1316
+  speedup: 4.828
+  floor_fraction: 0.9572
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 8x32x4096x128
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.052
+  measured_ms: 0.1316
+  speedup: 7.994
+  floor_fraction: 0.9572
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 8x32x4096x128
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1546
+  measured_ms: 0.1316
+  speedup: 1.175
+  floor_fraction: 0.9572
 ---
 
 Feature i of a row is rotated together with feature D / 2 + i by the angle of its position (with

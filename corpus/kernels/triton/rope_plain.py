@@ -17,6 +17,33 @@ sources:
   - title: "Triton: triton.language.load"
     url: https://triton-lang.org/main/python-api/generated/triton.language.load.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 8x32x4096x128
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.053
+  measured_ms: 0.6353
+  speedup: 1.657
+  floor_fraction: 0.1983
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 8x32x4096x128
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1549
+  measured_ms: 0.6353
+  speedup: 0.2438
+  floor_fraction: 0.1983
 ---
 
 Feature i of a row is rotated together with feature D / 2 + i by the angle of its position. One
