@@ -4,7 +4,7 @@ slug: topk-rows-select
 title: Top-k of rows by selection of the k-th value bit by bit, sorted at the end
 op: top-k
 language: triton
-techniques: [register-caching, parallel-scan, warp-shuffle-reduction]
+techniques: [register-caching, parallel-scan]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:
