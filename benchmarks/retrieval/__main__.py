@@ -108,8 +108,8 @@ def main() -> int:
     for title, figures in _abstentions(runs).items():
         record.setdefault("abstention", {})[title] = figures
         pages.append(abstention_page(title, figures))
+        print(pages[-1], end="\n\n")
     page = "\n\n".join(pages)
-    print(page)
     for run in runs.values():
         _show_failures(run, arguments.failures)
     if arguments.write:
@@ -154,6 +154,8 @@ def _run(
                 found = evaluate(part, corpus, embedder, arguments.contenders)
                 runs[plan.name] = {run.contender: run for run in found}
                 parts[plan.name] = _figures(part, found, corpus, embedder)
+                if cases:  # a whole run takes a while
+                    print(part_page(plan.title, parts[plan.name]), end="\n\n", flush=True)
     packages = {p.name: {"version": p.version, "sha256": p.sha256} for p in _packages()}
     return runs, {"parts": parts, "packages": packages}
 
