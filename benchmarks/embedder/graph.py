@@ -49,8 +49,8 @@ class Plan:
         return cls(precision, precision, precision, precision, int8, block)
 
 
-def build(weights: Weights, plan: Plan) -> ModelProto:
-    """Return the encoder with `weights` stored and multiplied as `plan` says."""
+def build(weights: Weights, plan: Plan, name: str = "all-MiniLM-L6-v2") -> ModelProto:
+    """Return the encoder with `weights` stored and multiplied as `plan` says, under a name."""
     graph = _Graph(plan.block)
     hidden = _embeddings(graph, weights, plan.word_embeddings_int8)
     for layer in range(LAYERS):
@@ -61,7 +61,7 @@ def build(weights: Weights, plan: Plan) -> ModelProto:
     return helper.make_model(
         helper.make_graph(
             graph.nodes,
-            "all-MiniLM-L6-v2",
+            name,
             [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])],
             [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, HIDDEN])],
             graph.initializers,

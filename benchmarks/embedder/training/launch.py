@@ -60,7 +60,9 @@ def _start(
         command += [f"--{name}", str(getattr(arguments, name))]
     command += ["--trials", str(trials), "--out", str(arguments.work / "trained")]
     command += ["--tokens", str(arguments.work / "tokens"), "--trial", *names]
-    return subprocess.Popen(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": str(card)})
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = visible.split(",")[card] if visible else str(card)
+    return subprocess.Popen(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": chosen})
 
 
 def _choose(arguments: argparse.Namespace, plan: dict[str, Any]) -> None:

@@ -37,8 +37,8 @@ _FOREIGN = re.compile(
 )
 # Folders of other people's code, whose licences the package's metadata does not state.
 _VENDORED = (
-    "third_party/", "third-party/", "3rdparty/", "thirdparty/", "external/", "externals/", "extern/",
-    "_vendor/", "vendored/", "vendored_packages/", "submodules/",
+    "third_party/", "third-party/", "3rdparty/", "thirdparty/", "external/", "externals/",
+    "extern/", "_vendor/", "vendored/", "vendored_packages/", "submodules/",
 )  # fmt: skip
 _TESTS = (
     "tests/",
