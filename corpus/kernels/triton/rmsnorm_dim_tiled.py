@@ -71,14 +71,14 @@ holds all N times a block of contiguous positions in registers. Every load is al
 shuffles, then one exchange between warps. Over the last dimension the same code runs with rows in
 the place of positions.
 
-`tile` is the number of elements a program holds. It decides how wide a block of positions is: too
-narrow, and each of the N segments is less than the 64 bytes that memory delivers at a time (or a
-DRAM page is opened for little); too large, and few programs fit on a multiprocessor, so that none
-loads while others reduce or store. Few warps with many values each do better than many with few:
-all of them wait for the reduction, and what two warps exchange is little. On an H200, over 64
-channels in bfloat16, 8192 elements (256 bytes of each channel) on 8 warps took 1.28 times as long
-as on 4; on 2 warps, 128 values a thread, they are faster still. A dimension longer than the
-registers of a program hold is refused; the two-pass form takes it.
+`tile` is the number of elements a program holds, of rows twice as many. It decides how wide a block
+of positions is: too narrow, and each of the N segments is less than the 64 bytes that memory
+delivers at a time (or a DRAM page is opened for little); too large, and few programs fit on a
+multiprocessor, so that none loads while others reduce or store. Few warps with many values each do
+better than many with few: all of them wait for the reduction, and what two warps exchange is
+little. On an H200, over 64 channels in bfloat16, 8192 elements (256 bytes of each channel) on 8
+warps took 1.28 times as long as on 4; on 2 warps, 128 values a thread, they are faster still. A
+dimension longer than the registers of a program hold is refused; the two-pass form takes it.
 
 `before` and `after` are elementwise functions fused in: other models' operators before and after
 the norm cost no pass of their own.
@@ -99,8 +99,9 @@ EPS = 1e-6
 MAX_PER_THREAD = 128
 # The largest tile, 64 each for 512 threads.
 MAX_TILE = 32768
-# Along positions: in 16-bit dtypes the 32 bytes of a sector, the least that memory delivers.
-MIN_POSITIONS = 16
+# Along positions: in 16-bit dtypes the 64 bytes that memory delivers at a time, or for dimensions
+# too long for that the 32 of a sector.
+POSITIONS = (32, 16)
 
 
 @triton.jit
@@ -157,7 +158,8 @@ def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
 def _blocks(length: int, positions: int, rows: bool, tile: int) -> tuple[int, int]:
     """The block along the dimension, and that along positions (or rows)."""
     block_n = triton.next_power_of_2(length)
-    least = min(1 if rows else MIN_POSITIONS, triton.next_power_of_2(positions))
+    least = next((each for each in POSITIONS if block_n * each <= MAX_TILE), POSITIONS[-1])
+    least = min(1 if rows else least, triton.next_power_of_2(positions))
     if block_n * least > MAX_TILE:
         raise ValueError(
             f"a dimension of {length} does not fit in registers (at most {MAX_TILE // least} "
@@ -194,7 +196,8 @@ def kernel_function(
         return out
     batch, length, positions = view.shape
     rows = dim == x.dim() - 1
-    block_n, block_p = _blocks(length, positions, rows, tile)
+    # Rows are exchanged between all warps: two at a time wait once.
+    block_n, block_p = _blocks(length, positions, rows, 2 * tile if rows else tile)
     _rmsnorm_kernel[(batch * triton.cdiv(positions, block_p),)](
         view, weight, out, before_operands, after_operands,
         length, positions, eps,
