@@ -51,11 +51,11 @@ MIN_DOT = 16
 
 @triton.jit
 def _part_kernel(
-    q_ptr, k_ptr, v_ptr, bias_ptr, sums_ptr, logs_ptr,
+    q_ptr, k_ptr, v_ptr, bias_ptr, sums_ptr, logs_ptr, out_ptr,
     GROUPS, SHARING, N, keys, parts, span, scale_log2,
     stride_qb, stride_qh, stride_qn, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, stride_bm, stride_bn,
-    HAS_BIAS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
+    ALONE: tl.constexpr, HAS_BIAS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     part = tl.program_id(0) % parts
@@ -107,12 +107,15 @@ def _part_kernel(
         v = tl.load(v_head + v_at, mask=in_n[:, None] & (dims_v < DV)[None, :], other=0.0)
         acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="tf32x3")
         largest = new_largest
+    out_mask = row_ok[:, None] & (dims_v < DV)[None, :]
+    if ALONE:
+        result = (acc / total[:, None]).to(out_ptr.dtype.element_ty)
+        place = (batch * GROUPS + group) * rows_all + row
+        tl.store(out_ptr + place[:, None] * DV + dims_v[None, :], result, mask=out_mask)
+        return
     # [batch, head, query] and in that the parts.
     place = (((batch * GROUPS + group) * rows_all) + row) * parts + part
-    tl.store(
-        sums_ptr + place[:, None] * DV + dims_v[None, :], acc,
-        mask=row_ok[:, None] & (dims_v < DV)[None, :],
-    )  # fmt: skip
+    tl.store(sums_ptr + place[:, None] * DV + dims_v[None, :], acc, mask=out_mask)
     tl.store(logs_ptr + place * 2, largest, mask=row_ok)
     tl.store(logs_ptr + place * 2 + 1, total, mask=row_ok)
 
@@ -146,7 +149,7 @@ def kernel_function(
     scale: float | None = None,
     bias: torch.Tensor | None = None,
     block_n: int = 64,
-    programs: int = 1056,
+    programs: int = 264,
     num_warps: int = 4,
     num_stages: int = 3,
 ) -> torch.Tensor:
@@ -176,19 +179,23 @@ def kernel_function(
     parts = max(1, min(programs // blocks, keys // (2 * block_n), 128))
     span = triton.cdiv(triton.cdiv(keys, parts), block_n) * block_n
     parts = triton.cdiv(keys, span)
-    sums = torch.empty((b * h * n, parts, e), dtype=torch.float32, device=q.device)
-    logs = torch.empty((b * h * n, parts, 2), dtype=torch.float32, device=q.device)
+    # One part needs no second kernel.
+    alone = parts == 1
+    sums = out if alone else out.new_empty((b * h * n, parts, e), dtype=torch.float32)
+    logs = out if alone else out.new_empty((b * h * n, parts, 2), dtype=torch.float32)
     strides = (0, 0, 0, 0) if bias is None else bias.expand(b, h, n, keys).stride()
     scale = d**-0.5 if scale is None else scale
     block_dv = max(MIN_DOT, triton.next_power_of_2(e))
     _part_kernel[(blocks * parts,)](
-        q, k, v, q if bias is None else bias, sums, logs,
+        q, k, v, q if bias is None else bias, sums, logs, out,
         g, h // g, n, keys, parts, span, scale * LOG2_E,
         *q.stride(), *k.stride(), *v.stride(), *strides,
-        HAS_BIAS=bias is not None, D=d, DV=e,
+        ALONE=alone, HAS_BIAS=bias is not None, D=d, DV=e,
         BLOCK_D=max(MIN_DOT, triton.next_power_of_2(d)), BLOCK_DV=block_dv,
         BLOCK_M=block_m, BLOCK_N=block_n, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
+    if alone:
+        return out
     _combine_kernel[(b * h * n,)](
         sums, logs, out, parts,
         DV=e, BLOCK_DV=block_dv, BLOCK_P=triton.next_power_of_2(parts), num_warps=4,

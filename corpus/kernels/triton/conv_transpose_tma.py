@@ -106,11 +106,9 @@ def _pack_kernel(
     source = tl.max_contiguous(source, [1, 2])
     x = tl.load(x_ptr + source, mask=(c < C_PER)[:, None] & inside[None, :], other=0.0)
     row = lead * positions + place
-    tl.store(
-        out_ptr + row[:, None] * C_PAD + c[None, :],
-        tl.trans(x),
-        mask=(place < positions)[:, None] & (c < C_PER)[None, :],
-    )
+    # Stored in this shape, not transposed: else the loads would be laid out as these stores are.
+    mask = (c < C_PER)[:, None] & (place < positions)[None, :]
+    tl.store(out_ptr + row[None, :] * C_PAD + c[:, None], x, mask=mask)
 
 
 @triton.constexpr_function

@@ -185,7 +185,7 @@ def kernel_function(
     block_n: int = 128,
     block_k: int = 64,
     group_m: int = 8,
-    num_warps: int = 8,
+    num_warps: int = 4,
     num_stages: int = 3,
 ) -> torch.Tensor:
     """Return `after(a @ b + bias)`: `a` [..., M, K], `b` [..., K, N] of one dtype, `bias` [N].

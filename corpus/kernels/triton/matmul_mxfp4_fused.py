@@ -122,8 +122,8 @@ def kernel_function(
     packed: torch.Tensor,
     scales: torch.Tensor,
     block_n: int = 64,
-    block_k: int = 128,
-    programs: int = 528,
+    block_k: int = 256,
+    programs: int = 1056,
     num_warps: int = 4,
     num_stages: int = 3,
 ) -> torch.Tensor:

@@ -146,7 +146,7 @@ def kernel_function(
     out_dtype: torch.dtype | None = None,
     block_m: int = 128,
     block_n: int = 128,
-    walk: int = 8,
+    walk: int = 4,
     num_warps: int = 8,
     num_stages: int = 3,
 ) -> torch.Tensor:

@@ -112,10 +112,10 @@ def kernel_function(
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
     block_n: int = 64,
-    block_k: int = 128,
+    block_k: int = 64,
     programs: int = 528,
     num_warps: int = 4,
-    num_stages: int = 4,
+    num_stages: int = 5,
 ) -> torch.Tensor:
     """Return `after(a @ b)`: `a` [M, K] and `b` [K, N] of one dtype, any strides, M or N small.
 
