@@ -42,7 +42,8 @@ import triton.language as tl
 
 TUNABLES = {
     "block": [512, 1024, 2048, 4096],
-    "programs": [1056, 2112, 4224, 8448],
+    "programs": [1056, 1584, 2112, 4224],
+    "unroll": [1, 2, 4],
     "num_warps": [4, 8],
 }
 
@@ -85,20 +86,26 @@ def _loss(x, t, delta, KIND: tl.constexpr):
 
 @triton.jit
 def _loss_kernel(
-    x_ptr, target_ptr, out_ptr, total, share, delta, KIND: tl.constexpr, BLOCK: tl.constexpr
-):
+    x_ptr, target_ptr, out_ptr, total, share, delta,
+    KIND: tl.constexpr, UNROLL: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """out[i]: the sum of the losses of stretch i, `share` elements each (a multiple of BLOCK)."""
     # Elements are counted in int64: tensors of a few GB have more than 2**31.
     first = tl.program_id(0).to(tl.int64) * share
     end = tl.minimum(first + share, total)
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
-    full = first + (end - first) // BLOCK * BLOCK
-    for start in tl.range(first, full, BLOCK):
+    full = first + (end - first) // (UNROLL * BLOCK) * (UNROLL * BLOCK)
+    for start in tl.range(first, full, UNROLL * BLOCK):
+        # All loads of a step are under way before the first value is needed.
+        values, targets = (), ()
+        for k in tl.static_range(UNROLL):
+            i = start + k * BLOCK + tl.arange(0, BLOCK)
+            values += (tl.load(x_ptr + i, eviction_policy="evict_first"),)
+            targets += (tl.load(target_ptr + i, eviction_policy="evict_first"),)
+        for k in tl.static_range(UNROLL):
+            acc += _loss(values[k].to(tl.float32), targets[k].to(tl.float32), delta, KIND)
+    for start in tl.range(full, end, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + i).to(tl.float32)
-        acc += _loss(x, tl.load(target_ptr + i).to(tl.float32), delta, KIND)
-    if full < end:
-        i = full + tl.arange(0, BLOCK)
         x = tl.load(x_ptr + i, mask=i < end, other=0.5).to(tl.float32)
         t = tl.load(target_ptr + i, mask=i < end, other=0.5).to(tl.float32)
         acc += tl.where(i < end, _loss(x, t, delta, KIND), 0.0)
@@ -132,7 +139,8 @@ def kernel_function(
     delta: float | None = None,
     out_dtype: torch.dtype | None = None,
     block: int = 1024,
-    programs: int = 2112,
+    programs: int = 1584,
+    unroll: int = 2,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Return the loss `kind` of `x` against `target` (broadcast to its shape): one number, or with
@@ -164,8 +172,9 @@ def kernel_function(
     parts = torch.empty(count, dtype=torch.float32, device=x.device)
     if count:
         _loss_kernel[(count,)](
-            x, target, parts, total, share, delta, KIND=kind, BLOCK=block, num_warps=num_warps
-        )
+            x, target, parts, total, share, delta,
+            KIND=kind, UNROLL=unroll, BLOCK=block, num_warps=num_warps,
+        )  # fmt: skip
     divisor = {"mean": total, "sum": 1, "batchmean": x.shape[0] if x.dim() else 1}[reduction]
     factor = 1.0 / divisor if divisor else math.nan
     _sum_kernel[(1,)](parts, out, count, factor, BLOCK=1024, num_warps=4)
