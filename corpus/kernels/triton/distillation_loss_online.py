@@ -117,8 +117,10 @@ def _row_kernel(
     total_s = tl.sum(sum_s * tl.exp2((top_s - high_s) * LOG2_E), axis=0)
     total_t = tl.sum(sum_t * scale, axis=0)
     apart = tl.sum(product * scale, axis=0) / total_t
-    # Differences first: they keep the digits that large logits have in common.
-    loss = apart - (high_t - high_s) - (tl.log(total_t) - tl.log(total_s))
+    # Differences first: they keep the digits that large logits have in common. Then the sums one by
+    # one: what is lost in the logarithm of one must be lost beside it too, so that equal
+    # distributions have no divergence.
+    loss = (apart - (high_t - high_s) + tl.log(total_s)) - tl.log(total_t)
     tl.store(losses_ptr + row, loss.to(losses_ptr.dtype.element_ty))
 
 
