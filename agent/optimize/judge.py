@@ -266,9 +266,9 @@ class GpuJudge:
         eager = not self._config.given
         against = [start.candidate] if start.id != best.id and not eager else []
         itself = eager and start.id == best.id
-        forms = tuple(each for each in self._forms if not (itself and each == EAGER))
+        beside = tuple(each for each in self._forms if not (itself and each == EAGER))
         evaluation, seconds, compiling = self._evaluate(
-            best.candidate, say, baselines=forms, against=against, kind="-confirmed"
+            best.candidate, say, baselines=beside, against=against, kind="-confirmed"
         )
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))

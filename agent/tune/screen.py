@@ -21,14 +21,16 @@ from agent.tune.request import Ranking, Screened, Screening, Version
 from agent.tune.rewrite import RewriteError
 from agent.tune.search import first, search
 from agent.tune.space import Limits, Point, Space
-from agent.tune.timing import SourceTimer, Subject
+from agent.tune.timing import SourceTimer, Subject, processes
 from agent.tune.tuner import starts_of, written
 
 # Configurations of each kernel in the race: its own, what usually is good, its neighbours.
 _EACH: Final = 10
-# All of them; with many kernels each gets fewer, but its own and a neighbour.
+# All of them; with many kernels each gets fewer, but its own.
 _MOST: Final = 48
-_LEAST_EACH: Final = 2
+# What one takes to compile, and the share of the time that the race may take for that.
+_COMPILE_SECONDS: Final = 4.0
+_RACE_SHARE: Final = 0.5
 # How far behind the best a kernel's race may end for it to be searched on: configurations of one
 # kernel differ by more than this, and there is time for two.
 _NEAR: Final = 1.5
@@ -100,7 +102,11 @@ def screen_with(
     """Race within an open timer; `deadline` is on its clock."""
     generator = random.Random(request.seed)  # noqa: S311 (a search)
     end = deadline - _LAST_SECONDS
-    each = max(_LEAST_EACH, min(_EACH, _MOST // len(request.kernels)))
+    left = max(0.0, end - timer.clock())
+    most = _MOST
+    if request.device != "cpu":
+        most = min(_MOST, int(processes() * _RACE_SHARE * left / _COMPILE_SECONDS))
+    each = max(1, min(_EACH, most // len(request.kernels)))
     entries = [_entry(text, timer, end, generator, each) for text in request.kernels]
     _race(timer, entries, end, say)
     ranked = sorted((e for e in entries if e.best() is not None), key=_ms)
@@ -112,7 +118,8 @@ def screen_with(
         if left > 0 and entry.space.parameters:
             trial = entry.best()
             begun = [trial.point] if trial is not None else []
-            search(entry.space, entry.ledger, generator, starts=begun, batch=_BATCH, say=say)
+            batch = max(4, min(_BATCH, int(processes() * share * left / (2 * _COMPILE_SECONDS))))
+            search(entry.space, entry.ledger, generator, starts=begun, batch=batch, say=say)
     return _final(timer, request, entries)
 
 

@@ -31,6 +31,8 @@ from kb.errors import KbError
 
 # What one version may compile for: a matrix product takes some 3 s, one that spills minutes.
 COMPILE_SECONDS: Final = 12.0
+# Of what is left for versions, for compiling: what is compiled has to be timed as well.
+_COMPILING_SHARE: Final = 0.75
 # Sources of one command, so that an end of the process loses no more than these.
 _BATCH: Final = 64
 # A version whose first launches take so many times the best is launched no more.
@@ -43,6 +45,11 @@ _GRACE_SECONDS: Final = 45.0
 _TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3, "float16": 1e-2, "bfloat16": 3e-2}
 _LOOSEST: Final = 3e-2
 _FIRST_SEED: Final = 20_000
+
+
+def processes() -> int:
+    """How many versions compile at a time: one core is for the process that waits for them."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +228,13 @@ class SourceTimer:
         new = [source for source in dict.fromkeys(sources) if source not in self._seen]
         if not (self._in_advance and new and self.subject.device != "cpu"):
             return {}
-        processes = max(1, len(os.sched_getaffinity(0)) - 1)  # one core for who waits for them
         command = self._bench_command(new, 1, until)
-        noting = command.model_copy(update={"stage": "note", "processes": processes})
+        noting = command.model_copy(update={"stage": "note", "processes": processes()})
         with self._turn():
             worker = self._worker()
             noted = self._asked(worker, noting)
-        compiling = noting.model_copy(
-            update={"stage": "compile", "seconds": max(0.1, until - self.clock())}
-        )
+        left = max(0.1, _COMPILING_SHARE * (until - self.clock()))
+        compiling = noting.model_copy(update={"stage": "compile", "seconds": left})
         reply = self._asked(worker, compiling)
         self.ahead_seconds += reply.ahead_seconds
         self.compiled_ahead += reply.compiled_ahead
