@@ -28,10 +28,10 @@ verified:
   shape: 64x2048x2048
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1427
-  measured_ms: 0.1272
-  speedup: 1.122
-  floor_fraction: 0.9877
+  baseline_ms: 0.1472
+  measured_ms: 0.1288
+  speedup: 1.143
+  floor_fraction: 0.9766
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -41,10 +41,10 @@ verified:
   shape: 64x2048x2048
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1243
-  measured_ms: 0.1272
-  speedup: 0.9772
-  floor_fraction: 0.9877
+  baseline_ms: 0.1258
+  measured_ms: 0.1288
+  speedup: 0.9767
+  floor_fraction: 0.9766
 ---
 
 Reduces one dimension of a tensor. The tensor is seen as [batch, N, positions]; a program takes a

@@ -29,10 +29,10 @@ verified:
   shape: 64x2048x2048
   dtype: bfloat16
   baseline: reduce-dim-plain
-  baseline_ms: 0.1271
-  measured_ms: 0.1276
-  speedup: 0.9961
-  floor_fraction: 0.9846
+  baseline_ms: 0.1286
+  measured_ms: 0.1283
+  speedup: 1.002
+  floor_fraction: 0.9804
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -42,10 +42,10 @@ verified:
   shape: 64x2048x2048
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1432
-  measured_ms: 0.1276
-  speedup: 1.122
-  floor_fraction: 0.9846
+  baseline_ms: 0.1473
+  measured_ms: 0.1283
+  speedup: 1.148
+  floor_fraction: 0.9804
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -55,10 +55,10 @@ verified:
   shape: 64x2048x2048
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1243
-  measured_ms: 0.1276
-  speedup: 0.9741
-  floor_fraction: 0.9846
+  baseline_ms: 0.1256
+  measured_ms: 0.1283
+  speedup: 0.979
+  floor_fraction: 0.9804
 ---
 
 Reduces one dimension of a tensor; a whole tensor is one row. The tensor is seen as [batch, N,
