@@ -169,10 +169,10 @@ def kernel_function(
     before=_unchanged,
     before_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
-    tile: int = 4096,
+    tile: int = 2048,
     block_p: int = 128,
     programs: int = 1056,
-    num_warps: int = 4,
+    num_warps: int = 8,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the largest (or smallest) values of `x` over `dim`, in `out_dtype` (`x`'s if None),
     and their indices, int64; `dim` is left out of their shape. `dim` has less than 2**31 elements.

@@ -114,7 +114,7 @@ def kernel_function(
     after=_unchanged,
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
-    tile: int = 4096,
+    tile: int = 1024,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Return batch norm of `x` [batch, channels, ...] with given statistics, contiguous.
