@@ -151,13 +151,17 @@ for case in range(12):
     n, keys = size(), size()
     d, e = draw.choice([4, 20, 32]), draw.choice([4, 20, 32])
     q, k, v = tensor(b, g * sharing, n, d), tensor(b, g, keys, d), tensor(b, g, keys, e)
-    causal, scale = draw.random() < 0.4, draw.choice([None, 0.3])
+    causal, scale = draw.random() < 0.4, draw.choice([None, 0.3, -0.4])
     bias = None
     if not causal and draw.random() < 0.6:
         bias = torch.randn(draw.choice([(n, keys), (g * sharing, 1, keys), (b, 1, n, keys)]))
         if keys > 1 and draw.random() < 0.5:
             bias[..., : keys // 2] = float("-inf")  # all keys of the first blocks are hidden
-    expected = attend(q, k, v, attn_mask=bias, is_causal=causal, scale=scale, enable_gqa=True)
+    # PyTorch takes the root of the scale.
+    sign, size_ = (-1, -scale) if scale and scale < 0 else (1, scale)
+    expected = attend(
+        sign * q, k, v, attn_mask=bias, is_causal=causal, scale=size_, enable_gqa=True
+    )
     found = causal_kernel.kernel_function(q, k, v, causal, scale, bias, block_m=16, block_n=16)
     check(found, expected, q.shape, k.shape, e, causal, None if bias is None else bias.shape)
     if not causal:

@@ -71,22 +71,30 @@ def _walk(
 ):  # fmt: skip
     for start in tl.range(first, end, BLOCK_N):
         k = k_desc.load([batch, key_head, start, 0]).reshape(BLOCK_N, BLOCK_D)
-        scores = tl.dot(q, k.trans(), input_precision="tf32x3") * scale_log2
-        cols = start + tl.arange(0, BLOCK_N)
-        if HAS_BIAS:
-            at = bias_rows + cols[None, :].to(tl.int64) * stride_bn
-            bias = tl.load(at, mask=(cols < keys)[None, :], other=0.0) if MASKED else tl.load(at)
-            scores += bias.to(tl.float32) * 1.4426950408889634
-        if MASKED:
-            seen = (cols < keys)[None, :]
-            if CAUSAL:
-                seen = seen & (cols[None, :] <= rows[:, None])
-            scores = tl.where(seen, scores, float("-inf"))
-        new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        base = new_largest
-        if HAS_BIAS:  # one of -inf may hide all keys so far: then nothing is to be subtracted
-            base = tl.where(new_largest == float("-inf"), 0.0, new_largest)
-        p = tl.math.exp2(scores - base[:, None])
+        scores = tl.dot(q, k.trans(), input_precision="tf32x3")
+        if MASKED or HAS_BIAS:
+            cols = start + tl.arange(0, BLOCK_N)
+            scores = scores * scale_log2
+            if HAS_BIAS:
+                at = bias_rows + cols[None, :].to(tl.int64) * stride_bn
+                inside = (cols < keys)[None, :]
+                bias = tl.load(at, mask=inside, other=0.0) if MASKED else tl.load(at)
+                scores += bias.to(tl.float32) * 1.4426950408889634
+            if MASKED:
+                seen = (cols < keys)[None, :]
+                if CAUSAL:
+                    seen = seen & (cols[None, :] <= rows[:, None])
+                scores = tl.where(seen, scores, float("-inf"))
+            new_largest = tl.maximum(largest, tl.max(scores, axis=1))
+            base = new_largest
+            if HAS_BIAS:  # one of -inf may hide all keys so far: then nothing is to be subtracted
+                base = tl.where(new_largest == float("-inf"), 0.0, new_largest)
+            p = tl.math.exp2(scores - base[:, None])
+        else:
+            # The scale is not negative: it can wait until the difference, one multiply-add.
+            new_largest = tl.maximum(largest, tl.max(scores, axis=1) * scale_log2)
+            base = new_largest
+            p = tl.math.exp2(scores * scale_log2 - base[:, None])
         alpha = tl.math.exp2(largest - base)
         total = total * alpha + tl.sum(p, axis=1)
         acc = acc * alpha[:, None]
@@ -203,6 +211,8 @@ def kernel_function(
         q, k, v = q.float(), k.float(), v.float()
     strides = (0, 0, 0, 0) if bias is None else bias.expand(b, h, n, keys).stride()
     scale = d**-0.5 if scale is None else scale
+    if scale < 0:
+        q, scale = -q, -scale
     _attention_kernel[(triton.cdiv(n, block_m) * h * b,)](
         q,
         TensorDescriptor.from_tensor(_for_tma(k), [1, 1, block_n, block_d]),
