@@ -137,12 +137,16 @@ class ScriptedJudge:
         say("confirming")
         self._before("confirm")
         ms = ms_of(best.candidate.source)
-        if ms in self.refuted:
+        if ms in self.refuted or "WRONG" in best.candidate.source:
             wrong = failure(best.candidate, Stage.VERIFY, "wrong on a new seed")
             return Confirmation(wrong.model_copy(update={"verdict": Verdict.WRONG}), {})
         over = {"start": start.outcome.median_ms or 1.0, "eager": 2.0, "compile": 0.8}
         ratios = tuple(ratio(name, value, ms) for name, value in over.items())
-        outcome = best.outcome.model_copy(update={"ratios": ratios})
+        outcome = Outcome(
+            candidate=best.id, stage=Stage.DONE, verdict=Verdict.CORRECT, median_ms=ms, p10_ms=ms,
+            p90_ms=ms, ratios=ratios, floor_fraction=0.1 / ms, gpu_seconds=10.0,
+            attempts=best.outcome.attempts, profile=best.outcome.profile,
+        )  # fmt: skip
         timed = {n: Baseline(median_ms=v, p10_ms=v, p90_ms=v) for n, v in over.items()}
         return Confirmation(outcome, timed)
 

@@ -258,6 +258,47 @@ def test_a_limit_of_gpu_time_holds_with_the_last_session_and_profile(tmp_path: P
     assert more.judged > found.judged
 
 
+def test_the_last_chance_is_judged_once_and_in_full(tmp_path: Path) -> None:
+    """Beside the start's 10 s and the 24 s of a last session there is no time for another one."""
+    judge = ScriptedJudge()
+    proposers = Scripted([[proposal(0.9, mark="wrong"), proposal(0.5), proposal(0.4, "fusion")]])
+    limits = Limits(gpu_seconds=40)
+    with RunFolder.create(tmp_path / "run", config(limits)) as folder:
+        found = search(folder, judge, proposers).run()
+    assert judge.asked == [], "all were judged in last sessions"
+    assert found.best.outcome.median_ms == 0.5, "the first that is right"
+    assert found.confirmed
+    record = folder.record
+    assert list(record.confirmed) == [found.best.id]
+    assert [each.outcome.right for each in record.history] == [False, True]
+    assert record.history[1].outcome.gpu_seconds == 0, "one evaluation is counted once"
+    assert found.stopped.startswith("out of GPU time")
+    again = [(each.round, each.leader) for each in record.closed]
+    assert again == [(1, found.best.id)]
+
+
+def test_a_last_round_in_order_by_quick_times_is_judged_in_full_at_once(tmp_path: Path) -> None:
+    judge = ScriptedJudge()
+    tuned = [proposal(ms, params={"BLOCK": 64}) for ms in (0.5, 0.6)]
+    with RunFolder.create(tmp_path / "run", config(Limits(rounds=1))) as folder:
+        found = search(folder, judge, Scripted([tuned])).run()
+    assert judge.asked == []
+    assert found.best.outcome.median_ms == 0.5
+    assert found.confirmed
+    with RunFolder.create(tmp_path / "two", config(Limits(rounds=2))) as folder:
+        search(folder, judge, Scripted([tuned])).run()
+    assert len(judge.asked) == 2, "there is another round to come"
+
+
+def test_a_start_beyond_its_floor_is_not_at_it(tmp_path: Path) -> None:
+    for ms, reason in ((0.1, "floor"), (0.08, "no proposals")):
+        first = Proposal(source=kernel(ms), proposer="start", family="baseline")
+        with RunFolder.create(tmp_path / f"{ms}", config(first=first)) as folder:
+            search(folder, ScriptedJudge(), Scripted([])).run()
+        assert folder.record.stopped is not None
+        assert folder.record.stopped.reason == reason
+
+
 def test_where_nothing_is_better_the_start_is_compared_once_with_all_baselines(
     tmp_path: Path,
 ) -> None:
