@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 # What a corpus file has for its own checks.
-_FOR_CHECKS: Final = frozenset({"reference", "make_inputs"})
+_FOR_CHECKS: Final = frozenset({"reference", "make_inputs", "agrees"})
 ENTRY: Final = "kernel_function"
 _TUNABLES: Final = "TUNABLES"
 

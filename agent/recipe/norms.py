@@ -9,7 +9,7 @@ from agent.recipe.patterns import Match, match, uncast
 from agent.recipe.spellings import LAYERNORM, RMSNORM
 
 
-def _add_rmsnorm(graph: Graph, root: str) -> Core | None:
+def add_rmsnorm(graph: Graph, root: str) -> Core | None:
     """Of a sum over the last dimension; the sum is a result as well."""
     found = match(graph, RMSNORM, root)
     if found is None or not _is_last(graph, root, found):
@@ -237,7 +237,7 @@ def _hookable(
 
 
 NORMS: Final[tuple[Finder, ...]] = (
-    _add_rmsnorm, fusing(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
+    add_rmsnorm, fusing(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
     fusing(_layernorm_op), _layernorm_op, fusing(_layernorm), _layernorm,
     fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm,
     fusing(_batch_norm_training), _batch_norm_training,

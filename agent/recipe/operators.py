@@ -14,10 +14,10 @@ from agent.recipe.core import Core, as_root, single
 from agent.recipe.graph import Graph, reference
 from agent.recipe.halves import half
 from agent.recipe.losses import LOSSES
-from agent.recipe.norms import NORMS
+from agent.recipe.norms import NORMS, add_rmsnorm
 from agent.recipe.patterns import Const, Var, match, op, uncast
 from agent.recipe.products import PRODUCTS
-from agent.recipe.quantization import nvfp4
+from agent.recipe.quantization import nvfp4, quantized
 from agent.recipe.reductions import FUSED_REDUCTIONS, REDUCTIONS
 from agent.recipe.rotary import ROTARY
 from agent.recipe.softmax import SOFTMAX
@@ -185,6 +185,7 @@ def _scale(graph: Graph, root: str) -> Core | None:
 
 # Larger patterns first.
 _FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
+    quantized(_silu_mul, "silu-mul-quantize"), quantized(add_rmsnorm, "add-rmsnorm-quantize"),
     nvfp4, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, *ROTARY, _silu_mul, *FUSED_REDUCTIONS,
     _column_sum, *REDUCTIONS, _transpose, _add,
     _scale, *WINDOWS,

@@ -1,9 +1,11 @@
 """Recognises quantization to block formats in a graph."""
 
+from dataclasses import replace
 from typing import Final
 
 from agent.recipe.core import Core
 from agent.recipe.graph import Graph, operands, reference
+from agent.recipe.hooks import Finder
 from agent.recipe.patterns import uncast
 
 # E2M1's rounding: half-way points between its magnitudes, ties to the even code.
@@ -62,6 +64,35 @@ def nvfp4(graph: Graph, root: str) -> Core | None:
         returns=2,
         reads=frozenset({x}),
     )
+
+
+def quantized(find: Finder, family: str) -> Finder:
+    """A finder of what `find` finds where nothing but NVFP4 quantization takes its result: the
+    kernels of `family` do both in one pass, in float32 from operands of any dtype."""
+
+    def found(graph: Graph, root: str) -> Core | None:
+        codes = nvfp4(graph, root)
+        if codes is None:
+            return None
+        (values,) = codes.reads
+        inner = find(graph, values)
+        if inner is None or values not in inner.results or codes.nodes & inner.nodes:
+            return None
+        # The kernel rounds nothing on the way, so its operands need no conversion.
+        arguments = {
+            name: text.removesuffix(f".to(torch.{graph.dtype(values)})")
+            for name, text in inner.arguments.items()
+        }
+        scale = codes.arguments["global_scale"].replace(f"{{{values}}}", arguments["x"])
+        return replace(
+            codes,
+            op=family,
+            nodes=codes.nodes | inner.nodes,
+            arguments=arguments | {"global_scale": scale},
+            reads=inner.reads,
+        )
+
+    return found
 
 
 def _global_scale(graph: Graph, block: str, inside: set[str]) -> float | None:

@@ -246,11 +246,7 @@ def reference(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     total = x.float() + residual.float()
     values = torch.nn.functional.rms_norm(total, total.shape[-1:], weight.float(), eps)
-    return _quantize(values if global_scale is None else values * global_scale)
-
-
-def _quantize(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of float32 values [..., N], in PyTorch."""
+    values = values if global_scale is None else values * global_scale
     groups = values.unflatten(-1, (-1, GROUP))
     # Divided by a tensor: on a GPU PyTorch turns division by a number into a multiplication.
     six = values.new_full((), 6.0)

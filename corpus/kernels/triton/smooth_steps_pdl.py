@@ -73,7 +73,7 @@ GPUs and in the interpreter the launches are ordinary.
 
 Overlap gains only where the host is ahead of the device. Launched one by one from Python, as here,
 a step of two microseconds takes less time than its launch does, the device waits for the host
-either way, and the attribute costs the host some more: measured, this is slower than plain launches.
+either way, and the attribute costs the host more: measured, this is slower than plain launches.
 In a graph, or from a loop in C++, the launches are there in time (smooth-steps-graph-cuda).
 """
 
