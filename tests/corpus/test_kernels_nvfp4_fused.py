@@ -65,8 +65,10 @@ for case in range(12):
     values = total * (total.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
     found = norm(half, residual, weight, 1e-6, given, swizzled, True)
     judge("add-rmsnorm", found, values, True, swizzled, g)
-    print(json.dumps(["sum", None if torch.equal(found[2], (half.float() + residual.float()).to(
-        dtype)) else "differs"]))
+    # The interpreter cuts off where the hardware rounds to bfloat16.
+    spacing = 2**-7 if dtype == torch.bfloat16 else 0.0
+    right = torch.isclose(found[2], (half.float() + residual.float()).to(dtype), spacing, 0.0)
+    print(json.dumps(["sum", None if right.all() else "differs"]))
     judge("streamed", streamed(half, residual, weight, 1e-6, given, swizzled, block=32 * tiles),
           values, True, swizzled, g)
 """
