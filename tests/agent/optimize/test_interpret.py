@@ -102,6 +102,33 @@ def test_a_dry_run_checks_what_is_proposed_and_has_it_repaired(tmp_path: Path) -
     assert any("starting workers" in line for _, line in listener.lines)
 
 
+BAD = {
+    "ends its process": "import os; os._exit(3)",
+    "prints megabytes": "print('x' * (1 << 24)); raise ValueError('and fails')",
+    "raises what is no exception": "raise SystemExit(0)",
+    "takes all memory": "return torch.empty(1 << 50)",
+}
+
+
+def test_candidates_that_break_their_process_end_no_search(tmp_path: Path) -> None:
+    broken = [
+        kernel("0.0").model_copy(
+            update={"source": KERNEL.replace("    out =", f"    {each}\n    out =")}
+        )
+        for each in BAD.values()
+    ]
+    with RunFolder.create(tmp_path / "run", config(strategy=Strategy(repairs=0))) as folder:
+        judge = GpuJudge(folder, processes=1)
+        rounds = [[*broken, kernel("0.0")]]
+        Search(folder, judge, ScriptedAdvisor(), [Scripted(rounds, fix=False)]).run()
+    history = folder.record.history
+    told = [each.outcome.verdict for each in history if each.outcome.verdict != "correct"]
+    assert told == ["wrong"] * min(len(BAD), len(history))
+    assert all(each.outcome.reasons for each in history if each.outcome.verdict == "wrong")
+    assert folder.record.stopped is not None
+    assert sum(len(reason) for each in history for reason in each.outcome.reasons) < 20_000
+
+
 def test_a_problem_that_does_not_import_is_told_in_one_line(tmp_path: Path) -> None:
     file = ProblemFile.parse("import not_there\n" + PROBLEM, "broken.py")
     info = ProblemInfo(name=file.name, source=file.text, sha256=file.sha256)

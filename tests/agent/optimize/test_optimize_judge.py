@@ -340,10 +340,19 @@ def test_eager_as_the_start_is_not_timed_twice(tmp_path: Path) -> None:
         leader = leader_of(folder, judge)
         assert "class ModelNew(Model)" in leader.candidate.source
         outcome = judge.judge(CANDIDATE, leader, 1, print)
-    assert process.asked[-1].against == ()
+        confirmed = judge.confirm(Judged(candidate=CANDIDATE, outcome=outcome), leader, print)
+        itself = judge.confirm(leader, leader, print)
+    first, second, last, start_itself = [e for e in process.asked if isinstance(e, Evaluate)]
+    assert "eager" not in first.baselines, "it is the start"
+    assert (second.against, last.against) == ((), ())
     over = outcome.over("leader")
     assert over is not None
     assert over.ratio == 4.0
+    assert "eager" in last.baselines
+    assert confirmed.baselines["start"] == confirmed.baselines["eager"]
+    assert confirmed.outcome.over("start") is not None
+    assert "eager" not in start_itself.baselines
+    assert "eager" in itself.baselines
 
 
 @pytest.mark.parametrize("error", [JudgeLostError("died"), JudgeError("GPU is busy", "GpuBusy")])
