@@ -68,7 +68,12 @@ def main() -> None:
 
 
 def write_trained(
-    parts: list[Path], start: Path, manifest: Path, folder: Path, golden_file: Path = GOLDEN_FILE
+    parts: list[Path],
+    start: Path,
+    manifest: Path,
+    folder: Path,
+    golden_file: Path = GOLDEN_FILE,
+    min_cosine: float = MIN_COSINE,
 ) -> None:
     """Export a trained model, check it against its float32 form, and write the vectors for the
     tests.
@@ -90,7 +95,7 @@ def write_trained(
     float32 = golden(weights, folder / TOKENIZER_FILE)
     exported = OnnxEmbedder(folder).embed_documents(GOLDEN_TEXTS)
     cosines = (exported * float32).sum(axis=1)
-    if cosines.min() < MIN_COSINE:
+    if cosines.min() < min_cosine:
         raise SystemExit(f"the exported model is only {cosines.min():.4f} close to float32")
     rows = [
         json.dumps(

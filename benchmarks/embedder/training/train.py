@@ -337,13 +337,15 @@ def judge(
         values = [ndcg(row, part, query) for row, query in zip(found, part.queries, strict=True)]
         labels: dict[str, list[float]] = {"": values}
         for query, value in zip(part.queries, values, strict=True):
-            labels.setdefault(query.label, []).append(value)
+            if query.label:
+                labels.setdefault(query.label, []).append(value)
         scores[part.name] = {k: [round(float(np.mean(v)), 4), len(v)] for k, v in labels.items()}
     return scores
 
 
 def write(model: Encoder, start: Arrays, trial: Trial, report: dict[str, Any], out: Path) -> None:
     """The change of the weights in files of at most 15 MB, and the report."""
+    out.mkdir(parents=True, exist_ok=True)
     whole = out / f"{trial.name}.change"
     write_change(chosen_layers(start, trial.layers), model.arrays(), whole, report["trial"])
     content = whole.read_bytes()
