@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def proposed(
-    operator: Operator, index: Path | None, zygote: Zygote
+    operator: Operator, index: Path | None, zygote: Zygote | None
 ) -> tuple[list[Proposal], tuple[str, ...]]:
     """What `recipe` proposes for an operator, and what stood in the way."""
 

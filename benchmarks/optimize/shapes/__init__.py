@@ -1,0 +1,1 @@
+"""The operators at shapes drawn when it runs: are kernels general, and as good there?"""
