@@ -200,6 +200,8 @@ def test_an_index_of_another_version_of_the_embedder_is_refused_with_the_way_out
     manifest.write_text(json.dumps(data | {"embedder": "onnx:other@00000000"}))
     assert "run `kb rebuild`" in cli("query", "x").error()
     assert "run `kb rebuild`" in cli("ingest").error()
+    assert "embedder: embedder 'onnx:other@00000000' is not the one" in cli("doctor").error()
+    assert "run `kb rebuild`" in cli("doctor").error()
     assert cli("rebuild").status == 0
     assert cli("query", "tiles", "--json").json()["results"]
 
