@@ -53,6 +53,10 @@ and then a position's channels are one vector, which is copied to shared memory 
 The filters are always rearranged to [tap, channels, outputs]. `max_registers` of 128 puts two
 programs of 8 warps on a multiprocessor, of which one multiplies while the other stores; 4 warps
 with the sums of three taps need them all.
+
+On an H200 the image of `bench` in bfloat16 took 0.215 ms, PyTorch 1.15 (the run of
+`benchmarks.optimize.problems` on conv_transpose3d), where reading and writing at the speed of a
+copy would take 0.07. Rows of odd length allow no stores wider than two bytes.
 """
 
 import math
