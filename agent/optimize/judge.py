@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agent.evaluate.options import CALL_SECONDS
 from agent.evaluate.result import Evaluation
 from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal, Stage
@@ -22,6 +23,10 @@ from kb.gpus import GpuSpec, find_spec
 
 Say = Callable[[str], None]
 EAGER = "eager"
+# How the judge begins to say that eager was not timed beside the candidate.
+UNCHECKED = "times are unchecked claims"
+# Compiling a kernel at its first call takes some seconds, for a few tens of them at worst.
+_LEAST_CALL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +213,9 @@ class GpuJudge:
             quick=config.strategy.confirm,
         )
         outcome = outcome_of(start, evaluation, gpu_seconds=seconds)
+        if not config.given:  # eager PyTorch itself calibrates the judge's clock
+            told = tuple(each for each in outcome.disclosures if not each.startswith(UNCHECKED))
+            outcome = outcome.model_copy(update={"disclosures": told})
         notes: list[str] = []
         baselines = baselines_of(evaluation)
         itself = timing_of(evaluation, "candidate")
@@ -256,14 +264,13 @@ class GpuJudge:
         )
         over = outcome.over(EAGER)
         if eager and over is not None:
-            same = over.model_copy(update={"over": "leader"})
-            outcome = outcome.model_copy(update={"ratios": (*outcome.ratios, same)})
+            ratios = (*outcome.ratios, over.model_copy(update={"over": "leader"}))
+            outcome = outcome.model_copy(update={"ratios": ratios})
         return outcome
 
     def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
         """See `Judge.confirm`."""
-        # Eager PyTorch is a baseline: where it is the start, too, it need not be timed twice.
-        eager = not self._config.given
+        eager = not self._config.given  # a baseline that is the start need not be timed twice
         against = [start.candidate] if start.id != best.id and not eager else []
         itself = eager and start.id == best.id
         beside = tuple(each for each in self._forms if not (itself and each == EAGER))
@@ -276,16 +283,21 @@ class GpuJudge:
         mine = timing_of(evaluation, "candidate")
         if itself and mine is not None:
             found = {EAGER: baseline_of(mine)} | found
-        if eager and EAGER in found and start.id != best.id:
+        if eager and not itself and EAGER in found:
             found["start"] = found[EAGER]
-            if over is not None:
-                same = over.model_copy(update={"over": "start"})
-                outcome = outcome.model_copy(update={"ratios": (*outcome.ratios, same)})
+            more = () if over is None else (over.model_copy(update={"over": "start"}),)
+            outcome = outcome.model_copy(update={"ratios": (*outcome.ratios, *more)})
         notes = list(outcome.disclosures)
         if outcome.timed:
             forms = {name: each for name, each in found.items() if name != "start"}
             notes += self._kept(evaluation, forms)
         return Confirmation(outcome, found, tuple(notes), compiling)
+
+    @property
+    def _call_seconds(self) -> float:
+        """Of no call more than a share of what the run has: one that hangs would take it all."""
+        most = self._config.limits.gpu_seconds
+        return CALL_SECONDS if most is None else min(CALL_SECONDS, max(_LEAST_CALL_S, most / 2))
 
     @property
     def _forms(self) -> tuple[str, ...]:
@@ -345,6 +357,7 @@ class GpuJudge:
                     against=tuple(str(folder.keep(each).resolve()) for each in against),
                     baselines=baselines,
                     quick=quick,
+                    call_seconds=self._call_seconds,
                 ),
                 say,
             )

@@ -12,7 +12,7 @@ from scripted import PROBLEM, kernel, proposal, start
 from agent.evaluate.result import Case, Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
 from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, ProblemInfo, Stage
-from agent.optimize.config import RunConfig, Strategy
+from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.judge import GpuJudge
 from agent.optimize.judge_main import Describe, Evaluate, Server, Stopwatch, TakeProfile
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
@@ -391,6 +391,20 @@ def test_cards_are_shared_out_and_one_judges_one_candidate_at_a_time(tmp_path: P
             each.join()
     assert set(process.devices) == {"cuda:0", "cuda:1", "cuda:2"}
     assert process.most == 3
+
+
+@pytest.mark.parametrize(
+    ("most", "call"), [(None, 180.0), (40.0, 30.0), (90.0, 45.0), (600.0, 180.0)]
+)
+def test_a_call_that_hangs_takes_no_more_than_a_share_of_a_short_run(
+    tmp_path: Path, most: float | None, call: float
+) -> None:
+    process = FakeProcess()
+    asked = config().model_copy(update={"limits": Limits(gpu_seconds=most)})
+    with RunFolder.create(tmp_path / "run", asked) as folder:
+        judge_of(folder, process, tmp_path / "cache").standing(start(), print)
+    (request,) = [each for each in process.asked if isinstance(each, Evaluate)]
+    assert request.call_seconds == call
 
 
 def test_a_run_does_not_go_on_on_another_card(tmp_path: Path) -> None:

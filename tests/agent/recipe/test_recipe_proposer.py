@@ -104,8 +104,9 @@ def test_a_product_without_a_kernel_for_its_activation_is_still_a_product() -> N
     proposer = RecipeProposer(Plain(), _export)
     (only,) = proposer.propose(_state(p.GELU_LINEAR))
     assert only.note == "matmul: matmul-plain; fused after: bias, gelu"
-    first = RecipeProposer(CorpusShelf(), _export).propose(_state(p.GELU_LINEAR))[0]
-    assert first.note == "matmul: matmul-bias-gelu"
+    notes = [e.note for e in RecipeProposer(CorpusShelf(), _export).propose(_state(p.GELU_LINEAR))]
+    assert "fused after: gelu" in notes[0], "what fuses it goes first"
+    assert "matmul: matmul-bias-gelu" in notes
 
 
 def test_a_chain_of_elementwise_operators_is_one_kernel(
