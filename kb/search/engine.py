@@ -152,7 +152,7 @@ class Searcher:
         defined = self._names.definitions(said.symbols)
         rows = np.unique(np.concatenate((lexical_rows, dense_rows, defined[pieces[defined]])))
         cosines = self._cosines(rows, vector, dense)
-        highest = float(words.max(initial=0.0)) or 1.0
+        highest = float((words if mask is None else words[mask]).max(initial=0.0)) or 1.0
         fused = WORDS * words[rows] / highest + (1 - WORDS) * np.maximum(cosines, 0.0)
         kept_near = near if mask is None else near[mask[self._entries.rows]]
         found = words > 0 if mask is None else (words > 0) & mask
