@@ -121,8 +121,9 @@ def _unchanged(x, lead, lane, mask, operands):
 def _pair(mean, squares):
     """Two float32 as one word that is never zero: the sign of `squares` is set."""
     high = mean.to(tl.int32, bitcast=True).to(tl.int64) << 32
-    low = (-tl.abs(squares)).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    return high | low
+    low = tl.abs(squares).to(tl.int32, bitcast=True).to(tl.int64) & 0x7FFFFFFF
+    # Not by negation: 0 - 0.0 has no sign.
+    return high | low | 0x80000000
 
 
 @triton.jit
