@@ -116,14 +116,14 @@ def test_the_name_carries_the_hash_of_the_model_file(shipped):
     import hashlib
 
     digest = hashlib.sha256((MODEL_FOLDER / "model.onnx").read_bytes()).hexdigest()
-    assert shipped.name == f"onnx:all-MiniLM-L6-v2@{digest[:8]}"
+    assert shipped.name == f"onnx:kernel-minilm@{digest[:8]}"
 
 
 def test_the_shipped_embedder_answers_to_the_name_an_index_recorded(shipped):
     assert load_embedder("default").name == shipped.name
     assert load_embedder(shipped.name).name == shipped.name
     with pytest.raises(EmbedderError, match="not the one shipped"):
-        load_embedder("onnx:all-MiniLM-L6-v2@00000000")
+        load_embedder("onnx:all-MiniLM-L6-v2@bc9936f0")  # the default before
 
 
 @pytest.mark.parametrize("name", ["", "word2vec", "st:", "openai:", "hf:some/model", "ST:x"])
