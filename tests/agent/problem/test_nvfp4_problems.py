@@ -138,7 +138,7 @@ def test_a_global_scale_multiplies_in_float32(g):
     other = load_kernel_module(
         FOLDER.parents[2] / "corpus/kernels/triton/nvfp4_quantize_emulated.py"
     )
-    x, _ = other.make_inputs([256, 64], torch.float32, "cpu", 3)
+    x = other.make_inputs([256, 64], torch.float32, "cpu", 3)[0]
     codes, scales = QUANTIZE(x, g, "linear")
     expected_codes, expected_scales = other.reference(x, torch.tensor(g))
     assert torch.equal(codes, expected_codes)
