@@ -89,7 +89,7 @@ def _scores(chunks: Sequence[Chunk]) -> tuple[dict[str, int], dict[str, Any]]:
     column, row_of = np.divmod(key[first], count)
     pointers = np.searchsorted(column, np.arange(len(vocabulary) + 1))
     occurrences = np.diff(pointers)
-    data = frequency / (frequency + _K1) * _idf(occurrences, count)[column]
+    data = frequency / (frequency + _K1) * inverse_frequency(occurrences, count)[column]
     return vocabulary, {
         "data": data.astype(np.float32),
         "indices": row_of.astype(np.int32),
@@ -98,7 +98,7 @@ def _scores(chunks: Sequence[Chunk]) -> tuple[dict[str, int], dict[str, Any]]:
     }
 
 
-def _idf(occurrences: Any, count: int) -> Any:
+def inverse_frequency(occurrences: Any, count: int) -> Any:
     """Lucene's idf, ln(1 + (N − df + 0.5) / (df + 0.5)), for df = `occurrences`."""
     return np.log1p((count - occurrences + 0.5) / (occurrences + 0.5))
 
@@ -173,4 +173,4 @@ class LexicalIndex:
         if index is not None:
             pointers = self._index.scores["indptr"]
             df = int(pointers[index + 1] - pointers[index])
-        return float(_idf(df, self._count))
+        return float(inverse_frequency(df, self._count))

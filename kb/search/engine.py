@@ -164,8 +164,7 @@ class Searcher:
             covered=coverage if entries.covered is None else entries.covered,
         )
         probability = relevance(evidence, self._calibration)
-        hits = self._scored(rows, fused, (lexical_rows, dense_rows), ranker)
-        hits += self._scored_entries(entries, ranker)
+        hits = self._scored(rows, fused, (lexical_rows, dense_rows), entries, ranker)
         hits.sort(key=lambda hit: (-hit.score, hit.row))
         hits = self._fold(hits, k)
         abstained = probability < self._calibration.threshold or not hits
@@ -214,37 +213,32 @@ class Searcher:
         known = self.generation.lexical.known
         return any(known([symbol.lower()]) for symbol in said.symbols)
 
-    @staticmethod
     def _scored(
+        self,
         rows: NDArray[np.intp],
         fused: NDArray[np.float64],
         orders: tuple[NDArray[np.intp], NDArray[np.intp]],
+        entries: EntryScores,
         ranker: Ranker,
     ) -> list[Hit]:
-        """Every candidate with its score and what it is made of, best first."""
+        """Every candidate, and every entry that the filters keep, with its score and what it is
+        made of, in no order."""
+        places = np.flatnonzero(entries.found)
+        shown = entries.shown[places]
+        found = np.concatenate((rows, shown))
         parts: list[dict[str, Any]] = [{"fused": value} for value in fused.tolist()]
         for name, order in zip(("lexical rank", "dense rank"), orders, strict=True):
             for rank, position in enumerate(np.searchsorted(rows, order).tolist(), start=1):
                 parts[position][name] = rank
-        scores = np.maximum(fused + ranker.totals(rows), 0.0)
-        best = np.argsort(-scores, kind="stable").tolist()
-        row_list, score_list = rows.tolist(), scores.tolist()
-        return [Hit(row_list[at], score_list[at], parts[at]) for at in best]
-
-    def _scored_entries(self, entries: EntryScores, ranker: Ranker) -> list[Hit]:
-        """Every entry that the filters keep, with its score and what it is made of."""
-        places = np.flatnonzero(entries.found)
-        passed = self._entries.passed_on(entries.fused + ranker.support(self._entries.names))
-        totals = ranker.totals(entries.shown[places])
-        hits: list[Hit] = []
-        for place, total in zip(places.tolist(), totals.tolist(), strict=True):
-            fused, more = float(entries.fused[place]), float(passed[place])
-            parts: dict[str, Any] = {"fused": fused}
-            if more:
-                parts[PASSED_ON[int(self._entries.techniques[place])]] = more
-            score = max(fused + more + total, 0.0)
-            hits.append(Hit(int(entries.shown[place]), score, parts))
-        return hits
+        whole = entries.fused[places]
+        support = ranker.support(self._entries.places)
+        passed = self._entries.passed_on(entries.fused + support)[places]
+        kinds = self._entries.techniques[places].tolist()
+        for value, more, technique in zip(whole.tolist(), passed.tolist(), kinds, strict=True):
+            parts.append({"fused": value, PASSED_ON[technique]: more} if more else {"fused": value})
+        texts = np.concatenate((fused, whole + passed))
+        scores = np.maximum(texts + ranker.totals(found), 0.0)
+        return list(map(Hit, found.tolist(), scores.tolist(), parts))
 
     def _fold(self, hits: list[Hit], k: int) -> list[Hit]:
         """The k best distinct answers: one chunk per entry, one of each set of near-copies, and of

@@ -5,13 +5,14 @@ of functions, so each is scored for every query, and a word counts by how rare i
 what is rare in code (`barrier`) may be in half of the techniques, and the other way round.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kb.index.columns import Columns
-from kb.index.lexical import LexicalIndex
+from kb.index.lexical import LexicalIndex, inverse_frequency
 from kb.index.reader import Generation
 from kb.records import QUESTION
 
@@ -60,6 +61,8 @@ class Entries:
                 of_code[code] = places.setdefault(values[0], len(places))
         self.names: tuple[str, ...] = tuple(places)
         """`technique:SLUG` or `kernel:SLUG`, in the order of the scores."""
+        self.places: Mapping[str, int] = places
+        """The place of each name."""
         of_row = of_code[entries.codes]
         self.rows: NDArray[np.intp] = np.flatnonzero(of_row >= 0)
         """The rows of all their chunks, ascending."""
@@ -114,11 +117,14 @@ class Entries:
             return EntryScores(none, none.astype(np.bool_), self.rows, None)
         kept = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
         words = lexical.frequencies(tokens, self.rows)
-        covered = self._covered(self._most(words))
-        words = words * kept
-        near = np.where(kept, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
         best = self._most(words)
         idf = self._idf(best)
+        covered = self._covered(best, idf)
+        if mask is not None:
+            words = words * kept
+            best = self._most(words)
+            idf = self._idf(best)
+        near = np.where(kept, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
         by_row = idf @ words
         alone, together = self._most(by_row), idf @ best
         fused = WORDS * (
@@ -141,17 +147,15 @@ class Entries:
             np.maximum.at(added, kernel, FROM_TECHNIQUE * ahead[technique])
         return added
 
-    def _covered(self, best: NDArray[np.floating]) -> float | None:
+    def _covered(self, best: NDArray[np.floating], idf: NDArray[np.float64]) -> float | None:
         if len(self.names) < _FEWEST_KNOWING:
             return None
-        idf = self._idf(best)
         total = float(idf.sum())
         return float((idf @ (best > 0)).max(initial=0.0)) / total if total else 0.0
 
     def _idf(self, best: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Lucene's idf of each token over entries, (tokens,)."""
-        having = (best > 0).sum(axis=1)
-        idf: NDArray[np.float64] = np.log1p((len(self.names) - having + 0.5) / (having + 0.5))
+        """Of each token over entries, (tokens,)."""
+        idf: NDArray[np.float64] = inverse_frequency((best > 0).sum(axis=1), len(self.names))
         return idf
 
     def _most(self, values: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -4,7 +4,7 @@ Every constant is in units of the fused score, which is 1 for a chunk that has t
 no other has and its very meaning. The best chunk of a query has 0.6 to 0.9, the tenth 0.2 less.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -150,17 +150,18 @@ class Ranker:
         """Techniques that the query names, the first one first."""
         return list(self._named)
 
-    def support(self, names: Sequence[str]) -> NDArray[np.float64]:
+    def support(self, places: Mapping[str, int]) -> NDArray[np.float64]:
         """What speaks for each entry beside its text, (m,): its name, or its gates by the metrics.
 
-        Only a technique's; what its kernels get of it is `Entries.passed_on`'s.
+        `places` tells where each entry's is. Only a technique's; what its kernels get of it is
+        `Entries.passed_on`'s.
         """
-        found = np.zeros(len(names))
+        found = np.zeros(len(places))
         for slug in {*self._named, *self._gates}:
-            name = f"technique:{slug}"
-            if name in names:
+            place = places.get(f"technique:{slug}")
+            if place is not None:
                 gates = GATES * self._gates.get(slug, 0.0)
-                found[names.index(name)] = self._named.get(slug, 0.0) + gates
+                found[place] = self._named.get(slug, 0.0) + gates
         return found
 
     def _by_technique(self, kinds: Values, techniques: Values) -> Parts:
