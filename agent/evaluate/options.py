@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
-BASELINES = ("eager", "compile", "max-autotune")
+EAGER = "eager"
+BASELINES = (EAGER, "compile", "max-autotune")
 LEAST_SEEDS = 5
 # A call may compile and tune itself; a kernel that needs longer is no use to anybody.
 CALL_SECONDS = 180.0

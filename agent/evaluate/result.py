@@ -50,6 +50,12 @@ class Verdict(StrEnum):
     """Right at the given shape; raises (rather than being wrong) at others."""
 
 
+RIGHT = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
+"""Verdicts of a kernel that may be used in the place of the problem's model."""
+
+UNCHECKED = "times are unchecked claims"
+"""How a note begins where eager PyTorch was not timed beside the candidate."""
+
 PRECEDENCE = (
     Verdict.CHEAT,
     Verdict.WRONG,

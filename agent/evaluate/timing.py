@@ -26,7 +26,16 @@ from agent.evaluate.clocks import ClockWatch, card_id
 from agent.evaluate.evenness import SHIFTED, UNEVEN, evened, unevenness
 from agent.evaluate.floor import Work
 from agent.evaluate.interleave import CheckLaunch, Contender, Interleaver, Plan, Track
-from agent.evaluate.result import Ceilings, Clocks, Ratio, Timing, TimingReport, WallCheck
+from agent.evaluate.options import EAGER
+from agent.evaluate.result import (
+    UNCHECKED,
+    Ceilings,
+    Clocks,
+    Ratio,
+    Timing,
+    TimingReport,
+    WallCheck,
+)
 from agent.evaluate.session import Worker
 from agent.evaluate.sets import InputSets
 from agent.evaluate.statistics import MIN_ROUNDS, ratio_of_medians, summarise
@@ -35,7 +44,6 @@ from agent.worker.messages import InputSpec, Precision, ValueKind
 __all__ = ["FULL", "QUICK", "CheckLaunch", "Contender", "Limits", "Measurement", "Work",
            "measure", "report", "time_contenders"]  # fmt: skip
 
-EAGER: Final = "eager"
 # Every fourth round of events runs free, for the wall clock: see `wall`.
 _FREE_EVERY: Final = 4
 # At least this many launches are checked, however long the oracle takes.
@@ -344,7 +352,7 @@ def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
             if track.failed is not None:
                 found.notes.append(f"{name} failed while it was timed: {track.failed}")
     if EAGER not in measured.tracks or not measured.tracks[EAGER].held:
-        found.notes.append("times are unchecked claims: eager was not timed to calibrate the clock")
+        found.notes.append(f"{UNCHECKED}: eager was not timed to calibrate the clock")
     return flagged
 
 

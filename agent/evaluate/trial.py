@@ -11,7 +11,7 @@ from agent.evaluate.correctness import Contestant, Outcome
 from agent.evaluate.floor import StructuralZeros
 from agent.evaluate.options import Options, Say
 from agent.evaluate.power import Power
-from agent.evaluate.result import Case, Ceilings, TimingReport, Verdict
+from agent.evaluate.result import RIGHT, Case, Ceilings, TimingReport
 from agent.evaluate.session import CommandFailedError, WorkerError
 from agent.evaluate.stage import Prepared, Settings, Stage, is_device_error
 from agent.evaluate.verdict import Evidence, decide, describe, is_wrong, require_exact
@@ -246,8 +246,7 @@ class Trial:
         """Times of a kernel that is wrong, or may be, are worth nothing."""
         if not self.options.timing or self.options.interpret or stage.shape.label != "full":
             return False
-        found = decide(self.evidence).verdict
-        return found in (Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED)
+        return decide(self.evidence).verdict in RIGHT
 
     def _time(self, bench: Bench, stage: Stage, settings: Settings, kernel: KernelFile) -> None:
         contest = Contest(

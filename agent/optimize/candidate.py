@@ -12,11 +12,9 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent.diagnose.result import Diagnosis
-from agent.evaluate.result import Ceilings, Floor, Ratio, Verdict
+from agent.evaluate.result import RIGHT, Ceilings, Floor, Ratio, Verdict
 from agent.problem.kernel import Form
 
-# Verdicts of a kernel that may be used in the place of the problem's model.
-RIGHT = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
 _ID_DIGITS = 8
 
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.evaluate.options import CALL_SECONDS
-from agent.evaluate.result import Evaluation
+from agent.evaluate.options import CALL_SECONDS, EAGER
+from agent.evaluate.result import UNCHECKED, Evaluation
 from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal, Stage
 from agent.optimize.config import RunConfig
@@ -22,9 +22,6 @@ from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, find_spec
 
 Say = Callable[[str], None]
-EAGER = "eager"
-# How the judge begins to say that eager was not timed beside the candidate.
-UNCHECKED = "times are unchecked claims"
 # Compiling a kernel at its first call takes some seconds, for a few tens of them at worst.
 _LEAST_CALL_S = 30.0
 

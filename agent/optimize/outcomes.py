@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agent.evaluate.result import Evaluation, Ratio, Timing, Verdict
-from agent.optimize.candidate import RIGHT, Baseline, Candidate, Outcome, Stage
+from agent.evaluate.result import RIGHT, Evaluation, Ratio, Timing, Verdict
+from agent.optimize.candidate import Baseline, Candidate, Outcome, Stage
 
 CANDIDATE: Final = "candidate"
 # What a compiler's refusal looks like in a reason. Triton compiles at the first call.

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from agent.optimize.candidate import RIGHT, Candidate, Judged, ProblemInfo, Proposal, Stage
+from agent.evaluate.result import RIGHT
+from agent.optimize.candidate import Candidate, Judged, ProblemInfo, Proposal, Stage
 from agent.problem.kernel import KernelFile
 from agent.problem.source import ProblemFile
 from kb.errors import InvalidInputError, KbError

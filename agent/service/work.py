@@ -13,7 +13,8 @@ from agent.diagnose.diagnose import diagnose, gather
 from agent.diagnose.inputs import Measured, from_profile
 from agent.diagnose.result import Diagnosis
 from agent.diagnose.techniques import Shelf
-from agent.evaluate.result import Evaluation, Verdict
+from agent.evaluate.options import EAGER
+from agent.evaluate.result import RIGHT, Evaluation
 from agent.optimize.advice import query_of
 from agent.optimize.judge_main import Describe, Evaluate, TakeProfile
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
@@ -29,8 +30,6 @@ from kb.context.models import ContextRequest, ContextResponse
 from kb.errors import KbError
 from kb.gpus import GpuSpec, find_spec
 
-RIGHT: Final = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
-EAGER: Final = "eager"
 _SUFFIXES: Final = {"python": ".py", "cuda": ".cu"}
 
 Tell = Callable[[PhaseName, str], None]
