@@ -24,25 +24,37 @@ def write_atomically(path: Path, text: str) -> None:
     RunFolderError
         The disk is full, or the folder cannot be written; `path` is as it was.
     """
-    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
-        temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)  # mkstemp's 0600 would hide it from who looks at the run
-        temporary.replace(path)
-        temporary = None
+        # mkstemp's 0600 would hide it from who looks at the run.
+        replace(path, text, mode=0o644)
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+
+
+def replace(path: Path, text: str, *, mode: int = 0o600, durable: bool = True) -> None:
+    """Put a text file in the place of another, whole; `durable` syncs it first.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; `path` is as it was, and nothing is left beside it.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def sync_folder(folder: Path) -> None:

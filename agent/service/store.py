@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from agent.optimize.files import replace
 from agent.service.models import (
     JOB_ID,
     MOST_EXCLUDED,
@@ -85,8 +86,8 @@ class JobStore:
             folder = self._jobs / job.id
             folder.mkdir(mode=0o700)
             try:
-                _replace(folder / "request.json", request.model_dump_json())
-                _replace(folder / "shown.json", json.dumps(shown))
+                replace(folder / "request.json", request.model_dump_json())
+                replace(folder / "shown.json", json.dumps(shown))
                 self.write(job, durable=True)
                 (self._queue / f"{1 + max(numbers, default=0):012d}-{job.id}").touch()
             except OSError:
@@ -194,12 +195,12 @@ class JobStore:
     def write(self, job: EvaluationJob, *, durable: bool = False) -> None:
         """Replace what is told of an evaluation; progress need not outlive the machine."""
         text = job.model_dump_json(exclude={"answer", "ahead"})
-        _replace(self._jobs / job.id / "job.json", text, durable=durable)
+        replace(self._jobs / job.id / "job.json", text, durable=durable)
 
     def finish(self, job: EvaluationJob, answer: EvaluationAnswer | None) -> None:
         """Keep an evaluation's end: its answer on disk first, then that it is over."""
         if answer is not None:
-            _replace(self._jobs / job.id / "answer.json", answer.model_dump_json())
+            replace(self._jobs / job.id / "answer.json", answer.model_dump_json())
         with self._locked():
             self.write(job, durable=True)
             self._leave(job.id)
@@ -354,13 +355,3 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-
-
-def _replace(path: Path, text: str, *, durable: bool = True) -> None:
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    part.replace(path)
