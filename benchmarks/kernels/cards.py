@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cards import chosen as chosen_of
+from benchmarks.cards import visible
 from benchmarks.kernels import store
 from kb.errors import KbError
 
@@ -35,36 +37,20 @@ class Card:
     child: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
 
-def visible(dry_run: bool) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES says of each card that PyTorch sees; one name for a dry run."""
-    if dry_run:
-        return [""]
-    import torch
-
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    count = torch.cuda.device_count()
-    names = [name.strip() for name in given.split(",")] if given else map(str, range(count))
-    return list(names)[:count]
-
-
 def chosen(gpus: str, dry_run: bool) -> list[str]:
-    """The first cards of `visible`, as many as `gpus` ("all" or a number) says.
+    """The first cards, as many as `gpus` ("all" or a number) says; of a dry run, no cards.
 
     Raises
     ------
     KbError
         If it is neither, or more than there are.
     """
-    names = visible(dry_run)
-    if gpus == "all":
-        return names
-    if not gpus.isdecimal() or int(gpus) < 1:
-        raise KbError(f"--gpus takes 'all' or a number from 1 on, not '{gpus}'")
     if dry_run:
-        return names * int(gpus)
-    if int(gpus) > len(names):
-        raise KbError(f"--gpus {gpus}: PyTorch sees {len(names)}")
-    return names[: int(gpus)]
+        return chosen_of(gpus, [""] * (int(gpus) if gpus.isdecimal() else 1))
+    names = visible()
+    if not names:
+        raise KbError("PyTorch sees no CUDA device: measure on a machine with a GPU, or --dry-run")
+    return chosen_of(gpus, names)
 
 
 def shares(slugs: Sequence[str], count: int) -> list[list[str]]:

@@ -23,10 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.cards import chosen, visible
 from benchmarks.optimize import records
 from benchmarks.optimize.records import Record, Results
 from benchmarks.optimize.running import Deadline
-from kb.errors import InvalidInputError, KbError
+from kb.errors import InvalidInputError
 
 _QUIT: Final = "quit"
 # After Ctrl-C a child writes down where it is; after this it is killed.
@@ -83,7 +84,7 @@ def run(benchmark: Benchmark, options: argparse.Namespace, arguments: Sequence[s
     if options.gpus is not None:
         if options.device is not None or options.per_gpu < 1:
             raise InvalidInputError("--gpus goes without --device, and --per-gpu is at least 1")
-        devices = cards(options.gpus)
+        devices = chosen(options.gpus, visible())
         return Shared(benchmark, options, arguments, devices).run()
     with benchmark.opened(options) as common:
         return alone(benchmark, options, common)
@@ -266,42 +267,6 @@ class Shared:
             child.process.wait()
             os.close(child.answers)
         self._children.clear()
-
-
-def cards(wanted: str) -> list[str]:
-    """The cards to use, as `CUDA_VISIBLE_DEVICES` names them: those that it names already, or by
-    number.
-
-    Raises
-    ------
-    KbError
-        `wanted` is no number, or there are fewer.
-    """
-    import torch  # slow, and the parent needs nothing else of it
-
-    count = torch.cuda.device_count()
-    named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
-    names = named[:count] if len(named) >= count > 0 else [str(each) for each in range(count)]
-    return chosen(wanted, names)
-
-
-def chosen(wanted: str, names: Sequence[str]) -> list[str]:
-    """`wanted` ("all", or how many) of the cards that there are.
-
-    Raises
-    ------
-    KbError
-        It is neither, or there are fewer.
-    """
-    if not names:
-        raise KbError("no GPU was found, so tasks cannot be shared out: leave --gpus out")
-    if wanted == "all":
-        return list(names)
-    if not wanted.isdigit() or int(wanted) < 1:
-        raise InvalidInputError(f"--gpus takes a number or 'all', not '{wanted}'")
-    if int(wanted) > len(names):
-        raise InvalidInputError(f"--gpus {wanted}: there are {len(names)}")
-    return list(names[: int(wanted)])
 
 
 def _share(place: int, places: int) -> str:

@@ -120,7 +120,7 @@ def test_kernels_are_spread_over_cards_and_gathered_in_one_file(tmp_path, measur
 def test_neighbours_share_a_card():
     assert cards.shares(list("abcde"), 2) == [["a", "b"], ["c", "d", "e"]]
     assert cards.shares(["a"], 3) == [[], [], ["a"]]
-    with pytest.raises(KbError, match="'all' or a number"):
+    with pytest.raises(KbError, match="--gpus takes a number or 'all', not 'some'"):
         cards.chosen("some", dry_run=True)
 
 
