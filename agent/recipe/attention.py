@@ -7,10 +7,10 @@ from agent.recipe.core import Core
 from agent.recipe.graph import Graph, reference
 from agent.recipe.hooks import Finder
 from agent.recipe.patterns import uncast
+from agent.recipe.softmax import softmax_of
 
 # So few queries leave no work for programs that own a block of them: keys are split instead.
 _FEW_QUERIES: Final = 16
-_SOFTMAX: Final = ("aten.softmax.int", "aten._softmax.default")
 _PRODUCTS: Final = ("aten.matmul.default", "aten.bmm.default")
 _INFINITY: Final = {"float": "-inf"}
 
@@ -58,9 +58,8 @@ def _written(graph: Graph, root: str) -> _Found | None:
     if weights is None or v is None:
         return None
     weights, casts = uncast(graph, weights)
-    softmax = graph[weights]
-    scores = reference(softmax.args[0]) if softmax.op in _SOFTMAX else None
-    if scores is None or softmax.args[1] not in (-1, len(graph.shape(weights)) - 1):
+    scores = softmax_of(graph, weights)
+    if scores is None:
         return None
     found = _Found("", "", v, {root, weights, *casts}, 1.0)
     return found if _scores(graph, scores, found) else None
@@ -210,9 +209,8 @@ def _core(graph: Graph, root: str, family: str) -> Core | None:
 
 def _causal_softmax(graph: Graph, root: str) -> Core | None:
     """Softmax over the last dimension of what is masked above a diagonal."""
-    node = graph[root]
-    masked = reference(node.args[0]) if node.op in _SOFTMAX else None
-    if masked is None or node.args[1] not in (-1, len(graph.shape(root)) - 1):
+    masked = softmax_of(graph, root)
+    if masked is None:
         return None
     masked, casts = uncast(graph, masked)
     fill: Any = graph[masked]

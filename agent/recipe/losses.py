@@ -5,6 +5,7 @@ from typing import Any, Final
 from agent.recipe.core import Core
 from agent.recipe.graph import Graph, reference
 from agent.recipe.hooks import Finder
+from agent.recipe.softmax import softmax_of
 
 # Operator → what the kernels call it, and what it has beyond x, target and reduction.
 _KINDS: Final[dict[str, tuple[str, str | None]]] = {
@@ -14,8 +15,6 @@ _KINDS: Final[dict[str, tuple[str, str | None]]] = {
     "aten.huber_loss.default": ("huber", "delta"),
 }
 _REDUCTIONS: Final = ("none", "mean", "sum")
-_LOG_SOFTMAX: Final = ("aten.log_softmax.int", "aten._log_softmax.default")
-_SOFTMAX: Final = ("aten.softmax.int", "aten._softmax.default")
 
 
 def _pointwise(graph: Graph, root: str) -> Core | None:
@@ -57,8 +56,8 @@ def _distillation(  # noqa: PLR0911 (two steps, each with its conditions)
         return None
     reduction = int(str(node.args[2])) if len(node.args) > 2 else 1
     logarithm = node.kwargs.get("log_target", False) is True
-    mine = _logits(graph, reference(node.args[0]), _LOG_SOFTMAX, nodes)
-    theirs = _logits(graph, reference(node.args[1]), _LOG_SOFTMAX if logarithm else _SOFTMAX, nodes)
+    mine = _logits(graph, reference(node.args[0]), nodes, logarithm=True)
+    theirs = _logits(graph, reference(node.args[1]), nodes, logarithm=logarithm)
     if mine is None or theirs is None or len(graph.shape(mine)) != 2:
         return None
     if graph.shape(mine) != graph.shape(theirs) or graph.dtype(mine) != graph.dtype(theirs):
@@ -77,16 +76,12 @@ def _distillation(  # noqa: PLR0911 (two steps, each with its conditions)
     return Core("distillation-loss", frozenset(nodes), arguments, {root: "{r}"}, reads=reads)
 
 
-def _logits(
-    graph: Graph, name: str | None, operators: tuple[str, ...], nodes: set[str]
-) -> str | None:
-    """Of what a value is the softmax (or its logarithm) over the last dimension."""
-    if name is None or graph[name].op not in operators:
-        return None
-    if graph[name].args[1] not in (-1, len(graph.shape(name)) - 1):
-        return None
-    nodes.add(name)
-    return reference(graph[name].args[0])
+def _logits(graph: Graph, name: str | None, nodes: set[str], *, logarithm: bool) -> str | None:
+    """Of what a value is the softmax (or its logarithm), which becomes one of `nodes`."""
+    source = None if name is None else softmax_of(graph, name, logarithm=logarithm)
+    if source is not None and name is not None:
+        nodes.add(name)
+    return source
 
 
 LOSSES: Final[tuple[Finder, ...]] = (_distillation, _pointwise)

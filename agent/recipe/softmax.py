@@ -8,13 +8,19 @@ from agent.recipe.hooks import Finder, fusing
 from agent.recipe.patterns import Const, either, match, op
 from agent.recipe.spellings import X
 
-_SOFTMAX: Final = either(
-    op("softmax.int", X, Const("dim")), op("_softmax.default", X, Const("dim"))
-)
-_LOG: Final = either(
-    op("log_softmax.int", X, Const("dim")),
-    op("_log_softmax.default", X, Const("dim")),
-)
+_SOFTMAX_OPS: Final = ("softmax.int", "_softmax.default")
+_LOG_OPS: Final = ("log_softmax.int", "_log_softmax.default")
+_SOFTMAX: Final = either(*(op(each, X, Const("dim")) for each in _SOFTMAX_OPS))
+_LOG: Final = either(*(op(each, X, Const("dim")) for each in _LOG_OPS))
+
+
+def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | None:
+    """Of what a value is the softmax, or its logarithm, over the last dimension."""
+    node = graph[name]
+    if node.op.removeprefix("aten.") not in (_LOG_OPS if logarithm else _SOFTMAX_OPS):
+        return None
+    last = node.args[1] in (-1, len(graph.shape(name)) - 1)
+    return reference(node.args[0]) if last else None
 
 
 def _rows(graph: Graph, root: str) -> Core | None:
