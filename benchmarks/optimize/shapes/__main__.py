@@ -26,6 +26,8 @@ from kb.errors import KbError
 
 KEPT = 0.8
 """Of the fraction of the floor at benchmark size."""
+# A kernel that is right at the given sizes only (`specialised`) is not, here.
+_RIGHT = ("correct", "library")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -132,11 +134,11 @@ def _finish(results: records.Results, options: argparse.Namespace) -> None:
     results["summary"] = {
         "operators": len(found),
         "drawn": len(drawn),
-        "right": sum(one["verdict"] in ("correct", "library") for _, one in drawn),
+        "right": sum(one["verdict"] in _RIGHT for _, one in drawn),
         "not_right": [
             {"name": name, "constants": one["constants"], "verdict": one["verdict"]}
             for name, one in drawn
-            if one["verdict"] not in ("correct", "library")
+            if one["verdict"] not in _RIGHT
         ],
         "timed": len(timed),
         "kept_at_least": sum(one["kept"] >= KEPT for _, one in timed),
@@ -152,7 +154,7 @@ def _finish(results: records.Results, options: argparse.Namespace) -> None:
 def _line(record: records.Record) -> str:
     if "failed" in record:
         return f"{record['name']:<20}failed: {record['failed']}"
-    right = sum(one["verdict"] in ("correct", "library") for one in record["drawn"])
+    right = sum(one["verdict"] in _RIGHT for one in record["drawn"])
     kept = [one["kept"] for one in record["drawn"] if one["kept"] is not None]
     least = f", keeps {min(kept):.0%} and more" if kept else ""
     return f"{record['name']:<20}{right} of {len(record['drawn'])} right{least}"
