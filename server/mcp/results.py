@@ -1,5 +1,7 @@
 """Structured results of the tools, and the text that a model reads."""
 
+import json
+
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel
 
@@ -42,7 +44,8 @@ def tool_result(structured: BaseModel, text: str) -> CallToolResult:
     """A result for programs (structured) and for models (text)."""
     return CallToolResult(
         content=[TextContent(type="text", text=f"{NOTICE}\n\n{text}")],
-        structured_content=structured.model_dump(mode="json"),
+        # By its text: JSON has no infinities, and only there are they the strings of the schema.
+        structured_content=json.loads(structured.model_dump_json()),
     )
 
 

@@ -47,6 +47,14 @@ def test_every_technique_of_the_taxonomy_is_asked_for_and_no_other():
     assert set(QUESTIONS) == {slug for slugs in taxonomy().values() for slug in slugs}
 
 
+def test_pages_carry_the_same_questions(entries):
+    carried = {
+        slug: [words(each) for each in file.entry.questions] for slug, file in entries.items()
+    }
+    asked = {slug: [words(each["text"]) for each in rows] for slug, rows in QUESTIONS.items()}
+    assert carried == asked
+
+
 @pytest.mark.parametrize("slug", QUESTIONS)
 def test_each_has_enough_in_several_styles(slug):
     asked = QUESTIONS[slug]

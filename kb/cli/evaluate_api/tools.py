@@ -1,6 +1,5 @@
 """The MCP tools of evaluations: send a kernel and follow it, come back to it, cancel it."""
 
-import json
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -196,10 +195,7 @@ def add_tools(
 
 
 def _result(job: EvaluationJob) -> CallToolResult:
-    result = tool_result(EvaluationToolResult(**dict(job)), render(job))
-    # JSON has no infinities; written as text, they are the strings that the schema names.
-    written = EvaluationToolResult(**dict(job)).model_dump_json()
-    return result.model_copy(update={"structured_content": json.loads(written)})
+    return tool_result(EvaluationToolResult(**dict(job)), render(job))
 
 
 def _valid(**values: Any) -> EvaluationRequest:
