@@ -83,7 +83,7 @@ def last_chance(record: Record, config: RunConfig, round_: Round) -> bool:
         return False
     if config.interpret or not config.strategy.confirm or round_.proposed is None:
         return False
-    tuned = all(each.params for each in round_.proposed.candidates)
+    tuned = all(each.params or each.quick_ms for each in round_.proposed.candidates)
     last = round_.number >= config.limits.rounds and tuned
     return last or used_up(record, config, 0.0, judging=True) is not None
 

@@ -73,6 +73,8 @@ class Proposal(Model):
     """Ids of the retrieved chunks that were used."""
     params: dict[str, int | float | str | bool] = Field(default_factory=dict)
     """Meta-parameters that were chosen, by name."""
+    quick_ms: float | None = None
+    """What it took in quick timings, which those of one problem can be put in order by."""
     suffix: Literal[".py", ".cu"] = ".py"
     """`.cu` for a CUDA file with a declared entry point."""
     note: str = ""
@@ -98,6 +100,7 @@ class Candidate(Model):
     hypothesis: Hypothesis | None = None
     chunks: tuple[str, ...] = ()
     params: dict[str, int | float | str | bool] = Field(default_factory=dict)
+    quick_ms: float | None = None
     repairs: str | None = None
     """Id of the failed candidate that this one repairs."""
     note: str = ""
@@ -124,6 +127,7 @@ class Candidate(Model):
             hypothesis=proposal.hypothesis,
             chunks=proposal.chunks,
             params=proposal.params,
+            quick_ms=proposal.quick_ms,
             repairs=repairs,
             note=proposal.note,
         )

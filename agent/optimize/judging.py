@@ -56,13 +56,14 @@ def judge_last(
     working: Callable[[str, str], None],
 ) -> None:
     """Judge proposals in full, beside all baselines, until one is right: a run that has time for
-    one more evaluation has had its last session by that.
+    one more evaluation has had its last session by that. The fastest in quick timings, whoever
+    proposed it, has the first turn; what was not timed has the last.
 
     Parameters are those of `RoundJudging`.
     """
     assert round_.proposed is not None
     start = record.start
-    for position, candidate in enumerate(round_.proposed.candidates):
+    for position, candidate in sorted(enumerate(round_.proposed.candidates), key=_quickest):
         if (position, 1) in round_.judged:
             continue
         found: Confirmation | None = None
@@ -99,6 +100,11 @@ def judge_last(
             },
         )
         return
+
+
+def _quickest(place: tuple[int, Candidate]) -> tuple[bool, float]:
+    quick = place[1].quick_ms
+    return quick is None, quick or 0.0
 
 
 class RoundJudging:

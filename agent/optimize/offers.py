@@ -110,6 +110,7 @@ def proposal_of(candidate: Candidate) -> Proposal:
         hypothesis=candidate.hypothesis,
         chunks=candidate.chunks,
         params=candidate.params,
+        quick_ms=candidate.quick_ms,
         suffix=candidate.suffix,
         note=candidate.note,
     )

@@ -188,6 +188,7 @@ class TuneProposer:
                 f"parent took {tuned.given_ms:.4g} ms in quick timings"
             ),
             params=version.values,
+            quick_ms=version.ms,
             note=f"best of {tuned.tried} configurations ({tuned.failed} failed) in "
             f"{tuned.held_seconds:.0f} s",
         )

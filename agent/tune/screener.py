@@ -136,6 +136,7 @@ def _tuned(proposal: Proposal, found: Screened) -> Proposal:
         update={
             "source": version.source,
             "params": version.values,
+            "quick_ms": version.ms,
             "note": f"{proposal.note}; best of {found.tried} configurations ({found.failed} failed)"
             f", {version.ms:.4g} ms in quick timings",
         }

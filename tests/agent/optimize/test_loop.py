@@ -290,6 +290,26 @@ def test_a_last_round_in_order_by_quick_times_is_judged_in_full_at_once(tmp_path
     assert len(judge.asked) == 2, "there is another round to come"
 
 
+def test_the_last_chance_goes_to_the_fastest_in_quick_timings_whoever_proposed_it(
+    tmp_path: Path,
+) -> None:
+    tuned = proposal(0.7, params={"BLOCK": 64}, quick_ms=0.71)
+    wrong = proposal(0.3, "split", mark="wrong", quick_ms=0.3, note="wrong")
+    found = proposal(0.5, "fusion", quick_ms=0.52, note="right")
+    unknown = proposal(0.4, "guess")
+    for given in ([found, wrong], [wrong, found, unknown]):
+        both = [Scripted([[tuned]], name="tune"), Scripted([given], name="recipe")]
+        folder = tmp_path / f"{len(given)}"
+        # With one that has no quick time it is the limit that leaves one session.
+        limits = Limits(rounds=1) if unknown not in given else Limits(gpu_seconds=40)
+        with RunFolder.create(folder, config(limits)) as run:
+            ended = search(run, ScriptedJudge(), *both).run()
+        assert ended.best.candidate.proposer == "recipe"
+        assert ended.best.outcome.median_ms == 0.5
+        judged = {each.candidate.note for each in run.record.history}
+        assert judged == {"wrong", "right"}
+
+
 def test_a_start_beyond_its_floor_is_not_at_it(tmp_path: Path) -> None:
     for ms, reason in ((0.1, "floor"), (0.08, "no proposals")):
         first = Proposal(source=kernel(ms), proposer="start", family="baseline")
