@@ -24,6 +24,7 @@ def metadata(*lines):
     [
         (["License-Expression: apache-2.0 AND mit"], [], "Apache-2.0 AND MIT"),
         (["License: Apache License 2.0"], [], "Apache-2.0"),
+        (["License: Apache 2.0 License"], [], "Apache-2.0"),
         (
             ["License: BSD-3-Clause", FAMILY],
             [],
