@@ -12,6 +12,7 @@ from typing import Final
 from agent.optimize import beam as beams
 from agent.optimize import budget
 from agent.optimize.advice import Advisor
+from agent.optimize.answer import keep_answer, keep_best
 from agent.optimize.candidate import Judged, SearchState
 from agent.optimize.config import RunConfig
 from agent.optimize.events import (
@@ -41,7 +42,7 @@ from agent.optimize.proposers import Attending, Closing, Proposer, Reflecting, S
 from agent.optimize.record import Record, Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
-from agent.optimize.summary import Summary, head_of, summarise
+from agent.optimize.summary import Summary, summarise
 from kb.errors import KbError
 
 # A proposer that failed in so many rounds in a row is not asked again.
@@ -112,7 +113,7 @@ class Search:
             standing = self._begin()
             reason, detail = self._search(standing)
             detail = self._confirm(detail)
-            self._keep_best()
+            keep_answer(self._folder)
             self._profile(self._record.best)
             self._append(Stopped, {"reason": reason, "detail": detail})
         except BaseException as error:
@@ -130,7 +131,7 @@ class Search:
             standing = self._judge.standing(self._config.start, self._teller("start"))
             self._append(Started, {"standing": standing})
         require_right(standing.start)
-        self._keep_best()
+        keep_best(self._folder)
         return standing
 
     def _search(self, standing: Standing) -> tuple[str, str]:
@@ -333,7 +334,7 @@ class Search:
                 "gain": beams.gain(before, after),
             },
         )
-        self._keep_best()
+        keep_best(self._folder)
 
     def _confirm(self, detail: str) -> str:
         """Time the best with all it is compared with, also the start where it is the best and its
@@ -372,9 +373,6 @@ class Search:
 
     def _teller(self, candidate: str) -> Callable[[str], None]:
         return lambda line: self._progress.working(candidate, line)
-
-    def _keep_best(self) -> None:
-        self._folder.keep_best(self._record.best, head_of(self._config, self._record))
 
     def _used_up(self, *, judging: bool = False) -> tuple[str, str] | None:
         return budget.used_up(self._record, self._config, self._wall, judging=judging)

@@ -12,7 +12,8 @@
       profiles/ID.json       `Profile` of each that was profiled
       rounds/NN/*.json       diagnosis, context, proposals and outcomes of a round, to be read
       llm/NNNN.json          requests and replies of a language model
-      best.py                the best so far, a file that runs by itself
+      best.py                the best so far, a file that runs by itself; where PyTorch's own
+                             form is faster at the end, that
       lock                   held by the process that works on the run
 """
 
@@ -163,15 +164,16 @@ class RunFolder:
         path = self.root / "profiles" / f"{candidate}.json"
         write_atomically(path, profile.model_dump_json(indent=1) + "\n")
 
-    def keep_best(self, best: Judged, head: str) -> Path:
+    def keep_best(self, source: str, suffix: str, head: str) -> Path:
         """Write the best kernel as a file that runs by itself, with `head` as leading comment."""
-        mark = "//" if best.candidate.suffix != ".py" else "#"
+        mark = "//" if suffix != ".py" else "#"
         told = "".join(f"{mark} {line}".rstrip() + "\n" for line in head.splitlines())
-        source = best.candidate.source
         # A .cu file's leading comment declares its entry: what is said goes to its end.
         text = told + source if mark == "#" else f"{source.rstrip()}\n\n{told}"
-        path = self.root / f"best{best.candidate.suffix}"
+        path = self.root / f"best{suffix}"
         write_atomically(path, text)
+        for other in {".py", ".cu"} - {suffix}:  # of an earlier best
+            (self.root / f"best{other}").unlink(missing_ok=True)
         return path
 
     def evaluation(self, candidate: str) -> Evaluation | None:

@@ -1,16 +1,13 @@
 """What a run starts from: a given kernel, or eager PyTorch as a kernel file."""
 
 from pathlib import Path
-from typing import Final
 
 from agent.evaluate.result import RIGHT
 from agent.optimize.candidate import Candidate, Judged, ProblemInfo, Proposal, Stage
+from agent.problem.forms import as_kernel
 from agent.problem.kernel import KernelFile
 from agent.problem.source import ProblemFile
 from kb.errors import InvalidInputError, KbError
-
-# Appended to the problem: eager PyTorch as a kernel file, judged and timed as any other.
-_AS_KERNEL: Final = '\n\nclass ModelNew(Model):\n    """The problem\'s own model."""\n'
 
 
 def read_problem(path: Path) -> ProblemInfo:
@@ -44,9 +41,9 @@ def read_start(path: Path) -> Proposal:
 
 
 def eager_start(problem: str) -> Proposal:
-    """Eager PyTorch as a kernel file."""
+    """Eager PyTorch as a kernel file, judged and timed as any other."""
     return Proposal(
-        source=problem.rstrip() + "\n" + _AS_KERNEL,
+        source=as_kernel(problem, "eager"),
         proposer="start",
         family="baseline",
         note="eager PyTorch",

@@ -1,4 +1,4 @@
-"""The end of a run in a table of at most 80 columns, and the head of the best kernel's file."""
+"""The end of a run in a table of at most 80 columns."""
 
 import textwrap
 from pathlib import Path
@@ -11,6 +11,7 @@ from agent.optimize.candidate import Baseline, Judged, Model
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
+from agent.problem.forms import ModelForm
 
 WIDTH: Final = 80
 ROWS: Final = (
@@ -20,6 +21,18 @@ ROWS: Final = (
     ("start", "start"),
 )
 """Baselines by name, and what they are called in a table."""
+FORMS: Final[dict[str, ModelForm]] = {
+    "eager": "eager",
+    "torch.compile": "compile",
+    "max-autotune": "max-autotune",
+}
+"""The problem's own model, by the name of a row."""
+CALLED: Final[dict[ModelForm, str]] = {
+    "eager": "eager PyTorch",
+    "compile": "torch.compile",
+    "max-autotune": "torch.compile with max-autotune",
+}
+"""The forms of the problem's own model, as a reader knows them."""
 
 
 class Row(Model):
@@ -45,7 +58,10 @@ class Summary(Model):
     dry: bool
     """Nothing was timed."""
     better: bool
-    """Whether something is faster than the start beyond the noise."""
+    """Whether something that was found is faster than the start beyond the noise."""
+    given_back: ModelForm | None = None
+    """The form of the problem's own model that is faster than the best beyond the noise, and is
+    given back in its place; None: the best itself is."""
     best: Judged
     start: Judged
     confirmed: bool
@@ -74,6 +90,7 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
     confirmed = record.confirmed.get(best.id)
     history = record.history
     notes = standing.notes
+    rows = _rows(record, best, confirmed.judged if confirmed is not None else None)
     if best.outcome.verdict is Verdict.LIBRARY and best.id != record.start.id:
         notes = (*notes, *best.outcome.reasons[:1])
     return Summary(
@@ -84,7 +101,8 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
         best=best,
         start=record.start,
         confirmed=confirmed is not None,
-        rows=_rows(record, best, confirmed.judged if confirmed is not None else None),
+        rows=rows,
+        given_back=_given_back(rows),
         rounds=len(record.closed),
         judged=len(history),
         right=sum(each.outcome.right for each in history),
@@ -118,6 +136,17 @@ def _rows(record: Record, best: Judged, confirmed: Judged | None) -> tuple[Row, 
     return tuple(rows)
 
 
+def _given_back(rows: tuple[Row, ...]) -> ModelForm | None:
+    """The fastest of the model's own forms that is faster than the best, if there is one."""
+    ahead = [each for each in rows if each.ratio is not None and each.ratio < 1]
+    forms = [each for each in ahead if each.significant and each.name in FORMS]
+    return FORMS[min(forms, key=_gain).name] if forms else None
+
+
+def _gain(row: Row) -> float:
+    return row.ratio or 1.0
+
+
 def _row(name: str, key: str, baseline: Baseline, best: Judged, *, measured: bool) -> Row:
     ms, mine = baseline.median_ms, best.outcome.median_ms
     row = Row(name=name, median_ms=ms, floor_fraction=baseline.floor_fraction)
@@ -147,6 +176,11 @@ def _head(summary: Summary) -> list[str]:
     where = "in Triton's interpreter" if summary.dry else f"on {summary.gpu}"
     if summary.dry:
         told = f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
+    elif summary.given_back is not None:
+        form = CALLED[summary.given_back]
+        told = f"nothing that was found is faster than {form}, which is given back"
+        if (gain := gain_of_given(summary)) is not None:
+            told += f": {gain:.2f}x faster than the start"
     elif not summary.better:
         told = "nothing better than the start was found, which is given back"
     else:
@@ -180,8 +214,9 @@ def _foot(summary: Summary) -> list[str]:
     best = summary.best
     if summary.better:
         candidate = best.candidate
+        found = "Best" if summary.given_back is None else "Best that was found"
         lines += _wrapped(
-            f"Best: {best.id} by {candidate.proposer} ({candidate.family}, round "
+            f"{found}: {best.id} by {candidate.proposer} ({candidate.family}, round "
             f"{candidate.round}), {best.outcome.verdict or 'not judged'}"
             + ("." if summary.confirmed else "; not confirmed in a session with all baselines.")
         )
@@ -201,26 +236,15 @@ def _foot(summary: Summary) -> list[str]:
     return [*lines, f"Run: {summary.folder}"]
 
 
-def head_of(config: RunConfig, record: Record) -> str:
-    """What the best kernel's file says about itself."""
-    best = record.best
-    outcome = best.outcome
-    standing = record.standing
-    assert standing is not None
-    if best.id == record.start.id:
-        lines = [f"The start of `kb optimize {config.problem.name}`: nothing better was found."]
-    else:
-        lines = [
-            f"Found by `kb optimize {config.problem.name}`: candidate {best.id}, "
-            f"{best.candidate.proposer} ({best.candidate.family})."
-        ]
-    if outcome.median_ms is not None:
-        start = record.start.outcome.median_ms
-        lines.append(
-            f"{outcome.median_ms:.4g} ms on {standing.gpu}; the start took {start:.4g} ms."
-        )
-    lines.append(f"Verdict of the judge: {outcome.verdict}.")
-    return "\n".join(lines)
+def gain_of_given(summary: Summary) -> float | None:
+    """How much faster than the start the form is that is given back, by medians of one table; None
+    where that is the start itself, or not known."""
+    rows = {each.name: each for each in summary.rows}
+    form = next((name for name, key in FORMS.items() if key == summary.given_back), None)
+    if form is None or form not in rows or "start" not in rows:
+        return None
+    ratio = rows["start"].median_ms / rows[form].median_ms
+    return None if ratio == 1 else ratio
 
 
 def _count(number: int, what: str) -> str:

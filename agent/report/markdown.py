@@ -121,6 +121,8 @@ def _best(report: Report) -> list[str]:
         facts.append("The contexts with it cite:")
         facts.append("\n".join(f"- {escaped(each)}" for each in report.citations))
     language = "cuda" if candidate.suffix == ".cu" else "python"
+    if report.given_back is not None:
+        facts = [escaped(report.given_back), *facts]
     return ["## Best kernel", *facts, fenced(candidate.source, language)]
 
 

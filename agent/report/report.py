@@ -11,7 +11,7 @@ from agent.optimize.config import RunConfig
 from agent.optimize.files import write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
-from agent.optimize.summary import Summary, summarise
+from agent.optimize.summary import CALLED, Summary, gain_of_given, summarise
 from agent.report import story, tables
 from agent.report.figure import convergence
 from agent.report.words import change_of, line
@@ -43,6 +43,18 @@ class Report:
     """What the contexts with these chunks cite."""
     figure: str | None
     """SVG."""
+
+    @property
+    def given_back(self) -> str | None:
+        """What is said of a form of the problem's own model that is given back in the place of the
+        best kernel."""
+        if self.summary is None or self.summary.given_back is None:
+            return None
+        form = CALLED[self.summary.given_back]
+        return (
+            f"best.py is the problem's own model by {form}, which is faster. "
+            "What follows is the best that was found."
+        )
 
     @property
     def best(self) -> Judged | None:
@@ -124,6 +136,10 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
             f"A dry run without a GPU: {summary.right} of {summary.judged} candidates are right at "
             "reduced sizes; nothing was timed."
         )
+    if summary.given_back is not None:
+        form, gain = CALLED[summary.given_back], gain_of_given(summary)
+        over = f", {gain:.2f}x over the start" if gain is not None else ""
+        return f"Given back: the problem's own model by {form}{over}. Nothing faster was found."
     if not summary.better:
         given = "the given kernel" if config.given else "eager PyTorch"
         return f"Speedup: none. Nothing faster than the start ({given}) was found."

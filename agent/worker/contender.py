@@ -8,11 +8,12 @@ constructor or returns a held buffer would raise for a reason that is none of it
 import ast
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from agent.problem import binding, cuda_entry
+from agent.problem.forms import COMPILED, ModelForm
 from agent.problem.kernel import language_of
 from agent.worker.buffers import dtype_of
 from agent.worker.messages import LoadKernel
@@ -26,21 +27,10 @@ Run = Callable[..., Any]
 _FIRST_SPECIFIC = 90
 
 
-def of_model(model: Any, form: Literal["eager", "compile", "max-autotune"]) -> Run:
-    """Return the problem's model in one form; a compiled one compiles at its first call.
-
-    Shapes are compiled as constants (`dynamic=False`): torch.compile would otherwise take the
-    second shape that it meets, such as a reduced one before the full one, for the first of many,
-    and generate slower code for all.
-    """
-    match form:
-        case "eager":
-            run = model
-        case "compile":
-            run = torch.compile(model, dynamic=False)
-        case "max-autotune":
-            run = torch.compile(model, dynamic=False, mode="max-autotune-no-cudagraphs")
-    return _without_gradients(run)
+def of_model(model: Any, form: ModelForm) -> Run:
+    """Return the problem's model in one form; a compiled one compiles at its first call."""
+    options: dict[str, Any] | None = COMPILED.get(form)
+    return _without_gradients(model if options is None else torch.compile(model, **options))
 
 
 def load_kernel(

@@ -20,6 +20,7 @@ def record_of(ended: Ended, **more: object) -> Record:
 
     `over` holds how much faster the best is than each contender, with the 95 % interval of ratios
     that were measured in one session; None for the start itself, where nothing was better.
+    `given_back` names the form of the model that is faster than the best, and the run's answer.
     """
     summary, best = ended.summary, ended.summary.best
     rows = {ROWS[row.name]: row for row in summary.rows}
@@ -29,6 +30,7 @@ def record_of(ended: Ended, **more: object) -> Record:
         **more,
         "dry": summary.dry,
         "better": summary.better,
+        "given_back": summary.given_back,
         "confirmed": summary.confirmed,
         "verdict": best.outcome.verdict.value if best.outcome.verdict is not None else None,
         "ms": {name: row.median_ms for name, row in rows.items()}

@@ -169,7 +169,8 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     Prints a table and writes a run folder: best.py, the best kernel, which runs by
     itself; report.html, what was tried and why it was kept or dropped; and all that
     --resume and `kb report` need. Where nothing is faster than the start beyond the
-    noise, the start is given back.
+    noise, the start is given back; where torch.compile is faster than all that was
+    found, best.py is the problem's own model, compiled.
 
     A model's key is read from OPENAI_API_KEY.
     """

@@ -73,7 +73,7 @@ def table(found: list[records.Record]) -> str:
     """One line an operator."""
     head = (
         f"{'operator':<20}{'eager':>9}{'compile':>9}{'max-a.':>9}{'best':>9}{'floor':>7}  "
-        f"{'over compile':<26}{'by':<8}{'GPU s':>6}"
+        f"{'over compile':<26}{'given':<13}{'GPU s':>6}"
     )
     return "\n".join([head, *(_line(each) for each in found)])
 
@@ -89,8 +89,8 @@ def _line(record: records.Record) -> str:
     fraction = record["floor_fraction"]
     share = "-" if fraction is None else f"{fraction:.0%}"
     told = records.ratio(record, records.COMPILE) if record["better"] else "nothing better"
-    by = record["proposer"] if record["better"] else "-"
-    return f"{name}{times}{share:>7}  {told:<26}{by:<8}{record['gpu_seconds']:>6.0f}"
+    by = record["given_back"] or (record["proposer"] if record["better"] else "-")
+    return f"{name}{times}{share:>7}  {told:<26}{by:<13}{record['gpu_seconds']:>6.0f}"
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

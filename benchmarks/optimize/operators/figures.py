@@ -11,25 +11,35 @@ AT_LEAST = 0.99
 
 
 def counted(record: Record) -> float | None:
-    """How much faster than `torch.compile` what the optimizer gives is; None where that is unknown.
+    """How much faster than `torch.compile` what the run gives back is; None where that is unknown.
 
-    Where it says that it has nothing better than eager PyTorch, the user keeps what there was:
-    that counts 1, and is told apart in `summary`.
+    Where `torch.compile` is faster than what was found it is given back itself, and counts 1.
     """
     if not timed(record):
         return None
-    if not record["better"]:
-        return 1.0
-    over = record["over"].get(COMPILE)
+    form = record.get("given_back")
+    if form is not None:
+        return float(record["ms"][COMPILE] / record["ms"][form])
+    return of_kernel(record)
+
+
+def of_kernel(record: Record) -> float | None:
+    """How much faster than `torch.compile` the best of the search is, the start where it found
+    nothing."""
+    over = record["over"].get(COMPILE) if timed(record) else None
     return None if over is None else float(over["ratio"])
 
 
 def summary(records: Sequence[Record]) -> dict[str, Any]:
-    """Of all records; a run that failed is in no mean, and not at or above `torch.compile`."""
+    """Of all records; a run that failed is in no mean, and not at or above `torch.compile`.
+
+    Figures without `of_those_found` are of what runs give back, which is `torch.compile` where that
+    is faster than what was found.
+    """
     ratios = {each["name"]: counted(each) for each in records}
     known = [ratio for ratio in ratios.values() if ratio is not None]
     found = [each for each in records if each.get("better")]
-    theirs = [ratio for each in found if (ratio := ratios[each["name"]]) is not None]
+    own = {each["name"]: ratio for each in found if (ratio := of_kernel(each)) is not None}
     above = [name for name, ratio in ratios.items() if ratio is not None and ratio >= AT_LEAST]
     spent = [each["gpu_seconds"] for each in records if "gpu_seconds" in each]
     return {
@@ -44,8 +54,15 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
         "share_at_or_above_compile": len(above) / len(records) if records else None,
         "geometric_mean_over_compile": statistics.geometric_mean(known) if known else None,
         "of_those_found": {
-            "at_or_above_compile": sum(ratio >= AT_LEAST for ratio in theirs),
-            "geometric_mean_over_compile": statistics.geometric_mean(theirs) if theirs else None,
+            "at_or_above_compile": sum(ratio >= AT_LEAST for ratio in own.values()),
+            "geometric_mean_over_compile": (
+                statistics.geometric_mean(own.values()) if own else None
+            ),
+            "below_compile": sorted(name for name, ratio in own.items() if ratio < AT_LEAST),
+        },
+        "given_back": {
+            form: sorted(each["name"] for each in records if each.get("given_back") == form)
+            for form in sorted({each["given_back"] for each in records if each.get("given_back")})
         },
         "nothing_better": [each["name"] for each in records if each.get("better") is False],
         "below_compile": sorted(

@@ -1,0 +1,68 @@
+"""What a run gives back as a file that runs by itself, and what the file says about itself."""
+
+from agent.optimize.config import RunConfig
+from agent.optimize.record import Record
+from agent.optimize.run import RunFolder
+from agent.optimize.summary import CALLED, FORMS, Summary, summarise
+from agent.problem.forms import as_kernel
+
+
+def keep_best(folder: RunFolder) -> None:
+    """Write the best so far."""
+    best = folder.record.best
+    told = _head(folder.config, folder.record)
+    folder.keep_best(best.candidate.source, best.candidate.suffix, told)
+
+
+def keep_answer(folder: RunFolder) -> None:
+    """At the end: write the best, or the form of the problem's own model that is faster."""
+    found = summarise(folder.config, folder.record, folder.root)
+    if found.given_back is None:
+        keep_best(folder)
+        return
+    source = as_kernel(folder.config.problem.source, found.given_back)
+    folder.keep_best(source, ".py", _head_of_form(folder.config, found))
+
+
+def _head_of_form(config: RunConfig, summary: Summary) -> str:
+    """What the file says about itself in which a form of the problem's own model is given back."""
+    form = summary.given_back
+    assert form is not None
+    rows = {FORMS[each.name]: each for each in summary.rows if each.name in FORMS}
+    lines = [
+        f"Given back by `kb optimize {config.problem.name}`: the problem's own model by "
+        f"{CALLED[form]}.",
+        f"{rows[form].median_ms:.4g} ms on {summary.gpu}; nothing that was found is faster.",
+    ]
+    best = summary.best
+    if summary.better and best.outcome.median_ms is not None:
+        lines.append(
+            f"The best of that: kernels/{best.candidate.file}, {best.outcome.median_ms:.4g} ms."
+        )
+    lines.append(
+        "The judge compares with PyTorch's own forms and has not checked this one: "
+        f"`kb evaluate {config.problem.name} best.py` does."
+    )
+    return "\n".join(lines)
+
+
+def _head(config: RunConfig, record: Record) -> str:
+    """What the best kernel's file says about itself."""
+    best = record.best
+    outcome = best.outcome
+    standing = record.standing
+    assert standing is not None
+    if best.id == record.start.id:
+        lines = [f"The start of `kb optimize {config.problem.name}`: nothing better was found."]
+    else:
+        lines = [
+            f"Found by `kb optimize {config.problem.name}`: candidate {best.id}, "
+            f"{best.candidate.proposer} ({best.candidate.family})."
+        ]
+    if outcome.median_ms is not None:
+        start = record.start.outcome.median_ms
+        lines.append(
+            f"{outcome.median_ms:.4g} ms on {standing.gpu}; the start took {start:.4g} ms."
+        )
+    lines.append(f"Verdict of the judge: {outcome.verdict}.")
+    return "\n".join(lines)
