@@ -101,7 +101,7 @@ def test_the_whole_pipeline_runs_in_small_and_learns(tmp_path):
     training.torch.set_num_threads(1)  # threads that wait for each other cost more than they give
     device = training.torch.device("cpu")
     start = read_start(MODEL_FOLDER / MODEL_FILE)
-    texts = training.load_texts(data, MODEL_FOLDER / TOKENIZER_FILE, None, device)
+    texts = training.load_texts(data, MODEL_FOLDER / TOKENIZER_FILE, None, device, "words")
     trial = Trial(
         "smoke",
         steps=4,
@@ -109,9 +109,12 @@ def test_the_whole_pipeline_runs_in_small_and_learns(tmp_path):
         learning_rate=5e-5,
         document_tokens=32,
         query_tokens=16,
+        reads="words",
         mine_at=0.5,
+        cluster_at=0.75,
+        block=2,
     )
-    judged = training.JudgedTexts(_judged(data), MODEL_FOLDER / TOKENIZER_FILE, device)
+    judged = training.JudgedTexts(_judged(data), MODEL_FOLDER / TOKENIZER_FILE, device, "words")
     before = training.judge(Encoder(start, trial.layers).eval(), judged, trial, device)
     model, done = training.train(data, texts, start, trial, device)
     after = training.judge(model, judged, trial, device)

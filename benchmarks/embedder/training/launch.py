@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 
+from benchmarks.embedder.training.device import load_texts
+from benchmarks.embedder.training.judged import Judged
 from benchmarks.embedder.training.model import Arrays, Encoder, mixed, read_change, read_start
-from benchmarks.embedder.training.records import TrainingSet
-from benchmarks.embedder.training.train import JudgedTexts, judge, load_texts, write
+from benchmarks.embedder.training.train import JudgedTexts, judge, read_set, write
 from benchmarks.embedder.training.trial import Trial
 
 PARTS = ("functions-small", "functions", "kernels", "techniques", "techniques-corpus")
@@ -32,19 +33,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("plan", "data", "start", "tokenizer", "judged", "out", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument(
+        "--until", type=float, metavar="SECONDS",
+        help="from the start: trials that are not done by then are ended, and the rest is mixed",
+    )  # fmt: skip
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text())
     began = time.time()
     arguments.work.mkdir(parents=True, exist_ok=True)
     trials = arguments.work / "trials.json"
     trials.write_text(json.dumps(plan["trials"]))
-    load_texts(
-        TrainingSet.read(arguments.data), arguments.tokenizer, arguments.work / "tokens",
-        torch.device("cpu"),
-    )  # fmt: skip
+    keep = arguments.work / "tokens"
+    training = read_set(arguments.data, keep)
+    print(f"{len(training.pairs):,} pairs: {time.time() - began:.0f} s", flush=True)
+    for reads in sorted({row.get("reads", Trial("").reads) for row in plan["trials"].values()}):
+        load_texts(training, arguments.tokenizer, keep, torch.device("cpu"), reads)
+    del training
     print(f"token ids: {time.time() - began:.0f} s", flush=True)
     running = [_start(arguments, trials, card, names) for card, names in enumerate(plan["cards"])]
-    failed = [process.args for process in running if process.wait()]
+    failed = [process.args for process in running if _ended(process, began, arguments.until)]
     for each in failed:
         print("failed:", each, flush=True)
     print(f"trained: {time.time() - began:.0f} s", flush=True)
@@ -65,11 +72,22 @@ def _start(
     return subprocess.Popen(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": chosen})
 
 
+def _ended(process: "subprocess.Popen[bytes]", began: float, until: float | None) -> bool:
+    """Wait for a process; whether it failed or had to be ended."""
+    try:
+        return process.wait(until and max(0.0, began + until - time.time())) != 0
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return True
+
+
 def _choose(arguments: argparse.Namespace, plan: dict[str, Any]) -> None:
     """Score the start and the mixes beside the trials, and write the best."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     start = read_start(arguments.start)
-    judged = JudgedTexts.read(arguments.judged, arguments.tokenizer, device)
+    judged = Judged.read(arguments.judged)
+    scoring: dict[str, JudgedTexts] = {}
     folder = arguments.work / "trained"
     reports = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     models: dict[str, Arrays] = {"start": start}
@@ -80,13 +98,16 @@ def _choose(arguments: argparse.Namespace, plan: dict[str, Any]) -> None:
     plain = Trial("start")
     candidates = {"start": (start, plain)}
     for name, shares in plan["mixes"].items():
-        if all(each in models for _, each in shares):
+        reading = {reports[each]["trial"]["reads"] for _, each in shares if each in reports}
+        if all(each in models for _, each in shares) and len(reading) == 1:
             mix = mixed(*((share, models[each]) for share, each in shares))
-            candidates[name] = (mix, Trial(name))
+            candidates[name] = (mix, Trial(name, reads=reading.pop()))
     for name, (weights, trial) in candidates.items():
         model = Encoder(weights, trial.layers).to(device).eval()
         report = {"trial": {**trial.to_json(), "mix": plan["mixes"].get(name)}}
-        report["scores"] = judge(model, judged, trial, device)
+        if trial.reads not in scoring:
+            scoring[trial.reads] = JudgedTexts(judged, arguments.tokenizer, device, trial.reads)
+        report["scores"] = judge(model, scoring[trial.reads], trial, device)
         reports[name] = report
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "scores.json").write_text(json.dumps(reports, indent=1) + "\n")

@@ -1,12 +1,15 @@
 """Texts as token ids in one matrix, made once for all trials."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+
+from kb.embedders.words import words_of
 
 PAD = 0
 _BATCH = 4_096
@@ -45,3 +48,13 @@ def tokenized(texts: Sequence[str], tokenizer_file: Path, most: int) -> Tokens:
             ids[row, : len(encoded.ids)] = encoded.ids
     longest = int(lengths.max(initial=1))
     return Tokens(np.ascontiguousarray(ids[:, :longest]), lengths)
+
+
+def read_as(texts: Iterable[str], reads: str) -> list[str]:
+    """The texts as a model reads them: as they stand (`text`), or their words (`words`)."""
+    if reads == "text":
+        return list(texts)
+    if reads != "words":
+        raise ValueError(f"a model reads 'text' or 'words', not {reads!r}")
+    with ProcessPoolExecutor() as workers:
+        return list(workers.map(words_of, texts, chunksize=_BATCH))

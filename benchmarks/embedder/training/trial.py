@@ -21,12 +21,20 @@ class Trial:
     temperature: float = 0.05
     document_tokens: int = 256
     query_tokens: int = 64
+    reads: str = "text"
+    """What the model reads: a text as it stands (`text`), or its words (`words`,
+    `kb.embedders.words`)."""
     layers: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
     """Of the starting model, those that are kept."""
     dimensions: tuple[int, ...] = ()
     """Leading dimensions that are to be good on their own; none for the whole alone."""
     negatives: int = 1
     """Hard negatives of a pair."""
+    cluster_at: float = 0.0
+    """Share of the steps after which a batch is made of blocks of pairs whose documents the model
+    itself finds alike; 0 for never."""
+    block: int = 64
+    """Pairs of such a block."""
     mine_at: float = 0.0
     """Share of the steps after which negatives are mined with the model itself; 0 for never."""
     pools: dict[str, float] = field(
