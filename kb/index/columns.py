@@ -1,7 +1,8 @@
 """Chunk metadata as columns, so that a filter is a few array operations at any size."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +45,20 @@ class Column:
 
     def mask(self, accepts: Callable[[Values], bool]) -> NDArray[np.bool_]:
         """Which chunks' values are accepted, (n,)."""
-        accepted = np.fromiter((accepts(value) for value in self.values), bool, len(self.values))
-        return accepted[self.codes]
+        return self.accepted(accepts)[self.codes]
+
+    def accepted(self, accepts: Callable[[Values], bool]) -> NDArray[np.bool_]:
+        """Which distinct combinations are accepted, (distinct,)."""
+        return np.fromiter((accepts(value) for value in self.values), bool, len(self.values))
+
+    @cached_property
+    def having(self) -> Mapping[str, Sequence[int]]:
+        """Single value → the codes of the combinations that hold it."""
+        found: dict[str, list[int]] = {}
+        for code, values in enumerate(self.values):
+            for value in values:
+                found.setdefault(value, []).append(code)
+        return found
 
 
 class Columns:

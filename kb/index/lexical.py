@@ -112,9 +112,14 @@ class LexicalIndex:
         from bm25s.stopwords import STOPWORDS_EN_PLUS  # noqa: PLC0415
 
         with PARSING:
-            self._index: Any = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
+            index: Any = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
         self._stopwords = frozenset(STOPWORDS_EN_PLUS)
         self._count = count
+        self._columns: dict[str, int] = index.vocab_dict
+        # As plain arrays: slicing a `memmap` is slow.
+        self._pointers, self._rows, self._data = (
+            np.asarray(index.scores[name]) for name in ("indptr", "indices", "data")
+        )
 
     def query_tokens(self, query: str) -> list[str]:
         """Distinct tokens of a query without stop words, in order."""
@@ -122,55 +127,55 @@ class LexicalIndex:
 
     def known(self, tokens: Sequence[str]) -> list[str]:
         """Those of the tokens that occur in any chunk."""
-        return [token for token in tokens if token in self._index.vocab_dict]
+        return [token for token in tokens if token in self._columns]
 
     def scores(self, tokens: Sequence[str]) -> NDArray[np.float32]:
         """BM25 score of every chunk, (n,); zero where no token occurs."""
-        known = self.known(tokens)
-        if not known:
-            return np.zeros(self._count, dtype=np.float32)
-        scores: NDArray[np.float32] = self._index.get_scores(known)
+        scores = np.zeros(self._count, dtype=np.float32)
+        for token in tokens:
+            stretch = self._stretch(token)
+            np.add.at(scores, self._rows[stretch], self._data[stretch])
         return scores
 
-    def frequencies(self, tokens: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Weighted, saturated frequency of each token in each of the chunks, (tokens, rows).
+    def frequencies(
+        self, token: str, places: NDArray[np.integer]
+    ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
+        """Which of some chunks hold a token, and how often: weighted and saturated.
 
         It is BM25's score without the idf, so that a part of the chunks can be scored by how rare
-        a token is among them. `rows` ascend.
+        a token is among them.
+
+        Parameters
+        ----------
+        places
+            Of every chunk of the index, its place among those chunks, or -1, (n,).
+
+        Returns
+        -------
+        The places of the chunks that hold it, and its frequency in each.
         """
-        found = np.zeros((len(tokens), len(rows)), dtype=np.float32)
-        # As plain arrays: slicing a `memmap` is slow.
-        pointers, indices, data = (
-            np.asarray(self._index.scores[name]) for name in ("indptr", "indices", "data")
-        )
-        for place, token in enumerate(tokens):
-            index = self._index.vocab_dict.get(token)
-            if index is None or not len(rows):
-                continue
-            stretch = slice(int(pointers[index]), int(pointers[index + 1]))
-            having = indices[stretch]
-            at = np.searchsorted(having, rows)
-            at[at == len(having)] = 0
-            there = having[at] == rows
-            found[place, there] = data[stretch][at[there]] / self.idf(token)
-        return found
+        stretch = self._stretch(token)
+        at = places[self._rows[stretch]]
+        there = np.flatnonzero(at >= 0)
+        frequency: NDArray[np.float32] = self._data[stretch][there]
+        frequency /= self.idf(token)
+        return at[there], frequency
 
     def occurs(self, token: str, rows: NDArray[np.intp]) -> bool:
         """Whether a token stands in any of the chunks at `rows`."""
-        index = self._index.vocab_dict.get(token)
-        if index is None:
-            return False
-        pointers, indices = self._index.scores["indptr"], self._index.scores["indices"]
-        having = indices[pointers[index] : pointers[index + 1]]
+        having = self._rows[self._stretch(token)]
         at = np.searchsorted(having, rows)
         inside = at < len(having)
         return bool((having[at[inside]] == rows[inside]).any())
 
     def idf(self, token: str) -> float:
         """Inverse document frequency of a token; highest for an unknown one."""
-        index = self._index.vocab_dict.get(token)
-        df = 0
-        if index is not None:
-            pointers = self._index.scores["indptr"]
-            df = int(pointers[index + 1] - pointers[index])
-        return float(inverse_frequency(df, self._count))
+        stretch = self._stretch(token)
+        return float(inverse_frequency(stretch.stop - stretch.start, self._count))
+
+    def _stretch(self, token: str) -> slice:
+        """Where the rows that hold a token stand, ascending, and what it is worth in each."""
+        column = self._columns.get(token)
+        if column is None:
+            return slice(0, 0)
+        return slice(int(self._pointers[column]), int(self._pointers[column + 1]))

@@ -18,10 +18,10 @@ from kb.search.abstention import Calibration, Evidence, calibration, relevance
 from kb.search.entries import Entries, EntryScores
 from kb.search.filtering import filter_mask
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
-from kb.search.names import NamedRows
+from kb.search.names import NamedRows, last_name
 from kb.search.pasted import telling_terms
 from kb.search.query import QueryReader, Understanding
-from kb.search.ranking import HIGHEST, Ranker, last_name
+from kb.search.ranking import HIGHEST, Ranker
 
 # Depth of each order that is fused. Deeper changed no result on the development queries.
 CANDIDATES = 100
@@ -51,11 +51,24 @@ PASSED_ON = ("technique matches", "example matches")
 
 
 class Hit(NamedTuple):
-    """One ranked chunk, before its text is read; hundreds are made for each query."""
+    """One ranked chunk, before its text is read."""
 
     row: int
     score: float
     parts: dict[str, Any]
+
+
+class Scored(NamedTuple):
+    """What was looked at for one query, best first, (n,) each."""
+
+    rows: NDArray[np.intp]
+    scores: NDArray[np.float64]
+    fused: NDArray[np.float64]
+    """What its words and meaning are worth."""
+    passed: NDArray[np.float64]
+    """What entries that it belongs with pass on."""
+    orders: tuple[NDArray[np.intp], NDArray[np.intp]]
+    """Rows by words and by meaning, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +156,7 @@ class Searcher:
         words = lexical.scores(tokens)
         vector = self._embedder.embed_query(text)
         dense = self.generation.vectors.similarities(vector) if self._chroma is None else None
-        ranker = Ranker(said, self.generation)
+        ranker = Ranker(said, self.generation, self._names)
         near = self._cosines(self._entries.rows, vector, dense)
         entries = self._entries.score(tokens, lexical, near, mask)
         pieces = self._pieces if mask is None else self._pieces & mask
@@ -164,9 +177,8 @@ class Searcher:
             covered=coverage if entries.covered is None else entries.covered,
         )
         probability = relevance(evidence, self._calibration)
-        hits = self._scored(rows, fused, (lexical_rows, dense_rows), entries, ranker)
-        hits.sort(key=lambda hit: (-hit.score, hit.row))
-        hits = self._fold(hits, k)
+        scored = self._scored(rows, fused, (lexical_rows, dense_rows), entries, ranker)
+        hits = self._fold(scored, k)
         abstained = probability < self._calibration.threshold or not hits
         return Ranking(hits, said, probability, evidence, abstained, ranker)
 
@@ -220,61 +232,65 @@ class Searcher:
         orders: tuple[NDArray[np.intp], NDArray[np.intp]],
         entries: EntryScores,
         ranker: Ranker,
-    ) -> list[Hit]:
-        """Every candidate, and every entry that the filters keep, with its score and what it is
-        made of, in no order."""
+    ) -> Scored:
+        """Every candidate, and every entry that the filters keep, best first."""
         places = np.flatnonzero(entries.found)
-        shown = entries.shown[places]
-        found = np.concatenate((rows, shown))
-        parts: list[dict[str, Any]] = [{"fused": value} for value in fused.tolist()]
-        for name, order in zip(("lexical rank", "dense rank"), orders, strict=True):
-            for rank, position in enumerate(np.searchsorted(rows, order).tolist(), start=1):
-                parts[position][name] = rank
-        whole = entries.fused[places]
         support = ranker.support(self._entries.places)
         passed = self._entries.passed_on(entries.fused + support)[places]
-        kinds = self._entries.techniques[places].tolist()
-        for value, more, technique in zip(whole.tolist(), passed.tolist(), kinds, strict=True):
-            parts.append({"fused": value, PASSED_ON[technique]: more} if more else {"fused": value})
-        texts = np.concatenate((fused, whole + passed))
-        scores = np.maximum(texts + ranker.totals(found), 0.0)
-        return list(map(Hit, found.tolist(), scores.tolist(), parts))
+        found = np.concatenate((rows, entries.shown[places]))
+        texts = np.concatenate((fused, entries.fused[places]))
+        passed = np.concatenate((np.zeros(len(rows)), passed))
+        scores = np.maximum(texts + passed + ranker.totals(found), 0.0)
+        order = np.lexsort((found, -scores))
+        return Scored(found[order], scores[order], texts[order], passed[order], orders)
 
-    def _fold(self, hits: list[Hit], k: int) -> list[Hit]:
+    def _fold(self, scored: Scored, k: int) -> list[Hit]:
         """The k best distinct answers: one chunk per entry, one of each set of near-copies, and of
         one file `PER_FILE` functions before those of others.
         """
         columns = self.generation.columns
         entries, folds = columns["entries"], columns["folds"]
         seen: set[str] = set()
-        kept: list[Hit] = []
-        later: list[Hit] = []
+        kept: list[int] = []
+        later: list[int] = []
         files: Counter[tuple[str, ...]] = Counter()
         copies: dict[str, list[NDArray[np.float32]]] = {}
-        for hit in hits:
-            group = entries.of(hit.row) or folds.of(hit.row)
+        for place, row in enumerate(scored.rows.tolist()):
+            group = entries.of(row) or folds.of(row)
             if group and group[0] in seen:
                 continue
             if len(kept) >= k:
                 break
-            vector = self.generation.vectors.rows[hit.row]
-            symbol = columns["symbols"].of(hit.row)
-            if symbol and columns["kinds"].of(hit.row)[0] == "code":
+            vector = self.generation.vectors.rows[row]
+            symbol = columns["symbols"].of(row)
+            if symbol and columns["kinds"].of(row)[0] == "code":
                 alike = copies.setdefault(last_name(symbol[0]), [])
                 if any(float(vector @ other) > FOLD_SIMILARITY for other in alike):
                     continue
                 alike.append(vector)
-                file = (*columns["sources"].of(hit.row), *columns["paths"].of(hit.row))
+                file = (*columns["sources"].of(row), *columns["paths"].of(row))
                 files[file] += 1
                 if files[file] > PER_FILE:
-                    later.append(hit)
+                    later.append(place)
                     continue
             if group:
                 seen.add(group[0])
-            kept.append(hit)
+            kept.append(place)
         kept += later[: max(k - len(kept), 0)]
-        kept = [Hit(hit.row, min(hit.score / HIGHEST, 1.0), hit.parts) for hit in kept]
-        return sorted(kept, key=lambda hit: (-hit.score, hit.row))[:k]
+        hits = [self._hit(scored, place) for place in kept]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.row))[:k]
+
+    def _hit(self, scored: Scored, place: int) -> Hit:
+        """One candidate, with what its text and its neighbours are worth in parts."""
+        row = int(scored.rows[place])
+        parts: dict[str, Any] = {"fused": float(scored.fused[place])}
+        for name, order in zip(("lexical rank", "dense rank"), scored.orders, strict=True):
+            if len(found := np.flatnonzero(order == row)):
+                parts[name] = int(found[0]) + 1
+        if passed := float(scored.passed[place]):
+            is_technique = self.generation.columns["kinds"].of(row)[0] == "technique"
+            parts[PASSED_ON[is_technique]] = passed
+        return Hit(row, min(float(scored.scores[place]) / HIGHEST, 1.0), parts)
 
     def _results(self, ranking: Ranking, *, explain: bool) -> list[Result]:
         chunks = self.generation.store.rows([hit.row for hit in ranking.hits])

@@ -68,6 +68,8 @@ class Entries:
         """The rows of all their chunks, ascending."""
         self._entry = of_row[self.rows]
         self._order = np.argsort(self._entry, kind="stable")
+        # As they are ingested, unless an entry came to others that were there before.
+        self._in_order = bool((self._order[1:] > self._order[:-1]).all())
         self._starts = np.searchsorted(self._entry[self._order], np.arange(len(places)))
         self._padded = self._sections()
         self._shown = ~columns["roles"].mask(lambda values: values == (QUESTION,))[self.rows]
@@ -75,6 +77,13 @@ class Entries:
             [name.startswith("technique:") for name in self.names], dtype=np.bool_
         )
         self._pairs = self._belonging(columns, places)
+        sections = np.diff(np.append(self._starts, len(self.rows)))
+        self._counts = np.minimum(sections, _NEAREST_COUNT).astype(np.float64)
+        self._place = np.full(columns.count, -1, dtype=np.int32)
+        self._place[self.rows] = np.arange(len(self.rows))
+        # Token → what `LexicalIndex.frequencies` says of it: a stretch of the index, a few of whose
+        # rows are of entries. No more than all of the entries' words.
+        self._held: dict[str, tuple[NDArray[np.integer], NDArray[np.float32]]] = {}
 
     def _sections(self) -> NDArray[np.intp]:
         """Entry → places of its rows, (m, longest), filled up with one past the end."""
@@ -116,7 +125,7 @@ class Entries:
             none = np.zeros(0)
             return EntryScores(none, none.astype(np.bool_), self.rows, None)
         kept = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
-        words = lexical.frequencies(tokens, self.rows)
+        words = self._words(tokens, lexical)
         best = self._most(words)
         idf = self._idf(best)
         covered = self._covered(best, idf)
@@ -137,11 +146,23 @@ class Entries:
         found = self._most((kept & self._shown).astype(np.float64)) > 0
         return EntryScores(fused, found, rows, covered)
 
+    def _words(self, tokens: list[str], lexical: LexicalIndex) -> NDArray[np.float32]:
+        """Frequency of each token in each row, (tokens, n)."""
+        words = np.zeros((len(tokens), len(self.rows)), dtype=np.float32)
+        for row, token in zip(words, tokens, strict=True):
+            held = self._held.get(token)
+            if held is None:
+                held = lexical.frequencies(token, self._place)
+                if len(held[0]):
+                    self._held[token] = held
+            row[held[0]] = held[1]
+        return words
+
     def passed_on(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each entry gets from those it belongs with, (m,), for scores (m,) of all."""
         added = np.zeros(len(scores))
         if len(self._pairs):
-            ahead = np.maximum(scores - np.median(scores), 0.0)
+            ahead = np.maximum(scores - _median(scores), 0.0)
             kernel, technique = self._pairs.T
             np.maximum.at(added, technique, FROM_KERNEL * ahead[kernel])
             np.maximum.at(added, kernel, FROM_TECHNIQUE * ahead[technique])
@@ -160,14 +181,20 @@ class Entries:
 
     def _most(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         """The highest value of each entry's rows, (..., m) for (..., n)."""
-        return np.maximum.reduceat(values[..., self._order], self._starts, axis=-1)
+        ordered = values if self._in_order else values[..., self._order]
+        return np.maximum.reduceat(ordered, self._starts, axis=-1)
 
     def _meaning(self, near: NDArray[np.float64]) -> NDArray[np.float64]:
         """How near an entry's sections are: the nearest, and the mean of the few nearest."""
-        rows = np.append(near, np.nan)[self._padded]
-        ordered = -np.sort(-rows, axis=1)[:, :_NEAREST_COUNT]
-        mean: NDArray[np.float64] = np.nanmean(ordered, axis=1)
-        return NEAREST * ordered[:, 0] + (1 - NEAREST) * mean
+        ordered = np.sort(np.append(-near, 0.0)[self._padded], axis=1)[:, :_NEAREST_COUNT]
+        mean: NDArray[np.float64] = ordered.sum(axis=1) / self._counts
+        return -(NEAREST * ordered[:, 0] + (1 - NEAREST) * mean)
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    """The middle value, or the mean of the two in the middle; `np.median` takes five times this."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float((ordered[(len(values) - 1) // 2] + ordered[half]) / 2)
 
 
 def _relative(values: NDArray[np.floating]) -> NDArray[np.float64]:

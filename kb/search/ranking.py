@@ -4,8 +4,8 @@ Every constant is in units of the fused score, which is 1 for a chunk that has t
 no other has and its very meaning. The best chunk of a query has 0.6 to 0.9, the tenth 0.2 less.
 """
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from kb.index.columns import Values
 from kb.index.reader import Generation
 from kb.search.entries import FROM_KERNEL
 from kb.search.gates import judge_gates
+from kb.search.names import NamedRows, plain_name
 from kb.search.query import Understanding
 
 # The query names the technique: its entry answers before anything that only mentions it.
@@ -26,6 +27,7 @@ NAMED_DECAY = 0.6
 NAMED_IN_PASSING = 0.4
 # A kernel or code chunk that shows a named technique.
 SHOWS_TECHNIQUE = 0.12
+_SHOWS_SHARE = SHOWS_TECHNIQUE / NAMED_TECHNIQUE
 # The chunk's operator is named. Twice as much cost function search 0.006 nDCG@10: a word such as
 # "scale" names an operator in one sentence and nothing in the next.
 NAMED_OP = 0.05
@@ -77,74 +79,71 @@ _CODE_LANGUAGES = {"triton", "cuda", "cpp", "python"}
 _SAME_LANGUAGE = {"triton": {"triton", "python"}, "cuda": {"cuda", "cpp"}}
 
 
-Parts = dict[str, float]
+Table = NDArray[np.float64]
+"""What each distinct value of a column is worth, (distinct,)."""
+Term = dict[str, tuple[tuple[str, Table], ...]]
+"""Parts of a score by name; each is the product of what the named columns' values are worth."""
 
 
 class Ranker:
-    """Adjustments for one query over one generation; what depends on the query is done once."""
+    """Adjustments for one query over one generation.
 
-    def __init__(self, understanding: Understanding, generation: Generation) -> None:
+    They are found for the distinct values of each column, of which there are few, and looked up for
+    the chunks. `names` are those of the generation.
+    """
+
+    def __init__(
+        self, understanding: Understanding, generation: Generation, names: NamedRows
+    ) -> None:
         self._said = understanding
         self._columns = generation.columns
-        self._quality = {name: source.quality for name, source in generation.sources.items()}
         self._named = {
             slug: NAMED_TECHNIQUE
             * NAMED_DECAY**rank
             * (NAMED_IN_PASSING + (1 - NAMED_IN_PASSING) * understanding.shares.get(slug, 1.0))
             for rank, slug in enumerate(understanding.techniques)
         }
-        self._symbols = {plain_name(symbol) for symbol in understanding.symbols}
-        self._last_names = {last_name(symbol) for symbol in understanding.symbols}
         self._gates = {
             slug: judge_gates(record.entry, understanding.metrics).support
             for slug, record in generation.techniques.items()
             if understanding.metrics
         }
-        # Each term reads some columns; those the query says nothing about are left out. The terms
-        # are functions of the class: bound methods would make a cycle, and the generation's files
-        # would stay open until the next garbage collection.
-        self._terms: list[tuple[tuple[str, ...], Callable[..., Parts]]] = [
-            (("kinds", "techniques"), Ranker._by_technique),
-            (("sources",), Ranker._by_source),
-            (("roles",), Ranker._by_role),
-        ]
+        # Those that the query says nothing about are left out.
+        self._terms: list[Term] = [self._by_technique(), self._by_source(generation)]
+        self._terms.append(self._by_role())
         if understanding.ops:
-            self._terms.append((("ops",), Ranker._by_operator))
+            self._terms.append(self._by_operator())
         if understanding.languages:
-            self._terms.append((("languages",), Ranker._by_language))
+            self._terms.append(self._by_language())
         if understanding.device:
-            self._terms.append((("architectures",), Ranker._by_architecture))
+            self._terms.append(self._by_architecture(understanding.device))
         if understanding.dtypes:
-            self._terms.append((("dtypes",), Ranker._by_dtype))
+            self._terms.append(self._by_dtype())
         if understanding.pasted:
-            self._terms.append((("kinds", "techniques"), Ranker._beside_pasted))
-        if self._symbols:
-            self._terms.append((("symbols",), Ranker._by_symbol))
+            self._terms.append(self._beside_pasted())
+        if understanding.symbols:
+            self._terms.append(self._by_symbol(names.codes(understanding.symbols)))
 
-    def parts(self, row: int) -> Parts:
+    def parts(self, row: int) -> dict[str, float]:
         """The named parts that the metadata of the chunk at `row` adds to its score."""
-        parts: Parts = {}
-        for fields, term in self._terms:
-            parts |= term(self, *(self._columns[field].of(row) for field in fields))
+        rows = np.array([row])
+        parts = {
+            name: float(value[0]) for term in self._terms for name, value in self._of(term, rows)
+        }
         return {name: value for name, value in parts.items() if value}
 
     def totals(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """The sum of `parts` for each row, (n,); a term runs once per distinct metadata."""
+        """The sum of `parts` for each row, (n,)."""
         total = np.zeros(len(rows))
-        for fields, term in self._terms:
-            columns = [self._columns[field] for field in fields]
-            shape = tuple(len(column.values) for column in columns)
-            codes = [column.codes[rows].astype(np.intp) for column in columns]
-            distinct, places = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
-            found = zip(*(code.tolist() for code in np.unravel_index(distinct, shape)), strict=True)
-            added = [
-                sum(
-                    term(self, *(c.values[at] for c, at in zip(columns, key, strict=True))).values()
-                )
-                for key in found
-            ]
-            total += np.array(added, dtype=np.float64)[places] if added else 0.0
+        for term in self._terms:
+            total += sum(value for _, value in self._of(term, rows))
         return total
+
+    def _of(self, term: Term, rows: NDArray[np.intp]) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Each part of a term, for each row."""
+        for name, factors in term.items():
+            found = (table[self._columns[field].codes[rows]] for field, table in factors)
+            yield name, reduce(np.multiply, found)
 
     def named(self) -> list[str]:
         """Techniques that the query names, the first one first."""
@@ -164,65 +163,105 @@ class Ranker:
                 found[place] = self._named.get(slug, 0.0) + gates
         return found
 
-    def _by_technique(self, kinds: Values, techniques: Values) -> Parts:
-        is_entry = kinds[0] == "technique"
-        named = max((self._named.get(slug, 0.0) for slug in techniques), default=0.0)
-        share = 1.0 if is_entry else SHOWS_TECHNIQUE / NAMED_TECHNIQUE
-        gates = GATES * self._gates.get(techniques[0], 0.0) if is_entry else 0.0
-        return {"kind": KIND_PRIOR[kinds[0]], "technique named": named * share, "gates": gates}
+    def _table(self, field: str, worth: Callable[[Values], float]) -> Table:
+        values = self._columns[field].values
+        return np.fromiter((worth(each) for each in values), np.float64, len(values))
 
-    def _beside_pasted(self, kinds: Values, techniques: Values) -> Parts:
-        if kinds[0] == "technique":
-            used = not self._said.used.isdisjoint(techniques)
-            return {"already used": ALREADY_USED if used else 0.0}
-        return {"does more": 0.0 if self._said.used.issuperset(techniques) else DOES_MORE}
+    def _by_technique(self) -> Term:
+        term: Term = {
+            "kind": (("kinds", self._table("kinds", lambda kinds: KIND_PRIOR[kinds[0]])),)
+        }
+        if self._named:
+            techniques = self._columns["techniques"]
+            best = np.zeros(len(techniques.values))
+            for slug, weight in self._named.items():
+                codes = techniques.having.get(slug, ())
+                best[codes] = np.maximum(best[codes], weight)
+            share = self._table("kinds", lambda kinds: _by_kind(kinds, 1.0, _SHOWS_SHARE))
+            term |= {"technique named": (("techniques", best), ("kinds", share))}
+        if self._gates:
+            gates = self._table(
+                "techniques", lambda slugs: GATES * self._gates.get(slugs[0], 0.0) if slugs else 0.0
+            )
+            entries = self._table("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
+            term |= {"gates": (("techniques", gates), ("kinds", entries))}
+        return term
 
-    def _by_source(self, sources: Values) -> Parts:
-        return {"source quality": SOURCE_QUALITY * (self._quality[sources[0]] - 1.0)}
+    def _beside_pasted(self) -> Term:
+        used = self._said.used
+        again = self._table(
+            "techniques", lambda slugs: 0.0 if used.isdisjoint(slugs) else ALREADY_USED
+        )
+        more = self._table("techniques", lambda slugs: 0.0 if used.issuperset(slugs) else DOES_MORE)
+        entries = self._table("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
+        return {
+            "already used": (("techniques", again), ("kinds", entries)),
+            "does more": (("techniques", more), ("kinds", 1.0 - entries)),
+        }
 
-    def _by_operator(self, ops: Values) -> Parts:
-        return {} if set(self._said.ops).isdisjoint(ops) else {"operator named": NAMED_OP}
+    def _by_source(self, generation: Generation) -> Term:
+        quality = self._table(
+            "sources",
+            lambda sources: SOURCE_QUALITY * (generation.sources[sources[0]].quality - 1.0),
+        )
+        return {"source quality": (("sources", quality),)}
 
-    def _by_dtype(self, dtypes: Values) -> Parts:
-        return {} if self._said.dtypes.isdisjoint(dtypes) else {"dtype named": NAMED_DTYPE}
+    def _by_role(self) -> Term:
+        wanted = KERNEL_WANTED if self._said.wants_kernel else {}
 
-    def _by_role(self, roles: Values) -> Parts:
-        role = roles[0] if roles else ""
-        wanted = KERNEL_WANTED.get(role, 0.0) if self._said.wants_kernel else 0.0
-        return {"role": ROLE_PRIOR.get(role, 0.0), "kernel wanted": wanted}
+        def worth(table: Mapping[str, float]) -> Table:
+            return self._table("roles", lambda roles: table.get(roles[0] if roles else "", 0.0))
 
-    def _by_language(self, languages: Values) -> Parts:
-        if languages[0] not in _CODE_LANGUAGES:
-            return {}
-        fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self._said.languages)
-        return {"language": LANGUAGE_FIT if fits else LANGUAGE_MISFIT}
+        return {
+            "role": (("roles", worth(ROLE_PRIOR)),),
+            "kernel wanted": (("roles", worth(wanted)),),
+        }
 
-    def _by_architecture(self, architectures: Values) -> Parts:
-        assert self._said.device is not None  # the term is left out otherwise
-        runs = any_runs_on(architectures, self._said.device)
-        return {} if runs else {"architecture": ARCHITECTURE_MISFIT}
+    def _by_operator(self) -> Term:
+        said = frozenset(self._said.ops)
+        named = self._table("ops", lambda ops: 0.0 if said.isdisjoint(ops) else NAMED_OP)
+        return {"operator named": (("ops", named),)}
 
-    def _by_symbol(self, symbols: Values) -> Parts:
-        if not symbols or last_name(symbols[0]) not in self._last_names:
-            return {}
-        whole = plain_name(symbols[0])
-        named = any(whole == name or whole.endswith("." + name) for name in self._symbols)
-        share = 1.0 if named else BY_LAST_NAME
-        if not self._said.only_symbols:
-            share = IN_A_SENTENCE if share == 1.0 else 0.0
-        elif self._said.plain_word:
-            share *= PLAIN_WORD
-        return {"defines symbol": DEFINES_SYMBOL * share}
+    def _by_dtype(self) -> Term:
+        said = self._said.dtypes
+        named = self._table(
+            "dtypes", lambda dtypes: 0.0 if said.isdisjoint(dtypes) else NAMED_DTYPE
+        )
+        return {"dtype named": (("dtypes", named),)}
+
+    def _by_language(self) -> Term:
+        def worth(languages: Values) -> float:
+            if languages[0] not in _CODE_LANGUAGES:
+                return 0.0
+            fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self._said.languages)
+            return LANGUAGE_FIT if fits else LANGUAGE_MISFIT
+
+        return {"language": (("languages", self._table("languages", worth)),)}
+
+    def _by_architecture(self, device: str) -> Term:
+        runs = self._table(
+            "architectures",
+            lambda names: 0.0 if any_runs_on(names, device) else ARCHITECTURE_MISFIT,
+        )
+        return {"architecture": (("architectures", runs),)}
+
+    def _by_symbol(self, codes: Sequence[int]) -> Term:
+        values = self._columns["symbols"].values
+        said = {plain_name(symbol) for symbol in self._said.symbols}
+        # The one column with nearly as many values as there are chunks: only those of the name.
+        table = np.zeros(len(values))
+        for code in codes:
+            whole = plain_name(values[code][0])
+            named = any(whole == name or whole.endswith("." + name) for name in said)
+            share = 1.0 if named else BY_LAST_NAME
+            if not self._said.only_symbols:
+                share = IN_A_SENTENCE if share == 1.0 else 0.0
+            elif self._said.plain_word:
+                share *= PLAIN_WORD
+            table[code] = DEFINES_SYMBOL * share
+        return {"defines symbol": (("symbols", table),)}
 
 
-# Names of an index come up again in query after query.
-@lru_cache(maxsize=1 << 16)
-def plain_name(symbol: str) -> str:
-    """A qualified name as names are compared: `ns::Class.Fn` → `ns.class.fn`."""
-    return symbol.replace("::", ".").lower().strip(".")
-
-
-@lru_cache(maxsize=1 << 16)
-def last_name(symbol: str) -> str:
-    """The last part of a qualified name, as names are compared."""
-    return plain_name(symbol).rpartition(".")[2]
+def _by_kind(kinds: Values, entry: float, other: float) -> float:
+    """One value for techniques, another one for what shows them."""
+    return entry if kinds[0] == "technique" else other
