@@ -2,18 +2,21 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kb.corpus.comments import without_comments
 from kb.corpus.entries import Technique
-from kb.corpus.literals import Clauses, holds, required
+from kb.corpus.literals import Clauses, Screen, holds, required
 from kb.vocabulary import taxonomy
 
 # Whose patterns apply to a chunk's language.
 _PATTERNS_OF = {"triton": "triton", "python": "triton", "cuda": "cuda", "cpp": "cuda"}
 # CuTe DSL is CUDA's library in Python: it has the names of both.
 _CUTE_DSL = re.compile(r"\bcute\.|\bcutlass\.")
+# Up to so many characters, such as the names in a query, a text is screened by its trigrams; the
+# chunks of a package have more, and more of the rules' words.
+_SHORT = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,10 @@ class Detector:
                     clauses = required(pattern) if precheck else ()
                     compiled = re.compile(pattern, re.MULTILINE)
                     self._rules[language].append(_Rule(entry.slug, compiled, clauses))
+        self._screens = {
+            language: Screen([rule.clauses for rule in rules])
+            for language, rules in self._rules.items()
+        }
         self.version = digest.hexdigest()
         """Changes when any pattern or what it stands for does, so that code is tagged anew."""
 
@@ -52,17 +59,23 @@ class Detector:
         if chosen is None:
             return ()
         bare = without_comments(code, language)
-        rules = self._rules[chosen]
+        languages = [chosen]
         if language == "python" and _CUTE_DSL.search(bare):
-            rules = rules + self._rules["cuda"]
+            languages.append("cuda")
         lowered = bare.lower()
         found: set[str] = set()
-        for rule in rules:
-            if rule.slug in found or not holds(lowered, rule.clauses):
-                continue
-            if rule.pattern.search(bare):
-                found.add(rule.slug)
+        for each in languages:
+            for rule in self._candidates(each, lowered):
+                if rule.slug not in found and rule.pattern.search(bare):
+                    found.add(rule.slug)
         return tuple(sorted(found))
+
+    def _candidates(self, language: str, lowered: str) -> Iterator[_Rule]:
+        """The rules whose words a text, in lower case, holds."""
+        rules = self._rules[language]
+        if len(lowered) <= _SHORT:
+            return (rules[number] for number in self._screens[language].passed(lowered))
+        return (rule for rule in rules if holds(lowered, rule.clauses))
 
     def bottlenecks(self, techniques: Sequence[str]) -> tuple[str, ...]:
         """The bottlenecks that these techniques relieve, in the taxonomy's order."""

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kb.corpus.comments import without_comments
+from kb.corpus.literals import Screen, required
 from kb.vocabulary import load_yaml
 
 _CODE = frozenset({"triton", "python", "cuda", "cpp"})
@@ -79,12 +80,9 @@ def operator_families() -> tuple[str, ...]:
 
 def operators_named(words: str) -> tuple[str, ...]:
     """Every family whose names stand in lower-case words parted by spaces, special ones first."""
-    return tuple(
-        family.value
-        for key in ("names", "general")
-        for family in _operators()
-        if (pattern := getattr(family, key)) is not None and pattern.search(words)
-    )
+    patterns, screen = _spoken_operators()
+    passed = (patterns[number] for number in screen.passed(words))
+    return tuple(family for family, pattern in passed if pattern.search(words))
 
 
 def dtypes_named(words: str) -> frozenset[str]:
@@ -115,6 +113,18 @@ def _marks(table: dict[str, dict[str, list[str]]]) -> tuple[_Marks, ...]:
 @cache
 def _operators() -> tuple[_Marks, ...]:
     return _marks(_data("operators.yaml"))
+
+
+@cache
+def _spoken_operators() -> tuple[list[tuple[str, re.Pattern[str]]], Screen]:
+    """Families and their names, those that say something anywhere first, and what finds them."""
+    patterns = [
+        (family.value, pattern)
+        for key in ("names", "general")
+        for family in _operators()
+        if (pattern := getattr(family, key)) is not None
+    ]
+    return patterns, Screen([required(pattern.pattern) for _, pattern in patterns])
 
 
 @cache

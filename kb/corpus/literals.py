@@ -5,7 +5,7 @@ are read off the expression as `re` itself parses it, so they follow from it and
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 # Typeshed does not know the parser of `re`; an unknown construct only makes the check weaker.
@@ -37,6 +37,36 @@ def holds(lowered: str, clauses: Clauses) -> bool:
         else:
             return False
     return True
+
+
+class Screen:
+    """Which of many expressions may match a short text: those whose words its trigrams may spell.
+
+    Trying each one's words costs as much as the query that they are tried on; the trigrams of the
+    text lead to the few that may be in it.
+    """
+
+    def __init__(self, asked: Sequence[Clauses]) -> None:
+        """`asked` is what each expression asks for, by `required`."""
+        self._asked = asked
+        self._always = [number for number, clauses in enumerate(asked) if not clauses]
+        self._by_start: dict[str, list[tuple[str, int]]] = {}
+        for number, clauses in enumerate(asked):
+            for word in clauses[0] if clauses else ():
+                self._by_start.setdefault(word[:_SHORTEST], []).append((word, number))
+
+    def passed(self, lowered: str) -> list[int]:
+        """Places of the expressions whose clauses a text, in lower case, meets; ascending."""
+        starts = {lowered[at : at + _SHORTEST] for at in range(len(lowered) - _SHORTEST + 1)}
+        found = {
+            number
+            for start in starts & self._by_start.keys()
+            for word, number in self._by_start[start]
+            if word in lowered
+        }
+        return sorted(
+            [*self._always, *(each for each in found if holds(lowered, self._asked[each]))]
+        )
 
 
 def _sequence(items: Iterable[tuple[Any, Any]]) -> list[frozenset[str]]:

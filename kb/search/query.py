@@ -197,21 +197,33 @@ def _device(query: str) -> str | None:
     if match:
         return f"sm_{match[1]}{match[2].lower()}"
     lowered = query.lower()
-    for name in gpu_names():
-        if re.search(rf"\b{re.escape(name.lower())}\b", lowered):
-            return find_gpu(name).architecture
+    for name, whole, architecture in _gpus():
+        if name in lowered and whole.search(lowered):
+            return architecture
     return next((_GENERATIONS[w] for w in re.findall(r"\w+", lowered) if w in _GENERATIONS), None)
 
 
 @cache
-def _metric_spellings() -> list[tuple[re.Pattern[str], str]]:
+def _gpus() -> list[tuple[str, re.Pattern[str], str]]:
+    """Names in lower case, the longest first, as whole words, and the architecture of each."""
+    names = [(name, name.lower()) for name in gpu_names()]
+    return [
+        (name, re.compile(rf"\b{re.escape(name)}\b"), find_gpu(given).architecture)
+        for given, name in names
+    ]
+
+
+@cache
+def _metric_spellings() -> list[tuple[str, re.Pattern[str], str]]:
     spellings: list[tuple[str, str]] = []
     for metric in all_metrics():
         names = {metric.name, metric.label, *metric.aliases}
         spellings += [(name.lower().replace("_", " "), metric.name) for name in names]
     # The longest first, so that "global load efficiency" is not read as a shorter name in it.
     spellings.sort(key=lambda pair: -len(pair[0]))
-    return [(re.compile(rf"(?<!\w){re.escape(name)}(?!\w)"), metric) for name, metric in spellings]
+    return [
+        (name, re.compile(rf"(?<!\w){re.escape(name)}(?!\w)"), metric) for name, metric in spellings
+    ]
 
 
 def metrics_in(query: str) -> dict[str, float]:
@@ -220,7 +232,9 @@ def metrics_in(query: str) -> dict[str, float]:
         return {}
     text = query.lower().replace("_", " ")
     found: dict[str, float] = {}
-    for pattern, metric in _metric_spellings():
+    for name, pattern, metric in _metric_spellings():
+        if name not in text:
+            continue
         for match in pattern.finditer(text):
             rest = text[match.end() : match.end() + _VALUE_WINDOW]
             number = _NUMBER.search(rest.split(",")[0].split(";")[0].split("\n")[0])

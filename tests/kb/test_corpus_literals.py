@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Technique
-from kb.corpus.literals import holds, required
+from kb.corpus.literals import Screen, holds, required
 from kb.corpus.loader import load_corpus, shipped_corpus
 
 PATTERNS = [
@@ -30,6 +30,19 @@ def test_whatever_a_pattern_matches_holds_its_words(pattern, data):
     assert holds(text.lower(), required(pattern))
 
 
+@given(data=st.data())
+def test_a_screen_passes_exactly_what_meets_all_clauses(data):
+    asked = [required(pattern) for pattern in PATTERNS]
+    text = data.draw(
+        st.one_of(
+            st.text("abcdeghilot_.( ", max_size=40),
+            *(st.from_regex(re.compile(pattern, re.MULTILINE)) for pattern in PATTERNS),
+        )
+    ).lower()
+    met = [number for number, clauses in enumerate(asked) if holds(text, clauses)]
+    assert Screen(asked).passed(text) == met
+
+
 def test_words_rule_out_what_lacks_them():
     clauses = required(r"\btl\.load\([\s\S]*?(?:\btl\.sigmoid\(|\btl\.exp\()")
     assert holds("tl.load(x) tl.exp(y)", clauses)
@@ -43,9 +56,16 @@ def test_the_shipped_patterns_find_the_same_with_and_without_the_check():
     fast, slow = Detector(entries), Detector(entries, precheck=False)
     texts = [(each.text, each.entry.language) for each in corpus.kernels]
     texts += [(each.body, "cuda") for each in corpus.techniques]
+    # what a query gives is as short as a line; longer texts are checked in another way
+    texts += [
+        (line, each.entry.language)
+        for each in corpus.kernels[::8]
+        for line in dict.fromkeys(each.text.split("\n"))
+    ]
     found = [fast.techniques(*each) for each in texts]
     assert found == [slow.techniques(*each) for each in texts]
-    assert any(found)
+    assert any(found[: len(corpus.kernels)])
+    assert any(found[-len(corpus.kernels) :])
 
 
 def test_what_only_comments_and_docstrings_say_is_not_recognised():
