@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.index.library import bm25s
 from kb.index.tokens import terms
 from kb.parsing import PARSING
 from kb.records import Chunk
@@ -48,11 +49,9 @@ def _fields(chunk: Chunk) -> dict[str, str]:
 
 def write_lexical(folder: Path, chunks: Iterable[Chunk]) -> None:
     """Build the index and save it as memory-mappable arrays."""
-    import bm25s  # noqa: PLC0415 - takes a third of a second to import
-
     # bm25s stores and sums up scores but knows no fields, so the scores are ours.
     vocabulary, scores = _scores(list(chunks))
-    index = bm25s.BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
+    index = bm25s().BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
     index.vocab_dict, index.scores, index.nonoccurrence_array = vocabulary, scores, None
     index.save(str(folder), show_progress=False)
 
@@ -108,12 +107,10 @@ class LexicalIndex:
 
     def __init__(self, folder: Path, count: int) -> None:
         """Open the index of a generation of `count` chunks."""
-        import bm25s  # noqa: PLC0415
-        from bm25s.stopwords import STOPWORDS_EN_PLUS  # noqa: PLC0415
-
+        library = bm25s()
         with PARSING:
-            index: Any = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
-        self._stopwords = frozenset(STOPWORDS_EN_PLUS)
+            index: Any = library.BM25.load(str(folder), mmap=True, show_progress=False)
+        self._stopwords = frozenset(library.stopwords.STOPWORDS_EN_PLUS)
         self._count = count
         self._columns: dict[str, int] = index.vocab_dict
         # As plain arrays: slicing a `memmap` is slow.
