@@ -59,8 +59,10 @@ namespace {
 __global__ void __launch_bounds__(512)
     matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m,
            int n, int k) {
-    const int column = blockIdx.x * blockDim.x + threadIdx.x;
-    const int row = blockIdx.y * blockDim.y + threadIdx.y;
+    // One dimension of blocks: a second may have 65535 at most.
+    const int columns = (n + blockDim.x - 1) / blockDim.x;
+    const int column = blockIdx.x % columns * blockDim.x + threadIdx.x;
+    const int row = blockIdx.x / columns * blockDim.y + threadIdx.y;
     if (row >= m || column >= n) return;
     float sum = 0.0f;
     for (int i = 0; i < k; ++i) {
@@ -71,12 +73,12 @@ __global__ void __launch_bounds__(512)
 
 }  // namespace
 
-// c[m, n] = a[m, k] @ b[k, n], contiguous float32; m at most 65535 * rows.
+// c[m, n] = a[m, k] @ b[k, n], contiguous float32.
 extern "C" cudaError_t matmul_naive(const float* a, const float* b, float* c, int m, int n, int k,
                                     int rows, cudaStream_t stream) {
     if (rows < 1 || rows > 16 || m < 0 || n < 0 || k < 0) return cudaErrorInvalidValue;
     if (m == 0 || n == 0) return cudaSuccess;
-    const dim3 threads(32, rows), grid((n + 31) / 32, (m + rows - 1) / rows);
-    matmul<<<grid, threads, 0, stream>>>(a, b, c, m, n, k);
+    const int grid = (n + 31) / 32 * ((m + rows - 1) / rows);
+    matmul<<<grid, dim3(32, rows), 0, stream>>>(a, b, c, m, n, k);
     return cudaGetLastError();
 }

@@ -33,7 +33,10 @@ def _padded(matrix: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
 def kernel_function(
     a: torch.Tensor, b: torch.Tensor, tile: int = 128, cluster: int = 2
 ) -> torch.Tensor:
-    """Return `a @ b`: `a` [M, K] and `b` [K, N], float32 -> float32 [M, N]."""
+    """Return `a @ b`: `a` [M, K] and `b` [K, N], float32 -> float32 [M, N].
+
+    M is at most 65535 * `tile`, the most blocks of a grid's second dimension.
+    """
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"cannot multiply {list(a.shape)} by {list(b.shape)}")
     if a.dtype != torch.float32 or b.dtype != torch.float32:
@@ -41,6 +44,8 @@ def kernel_function(
     if not a.is_cuda or a.device != b.device:
         raise ValueError("a and b must be on one CUDA device")
     (m, k), n = a.shape, b.shape[1]
+    if m > 65535 * tile:
+        raise ValueError(f"{m} rows are more than {65535 * tile}: multiply them in parts")
     k4, n4 = -(-k // 4) * 4, -(-n // 4) * 4
     a, b = _padded(a, m, k4), _padded(b, k4, n4)
     c = torch.empty((m, n4), dtype=a.dtype, device=a.device)

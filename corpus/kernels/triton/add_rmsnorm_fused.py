@@ -130,9 +130,10 @@ def kernel_function(
             f"rows of {length} do not fit in registers (at most {MAX_ROW}): "
             "add first, then use rmsnorm-plain"
         )
-    rows, residual_rows = x.reshape(-1, length), residual.reshape(-1, length)
+    count = x.shape[:-1].numel()
+    rows, residual_rows = x.reshape(count, length), residual.reshape(count, length)
     out, total = (torch.empty(rows.shape, dtype=x.dtype, device=x.device) for _ in range(2))
-    block_n = triton.next_power_of_2(length)
+    block_n = triton.next_power_of_2(max(1, length))
     _add_rmsnorm_kernel[(triton.cdiv(rows.shape[0], rows_per_program),)](
         rows, residual_rows, weight, out, total,
         *rows.shape, eps,

@@ -143,10 +143,10 @@ def kernel_function(
     out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
     if not out.numel():
         return out
-    view = x.reshape(-1, queries, keys)  # a view wherever the strides allow one
+    view = x.reshape(x.shape[:-2].numel(), queries, keys)  # a view wherever the strides allow one
     rows = view.shape[0] * queries
     factor = scale * 1.4426950408889634  # log2(e)
-    block = triton.next_power_of_2(keys)
+    block = triton.next_power_of_2(max(1, keys))
     if block > MAX_ROW:
         _long_kernel[(rows,)](
             view, out, queries, keys, diagonal, factor, *view.stride(),

@@ -123,7 +123,7 @@ def _conv_kernel(
         tile = tile.to(tl.int64)
     m = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     positions = OD * OH * OW
-    row_ok = m < positions * BATCH
+    row_ok = m < tl.cast(positions, tile.dtype) * BATCH
     place = m % positions
     o_w = (place % OW).to(tl.int32)
     o_h = (place // OW % OH).to(tl.int32)

@@ -101,7 +101,8 @@ def kernel_function(
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Return cumulative sums of `x` [..., N] over its last dimension, in its dtype, contiguous."""
-    rows = x.reshape(-1, x.shape[-1])  # a view wherever the strides allow one
+    # A view wherever the strides allow one.
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
     out = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
     if out.numel():
         _cumsum_kernel[(triton.cdiv(rows.shape[0], rows_per_program),)](

@@ -135,7 +135,7 @@ def kernel_function(
 ) -> torch.Tensor:
     """Return A @ W [M, N] in the dtype of `a` [M, K], which may have any strides.
 
-    `packed` is uint8 [K / 2, N], `scales` [K / G, N] of `a`'s dtype, both contiguous; K a multiple
+    `packed` is uint8 [K / 2, N], `scales` [K / G, N] of `a`'s dtype; K a multiple
     of G, G of 32. `block_k` counts byte rows and is cut to what divides G / 2.
     """
     (m, k), n = a.shape, packed.shape[1]
@@ -148,6 +148,7 @@ def kernel_function(
     block_k = min(block_k, half & -half)
     if block_k < 16:
         raise ValueError(f"groups of {2 * half} are no multiple of 32")
+    packed, scales = packed.contiguous(), scales.contiguous()
     dtype = a.dtype
     if dtype == torch.bfloat16 and not a.is_cuda:
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.

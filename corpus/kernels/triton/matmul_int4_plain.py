@@ -130,7 +130,7 @@ def kernel_function(
 ) -> torch.Tensor:
     """Return A @ W [M, N] in the dtype of `a` [M, K], which may have any strides.
 
-    `packed` is uint8 [K / 2, N], `scales` [K / G, N] of `a`'s dtype, both contiguous; K a multiple
+    `packed` is uint8 [K / 2, N], `scales` [K / G, N] of `a`'s dtype; K a multiple
     of G, G of 2.
     """
     (m, k), n = a.shape, packed.shape[1]
@@ -140,6 +140,7 @@ def kernel_function(
             f"a {list(a.shape)}, packed {list(packed.shape)} and scales {list(scales.shape)} "
             "do not fit together"
         )
+    packed, scales = packed.contiguous(), scales.contiguous()
     dtype = a.dtype
     if dtype == torch.bfloat16 and not a.is_cuda:
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.

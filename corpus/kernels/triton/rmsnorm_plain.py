@@ -102,7 +102,8 @@ def kernel_function(
     """Return RMSNorm of `x` [..., N] over its last dimension, times `weight` [N], contiguous."""
     if weight.shape != x.shape[-1:]:
         raise ValueError(f"weight {list(weight.shape)} does not fit rows of {x.shape[-1]}")
-    rows = x.reshape(-1, x.shape[-1])  # a view wherever the strides allow one
+    # A view wherever the strides allow one.
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
     out = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
     _rmsnorm_kernel[(rows.shape[0],)](
         rows, weight, out,

@@ -146,9 +146,9 @@ def kernel_function(
         raise ValueError(
             f"rows of {length} do not fit in registers (at most {MAX_ROW}): use rmsnorm-plain"
         )
-    rows = x.reshape(-1, length)  # a view wherever the strides allow one
+    rows = x.reshape(x.shape[:-1].numel(), length)  # a view wherever the strides allow one
     out = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
-    block_n = triton.next_power_of_2(length)
+    block_n = triton.next_power_of_2(max(1, length))
     _rmsnorm_kernel[(triton.cdiv(rows.shape[0], rows_per_program),)](
         rows, weight, out,
         *rows.shape, eps,

@@ -89,7 +89,8 @@ def kernel_function(x: torch.Tensor, block: int = 1024, num_warps: int = 4) -> t
     """Return SiLU(`x[..., :D]`) * `x[..., D:]` for `x` [..., 2 D], as a contiguous [..., D]."""
     if x.shape[-1] % 2:
         raise ValueError(f"rows of {x.shape[-1]} cannot be halved into gate and up")
-    rows = x.reshape(-1, x.shape[-1])  # a view wherever the strides allow one
+    # A view wherever the strides allow one.
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
     m, d = rows.shape[0], rows.shape[1] // 2
     out = torch.empty((m, d), dtype=x.dtype, device=x.device)
     _silu_mul_kernel[(m * triton.cdiv(d, block),)](

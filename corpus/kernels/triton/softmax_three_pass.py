@@ -99,7 +99,8 @@ def _softmax_kernel(
 
 def kernel_function(x: torch.Tensor, block_n: int = 1024, num_warps: int = 4) -> torch.Tensor:
     """Return softmax(`x`) over the last dimension of `x` [..., N], contiguous, in `x`'s dtype."""
-    rows = x.reshape(-1, x.shape[-1])  # a view wherever the strides allow one
+    # A view wherever the strides allow one.
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
     out = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
     _softmax_kernel[(rows.shape[0],)](
         rows,

@@ -148,7 +148,7 @@ def kernel_function(
     length = x.shape[-1]
     if not 0 < k <= min(length, MAX_K):
         raise ValueError(f"k must be 1 to {min(length, MAX_K)} for rows of {length}, not {k}")
-    rows = x.reshape(-1, length)  # a view wherever the strides allow one
+    rows = x.reshape(x.shape[:-1].numel(), length)  # a view wherever the strides allow one
     count = rows.shape[0]
     values = torch.empty((*x.shape[:-1], k), dtype=x.dtype, device=x.device)
     places = torch.empty(values.shape, dtype=torch.int64, device=x.device)

@@ -101,8 +101,8 @@ def kernel_function(
             f"{list(negative.shape)} must be of one shape [..., N]"
         )
     length = anchor.shape[-1]
-    rows = [each.reshape(-1, length) for each in (anchor, positive, negative)]
-    count = rows[0].shape[0]
+    count = anchor.shape[:-1].numel()
+    rows = [each.reshape(count, length) for each in (anchor, positive, negative)]
     whole = reduction == "none"
     dtype = anchor.dtype if whole else torch.float32
     losses = torch.empty(count, dtype=dtype, device=anchor.device)
