@@ -86,6 +86,35 @@ def test_words_name_operators_and_dtypes():
     assert dtypes_named("a BF16 kernel") == {"bfloat16"}
 
 
+@pytest.mark.parametrize(
+    ("words", "op"),
+    [
+        ("binary cross entropy with logits", "loss"),
+        ("smooth l1 loss forward kernel", "loss"),
+        ("triplet margin loss", "triplet-loss"),
+        ("cosine similarity of rows", "cosine-similarity"),
+        ("l2norm fwd kernel", "normalize"),
+        ("histogram in shared memory", "histogram"),
+        ("layer normalization over channels", "layernorm"),
+        ("batch normalisation", "groupnorm"),
+    ],
+)
+def test_a_family_is_known_by_the_names_it_goes_by(words, op):
+    assert operators_named(words)[0] == op
+
+
+@pytest.mark.parametrize(
+    ("symbol", "path", "op"),
+    [
+        ("liger_dpo_loss", "pkg/losses.py", "distillation-loss"),
+        ("RadixHistogram", "pkg/topk.cuh", "top-k"),
+        ("normalize", "pkg/softmax.cuh", "softmax"),
+    ],
+)
+def test_what_is_part_of_many_operators_names_none_beside_a_special_name(symbol, path, op):
+    assert features("int x;", "cuda", symbol, path).op == op
+
+
 def test_families_are_told_once_and_architectures_can_be_read():
     families = operator_families()
     assert len(families) == len(set(families))
