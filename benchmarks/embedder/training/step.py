@@ -20,9 +20,9 @@ from benchmarks.embedder.training.objective import contrastive_loss, nested_loss
 from benchmarks.embedder.training.records import Pair
 from benchmarks.embedder.training.trial import Trial
 
-WHOLE = 3_072
-"""Texts of a batch that are encoded at once: some 80 GB of activations at 256 tokens each."""
-PART = 1_024
+WHOLE = 6_144
+"""Texts of a batch that are encoded at once: some 90 GB of activations."""
+PART = 2_048
 
 
 @dataclass(frozen=True, slots=True)
