@@ -33,6 +33,9 @@ from kb.errors import KbError
 COMPILE_SECONDS: Final = 12.0
 # Of what is left for versions, for compiling: what is compiled has to be timed as well.
 _COMPILING_SHARE: Final = 0.75
+# What the version to compare with may: without it there is nothing to compare. One that spills for
+# all it is worth took 30 s.
+_GIVEN_COMPILE_SECONDS: Final = 90.0
 # Sources of one command, so that an end of the process loses no more than these.
 _BATCH: Final = 64
 # A version whose first launches take so many times the best is launched no more.
@@ -108,6 +111,8 @@ class SourceTimer:
     _since: float | None = None
     _seen: set[str] = field(default_factory=set)
     """Sources that were compiled ahead, or found wanting."""
+    _prepared: bool = False
+    """The version to compare with was compiled."""
     _in_advance: bool = True
     """Compile ahead, for which host code runs without its launches: off once that went wrong."""
 
@@ -228,16 +233,12 @@ class SourceTimer:
         new = [source for source in dict.fromkeys(sources) if source not in self._seen]
         if not (self._in_advance and new and self.subject.device != "cpu"):
             return {}
+        if not self._prepared and self._reference is None:
+            self._prepare_given(until)
         command = self._bench_command(new, 1, until)
-        noting = command.model_copy(update={"stage": "note", "processes": processes()})
-        with self._turn():
-            worker = self._worker()
-            noted = self._asked(worker, noting)
-        left = max(0.1, _COMPILING_SHARE * (until - self.clock()))
-        compiling = noting.model_copy(update={"stage": "compile", "seconds": left})
-        reply = self._asked(worker, compiling)
-        self.ahead_seconds += reply.ahead_seconds
-        self.compiled_ahead += reply.compiled_ahead
+        noted, reply = self._noted_and_compiled(
+            command, lambda: max(0.1, _COMPILING_SHARE * (until - self.clock()))
+        )
         told = {}
         for source, first, then in zip(new, noted.results, reply.results, strict=True):
             error = first.error or then.error
@@ -246,6 +247,33 @@ class SourceTimer:
             else:
                 self._seen.add(source)
         return {index: told[source] for index, source in enumerate(sources) if source in told}
+
+    def _prepare_given(self, until: float) -> None:
+        """Compile the version to compare with. The search's time does not run meanwhile: a kernel
+        that takes long to compile is one that has to be tuned."""
+        self._prepared = True
+        assert self._command is not None
+        began, waited = time.monotonic(), self.waited_seconds
+        command = self._bench_command([self._command.source], 1, until)
+        only = {"refer": False, "compile_seconds": _GIVEN_COMPILE_SECONDS}
+        self._noted_and_compiled(
+            command.model_copy(update=only), lambda: _GIVEN_COMPILE_SECONDS
+        )  # what goes wrong is told by the first call
+        self.waited_seconds = waited + time.monotonic() - began
+
+    def _noted_and_compiled(
+        self, command: m.BenchSources, seconds: Callable[[], float]
+    ) -> tuple[m.Benched, m.Benched]:
+        """What noting and compiling said; the card is free while it compiles."""
+        noting = command.model_copy(update={"stage": "note", "processes": processes()})
+        with self._turn():
+            worker = self._worker()
+            noted = self._asked(worker, noting)
+        compiling = noting.model_copy(update={"stage": "compile", "seconds": seconds()})
+        reply = self._asked(worker, compiling)
+        self.ahead_seconds += reply.ahead_seconds
+        self.compiled_ahead += reply.compiled_ahead
+        return noted, reply
 
     def _judged(self, told: m.BenchedSource) -> Measured:
         if told.error or not told.tried:
@@ -361,4 +389,5 @@ class SourceTimer:
         if self._desk is not None:
             self._desk.close()
         self._desk = None
+        self._prepared = False
         self._seen.clear()

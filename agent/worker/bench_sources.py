@@ -90,7 +90,7 @@ class SourceBench:
         """
         command = task.command
         deadline = self._clock() + command.seconds
-        if command.stage != "compile":
+        if command.stage != "compile" and command.refer:
             self._refer(task)
         keys = [_key(source) for source in command.sources]
         results = [_Result() for _ in keys]

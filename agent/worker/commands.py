@@ -205,6 +205,8 @@ class BenchSources(Command):
     stage: Literal["all", "note", "compile"] = "all"
     """`note`: load what is new and note what it would compile. `compile`: compile what was noted;
     that needs no turn on the card. `all`: both, as `processes` says, and the times."""
+    refer: bool = True
+    """Run the version to compare with first, where that was not done yet."""
     sources: list[str] = Field(min_length=1, max_length=MAX_SOURCES)
     sets: list[list[Argument]] = Field(min_length=1)
     """Launches take them in turn; outputs are compared on the first."""

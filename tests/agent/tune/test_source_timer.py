@@ -7,7 +7,9 @@ import pytest
 from agent.problem.kernel import KernelFile
 from agent.problem.source import ProblemFile
 from agent.sandbox.launch import Zygote
+from agent.tune import timing as timing_module
 from agent.tune.timing import SourceTimer, Subject
+from agent.worker import messages as m
 from kb.errors import KbError
 
 KERNEL = Path("benchmarks/judge/honest/leaky_relu_flat.py").read_text()
@@ -51,3 +53,45 @@ def test_a_kernel_that_does_not_run_is_an_error(interpreting: Zygote) -> None:
         timer(interpreting, broken) as timing,
     ):
         timing.times([KERNEL], 2, 10.0)
+
+
+def test_the_given_kernel_compiles_while_the_card_is_free_and_the_search_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that takes half a minute to compile has to be tuned all the more."""
+    now = [100.0]
+    monkeypatch.setattr(timing_module.time, "monotonic", lambda: now[0])
+    subject = Subject(PROBLEM, KernelFile.parse(KERNEL), "cuda:0")
+    timing = SourceTimer(subject)
+    timing._command = m.LoadKernel(
+        source=KERNEL, module_name="version", form="kernel_function", device="cuda:0"
+    )
+    timing._sets = [[m.ValueArgument(value=1)]]
+    asked: list[tuple[str, bool, tuple[str, ...], bool]] = []
+
+    def answer(worker: object, command: m.BenchSources) -> m.Benched:
+        del worker
+        holds = timing._since is not None
+        asked.append((command.stage, command.refer, tuple(command.sources), holds))
+        first = command.sources == [KERNEL]
+        now[0] += 30.0 if first and command.stage == "compile" else 1.0
+        results = [m.BenchedSource(ms=[1.0], difference=0.0) for _ in command.sources]
+        return m.Benched(results=results)
+
+    monkeypatch.setattr(SourceTimer, "_asked", lambda self, *given: answer(*given))
+    monkeypatch.setattr(SourceTimer, "_worker", lambda self: object())
+    until = timing.clock() + 10.0
+    (found,) = timing.times([KERNEL + "\n"], 10, 10.0)
+    assert found.ms == [1.0]
+    other = (KERNEL + "\n",)
+    assert asked == [
+        ("note", False, (KERNEL,), True),
+        ("compile", False, (KERNEL,), False),
+        ("note", True, other, True),
+        ("compile", True, other, False),
+        ("all", True, other, True),
+    ]
+    assert until - timing.clock() == pytest.approx(7.0)
+    assert timing.held_seconds == pytest.approx(3.0)
+    timing.times([KERNEL + "\n\n"], 10, 10.0)
+    assert [each[0] for each in asked[5:]] == ["note", "compile", "all"]
