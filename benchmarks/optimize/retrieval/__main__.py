@@ -2,11 +2,14 @@
 
 The same problems, budget and seed, with the index's kernels, with none, with those of another
 operator family, and with the right ones in reverse order; then without crossover and without
-retirement. Needs a GPU. FILE is written after each run; run folders lie beside it, in FILE-runs.
+retirement. From no kernel, or with `--from start` from plain kernels, which `tune` can work on
+without any knowledge. Needs a GPU. FILE is written after each run; run folders lie beside it, in
+FILE-runs.
 
 Of what is retrieved, only kernels reach the proposers that run here: `recipe` asks for them, `tune`
 goes by the diagnosis, and the context's text is read by language models alone. None of these
-proposers combines two candidates by itself, so the figures also say how often that happened.
+proposers combines two candidates by itself, so the figures also say how often that happened;
+`benchmarks.optimize.rules` says what the two rules are worth where they have something to do.
 """
 
 import argparse
@@ -46,7 +49,8 @@ def run(options: argparse.Namespace, runner: Runner) -> records.Results:
 
 
 def _keys(options: argparse.Namespace) -> list[str]:
-    return [f"{each.name}/{arm}" for each in _problems(options.only) for arm in options.arms]
+    names = options.only or (problems.NAMES if options.start == "start" else None)
+    return [f"{each.name}/{arm}" for each in _problems(names) for arm in options.arms]
 
 
 @contextlib.contextmanager
@@ -80,11 +84,14 @@ def _measure(key: str, options: argparse.Namespace, common: tuple[Runner, Shelf]
     runner, shelf = common
     name, _, which = key.partition("/")
     (problem,), arm = _problems([name]), ARMS[which]
-    known = {"name": problem.name, "arm": arm.name, "dtype": problem.dtype}
+    known = {
+        "name": problem.name, "arm": arm.name, "dtype": problem.dtype, "from": options.start,
+    }  # fmt: skip
     config = configure(
         options,
         problem.path,
         dtype=problem.dtype,
+        kernel=problems.start_of(name) if options.start == "start" else None,
         # All arms are measured by eager; compiling others for each would take most of the time.
         baselines=("eager",),
         strategy=arm.rules(),
@@ -98,10 +105,10 @@ def _measure(key: str, options: argparse.Namespace, common: tuple[Runner, Shelf]
 
 
 def table(found: list[records.Record]) -> str:
-    """Speedups over eager: one line a problem, a column an arm."""
+    """Speedups over the start: one line a problem, a column an arm."""
     found = [each for each in found if "arm" in each]
     arms = list(dict.fromkeys(each["arm"] for each in found))
-    lines = [f"{'over eager':<22}" + "".join(f"{arm:>15}" for arm in arms)]
+    lines = [f"{'over the start':<22}" + "".join(f"{arm:>15}" for arm in arms)]
     for name in dict.fromkeys(each["name"] for each in found):
         mine = {each["arm"]: each for each in found if each["name"] == name}
         told = [speedup(mine[arm]) if arm in mine else None for arm in arms]
@@ -122,11 +129,18 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM",
         help=f"only these, of {', '.join(ARMS)}",
     )  # fmt: skip
-    return made.parse_args(arguments)
+    made.add_argument(
+        "--from", dest="start", choices=["nothing", "start"], default="nothing",
+        help="from no kernel, or from the five problems' plain kernels (default: nothing)",
+    )  # fmt: skip
+    options = made.parse_args(arguments)
+    if options.start == "start" and not set(options.only or ()) <= set(problems.NAMES):
+        made.error(f"--from start goes with {', '.join(problems.NAMES)}")
+    return options
 
 
 def _line(record: records.Record) -> str:
-    told = record.get("failed") or f"{speedup(record) or float('nan'):.3f} over eager"
+    told = record.get("failed") or f"{speedup(record) or float('nan'):.3f} over the start"
     return f"{record['name']}/{record.get('arm', '')}: {told}"
 
 

@@ -7,21 +7,21 @@ from typing import Any
 from benchmarks.optimize.records import Record, timed
 from benchmarks.optimize.retrieval.arms import INDEX
 
-EAGER = "eager"
+START = "start"
 # Medians of two sessions: below this they are one.
 NOISE = 0.02
 
 
 def speedup(record: Record) -> float | None:
-    """Over eager PyTorch, in one session; 1 where nothing better was found; None where it failed.
+    """Over the start, in one session; 1 where nothing better was found; None where it failed.
 
-    Eager is what every way begins with and is timed beside, so it is the common measure.
+    The start is what every way begins with and is timed beside, so it is the common measure.
     """
     if not timed(record):
         return None
     if not record["better"]:
         return 1.0
-    over = record["over"].get(EAGER)
+    over = record["over"].get(START)
     return None if over is None else float(over["ratio"])
 
 
@@ -46,8 +46,8 @@ def _compared(mine: dict[str, Record], index: dict[str, Record]) -> dict[str, An
         "problems": len(mine),
         "compared": len(pairs),
         "failed": sorted(name for name, each in mine.items() if "failed" in each),
-        "found_better_than_eager": sum(each["better"] for each in ended),
-        "geometric_mean_over_eager": _mean([own for own, _ in pairs]),
+        "found_better": sum(each["better"] for each in ended),
+        "geometric_mean_over_the_start": _mean([own for own, _ in pairs]),
         "geometric_mean_over_index": _mean(ratios),
         "better_than_index": sum(each > 1 + NOISE for each in ratios),
         "worse_than_index": sum(each < 1 / (1 + NOISE) for each in ratios),

@@ -187,10 +187,10 @@ def test_arms_differ_in_one_thing_and_are_compared_on_the_same_problems(tmp_path
     found = retrieval.run(options, runner(judge, tmp_path, report=False))
     assert len(found["records"]) == 12
     told = found["summary"]
-    assert told["index"]["geometric_mean_over_eager"] == pytest.approx((4 * 2 * 1) ** (1 / 3))
+    assert told["index"]["geometric_mean_over_the_start"] == pytest.approx((4 * 2 * 1) ** (1 / 3))
     assert told["empty"]["geometric_mean_over_index"] == pytest.approx(1 / 2)
     assert (told["empty"]["worse_than_index"], told["empty"]["better_than_index"]) == (2, 0)
-    assert told["empty"]["found_better_than_eager"] == 0
+    assert told["empty"]["found_better"] == 0
     assert told["no-crossover"]["geometric_mean_over_index"] == 1.0
     assert told["no-crossover"]["combined_candidates"] == 0
     rules = {
@@ -206,6 +206,22 @@ def test_arms_differ_in_one_thing_and_are_compared_on_the_same_problems(tmp_path
     assert {e.baselines for e in judge.asked if isinstance(e, Evaluate)} == {(), ("eager",)}
     table = retrieval.table(list(found["records"].values()))
     assert table.splitlines()[1].split() == ["mish", "4.000", "1.000", "4.000", "4.000"]
+
+
+def test_arms_from_a_plain_kernel_are_measured_by_it(tmp_path):
+    only = ["--only", "matvec", "--from", "start", "--arms", "index", "empty"]
+    options = asked(retrieval, "--out", str(tmp_path / "r.json"), *only)
+    judge = FakeJudge()
+    found = retrieval.run(options, runner(judge, tmp_path, report=False))
+    assert {each["from"] for each in found["records"].values()} == {"start"}
+    first = next(each for each in judge.asked if isinstance(each, Evaluate))
+    assert Path(first.kernel).read_text() == problems.start_of("matvec").read_text()
+    assert found["summary"]["index"]["geometric_mean_over_the_start"] == pytest.approx(2 / 0.7)
+    assert found["summary"]["empty"]["geometric_mean_over_the_start"] == 1.0
+    five_only = retrieval._keys(asked(retrieval, "--out", "r.json", "--from", "start"))
+    assert {key.partition("/")[0] for key in five_only} == set(problems.NAMES)
+    with pytest.raises(SystemExit):
+        asked(retrieval, "--out", "r.json", "--from", "start", "--only", "mish")
 
 
 def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
