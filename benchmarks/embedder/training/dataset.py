@@ -2,56 +2,39 @@
 
 Fetches the packages of `packages.toml`, takes pairs out of them and out of our own entries, leaves
 out what `exclusion.py` knows, and writes documents, pairs and a manifest (packages with hashes and
-licences, what was excluded, counts, versions). The same inputs give the same files.
+licences, what was excluded, counts, versions). The same inputs give the same files. What each
+package gave is kept in `DIR/harvests`, so the same command goes on where it was broken off.
 """
 
 import argparse
-import hashlib
-import multiprocessing
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from benchmarks.embedder.training.analogues import analogues
-from benchmarks.embedder.training.code import Found, pairs_of_file
 from benchmarks.embedder.training.entries import QUESTIONS_FILE, entry_pairs
-from benchmarks.embedder.training.exclusion import Exclusion, evaluation_exclusion, runs
+from benchmarks.embedder.training.exclusion import Exclusion, kept_exclusion
+from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvested
 from benchmarks.embedder.training.negatives import add_negatives
-from benchmarks.embedder.training.prose import sections_of_file
 from benchmarks.embedder.training.records import Document, Kind, Pair, TrainingSet
 from benchmarks.embedder.training.sources import (
     PACKAGES_FILE,
-    SourceFile,
     TrainingPackage,
     files_of,
     training_packages,
 )
 from benchmarks.retrieval.sentences import normalized
-from ingest.chunkers import PYTHON_SUFFIXES
 from ingest.sources.cache import Cache
 from kb.embedders.tokens import well_formed
 
-MAX_PER_PACKAGE = 12_000
-"""Documents of one package: keeps the largest from being most of the set."""
+HARVESTS = "harvests"
 MAX_SHARED = 3
 """Functions that may be asked for by the same words; more of them make the query ambiguous."""
-GPU_LANGUAGES = frozenset({"triton", "cuda"})
 _VERSIONS = ("tree-sitter", "tree-sitter-python", "tree-sitter-cpp", "bm25s", "numpy")
-
-
-@dataclass(frozen=True, slots=True)
-class Harvest:
-    """What one package gave."""
-
-    package: TrainingPackage
-    found: list[Found]
-    sections: list[tuple[str, Document]]
-    left_out: Counter[str]
 
 
 def main() -> None:
@@ -65,12 +48,13 @@ def main() -> None:
     arguments = parser.parse_args()
     cache = Cache()
     packages = training_packages(arguments.packages)
-    exclusion = evaluation_exclusion(cache)
+    keep = arguments.out / HARVESTS
+    exclusion = kept_exclusion(cache, keep)
     print(
         f"excluded: {len(exclusion.known):,} runs, {len(exclusion.sentences):,} sentences",
         flush=True,
     )
-    built = build(packages, cache, exclusion, arguments.questions, arguments.workers)
+    built = build(packages, cache, exclusion, arguments.questions, arguments.workers, keep)
     if not arguments.no_negatives:
         add_negatives(built)
     built.write(arguments.out)
@@ -85,93 +69,29 @@ def build(
     exclusion: Exclusion,
     questions: Path | None,
     workers: int = 1,
+    keep: Path | None = None,
 ) -> TrainingSet:
-    """The set of these packages and, where `questions` is given, of our own entries."""
+    """The set of these packages and, where `questions` is given, of our own entries.
+
+    What each package gives is kept in `keep`, and taken from there the next time.
+    """
     held = Exclusion()  # what validates: near-duplicates of it are not trained on
     for package in packages:
         if package.held_out:
             held.add_files((str(file.path), file.text) for file in files_of(package, cache))
-    jobs = [(package, cache, exclusion, held) for package in packages]
-    if workers > 1:
-        with multiprocessing.get_context("fork").Pool(workers, _share, (exclusion, held)) as pool:
-            harvests = pool.map(_shared_harvest, [(p, cache) for p in packages], chunksize=1)
-    else:
-        harvests = [harvest(*job) for job in jobs]
     assembly = _Assembly()
-    for each in harvests:
+    notes = []
+    for each in harvested(packages, cache, exclusion, held, keep, workers):
         assembly.add(each)
+        notes.append((each.package, each.left_out))
     if questions is not None:
         assembly.add_entries(questions)
     pairs = assembly.unambiguous()
     documents, pairs = _compacted(assembly.documents, pairs)
     folds = assembly.symbols
     pairs += analogues(documents, folds, MAX_SHARED)
-    manifest = _manifest(harvests, exclusion, pairs, documents)
+    manifest = _manifest(notes, exclusion, pairs, documents)
     return TrainingSet(documents, pairs, manifest)
-
-
-_shared: list[Exclusion] = []
-
-
-def _share(*both: Exclusion) -> None:
-    _shared[:] = both
-
-
-def _shared_harvest(job: tuple[TrainingPackage, Cache]) -> Harvest:
-    found = harvest(*job, *_shared)
-    print(
-        f"{found.package.name}: {len(found.found):,} functions, {dict(found.left_out)}", flush=True
-    )
-    return found
-
-
-def harvest(
-    package: TrainingPackage, cache: Cache, exclusion: Exclusion, held: Exclusion
-) -> Harvest:
-    """All functions and sections of a package that may be trained on."""
-    left_out: Counter[str] = Counter()
-    found: list[Found] = []
-    sections: list[tuple[str, Document]] = []
-    for file in files_of(package, cache):
-        for each in pairs_of_file(file):
-            if not _useful(each):
-                continue
-            reason = refused(each, file, exclusion, held, package.held_out)
-            if reason:
-                left_out[reason] += 1
-            else:
-                found.append(each)
-        sections += [
-            (heading, section)
-            for heading, section in sections_of_file(file)
-            if not exclusion.holds_query(heading)
-        ]
-    # By the digest of its text, which favours no folder.
-    found.sort(key=lambda each: hashlib.sha256(well_formed(each.document.text).encode()).digest())
-    left_out["more than the most of a package"] += max(0, len(found) - MAX_PER_PACKAGE)
-    return Harvest(package, found[:MAX_PER_PACKAGE], sections[:MAX_PER_PACKAGE], left_out)
-
-
-def refused(
-    found: Found, file: SourceFile, exclusion: Exclusion, held: Exclusion, held_out: bool
-) -> str | None:
-    """Why a function may not be trained on, or None."""
-    python = PurePosixPath(file.path).suffix.lower() in PYTHON_SUFFIXES
-    digests = runs(found.code, python=python)
-    if exclusion.holds_runs(digests):
-        return "in an evaluation package"
-    if any(exclusion.holds_query(query) for kind, query in found.queries if kind != "symbol"):
-        return "asked for in an evaluation package"
-    if not held_out and held.holds_runs(digests):
-        return "near-duplicate of what validates"
-    return None
-
-
-def _useful(found: Found) -> bool:
-    """Whether it has more than a name to be asked by, or is code for a GPU."""
-    return found.document.language in GPU_LANGUAGES or any(
-        kind != "symbol" for kind, _ in found.queries
-    )
 
 
 class _Assembly:
@@ -247,7 +167,7 @@ def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Docum
 
 
 def _manifest(
-    harvests: Iterable[Harvest],
+    notes: Iterable[tuple[TrainingPackage, Counter[str]]],
     exclusion: Exclusion,
     pairs: list[Pair],
     documents: list[Document],
@@ -256,15 +176,15 @@ def _manifest(
     return {
         "packages": [
             {
-                "name": each.package.name,
-                "version": each.package.version,
-                "sha256": each.package.sha256,
-                "licence": each.package.licence,
-                "held_out": each.package.held_out,
-                "documents": of_package[each.package.name],
-                "left_out": dict(each.left_out),
+                "name": package.name,
+                "version": package.version,
+                "sha256": package.sha256,
+                "licence": package.licence,
+                "held_out": package.held_out,
+                "documents": of_package[package.name],
+                "left_out": dict(left_out),
             }
-            for each in harvests
+            for package, left_out in notes
         ],
         "excluded": {
             "archives": exclusion.archives,
