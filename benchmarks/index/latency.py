@@ -27,6 +27,8 @@ from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
 from kb.search import engine
 from kb.search.engine import Searcher
+from kb.search.entries import Entries
+from kb.search.names import NamedRows
 from kb.search.query import QueryReader
 
 CHUNKS = 20_000
@@ -42,9 +44,10 @@ STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
     "dense scores": ((VectorMatrix, "similarities"),),
     "best of each order": ((engine, "top"),),
     "understand the query": ((QueryReader, "read"),),
-    "evidence for abstention": ((Searcher, "_evidence"),),
+    "score whole entries": ((Entries, "score"),),
+    "evidence for abstention": ((Searcher, "_coverage"), (engine, "relevance")),
     "rank: gates and names": ((engine, "Ranker"),),
-    "rank: names": ((Searcher, "_named_rows"),),
+    "rank: names": ((NamedRows, "definitions"),),
     "rank: adjust": ((Searcher, "_scored"),),
     "fold near-copies": ((Searcher, "_fold"),),
     "read the texts": ((ChunkStore, "rows"),),
