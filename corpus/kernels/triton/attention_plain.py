@@ -151,7 +151,7 @@ def kernel_function(
     """Attention of `q` [heads, N, D] over `k`, `v` [heads, keys, D] -> [heads, N, D]; D <= 256."""
     heads, n, d = q.shape
     keys = k.shape[1]
-    if k.shape != (heads, keys, d) or v.shape != k.shape or keys == 0 or d > 256:
+    if k.shape != (heads, keys, d) or v.shape != k.shape or keys == 0 or not 0 < d <= 256:
         raise ValueError(f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)} do not fit")
     out = torch.empty((heads, n, d), dtype=q.dtype, device=q.device)
     dtype = q.dtype

@@ -187,8 +187,9 @@ def kernel_function(
     count, classes = student.shape
     dtype = out_dtype or student.dtype
     whole = reduction == "none"
-    losses = torch.empty(count, dtype=dtype if whole else torch.float32, device=student.device)
-    if count:
+    empty = torch.empty if classes else torch.zeros
+    losses = empty(count, dtype=dtype if whole else torch.float32, device=student.device)
+    if student.numel():
         _row_kernel[(count,)](
             student, teacher, losses, classes, *student.stride(), *teacher.stride(),
             UNROLL=unroll, BLOCK=min(block, triton.next_power_of_2(classes)), num_warps=num_warps,
