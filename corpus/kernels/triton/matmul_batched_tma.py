@@ -4,7 +4,7 @@ slug: matmul-batched-tma
 title: Matrix product of two to many dimensions on TMA, either operand transposed, results worked on
 op: batched-matmul
 language: triton
-techniques: [tma-host-descriptor, pid-swizzling, kernel-fusion, tensor-cores]
+techniques: [tma-host-descriptor, persistent-kernel, pid-swizzling, kernel-fusion, tensor-cores]
 architectures: [sm_90]
 dtypes: [float32, float16, bfloat16]
 derived_from: matmul-batched-plain
@@ -74,9 +74,10 @@ of 16 bytes, say) is copied once into padded rows. A matrix that all batches sha
 once, as a batch of one.
 
 Tiles are visited in groups of GROUP_M rows, so that a wave of programs reads few rows of A and few
-columns of B. Small tiles leave room for two programs on a multiprocessor: one stores its results
-while the other one multiplies. `after` is an elementwise function that is run on the float32
-results before they are rounded: an activation, a residual, a scale.
+columns of B. Programs stay and take tile after tile, of all batches, in one flattened loop: the
+first loads of a tile are under way while the one before is stored, through TMA and in `parts`
+column blocks. `after` is an elementwise function that is run on the float32 results before they
+are rounded: an activation, a residual, a scale.
 """
 
 import math
@@ -86,11 +87,17 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+# Programs to start where there is no GPU to ask: few, so that in the CPU interpreter, too, each one
+# gets several tiles.
+CPU_PROGRAMS = 2
+
 TUNABLES = {
     "block_m": [64, 128],
     "block_n": [64, 128, 256],
     "block_k": [64],
     "group_m": [4, 8, 16],
+    "parts": [1, 2, 4],
+    "programs_per_sm": [1, 2],
     "num_warps": [4, 8],
     "num_stages": [3, 4],
 }
@@ -104,45 +111,70 @@ def _unchanged(x, lead, lane, mask, operands):
 
 
 @triton.jit
+def _columns(acc, HALVINGS: tl.constexpr):
+    """[M, N] as a tuple of 2 ** HALVINGS blocks of neighbouring columns."""
+    blocks = (acc,)
+    for level in tl.static_range(HALVINGS):
+        finer = ()
+        for i in tl.static_range(2**level):
+            wide = blocks[i]
+            halves = tl.reshape(wide, (wide.shape[0], 2, wide.shape[1] // 2))
+            left, right = tl.split(tl.permute(halves, (0, 2, 1)))
+            finer += (left, right)
+        blocks = finer
+    return blocks
+
+
+@triton.jit
 def _matmul_kernel(
-    a_desc, b_desc, c_ptr, bias_ptr, after_operands,
-    M, N, K, a_batch, b_batch,
+    a_desc, b_desc, c_desc, c_ptr, bias_ptr, after_operands,
+    M, N, K, batches, a_batch, b_batch,
     A_TURNED: tl.constexpr, B_TURNED: tl.constexpr, HAS_BIAS: tl.constexpr, AFTER: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    HALVINGS: tl.constexpr, C_ON_TMA: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     tiles = tiles_m * tiles_n
-    batch = tl.program_id(0) // tiles
-    tile = tl.program_id(0) % tiles
-    tile_m, tile_n = tl.swizzle2d(tile // tiles_n, tile % tiles_n, tiles_m, tiles_n, GROUP_M)
-    row = tile_m * BLOCK_M
-    col = tile_n * BLOCK_N
-    # 0 for an operand that all batches share.
-    of_a = batch * a_batch
-    of_b = batch * b_batch
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(0, K, BLOCK_K):
-        if A_TURNED:
-            a = a_desc.load([of_a, k, row]).reshape(BLOCK_K, BLOCK_M).trans()
-        else:
-            a = a_desc.load([of_a, row, k]).reshape(BLOCK_M, BLOCK_K)
-        if B_TURNED:
-            b = b_desc.load([of_b, col, k]).reshape(BLOCK_N, BLOCK_K).trans()
-        else:
-            b = b_desc.load([of_b, k, col]).reshape(BLOCK_K, BLOCK_N)
-        # float32 operands: three TF32 products keep float32 accuracy on tensor cores. 16-bit
-        # operands ignore the setting.
-        acc = tl.dot(a, b, acc, input_precision="tf32x3")
-    rows = row + tl.arange(0, BLOCK_M)[:, None]
-    cols = col + tl.arange(0, BLOCK_N)[None, :]
-    mask = (rows < M) & (cols < N)
-    if HAS_BIAS:
-        acc += tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
-    # Counted in int64: results of a few GB have more than 2**31 elements.
-    lead = (batch.to(tl.int64) * M + rows) * N
-    acc = AFTER(acc, lead, cols, mask, after_operands)
-    tl.store(c_ptr + lead + cols, acc.to(c_ptr.dtype.element_ty), mask=mask)
+    for index in tl.range(tl.program_id(0), batches * tiles, PROGRAMS, flatten=True):
+        batch = index // tiles
+        tile = index % tiles
+        tile_m, tile_n = tl.swizzle2d(tile // tiles_n, tile % tiles_n, tiles_m, tiles_n, GROUP_M)
+        row = tile_m * BLOCK_M
+        col = tile_n * BLOCK_N
+        # 0 for an operand that all batches share.
+        of_a = batch * a_batch
+        of_b = batch * b_batch
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in tl.range(0, K, BLOCK_K):
+            if A_TURNED:
+                a = a_desc.load([of_a, k, row]).reshape(BLOCK_K, BLOCK_M).trans()
+            else:
+                a = a_desc.load([of_a, row, k]).reshape(BLOCK_M, BLOCK_K)
+            if B_TURNED:
+                b = b_desc.load([of_b, col, k]).reshape(BLOCK_N, BLOCK_K).trans()
+            else:
+                b = b_desc.load([of_b, k, col]).reshape(BLOCK_K, BLOCK_N)
+            # float32 operands: three TF32 products keep float32 accuracy on tensor cores. 16-bit
+            # operands ignore the setting.
+            acc = tl.dot(a, b, acc, input_precision="tf32x3")
+        WIDTH: tl.constexpr = BLOCK_N // 2**HALVINGS
+        blocks = _columns(acc, HALVINGS)
+        rows = row + tl.arange(0, BLOCK_M)[:, None]
+        # Counted in int64: results of a few GB have more than 2**31 elements.
+        lead = (batch.to(tl.int64) * M + rows) * N
+        for part in tl.static_range(2**HALVINGS):
+            first = col + part * WIDTH
+            cols = first + tl.arange(0, WIDTH)[None, :]
+            mask = (rows < M) & (cols < N)
+            y = blocks[part]
+            if HAS_BIAS:
+                y += tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+            y = AFTER(y, lead, cols, mask, after_operands).to(c_ptr.dtype.element_ty)
+            if C_ON_TMA:
+                c_desc.store([batch, row, first], y.reshape(1, BLOCK_M, WIDTH))
+            else:
+                tl.store(c_ptr + lead + cols, y, mask=mask)
 
 
 def _batches(x: torch.Tensor, shape: torch.Size) -> torch.Tensor:
@@ -174,6 +206,13 @@ def _for_tma(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
     return copy[:, :, : x.shape[2]].copy_(x), False
 
 
+def _programs(device: torch.device) -> int:
+    """As many as the GPU has multiprocessors."""
+    if device.type != "cuda":
+        return CPU_PROGRAMS
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
 def kernel_function(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -182,10 +221,12 @@ def kernel_function(
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
     block_m: int = 128,
-    block_n: int = 128,
+    block_n: int = 256,
     block_k: int = 64,
     group_m: int = 8,
-    num_warps: int = 4,
+    parts: int = 2,
+    programs_per_sm: int = 1,
+    num_warps: int = 8,
     num_stages: int = 3,
 ) -> torch.Tensor:
     """Return `after(a @ b + bias)`: `a` [..., M, K], `b` [..., K, N] of one dtype, `bias` [N].
@@ -213,16 +254,26 @@ def kernel_function(
     if b.ndim == 2 and a.ndim > 2 and a.is_contiguous():
         a, m = a.reshape(1, -1, k), math.prod(a.shape[:-1])  # one tall matrix
     block_k = min(block_k, 128 // a.element_size())
+    if a.element_size() > 2:  # three products of each: registers for half the columns
+        block_n = min(block_n, 128)
     (a, a_turned), (b, b_turned) = (_for_tma(_batches(x, leading)) for x in (a, b))
     batches = max(a.shape[0], b.shape[0])
     a_block = [1, block_k, block_m] if a_turned else [1, block_m, block_k]
     b_block = [1, block_n, block_k] if b_turned else [1, block_k, block_n]
-    _matmul_kernel[(batches * triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)](
+    # A result whose rows TMA cannot address is stored without it.
+    on_tma = n * c.element_size() % 16 == 0
+    c_block = [1, block_m, block_n // parts]
+    tiles = batches * triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
+    # Always the same constant on one GPU, also for few tiles: a kernel is compiled for each value.
+    programs = programs_per_sm * _programs(c.device)
+    _matmul_kernel[(min(programs, tiles),)](
         TensorDescriptor.from_tensor(a, a_block), TensorDescriptor.from_tensor(b, b_block),
+        TensorDescriptor.from_tensor(c.view(batches, m, n), c_block) if on_tma else c,
         c, c if bias is None else bias.contiguous(), after_operands,
-        m, n, k, int(a.shape[0] > 1), int(b.shape[0] > 1),
+        m, n, k, batches, int(a.shape[0] > 1), int(b.shape[0] > 1),
         A_TURNED=a_turned, B_TURNED=b_turned, HAS_BIAS=bias is not None, AFTER=after,
         BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group_m,
+        HALVINGS=parts.bit_length() - 1, C_ON_TMA=on_tma, PROGRAMS=programs,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return c

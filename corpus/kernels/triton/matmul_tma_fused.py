@@ -4,7 +4,7 @@ slug: matmul-tma-fused
 title: Matrix product on TMA in grouped order, either operand transposed, results worked on
 op: matmul
 language: triton
-techniques: [tma-host-descriptor, pid-swizzling, kernel-fusion, tensor-cores]
+techniques: [tma-host-descriptor, persistent-kernel, pid-swizzling, kernel-fusion, tensor-cores]
 architectures: [sm_90]
 dtypes: [float32, float16, bfloat16]
 derived_from: matmul-tma-host
@@ -65,10 +65,16 @@ verified:
 ---
 
 C = f(A @ B + bias). What each brings: descriptors take the addresses out of the main loop; tiles
-in groups of GROUP_M rows let a wave of programs read few rows of A and few columns of B; tiles
-small enough for two programs on a multiprocessor let one store while the other one multiplies; and
-what follows the product is done on the float32 results before they are rounded and written, by
-`after`, an elementwise function: an activation, a residual, a scale.
+in groups of GROUP_M rows let a wave of programs read few rows of A and few columns of B; and what
+follows the product is done on the float32 results before they are rounded and written, by `after`,
+an elementwise function: an activation, a residual, a scale.
+
+A program stays on its multiprocessor and takes one tile after the other. The loops over tiles and
+over K are flattened into one, so that the first loads of a tile are under way while the one before
+is stored. That leaves one program a multiprocessor to hide its own stores, and allows tiles of 128
+by 256: three quarters of the reading that two of 128 by 128 do. Results go out through TMA in
+`parts` column blocks one after the other, which take half the shared memory or less and leave room
+for a stage more of operands.
 
 A transposed operand, such as the weight of a linear layer, needs no copy: its descriptor is made
 for the dimension that is contiguous in memory and the tile is turned round in the kernel, which
@@ -81,11 +87,17 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+# Programs to start where there is no GPU to ask: few, so that in the CPU interpreter, too, each one
+# gets several tiles.
+CPU_PROGRAMS = 2
+
 TUNABLES = {
     "block_m": [64, 128],
     "block_n": [64, 128, 256],
     "block_k": [64],
     "group_m": [4, 8, 16],
+    "parts": [1, 2, 4],
+    "programs_per_sm": [1, 2],
     "num_warps": [4, 8],
     "num_stages": [3, 4],
 }
@@ -99,34 +111,58 @@ def _unchanged(x, lead, lane, mask, operands):
 
 
 @triton.jit
+def _columns(acc, HALVINGS: tl.constexpr):
+    """[M, N] as a tuple of 2 ** HALVINGS blocks of neighbouring columns."""
+    blocks = (acc,)
+    for level in tl.static_range(HALVINGS):
+        finer = ()
+        for i in tl.static_range(2**level):
+            wide = blocks[i]
+            halves = tl.reshape(wide, (wide.shape[0], 2, wide.shape[1] // 2))
+            left, right = tl.split(tl.permute(halves, (0, 2, 1)))
+            finer += (left, right)
+        blocks = finer
+    return blocks
+
+
+@triton.jit
 def _matmul_kernel(
-    a_desc, b_desc, c_ptr, bias_ptr, after_operands,
+    a_desc, b_desc, c_desc, c_ptr, bias_ptr, after_operands,
     M, N, K,
     A_TURNED: tl.constexpr, B_TURNED: tl.constexpr, HAS_BIAS: tl.constexpr, AFTER: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    HALVINGS: tl.constexpr, C_ON_TMA: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
-    tile = tl.program_id(0)
-    tile_m, tile_n = tl.swizzle2d(tile // tiles_n, tile % tiles_n, tiles_m, tiles_n, GROUP_M)
-    row = tile_m * BLOCK_M
-    col = tile_n * BLOCK_N
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(0, K, BLOCK_K):
-        a = a_desc.load([k, row]).trans() if A_TURNED else a_desc.load([row, k])
-        b = b_desc.load([col, k]).trans() if B_TURNED else b_desc.load([k, col])
-        # float32 operands: three TF32 products keep float32 accuracy on tensor cores. 16-bit
-        # operands ignore the setting.
-        acc = tl.dot(a, b, acc, input_precision="tf32x3")
-    rows = row + tl.arange(0, BLOCK_M)[:, None]
-    cols = col + tl.arange(0, BLOCK_N)[None, :]
-    mask = (rows < M) & (cols < N)
-    if HAS_BIAS:
-        acc += tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
-    # Counted in int64: results of a few GB have more than 2**31 elements.
-    lead = rows.to(tl.int64) * N
-    acc = AFTER(acc, lead, cols, mask, after_operands)
-    tl.store(c_ptr + lead + cols, acc.to(c_ptr.dtype.element_ty), mask=mask)
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
+        tile_m, tile_n = tl.swizzle2d(tile // tiles_n, tile % tiles_n, tiles_m, tiles_n, GROUP_M)
+        row = tile_m * BLOCK_M
+        col = tile_n * BLOCK_N
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in tl.range(0, K, BLOCK_K):
+            a = a_desc.load([k, row]).trans() if A_TURNED else a_desc.load([row, k])
+            b = b_desc.load([col, k]).trans() if B_TURNED else b_desc.load([k, col])
+            # float32 operands: three TF32 products keep float32 accuracy on tensor cores. 16-bit
+            # operands ignore the setting.
+            acc = tl.dot(a, b, acc, input_precision="tf32x3")
+        WIDTH: tl.constexpr = BLOCK_N // 2**HALVINGS
+        blocks = _columns(acc, HALVINGS)
+        rows = row + tl.arange(0, BLOCK_M)[:, None]
+        # Counted in int64: results of a few GB have more than 2**31 elements.
+        lead = rows.to(tl.int64) * N
+        for part in tl.static_range(2**HALVINGS):
+            first = col + part * WIDTH
+            cols = first + tl.arange(0, WIDTH)[None, :]
+            mask = (rows < M) & (cols < N)
+            y = blocks[part]
+            if HAS_BIAS:
+                y += tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+            y = AFTER(y, lead, cols, mask, after_operands).to(c_ptr.dtype.element_ty)
+            if C_ON_TMA:
+                c_desc.store([row, first], y)
+            else:
+                tl.store(c_ptr + lead + cols, y, mask=mask)
 
 
 def _for_tma(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
@@ -146,6 +182,13 @@ def _for_tma(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
     return copy[:, : x.shape[1]].copy_(x), False
 
 
+def _programs(device: torch.device) -> int:
+    """As many as the GPU has multiprocessors."""
+    if device.type != "cuda":
+        return CPU_PROGRAMS
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
 def kernel_function(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -154,10 +197,12 @@ def kernel_function(
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
     block_m: int = 128,
-    block_n: int = 128,
+    block_n: int = 256,
     block_k: int = 64,
     group_m: int = 8,
-    num_warps: int = 4,
+    parts: int = 2,
+    programs_per_sm: int = 1,
+    num_warps: int = 8,
     num_stages: int = 3,
 ) -> torch.Tensor:
     """Return `after(a @ b + bias)`: `a` [M, K], `b` [K, N] of one dtype, any strides, `bias` [N].
@@ -180,14 +225,23 @@ def kernel_function(
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
         a, b = a.float(), b.float()
     block_k = min(block_k, 128 // a.element_size())
+    if a.element_size() > 2:  # three products of each: registers for half the columns
+        block_n = min(block_n, 128)
     (a, a_turned), (b, b_turned) = _for_tma(a), _for_tma(b)
-    _matmul_kernel[(triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)](
+    # A result whose rows TMA cannot address is stored without it.
+    on_tma = n * c.element_size() % 16 == 0
+    tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
+    # Always the same constant on one GPU, also for few tiles: a kernel is compiled for each value.
+    programs = programs_per_sm * _programs(c.device)
+    _matmul_kernel[(min(programs, tiles),)](
         TensorDescriptor.from_tensor(a, [block_k, block_m] if a_turned else [block_m, block_k]),
         TensorDescriptor.from_tensor(b, [block_n, block_k] if b_turned else [block_k, block_n]),
+        TensorDescriptor.from_tensor(c, [block_m, block_n // parts]) if on_tma else c,
         c, c if bias is None else bias.contiguous(), after_operands,
         m, n, k,
         A_TURNED=a_turned, B_TURNED=b_turned, HAS_BIAS=bias is not None, AFTER=after,
         BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group_m,
+        HALVINGS=parts.bit_length() - 1, C_ON_TMA=on_tma, PROGRAMS=programs,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return c
