@@ -32,6 +32,9 @@ from ingest.sources.cache import Cache
 from kb.embedders.tokens import well_formed
 
 HARVESTS = "harvests"
+MOST_CHARS = {"python": 1_050, "cpp": 1_050}
+MOST_CHARS_GPU = 1_700
+"""Of a function's text: what is read of it in 256 tokens, and more of a kernel."""
 MAX_SHARED = 3
 """Functions that may be asked for by the same words; more of them make the query ambiguous."""
 _VERSIONS = ("tree-sitter", "tree-sitter-python", "tree-sitter-cpp", "bm25s", "numpy")
@@ -44,7 +47,9 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, default=PACKAGES_FILE)
     parser.add_argument("--questions", type=Path, default=QUESTIONS_FILE)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--no-negatives", action="store_true", help="mine none with BM25")
+    parser.add_argument(
+        "--negatives", action="store_true", help="give pairs of GPU code hard negatives by BM25"
+    )
     arguments = parser.parse_args()
     cache = Cache()
     packages = training_packages(arguments.packages)
@@ -55,7 +60,7 @@ def main() -> None:
         flush=True,
     )
     built = build(packages, cache, exclusion, arguments.questions, arguments.workers, keep)
-    if not arguments.no_negatives:
+    if arguments.negatives:
         add_negatives(built)
     built.write(arguments.out)
     print(f"{len(built.documents):,} documents, {len(built.pairs):,} pairs")
@@ -107,6 +112,8 @@ class _Assembly:
 
     def add(self, harvest: Harvest) -> None:
         for found in harvest.found:
+            document = found.document
+            document.text = document.text[: MOST_CHARS.get(document.language, MOST_CHARS_GPU)]
             key = f"{found.fold or found.document.text}\0{found.code}"
             if key in self._seen:
                 continue
