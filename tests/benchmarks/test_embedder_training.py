@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.embedder.export import write_trained
+from benchmarks.embedder.training import harvests, step
 from benchmarks.embedder.training import train as training
 from benchmarks.embedder.training.batches import batches
 from benchmarks.embedder.training.dataset import all_texts, build
@@ -17,7 +18,7 @@ from benchmarks.embedder.training.judged import Judged, JudgedPart, JudgedQuery,
 from benchmarks.embedder.training.model import Encoder, read_change, read_start, write_change
 from benchmarks.embedder.training.negatives import add_negatives
 from benchmarks.embedder.training.objective import contrastive_loss
-from benchmarks.embedder.training.records import MANIFEST_FILE, Pair, TrainingSet
+from benchmarks.embedder.training.records import MANIFEST_FILE, Document, Pair, TrainingSet
 from benchmarks.embedder.training.sources import (
     TrainingPackage,
     states_foreign_licence,
@@ -273,6 +274,82 @@ def test_a_step_holds_no_function_twice_and_only_one_pool(tmp_path):
         assert len({each.group for each in documents}) == len(documents) == 4
         assert len({each.language == "cuda" for each in documents}) == 1
         assert chosen.tolist() == next(again).tolist()
+
+
+def test_pairs_of_a_cluster_come_in_blocks_and_each_comes_once():
+    documents = [Document(f"d{at}", "python", "p", group=at) for at in range(60)]
+    pairs = [Pair(f"query {at}", at, "docstring") for at in range(60)]
+    clusters = np.arange(60) % 6
+    trial = Trial("x", batch=20, block=5)
+    steps = batches(pairs, documents, trial, clusters)
+    seen = []
+    for _ in range(3):
+        chosen = next(steps)
+        assert {int(np.sum(clusters[chosen] == each)) % 5 for each in range(6)} == {0}
+        seen += chosen.tolist()
+    assert sorted(seen) == list(range(60))
+
+
+def test_a_batch_in_parts_gives_the_gradients_of_the_whole(monkeypatch):
+    torch = training.torch
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    trial = Trial("x", layers=(0,), document_tokens=16, query_tokens=8, without_header=0.0)
+    documents = [
+        Document(f"{doc}\n{body}", "python", "p", group=at)
+        for at, (_, doc, body) in enumerate(OPERATIONS)
+    ]
+    pairs = [
+        Pair(name.replace("_", " "), at, "docstring") for at, (name, *_) in enumerate(OPERATIONS)
+    ]
+    data = TrainingSet(documents, pairs)
+    texts = training.load_texts(data, MODEL_FOLDER / TOKENIZER_FILE, None, device, "words")
+    start = read_start(MODEL_FOLDER / MODEL_FILE)
+    rows, groups = torch.arange(len(pairs)), torch.arange(len(pairs))
+    gradients, losses = [], []
+    for whole in (1_000, 3):
+        monkeypatch.setattr(step, "WHOLE", whole)
+        monkeypatch.setattr(step, "PART", 3)
+        model = Encoder(start, trial.layers)
+        chosen, chance = np.arange(len(pairs)), np.random.default_rng(0)
+        negatives = [[(at + 3) % len(pairs)] for at in range(len(pairs))]
+        losses.append(
+            step.batch_backward(
+                model, texts, pairs, rows, groups, negatives, chosen, trial, chance, device
+            )
+        )
+        gradients.append(
+            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        )
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] > 0
+    assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-4
+
+
+def test_a_build_that_was_broken_off_goes_on_with_what_is_kept(tmp_path, monkeypatch):
+    cache, keep = Cache(tmp_path), tmp_path / "keep"
+    packages = [
+        package(cache, {"tiny/ops.py": python_source()}),
+        package(cache, {"other/ops.cu": cuda_source()}, "other"),
+    ]
+    whole = build(packages, cache, Exclusion(), None, keep=keep)
+    kept = sorted(keep.glob("*.pickle"))
+    assert [each.name.split("-")[0] for each in kept] == ["other", "tiny"]
+    kept[0].unlink()
+    read = []
+    unwatched = harvests.harvest
+
+    def watched(one, *others):
+        read.append(one.name)
+        return unwatched(one, *others)
+
+    monkeypatch.setattr(harvests, "harvest", watched)
+    again = build(packages, cache, Exclusion(), None, keep=keep)
+    assert read == ["other"]
+    assert again == whole
+    changed = Exclusion(sentences={"one more"})
+    build(packages, cache, changed, None, keep=keep)
+    assert read == ["other", "tiny", "other"]
 
 
 def test_ndcg_counts_a_unit_once_and_passes_over_what_is_excluded():

@@ -47,10 +47,9 @@ def backward(
     model: Encoder,
     groups: Sequence[Rows],
     loss_of: Callable[[Sequence[Tensor]], Tensor],
-    whole: int = WHOLE,
 ) -> float:
     """Add the gradients of a loss of the groups' vectors to the weights, and return the loss."""
-    if sum(len(each.rows) for each in groups) <= whole:
+    if sum(len(each.rows) for each in groups) <= WHOLE:
         loss = loss_of([each.encoded(model) for each in groups])
         loss.backward()
         return float(loss.detach())
