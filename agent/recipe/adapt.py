@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from agent.recipe.carry import Signature, Stock, carried, signature
 from agent.recipe.core import Core
-from agent.recipe.fuse import chain, expressible, kernel_text, operands_of, spreads
+from agent.recipe.fuse import chain, expressible, helpers, kernel_text, operands_of, spreads
 from agent.recipe.graph import Graph, operands, reference
 from kb.errors import KbError
 
@@ -124,6 +124,7 @@ class _Writer:
         if self.fused:
             imports = "" if texts else "import triton\nimport triton.language as tl\n\n\n"
             texts.append(imports + "\n\n\n".join(self.fused))
+        texts += helpers("\n".join(texts))
         copies = tuple(dict.fromkeys(core.copies for core, _ in self.chosen if core.copies))
         parts = [f'"""{self._summary(copies)}"""', "import torch", *texts]
         if not self.alone and self.choices:
