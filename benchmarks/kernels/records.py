@@ -3,8 +3,9 @@
     python -m benchmarks.kernels.records RESULTS.json [--corpus FOLDER]
 
 A kernel gets a record for each baseline. A technique gets, for each of its `examples`, the record
-against the kernel that the example is derived from. Records of other GPUs, shapes, dtypes and
-baselines stay; all other text stays as it is.
+against the kernel that the example is derived from, unless the GPU lacks the technique: there the
+example runs without it, and the record would be of something else. Records of other GPUs, shapes,
+dtypes and baselines stay; all other text stays as it is.
 """
 
 import argparse
@@ -17,10 +18,12 @@ from typing import Any
 import yaml
 
 from benchmarks.kernels import store
+from kb.architectures import any_runs_on
 from kb.corpus.entries import Kernel, Technique, Verified
 from kb.corpus.frontmatter import split_front_matter, validate_front_matter
 from kb.corpus.loader import load_corpus
-from kb.errors import EntryError, KbError
+from kb.errors import EntryError, InvalidInputError, KbError
+from kb.gpus import find_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 # Rates in 16-bit dtypes only: the matrix rate is measured in bfloat16.
@@ -75,12 +78,22 @@ def write_records(results_path: Path, root: Path) -> list[Path]:
             record.model_copy(update={"shape": f"{slug} {record.shape}"})
             for slug in technique.entry.examples
             for record in records.get(slug, [])
-            if record.baseline == derived[slug]
+            if record.baseline == derived[slug] and has_technique(technique.entry, record.gpu)
         ]
         _plan(changes, root / technique.path, Technique, technique.entry.verified, new)
     for path, text in changes.items():
         path.write_text(text, encoding="utf-8")
     return sorted(changes)
+
+
+def has_technique(technique: Technique, gpu: str) -> bool:
+    """Whether a GPU, by its driver's name, has what a technique is about; of a GPU that is not
+    known, yes."""
+    try:
+        architecture = find_spec(gpu).architecture
+    except InvalidInputError:
+        return True
+    return any_runs_on(technique.architectures, architecture)
 
 
 def kernel_records(results: dict[str, Any], slug: str) -> list[Verified]:

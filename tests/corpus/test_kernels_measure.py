@@ -10,9 +10,15 @@ import pytest
 import torch
 
 from benchmarks.kernels import cards, timing, tuning
-from benchmarks.kernels.records import floor_ms, kernel_records, with_records, write_records
+from benchmarks.kernels.records import (
+    floor_ms,
+    has_technique,
+    kernel_records,
+    with_records,
+    write_records,
+)
 from kb.corpus.entries import Verified
-from kb.corpus.loader import load_corpus
+from kb.corpus.loader import load_corpus, shipped_corpus
 from kb.errors import KbError
 
 ROOT = Path(__file__).parents[2]
@@ -154,6 +160,18 @@ def test_records_are_written_in_place_and_everything_else_stays(measured):
     kernels = {kernel.entry.slug: kernel.entry for kernel in load_corpus(root).kernels}
     assert [r.baseline for r in kernels["add-better"].verified] == ["add-plain", "eager"]
     assert write_records(path, root) == []  # the same results change nothing
+
+
+def test_a_technique_takes_no_record_of_a_gpu_that_lacks_it():
+    techniques = {each.entry.slug: each.entry for each in load_corpus(shipped_corpus()).techniques}
+    tensor_memory = techniques["blackwell-tcgen05"]
+    assert not has_technique(tensor_memory, "NVIDIA H200")
+    assert has_technique(tensor_memory, "NVIDIA B200")
+    assert has_technique(techniques["tma-multicast"], "NVIDIA H200")
+    assert not has_technique(techniques["tma-multicast"], "NVIDIA A100-SXM4-80GB")
+    assert has_technique(tensor_memory, "a card that nobody knows")
+    for technique in techniques.values():
+        assert all(has_technique(technique, record.gpu) for record in technique.verified)
 
 
 def test_results_without_a_kernel_are_refused(tmp_path):
