@@ -280,12 +280,24 @@ class _Printer:
 @click.command()
 @click.argument("run", type=_FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead.")
-def report(run: Path, *, as_json: bool) -> None:
+@click.option(
+    "--custom-op",
+    type=_FOLDER,
+    metavar="DIR",
+    help="Write the best kernel as a torch.library custom op instead: a package that can be "
+    "imported, for models under torch.compile.",
+)
+def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
     """Write the report of a RUN folder: report.html and report.md in it.
 
     All of it comes from the run folder, also while the run goes on: contenders,
     convergence, what was tried and why it was kept or dropped, and the sources.
     """
+    if custom_op is not None:
+        from agent.optimize.custom_op import write_custom_op  # noqa: PLC0415
+
+        click.echo(write_custom_op(run, custom_op))
+        return
     if as_json:
         from agent.optimize.run import read_run  # noqa: PLC0415 (the optimizer's part)
         from agent.optimize.summary import summarise  # noqa: PLC0415

@@ -1,0 +1,232 @@
+"""Writes the winner of a run as a package with a `torch.library` custom op, for use in a model.
+
+::
+
+    NAME/
+      __init__.py   the op (`op`), and `ModelOp`, the problem's model with the op as its forward
+      kernel.py     the kernel as it was judged
+      problem.py    the problem, whose plain model tells the op's shapes to `torch.compile`
+
+The package needs torch and what the kernel imports, and nothing of this project.
+"""
+
+import ast
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from agent.optimize.candidate import Candidate
+from agent.optimize.config import RunConfig
+from agent.optimize.files import cannot_write, write_atomically
+from agent.optimize.record import Record
+from agent.optimize.run import read_run
+from agent.optimize.summary import CALLED, summarise
+from agent.problem.binding import Binding, Source, bind
+from agent.problem.kernel import Form
+from agent.sandbox.launch import Zygote
+from agent.worker import messages as m
+from agent.worker.values import decode
+from kb.errors import InvalidInputError, KbError
+
+_MODULE: Final = '''"""{about}
+
+`op(inputs, tensors)` is the custom op `{name}`: `inputs` are those of the
+problem's `forward`, `tensors` the parameters and buffers that `TENSORS` names, in that order; it
+returns a list of tensors. `ModelOp()` is the problem's model with the op as its forward, and takes
+its state dict. Shapes for `torch.compile` come from the plain model. There is no gradient.
+"""
+
+import torch
+
+from . import kernel, problem
+
+TENSORS = {tensors!r}
+
+
+@torch.library.custom_op("{name}", mutates_args=())
+def op(inputs: list[torch.Tensor], tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The kernel; its results are new, contiguous tensors."""
+    found = kernel.kernel_function({arguments})
+    found = [found] if isinstance(found, torch.Tensor) else list(found)
+    found = [each.contiguous() for each in found]
+    held = {{each.untyped_storage().data_ptr() for each in (*inputs, *tensors)}}
+    return [each.clone() if each.untyped_storage().data_ptr() in held else each for each in found]
+
+
+@op.register_fake
+def _(inputs, tensors):
+    with torch.device("meta"):
+        model = problem.Model(*problem.get_init_inputs())
+    given = dict(zip(TENSORS, tensors, strict=True))
+    found = torch.func.functional_call(model, given, tuple(inputs))
+    found = [found] if isinstance(found, torch.Tensor) else list(found)
+    return [torch.empty_like(each, memory_format=torch.contiguous_format) for each in found]
+
+
+class ModelOp(problem.Model):
+    """The problem's model, as `get_init_inputs` builds it, with the op as its forward."""
+
+    def __init__(self):
+        super().__init__(*problem.get_init_inputs())
+
+    def forward(self, *inputs):
+        held = {{**dict(self.named_parameters()), **dict(self.named_buffers())}}
+        found = op(list(inputs), [held[name] for name in TENSORS])
+        return found[0] if {single} else tuple(found)
+'''
+# What a tensor of the model is called in the generated call.
+_TENSORS: Final = "tensors"
+
+
+def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -> Path:
+    """Write the winner of the run in `root` as a package `target`, a folder that is not there yet.
+
+    The problem is executed in a sandboxed worker on the CPU, which builds its model: names of
+    tensors and values of attributes that the kernel takes are found as the judge finds them.
+
+    Raises
+    ------
+    KbError
+        The run has no kernel to write (nothing better was found, the winner is a whole module or a
+        CUDA file), the problem's model cannot be built here, or the folder cannot be written.
+    """
+    config, record = read_run(root)
+    best = _winner(config, record, root)
+    package = target.name
+    if not package.isidentifier():
+        raise InvalidInputError(f"'{package}' cannot be imported: name the folder as a module")
+    if target.exists():
+        raise InvalidInputError(f"{target} is there already: name another folder")
+    described, outputs = _described(config, zygote)
+    tensors = [each.name for each in described.parameters]
+    attributes = {name: decode(value) for name, value in described.attributes.items()}
+    bound = bind(signature_of(best.source), len(described.input_names), tensors, attributes)
+    used = _used(bound)
+    about = f"{config.problem.name} by candidate {best.id} of `kb optimize`, a custom op."
+    text = _MODULE.format(
+        about=about,
+        name=f"kernel_kb::{_word(config.problem.stem)}_{best.id}",
+        tensors=used,
+        arguments=_arguments(bound, used),
+        single=outputs == 1,
+    )
+    try:
+        target.mkdir(parents=True)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    write_atomically(target / "kernel.py", best.source)
+    write_atomically(target / "problem.py", config.problem.source)
+    write_atomically(target / "__init__.py", text)
+    return target
+
+
+def _winner(config: RunConfig, record: Record, root: Path) -> Candidate:
+    if record.standing is None:
+        raise InvalidInputError(f"the run in {root} has not evaluated its start yet: continue it")
+    found = summarise(config, record, root)
+    if found.given_back is not None:
+        raise InvalidInputError(
+            f"the run gives back the problem's own model by {CALLED[found.given_back]}, which "
+            "needs no custom op"
+        )
+    best = found.best.candidate
+    if best.form is not Form.KERNEL_FUNCTION:
+        what = "a CUDA file" if best.form is Form.CUDA else "a whole module (ModelNew)"
+        raise InvalidInputError(f"the best is {what}: only a kernel_function becomes a custom op")
+    return best
+
+
+def _described(config: RunConfig, zygote: Zygote | None) -> tuple[m.Problem, int]:
+    """What the problem defines, and how many tensors its model returns."""
+    from agent.evaluate.session import (  # noqa: PLC0415 (it starts what loads torch)
+        CommandFailedError,
+        Session,
+        WorkerError,
+    )
+    from agent.recipe.graph import export_graph  # noqa: PLC0415
+
+    problem = config.problem
+    with Session("cpu", zygote=zygote) as session:
+        try:
+            described = session.worker("problem").load_problem(
+                problem.source, device="cpu", dtype=config.dtype
+            )
+        except (CommandFailedError, WorkerError) as error:
+            raise KbError(f"the problem's model cannot be built: {error}") from error
+    return described, len(export_graph(problem.source, problem.name, config.dtype, zygote).outputs)
+
+
+def signature_of(source: str) -> Callable[..., Any]:
+    """A function with the signature of a file's `kernel_function`; nothing of the file runs.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such function.
+    """
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "kernel_function":
+            break
+    else:
+        raise InvalidInputError("the best kernel's file defines no kernel_function itself")
+    arguments = node.args
+    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if each.annotation is not None:
+            each.annotation = ast.Constant(ast.unparse(each.annotation))
+    for rest in (arguments.vararg, arguments.kwarg):
+        if rest is not None:
+            rest.annotation = None
+    arguments.defaults = [_literal(each) for each in arguments.defaults]
+    arguments.kw_defaults = [each and _literal(each) for each in arguments.kw_defaults]
+    stub = ast.FunctionDef(
+        name=node.name, args=arguments, body=[ast.Pass()], decorator_list=[], returns=None
+    )
+    module = ast.fix_missing_locations(ast.Module(body=[stub], type_ignores=[]))
+    scope: dict[str, Any] = {}
+    # Literals and nothing else: the file is not trusted.
+    exec(compile(module, "signature", "exec"), {"__builtins__": {}}, scope)  # noqa: S102
+    found: Callable[..., Any] = scope[node.name]
+    return found
+
+
+def _literal(node: ast.expr) -> ast.expr:
+    """A default as it is where it is a literal, else None: that there is one is what counts."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ast.Constant(None)
+    return node
+
+
+def _used(bound: Binding) -> list[str]:
+    sources = (*bound.positional, *bound.named.values())
+    return list(dict.fromkeys(each.tensor for each in sources if each.tensor is not None))
+
+
+def _arguments(bound: Binding, used: list[str]) -> str:
+    places: Mapping[str, int] = {name: index for index, name in enumerate(used)}
+
+    def value(source: Source) -> str:
+        if source.input is not None:
+            return f"inputs[{source.input}]"
+        if source.tensor is not None:
+            return f"{_TENSORS}[{places[source.tensor]}]"
+        return _spelled(source.value)
+
+    told = [value(each) for each in bound.positional]
+    told += [f"{name}={value(each)}" for name, each in bound.named.items()]
+    return ", ".join(told)
+
+
+def _spelled(value: Any) -> str:
+    """A value as Python; numbers that are none have no literal."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_spelled, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _word(text: str) -> str:
+    return "".join(each if each.isalnum() and each.isascii() else "_" for each in text).lower()
