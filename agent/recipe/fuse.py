@@ -193,15 +193,17 @@ def kernel_text(
             # One division a program where a block wraps once at most. Where none wraps, neighbours
             # are read, which has to stand apart for the compiler to see it: 16 bytes at a time.
             loads += [
-                f"i{index} = first % size_{index} + tl.arange(0, BLOCK)",
                 f"if size_{index} % BLOCK == 0:",
-                f"    x{index} = tl.load(p{index} + i{index}, mask=mask).to(tl.float32)",
+                f"    start = tl.multiple_of(first % size_{index}, BLOCK)",
+                f"    x{index} = tl.load(p{index} + start + tl.arange(0, BLOCK), mask=mask)",
                 "else:",
+                f"    i{index} = first % size_{index} + tl.arange(0, BLOCK)",
                 f"    if size_{index} >= BLOCK:",
                 f"        i{index} -= tl.where(i{index} < size_{index}, 0, size_{index})",
                 "    else:",
                 f"        i{index} = i{index} % size_{index}",
-                f"    x{index} = tl.load(p{index} + i{index}, mask=mask).to(tl.float32)",
+                f"    x{index} = tl.load(p{index} + i{index}, mask=mask)",
+                f"x{index} = x{index}.to(tl.float32)",
             ]
             continue
         loads.append(f"x{index} = tl.load(p{index} + offsets, mask=mask).to(tl.float32)")
