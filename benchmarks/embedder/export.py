@@ -62,11 +62,24 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.base:
         size = write_model(arguments.base, SHIPPED)
+        write_further_positions(arguments.base)
         print(f"{arguments.base / MODEL_FILE}: {SHIPPED}, {size} bytes with its tokenizer")
         return
     if not (arguments.start and arguments.manifest):
         parser.error("--trained needs --start and --manifest")
     write_trained(arguments.trained, arguments.start, arguments.manifest, arguments.folder)
+
+
+def write_further_positions(folder: Path) -> None:
+    """Write the positions beyond those that the model ships with, for trials that read further."""
+    from benchmarks.embedder.training.model import POSITIONS_FILE
+    from benchmarks.embedder.weights import read_weights
+
+    weights = read_weights()
+    positions = weights["embeddings.position_embeddings.weight"][MAX_TOKENS:]
+    # The only type's embedding is added in, as it is in the exported half of the table.
+    further = positions + weights["embeddings.token_type_embeddings.weight"][0]
+    np.save(folder / POSITIONS_FILE, further.astype(np.float16))
 
 
 def write_trained(
