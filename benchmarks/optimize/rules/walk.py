@@ -166,7 +166,9 @@ class NoAdvice:
 
 
 class Mutations:
-    """Every kernel as it is; then one changed setting of each survivor; and combinations.
+    """Combinations, every kernel as it is, then one changed setting of each survivor.
+
+    The loop takes as many as it has room for, so kernels come in over the first rounds.
 
     A combination is asked for by the state's `crossover`: the one kernel with those settings of the
     other that have the same names, or the measured point next to that.
@@ -180,8 +182,6 @@ class Mutations:
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """See `Proposer.propose`."""
         landscape = self._landscape
-        if state.round == 1:
-            return [self._proposal(place) for place in landscape.starts]
         tried = set(state.tried)
         found: list[Proposal] = []
 
@@ -198,6 +198,8 @@ class Mutations:
             one, two = state.crossover
             for first, second in ((one, two), (two, one)):
                 self._combined(first, second, offer)
+        for place in landscape.starts:
+            offer(place, ())
         chance = state.random(self.name)
         for judged in state.beam:
             place = place_of(judged.candidate.source)
