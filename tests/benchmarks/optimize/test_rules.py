@@ -76,12 +76,12 @@ def test_a_place_is_told_by_its_source() -> None:
 def test_a_search_walks_until_its_budget_is_spent_and_again_the_same_way() -> None:
     made = Landscape.of(record((2, 2, 2)))
     assert made.best_ms == 1.0
-    found = walk(made, 3, 60, crossover=True, retirement=True)
-    assert len(found.best) == 60
+    found = walk(made, 3, 32, crossover=True, retirement=True)
+    assert len(found.best) == 32
     assert found.best == sorted(found.best, reverse=True)
     assert found.best[-1] == 1.0
-    assert walk(made, 3, 60, crossover=True, retirement=True) == found
-    assert walk(made, 4, 60, crossover=True, retirement=True) != found
+    assert walk(made, 3, 32, crossover=True, retirement=True) == found
+    assert walk(made, 4, 32, crossover=True, retirement=True) != found
 
 
 def test_each_rule_has_its_switch() -> None:
