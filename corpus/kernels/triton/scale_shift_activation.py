@@ -21,6 +21,9 @@ sources:
   - title: "Misra: Mish"
     url: https://arxiv.org/abs/1908.08681
     licence: arXiv-nonexclusive
+  - title: "Abramowitz, Stegun: Handbook of Mathematical Functions, 7.1.26"
+    url: https://personal.math.ubc.ca/~cbm/aands/page_299.htm
+    licence: proprietary
 ---
 
 activation(x * scale + shift) + residual, where scale and shift are vectors along one dimension of
@@ -32,6 +35,10 @@ The tensor is seen as [outer, C, inner] with the vectors along C. Where C is the
 tile is a block of its columns by some rows, and the vectors are loaded once for the block; else it
 is a block of one inner stretch, or several short ones, for which a vector's element is one number a
 row of the tile. Neither needs a division an element.
+
+An exact GELU through `tl.erf` takes more time for its arithmetic than for its memory. The five-term
+series of Abramowitz and Stegun for erfc, 1.5e-7 off at most, costs about half the instructions; and
+for negative values nothing cancels, as 1 + erf(x) does.
 """
 
 import math
@@ -59,6 +66,19 @@ def _tanh(x):
 
 
 @triton.jit
+def _gelu(x):
+    """max(x, 0) - |x| / 2 * erfc(|x| / sqrt(2)), the last by Abramowitz and Stegun, 7.1.26: within
+    1.5e-7 for half the instructions of tl.erf. rsqrt squared is a reciprocal without a division."""
+    size = tl.abs(x)
+    root = tl.rsqrt(1.0 + 0.23164189 * size)
+    t = root * root
+    series = -0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))
+    tail = t * (0.254829592 + t * series) * tl.exp2(x * x * -0.72134752)
+    # All tails are zero from 20 on; infinity times zero is not.
+    return 0.5 * (x + size) - 0.5 * tl.minimum(size, 20.0) * tail
+
+
+@triton.jit
 def _activated(x, slope, KIND: tl.constexpr):
     """Of float32 values. NaN passes through."""
     if KIND == "relu":
@@ -66,7 +86,7 @@ def _activated(x, slope, KIND: tl.constexpr):
     elif KIND == "leaky-relu":
         y = tl.where(x < 0.0, x * slope, x)
     elif KIND == "gelu":
-        y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+        y = _gelu(x)
     elif KIND == "gelu-tanh":
         y = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
     elif KIND == "silu":
