@@ -5,13 +5,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ingest.sources.archive import members
 from ingest.sources.cache import Cache, Fetched, digest_of, sha256_of
-from ingest.sources.index import Index, Release
 from ingest.sources.licence import Stated, stated
 from ingest.sources.spec import Package
 from kb.errors import SourceError
+
+if TYPE_CHECKING:
+    from ingest.sources.index import Release
 
 ASK_ABOVE = 100_000_000
 """Bytes of a download that is worth a question first."""
@@ -57,6 +60,9 @@ def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
     cache = fetcher.cache
     if package.version and (known := cache.find(_key(package, package.version))):
         return known
+    # What speaks to an index takes an eighth of a second to import: no local source needs it.
+    from ingest.sources.index import Index  # noqa: PLC0415
+
     index = Index()
     release = index.release(package)
     key = _key(package, release.version)
@@ -99,7 +105,7 @@ def _key(package: Package, version: str) -> str:
     return f"{package.location}=={version} {kind}"
 
 
-def _download_by_pip(release: Release, place: Path) -> None:
+def _download_by_pip(release: "Release", place: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
     command += ["--only-binary=:all:", "--progress-bar=off", "--dest", str(place)]
     command += [f"{release.package.name}=={release.version}"]
@@ -117,14 +123,14 @@ def _download_by_pip(release: Release, place: Path) -> None:
     raise SourceError(f"{release}: pip could not download it: {reason}")
 
 
-def _check_hashes(file: Path, release: Release) -> None:
+def _check_hashes(file: Path, release: "Release") -> None:
     for algorithm, accepted in release.hashes.items():
         found = digest_of(file, algorithm)
         if found not in accepted:
             raise _mismatch(release, f"{algorithm} is {found[:16]}…, not {accepted[0][:16]}…")
 
 
-def _mismatch(release: Release, detail: str) -> SourceError:
+def _mismatch(release: "Release", detail: str) -> SourceError:
     return SourceError(
         f"{release}: the downloaded {release.filename} does not have the hash that the package "
         f"index gives ({detail}): the download broke off, or the file was changed on the way or on "
