@@ -122,7 +122,7 @@ def _line(record: records.Record) -> str:
         f"{record['name']:24} given {record['given_ms'] or float('nan'):9.4f} ms  "
         f"tuned {record['tuned_ms']:9.4f}  best {record['best_ms']:9.4f}  "
         f"{record['over_best'] * 100 - 100:+6.1f} %  {record['tried']:4d} tried, "
-        f"{record['failed']:3d} failed, {record['gpu_seconds']:5.1f} s  "
+        f"{record['not_working']:3d} failed, {record['gpu_seconds']:5.1f} s  "
         f"{record.get('verdict', '')}"
     )
 

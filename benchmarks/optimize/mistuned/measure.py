@@ -66,7 +66,8 @@ def measure(
         gpu_seconds = timer.held
         winner = tuned.versions[0] if tuned.versions else None
         if winner is None:
-            return {"name": case.name, "failed": tuned.reasons, "gpu_seconds": gpu_seconds}
+            why = "; ".join(tuned.reasons) or "there was no time for any configuration"
+            return {"name": case.name, "failed": why, "gpu_seconds": gpu_seconds}
         space = Space(tunable, Limits(item_bytes=timer.item_bytes))
         known = tuple(winner.values[each.name] for each in space.parameters)
         began_reference = timer.clock()
@@ -90,7 +91,7 @@ def measure(
         "start_seconds": started,
         "ahead_seconds": tuned.ahead_seconds,
         "tried": tuned.tried,
-        "failed": tuned.failed,
+        "not_working": tuned.failed,
         "reasons": tuned.reasons,
         "points": tuned.points,
         "exhausted": tuned.exhausted,

@@ -1,0 +1,38 @@
+"""The benchmark of `tune` alone, in the interpreter on a tiny problem."""
+
+import dataclasses
+
+from agent.sandbox.launch import Zygote
+from benchmarks.optimize.mistuned import __main__ as mistuned
+from benchmarks.optimize.mistuned import measure
+from benchmarks.optimize.mistuned.cases import load
+from benchmarks.optimize.records import done
+
+
+def test_a_kernel_is_measured_and_not_measured_again() -> None:
+    (case,) = load(["leaky_relu_slivers"])
+    with Zygote(interpret=True) as zygote:
+        record = measure.measure(
+            dataclasses.replace(case, problem=case.small),
+            device="cpu",
+            zygote=zygote,
+            seconds=12.0,
+            reference_seconds=3.0,
+            seed=0,
+            trust=True,
+            say=lambda _: None,
+        )
+    assert record["over_best"] >= 1.0
+    assert record["tried"] > 1
+    assert record["tuned_ms"] >= record["best_ms"]
+    # Configurations that do not work are no failure of the measurement.
+    assert done({"records": {case.name: record}}, case.name)
+    assert mistuned.summary([record])["kernels"] == 1
+    assert f"{record['not_working']:3d} failed" in mistuned._line(record)
+
+
+def test_a_kernel_without_times_is_tried_again() -> None:
+    nothing = {"name": "a", "failed": "there was no time for any configuration"}
+    assert not done({"records": {"a": nothing}}, "a")
+    assert "no time for any" in mistuned._line(nothing)
+    assert mistuned.summary([nothing])["missed"] == ["a"]
