@@ -55,7 +55,7 @@ def _measure(name: str, options: argparse.Namespace, runner: Runner) -> records.
     (operator,) = load([name])
     known: dict[str, Any] = {
         "name": operator.name, "about": operator.about, "dtype": operator.dtype,
-        "family": operator.family, "list": operator.of,
+        "operator_family": operator.family, "list": operator.of,
     }  # fmt: skip
     baselines = (*_BASELINES, "max-autotune") if options.max_autotune else _BASELINES
     config = configure(options, operator.path, dtype=operator.dtype, baselines=baselines)

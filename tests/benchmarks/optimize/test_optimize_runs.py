@@ -57,6 +57,8 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
     mish, norm, argmax = (found["records"][n] for n in ("mish", "layer_norm", "argmax_rows"))
     assert mish["ms"] == {"eager": 2.0, "compile": 0.8, "start": 2.0, "best": 0.5}
     assert mish["over"]["compile"]["ratio"] == 1.6
+    # The operator's family of `families.toml`, and the technique of what was found.
+    assert (mish["operator_family"], mish["family"]) == ("elementwise", "family0")
     assert (mish["dtype"], mish["proposer"], mish["floor_fraction"]) == ("float32", "recipe", 0.2)
     assert norm["over"]["compile"]["ratio"] == 0.8
     assert (argmax["better"], argmax["ms"]["best"], argmax["source"]) == (False, 2.0, None)
