@@ -1,0 +1,44 @@
+"""The published runs repeat to the same decisions, and their tables are what their journals say."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from agent.optimize.record import Record
+from agent.optimize.run import read_run
+from agent.optimize.summary import summarise
+from benchmarks.optimize.records import record_of
+from benchmarks.optimize.running import Ended
+from kb.cli import cli
+
+RESULTS = sorted(Path("benchmarks/optimize/results").glob("*/results.json"))
+RUNS = [run for each in RESULTS for run in sorted((each.parent / "runs").iterdir())]
+
+
+def decisions(record: Record) -> list[object]:
+    """All that a run decided."""
+    rounds = [(each.round, each.leader, each.beam, each.retired) for each in record.closed]
+    judged = [(each.id, each.outcome.verdict) for each in record.history]
+    assert record.stopped is not None
+    return [rounds, judged, record.best.id, record.stopped.reason]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_published_run_repeats_to_the_same_decisions(run: Path, tmp_path: Path) -> None:
+    replay = ["optimize", "--model", f"replay:{run}", "--replay-verdicts"]
+    index = ["--index", str(tmp_path / "none")]
+    ran = CliRunner().invoke(cli, [*index, *replay, "--out", str(tmp_path / "again")])
+    assert ran.exit_code == 0, ran.output
+    assert decisions(read_run(tmp_path / "again")[1]) == decisions(read_run(run)[1])
+
+
+@pytest.mark.parametrize("results", RESULTS, ids=lambda each: each.parent.name)
+def test_the_published_records_are_what_the_journals_say(results: Path) -> None:
+    records = json.loads(results.read_text())["records"]
+    for run in sorted((results.parent / "runs").iterdir()):
+        config, record = read_run(run)
+        found = record_of(Ended(config, record, summarise(config, record, run), run))
+        published = records[run.name]
+        assert {key: published[key] for key in found} == json.loads(json.dumps(found)), run.name
