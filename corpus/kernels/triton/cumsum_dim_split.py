@@ -11,7 +11,7 @@ derived_from: cumsum-dim-plain
 sizes:
   check: [[2, 64, 32], [3, 10, 21], [7, 100], [5, 33, 1], [1, 520]]
   bench: [4096, 32768]
-check_params: {tile: 128, block_p: 32, programs: 8}
+check_params: {tile: 512, block_p: 32, programs: 8}
 sources:
   - title: "Blelloch: Prefix Sums and Their Applications"
     url: https://www.cs.cmu.edu/~guyb/papers/Ble93.pdf
@@ -71,7 +71,11 @@ slab's total, and the scanning one starts each slab from the totals before it (r
 That costs a second reading, which finds the slabs in L2 where the whole fits, and is worth it
 where otherwise most multiprocessors would idle. Totals are added in a fixed order.
 
-A program's tiles follow one another, so it asks for the next ones (`stages`) before it scans. From
+A program's tiles follow one another, so it asks for the next ones (`stages`) before it scans. Over
+positions, blocks of one warp do best: a thread scans the values it holds without a word to others,
+where eight warps exchange totals through shared memory, with barriers, at every step. On 32 x 4096
+x 1024 in float32 with a mask fused in, one warp and small tiles took 0.34 ms on an H200, eight
+warps 0.65. From
 the end, tiles come in the reverse order and are scanned backwards within, at the same places as
 forwards: an index that runs down would cost the wide loads. `before` and `after` are elementwise
 functions fused in: a mask is one of `before`.
@@ -84,8 +88,8 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "tile": [1024, 2048, 4096, 8192],
-    "block_p": [16, 32, 64, 128],
+    "tile": [2048, 4096, 8192, 16384],
+    "block_p": [32, 64, 128],
     "programs": [132, 264, 528],
     "stages": [1, 2, 3],
     "num_warps": [2, 4, 8],
@@ -245,7 +249,8 @@ def kernel_function(
 
     `before` and `after` are Triton functions `(values, lead, lane, mask, operands)` applied to each
     element on the way in and out. A program scans `tile` elements of 16 bits at a time, or half as
-    many of 32, of `block_p` positions or of one row and more.
+    many of 32, of one row and more; or a quarter of that, of `block_p` positions, on an eighth of
+    the warps and with two stages more, in twice as many programs.
     """
     if kind not in KINDS:
         raise ValueError(f"kind is one of {', '.join(KINDS)}, not '{kind}'")
@@ -257,6 +262,11 @@ def kernel_function(
     rows = dim == x.dim() - 1
     # In bytes the same for all dtypes: tiles wait in shared memory.
     tile = max(1, tile * 2 // x.element_size())
+    if not rows:
+        # Along positions a thread scans what it holds, and only few threads hold one position's:
+        # programs of few warps, of which more are needed, each with more of its tiles on the way.
+        tile, num_warps, programs = max(1, tile // 4), max(1, num_warps // 8), 2 * programs
+        stages += 2
     block_n, block_p = _shape(length, positions, rows, tile, block_p)
     blocks = batch * triton.cdiv(positions, block_p)
     # Slabs of at least two steps: shorter ones would be mostly start and end.
