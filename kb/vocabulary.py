@@ -51,6 +51,18 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, _LOADER)  # noqa: S506 - one of the two safe loaders
 
 
+def compose_yaml(text: str) -> yaml.Node | None:
+    """The nodes of YAML text, which say where each value stands; None where there is none.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If it cannot be parsed.
+    """
+    node: yaml.Node | None = yaml.compose(text, _LOADER)
+    return node
+
+
 def _load(name: str) -> dict[str, dict[str, object]]:
     text = (files("kb") / "data" / name).read_text(encoding="utf-8")
     data: dict[str, dict[str, object]] = load_yaml(text)

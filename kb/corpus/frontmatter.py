@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from kb.errors import EntryError
+from kb.vocabulary import compose_yaml, load_yaml
 
 _FENCE = re.compile(r"^[ \t]*---[ \t]*$")
 # In a source file the opening fence stands near the top, inside the docstring or comment.
@@ -110,7 +111,7 @@ def _refuse_repeated_keys(root: yaml.Node | None, first_line: int, path: str) ->
 
 def line_of_key(front: FrontMatter, key: str) -> int:
     """1-based line in the file where a top-level key of valid front matter stands."""
-    return front.first_line + _line_of(yaml.compose(front.yaml, Loader=yaml.SafeLoader), (key,))
+    return front.first_line + _line_of(compose_yaml(front.yaml), (key,))
 
 
 def validate_front_matter(front: FrontMatter, model: type[ModelT], path: str) -> ModelT:
@@ -122,8 +123,7 @@ def validate_front_matter(front: FrontMatter, model: type[ModelT], path: str) ->
         Malformed YAML, an unknown or missing key, or a bad value; names file and line.
     """
     try:
-        node = yaml.compose(front.yaml, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(front.yaml)
+        node, data = compose_yaml(front.yaml), load_yaml(front.yaml)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = front.first_line + (mark.line if mark is not None else 0)
