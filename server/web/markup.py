@@ -33,6 +33,18 @@ def web_url(url: str | None) -> str | None:
     return url if url and re.match(r"https?://[^\s/]", url, re.IGNORECASE) else None
 
 
+def with_code(text: str) -> Markup:
+    """One plain line; what stands between two backticks is code, and nothing else is markup."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one has no partner
+        return escape(text)
+    pieces = (
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )
+    return Markup("").join(pieces)
+
+
 def code_block(code: str, language: str, label: str = "Code") -> Markup:
     """Code that scrolls inside itself, with a button that a script shows and serves."""
     return Markup(

@@ -6,7 +6,7 @@ from markup_checks import assert_well_made, links, parsed, text_of, texts
 from support import kb
 
 from kb.corpus.entries import TECHNIQUE_SECTIONS
-from server.web.markup import first_section, render_markdown
+from server.web.markup import first_section, render_markdown, with_code
 from server.web.words import breakable, figures
 
 RECORD = (
@@ -88,3 +88,15 @@ def test_a_metric_breaks_between_its_parts_only_and_stays_text():
 )
 def test_a_large_bound_is_written_out(value, shown):
     assert figures(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("an `a` or `f` target", "an <code>a</code> or <code>f</code> target"),
+        ("`<script>` & <b>", "<code>&lt;script&gt;</code> &amp; &lt;b&gt;"),
+        ("one ` alone, *no* markup", "one ` alone, *no* markup"),
+    ],
+)
+def test_one_line_of_text_has_code_between_backticks_and_no_other_markup(text, html):
+    assert str(with_code(text)) == html
