@@ -26,7 +26,7 @@ from kb.errors import EntryError, InvalidInputError, KbError
 from kb.gpus import find_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-# Rates in 16-bit dtypes only: the matrix rate is measured in bfloat16.
+# The matrix rate is measured in bfloat16.
 _MATRIX_DTYPES = ("bfloat16", "float16")
 _DIGITS = 4
 # Reading alone is faster than the copy that the floor is measured by: up to 1.1 was seen.
@@ -113,28 +113,31 @@ def kernel_records(results: dict[str, Any], slug: str) -> list[Verified]:
             baseline_ms=baseline,
             measured_ms=own,
             speedup=_round(baseline / own),
-            floor_fraction=_fraction(floor_ms(floors, measured) / own),
+            floor_fraction=_fraction(floor_ms(floors, measured), own),
         )
         for name, baseline in times.items()
     ]
 
 
-def _fraction(share: float) -> float | None:
-    """A share of the floor as it is recorded; None where the kernel is far below it, for the
-    reference's operations then are no least: it multiplies zeros that the kernel leaves out."""
-    return _round(share) if share < _BELOW_THE_FLOOR else None
+def _fraction(floor: float | None, own: float) -> float | None:
+    """A share of the floor as it is recorded; None where there is no floor, or the kernel is far
+    below it, for the reference's operations then are no least: it multiplies zeros that the kernel
+    leaves out."""
+    return _round(floor / own) if floor is not None and floor / own < _BELOW_THE_FLOOR else None
 
 
-def floor_ms(floors: dict[str, float], measured: dict[str, Any]) -> float:
+def floor_ms(floors: dict[str, float], measured: dict[str, Any]) -> float | None:
     """The least possible time: bytes over copy bandwidth or FLOPs over matrix rate, the larger.
 
-    Bytes are each input read once and each output written once.
+    Bytes are each input read once and each output written once. None for products of a dtype whose
+    rate was not measured, unless they would take less than the bytes even at twice the 16-bit rate,
+    that of 8-bit operands: then the bytes are the floor.
     """
     memory = measured["bytes"] / floors["copy_bytes_per_s"]
-    matrix = 0.0
+    matrix = measured["flops"] / floors["matmul_flop_per_s"]
     if measured["dtype"] in _MATRIX_DTYPES:
-        matrix = measured["flops"] / floors["matmul_flop_per_s"]
-    return 1e3 * float(max(memory, matrix))
+        return 1e3 * max(memory, matrix)
+    return 1e3 * memory if matrix / 2 <= memory else None
 
 
 def _round(value: float) -> float:

@@ -1,12 +1,16 @@
 """Write docs/kernels.md: every kernel of the corpus with what was measured of it.
 
 python -m benchmarks.kernels.table [--corpus FOLDER] [--out FILE]
+
+The NVFP4 problems' results are those that `benchmarks.kernels.nvfp4` left beside this file.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kb.corpus.entries import Kernel, Verified
 from kb.corpus.loader import load_corpus
@@ -18,6 +22,7 @@ _COLUMNS = (
     "over torch.compile", "of the floor",
 )  # fmt: skip
 _BASELINES = ("eager", "torch.compile")
+_NVFP4 = Path(__file__).with_name("results") / "nvfp4-h200.json"
 
 
 def main() -> int:
@@ -36,7 +41,7 @@ def main() -> int:
 
 
 def page(kernels: Sequence[Kernel]) -> str:
-    """The document: one table per GPU, and the kernels that were measured on none."""
+    """The document: one table per GPU, the kernels measured on none, and the NVFP4 problems."""
     lines = [
         "# The kernels of the corpus, as measured",
         "",
@@ -60,7 +65,35 @@ def page(kernels: Sequence[Kernel]) -> str:
     if missing := [kernel for kernel in _by_operator(kernels) if not kernel.verified]:
         lines += ["", "## Not measured", ""]
         lines += [f"- `{kernel.slug}` ({', '.join(kernel.architectures)})" for kernel in missing]
+    lines += _nvfp4_part(json.loads(_NVFP4.read_text(encoding="utf-8")))
     return "\n".join(lines) + "\n"
+
+
+def _nvfp4_part(results: dict[str, Any]) -> list[str]:
+    """The NVFP4 kernels on their problems: exactness, and times of a launch by graph replay."""
+    lines = [
+        "",
+        f"## NVFP4 problems, {results['gpu']}",
+        "",
+        "By `python -m benchmarks.kernels.nvfp4`, bfloat16, default parameters: codes and scales",
+        "are equal to the written quantizer's by the judge's rule; microseconds of a launch in a",
+        f"graph of {results['launches']} and, in brackets, of a graph of one, with its own start.",
+        "`torch.compile` is of the same quantizer written with vector operations, without tables.",
+        "",
+    ]
+    columns = ("problem", "kernel", "right", "us", "over torch.compile", "of the copy floor")
+    lines += [_row(columns), _row(["---"] * len(columns))]
+    for name, problem in results["problems"].items():
+        contenders = problem["contenders"]
+        for kind in ("triton", "cuda"):
+            if (found := contenders.get(kind)) is not None:
+                lines.append(_row([
+                    f"`{name}`", kind, found["problem"] or "yes",
+                    f"{found['us']:.2f} ({found['alone_us']:.2f})",
+                    f"{contenders['torch.compile']['us'] / found['us']:.2f}x",
+                    f"{problem['floor_us'] / found['us']:.2f}",
+                ]))  # fmt: skip
+    return lines
 
 
 def _by_operator(kernels: Sequence[Kernel]) -> list[Kernel]:

@@ -200,7 +200,15 @@ def test_the_floor_is_the_larger_of_memory_and_matrix_time():
     floors = {"copy_bytes_per_s": 1e12, "matmul_flop_per_s": 1e14}
     assert floor_ms(floors, {"bytes": 1e9, "flops": 0, "dtype": "bfloat16"}) == pytest.approx(1.0)
     assert floor_ms(floors, {"bytes": 1e6, "flops": 1e12, "dtype": "float16"}) == pytest.approx(10)
-    assert floor_ms(floors, {"bytes": 1e9, "flops": 1e12, "dtype": "float32"}) == pytest.approx(1.0)
+    few = {"bytes": 1e9, "flops": 1e11, "dtype": "float32"}
+    assert floor_ms(floors, few) == pytest.approx(1.0)
+
+
+def test_products_of_a_dtype_whose_rate_is_unknown_have_no_floor():
+    floors = {"copy_bytes_per_s": 1e12, "matmul_flop_per_s": 1e14}
+    many = {"bytes": 1e9, "flops": 1e12, "dtype": "float32"}
+    assert floor_ms(floors, many) is None
+    assert floor_ms(floors, many | {"dtype": "float8_e4m3"}) is None
 
 
 class FakeTimer:

@@ -27,6 +27,46 @@ sources:
   - title: "Zhang, Sennrich: Root Mean Square Layer Normalization"
     url: https://arxiv.org/abs/1910.07467
     licence: CC-BY-4.0
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 128x8192
+  dtype: bfloat16
+  baseline: add-rmsnorm-nvfp4-emulated
+  baseline_ms: 0.008064
+  measured_ms: 0.008
+  speedup: 1.008
+  floor_fraction: 0.1398
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 128x8192
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1549
+  measured_ms: 0.008
+  speedup: 19.36
+  floor_fraction: 0.1398
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 128x8192
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.0175
+  measured_ms: 0.008
+  speedup: 2.188
+  floor_fraction: 0.1398
 ---
 
 s = x + residual, y = s / sqrt(mean(s^2) + eps) * weight along a row, and y quantized in blocks of 16;

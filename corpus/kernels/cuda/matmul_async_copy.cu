@@ -34,7 +34,6 @@ verified:
   baseline_ms: 3.569
   measured_ms: 3.437
   speedup: 1.038
-  floor_fraction: 0.0137
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -47,7 +46,6 @@ verified:
   baseline_ms: 2.677
   measured_ms: 3.437
   speedup: 0.7789
-  floor_fraction: 0.0137
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -60,7 +58,6 @@ verified:
   baseline_ms: 2.679
   measured_ms: 3.437
   speedup: 0.7795
-  floor_fraction: 0.0137
 ---
 
 As matmul-shared-tiled-cuda, but tiles travel from global to shared memory by `cp.async`: no

@@ -30,7 +30,6 @@ verified:
   baseline_ms: 2.68
   measured_ms: 21.89
   speedup: 0.1224
-  floor_fraction: 0.002151
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -43,7 +42,6 @@ verified:
   baseline_ms: 2.681
   measured_ms: 21.89
   speedup: 0.1225
-  floor_fraction: 0.002151
 ---
 
 C = A @ B in float32. Neighbouring threads compute neighbouring columns, so loads of B are coalesced
@@ -59,10 +57,8 @@ namespace {
 __global__ void __launch_bounds__(512)
     matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m,
            int n, int k) {
-    // One dimension of blocks: a second may have 65535 at most.
-    const int columns = (n + blockDim.x - 1) / blockDim.x;
-    const int column = blockIdx.x % columns * blockDim.x + threadIdx.x;
-    const int row = blockIdx.x / columns * blockDim.y + threadIdx.y;
+    const int column = blockIdx.x * blockDim.x + threadIdx.x;
+    const int row = blockIdx.y * blockDim.y + threadIdx.y;
     if (row >= m || column >= n) return;
     float sum = 0.0f;
     for (int i = 0; i < k; ++i) {
@@ -73,12 +69,12 @@ __global__ void __launch_bounds__(512)
 
 }  // namespace
 
-// c[m, n] = a[m, k] @ b[k, n], contiguous float32.
+// c[m, n] = a[m, k] @ b[k, n], contiguous float32; m at most 65535 * rows.
 extern "C" cudaError_t matmul_naive(const float* a, const float* b, float* c, int m, int n, int k,
                                     int rows, cudaStream_t stream) {
     if (rows < 1 || rows > 16 || m < 0 || n < 0 || k < 0) return cudaErrorInvalidValue;
     if (m == 0 || n == 0) return cudaSuccess;
-    const int grid = (n + 31) / 32 * ((m + rows - 1) / rows);
-    matmul<<<grid, dim3(32, rows), 0, stream>>>(a, b, c, m, n, k);
+    const dim3 threads(32, rows), grid((n + 31) / 32, (m + rows - 1) / rows);
+    matmul<<<grid, threads, 0, stream>>>(a, b, c, m, n, k);
     return cudaGetLastError();
 }

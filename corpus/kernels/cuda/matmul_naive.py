@@ -22,7 +22,10 @@ def _launcher(architecture: str) -> Callable[..., int]:
 
 
 def kernel_function(a: torch.Tensor, b: torch.Tensor, rows: int = 8) -> torch.Tensor:
-    """Return `a @ b`: `a` [M, K] and `b` [K, N], float32 -> float32 [M, N]."""
+    """Return `a @ b`: `a` [M, K] and `b` [K, N], float32 -> float32 [M, N].
+
+    M is at most 65535 * `rows`, the most blocks of a grid's second dimension.
+    """
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"cannot multiply {list(a.shape)} by {list(b.shape)}")
     if a.dtype != torch.float32 or b.dtype != torch.float32:
@@ -31,6 +34,8 @@ def kernel_function(a: torch.Tensor, b: torch.Tensor, rows: int = 8) -> torch.Te
         raise ValueError("a and b must be on one CUDA device")
     a, b = a.contiguous(), b.contiguous()
     (m, k), n = a.shape, b.shape[1]
+    if m > 65535 * rows:
+        raise ValueError(f"{m} rows are more than {65535 * rows}: multiply them in parts")
     c = torch.empty((m, n), dtype=a.dtype, device=a.device)
     with torch.cuda.device(a.device):
         status = _launcher(nvcc.device_architecture(a.device.index))(

@@ -39,7 +39,6 @@ verified:
   baseline_ms: 3.569
   measured_ms: 3.134
   speedup: 1.139
-  floor_fraction: 0.01503
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -52,7 +51,6 @@ verified:
   baseline_ms: 2.678
   measured_ms: 3.134
   speedup: 0.8545
-  floor_fraction: 0.01503
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -65,7 +63,6 @@ verified:
   baseline_ms: 2.678
   measured_ms: 3.134
   speedup: 0.8545
-  floor_fraction: 0.01503
 ---
 
 C = A @ B in float32 on the ordinary pipes. CLUSTER blocks side by side along N need the same tile

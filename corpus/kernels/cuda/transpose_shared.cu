@@ -59,9 +59,7 @@ template <int LAYOUT>
 __global__ void __launch_bounds__(kTile * kRows)
     transpose_words(const float* __restrict__ x, float* __restrict__ out, int m, int n) {
     __shared__ float tile[kTile * (kTile + 1)];
-    // One dimension of blocks: a second may have 65535 at most.
-    const int tiles_n = (n + kTile - 1) / kTile;
-    const int row0 = blockIdx.x / tiles_n * kTile, column0 = blockIdx.x % tiles_n * kTile;
+    const int row0 = blockIdx.y * kTile, column0 = blockIdx.x * kTile;
     const int lane = threadIdx.x;
 #pragma unroll
     for (int i = threadIdx.y; i < kTile; i += kRows) {
@@ -93,8 +91,7 @@ template <int LAYOUT>
 __global__ void __launch_bounds__(kVectors * kVectors)
     transpose_vectors(const float4* __restrict__ x, float4* __restrict__ out, int m, int n) {
     __shared__ float4 tile[kWide * kVectors + kVectors];
-    const int tiles_n = (n + kWide - 1) / kWide;
-    const int row0 = blockIdx.x / tiles_n * kWide, column0 = blockIdx.x % tiles_n * kWide;
+    const int row0 = blockIdx.y * kWide, column0 = blockIdx.x * kWide;
     const int c = threadIdx.x % kVectors, r = threadIdx.x / kVectors;
     const int row = row0 + 4 * r, column = column0 + 4 * c;
     if (row < m && column < n) {
@@ -124,18 +121,18 @@ void launch(const float* x, float* out, int m, int n, cudaStream_t stream) {
     const bool aligned =
         ((reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(out)) & 15) == 0;
     if (m % 4 == 0 && n % 4 == 0 && aligned) {
-        const int grid = (n + kWide - 1) / kWide * ((m + kWide - 1) / kWide);
+        const dim3 grid((n + kWide - 1) / kWide, (m + kWide - 1) / kWide);
         transpose_vectors<LAYOUT><<<grid, kVectors * kVectors, 0, stream>>>(
             reinterpret_cast<const float4*>(x), reinterpret_cast<float4*>(out), m, n);
     } else {
-        const int grid = (n + kTile - 1) / kTile * ((m + kTile - 1) / kTile);
+        const dim3 grid((n + kTile - 1) / kTile, (m + kTile - 1) / kTile);
         transpose_words<LAYOUT><<<grid, dim3(kTile, kRows), 0, stream>>>(x, out, m, n);
     }
 }
 
 }  // namespace
 
-// out[n, m] = x[m, n]^T, contiguous float32; layout 0 plain, 1 padded, 2 swizzled.
+// out[n, m] = x[m, n]^T, contiguous float32; layout 0 plain, 1 padded, 2 swizzled; m <= 65535 * 32.
 extern "C" cudaError_t transpose_shared(const float* x, float* out, int m, int n, int layout,
                                         cudaStream_t stream) {
     if (layout < 0 || layout > 2 || m < 0 || n < 0) return cudaErrorInvalidValue;

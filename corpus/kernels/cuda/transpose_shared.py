@@ -11,6 +11,7 @@ from kb import nvcc
 
 # The plain layout (0) has 32-way conflicts and is there to compare with.
 TUNABLES = {"layout": [0, 1, 2]}
+MOST_ROWS = 65535 * 32
 
 
 @functools.cache
@@ -23,13 +24,18 @@ def _launcher(architecture: str) -> Callable[..., int]:
 
 
 def kernel_function(x: torch.Tensor, layout: int = 2) -> torch.Tensor:
-    """Return the transpose of `x` [M, N], float32, as a contiguous [N, M]."""
+    """Return the transpose of `x` [M, N], float32, as a contiguous [N, M].
+
+    M is at most MOST_ROWS, as many as 65535 blocks of a grid's second dimension take.
+    """
     if x.ndim != 2 or x.dtype != torch.float32:
         raise ValueError(f"x must be a float32 matrix, not {x.dtype} {list(x.shape)}")
     if not x.is_cuda:
         raise ValueError("x must be on a CUDA device")
     x = x.contiguous()
     m, n = x.shape
+    if m > MOST_ROWS:
+        raise ValueError(f"{m} rows are more than {MOST_ROWS}: transpose them in parts")
     out = torch.empty((n, m), dtype=x.dtype, device=x.device)
     with torch.cuda.device(x.device):
         status = _launcher(nvcc.device_architecture(x.device.index))(

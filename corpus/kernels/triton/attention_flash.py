@@ -87,6 +87,8 @@ TUNABLES = {
 }
 
 LOG2_E = 1.4426950408889634
+# Programs that a second dimension may have.
+MAX_HEADS = 65535
 
 
 @triton.jit
@@ -97,10 +99,8 @@ def _attention_kernel(
     stride_vh, stride_vn, stride_vd, stride_oh, stride_on, stride_od,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # One dimension of programs: a second may have 65535 at most.
-    blocks = tl.cdiv(N, BLOCK_M)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    rows = tl.program_id(0) % blocks * BLOCK_M + tl.arange(0, BLOCK_M)
+    head = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     dims = tl.arange(0, BLOCK_D)
     in_d = dims < D
     q_at = rows[:, None].to(tl.int64) * stride_qn + dims[None, :] * stride_qd
@@ -159,13 +159,14 @@ def kernel_function(
     if q.dtype == torch.bfloat16 and not q.is_cuda:
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
         q, k, v = q.float(), k.float(), v.float()
-    _attention_kernel[(triton.cdiv(n, block_m) * heads,)](
-        q, k, v, out,
-        n, keys, d**-0.5 * LOG2_E,
-        *q.stride(), *k.stride(), *v.stride(), *out.stride(),
-        D=d, BLOCK_D=max(16, triton.next_power_of_2(d)), BLOCK_M=block_m, BLOCK_N=block_n,
-        num_warps=num_warps, num_stages=num_stages,
-    )  # fmt: skip
+    for parts in zip(*(each.split(MAX_HEADS) for each in (q, k, v, out)), strict=True):
+        _attention_kernel[(triton.cdiv(n, block_m), parts[0].shape[0])](
+            *parts,
+            n, keys, d**-0.5 * LOG2_E,
+            *q.stride(), *k.stride(), *v.stride(), *out.stride(),
+            D=d, BLOCK_D=max(16, triton.next_power_of_2(d)), BLOCK_M=block_m, BLOCK_N=block_n,
+            num_warps=num_warps, num_stages=num_stages,
+        )  # fmt: skip
     return out
 
 

@@ -25,6 +25,33 @@ sources:
   - title: "Ainslie et al.: GQA, training generalized multi-query transformer models"
     url: https://arxiv.org/abs/2305.13245
     licence: CC-BY-4.0
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 4x32x8x4096x4096x128x1
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.9286
+  measured_ms: 2.691
+  speedup: 0.3451
+  floor_fraction: 0.2623
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 4x32x8x4096x4096x128x1
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.9292
+  measured_ms: 2.691
+  speedup: 0.3453
+  floor_fraction: 0.2623
 ---
 
 softmax(Q K^T / sqrt(D)) V for each head in one kernel, with the causal mask as a comparison. Every

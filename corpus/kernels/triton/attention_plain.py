@@ -64,6 +64,9 @@ TUNABLES = {
     "num_stages": [2, 3],
 }
 
+# Programs that a second dimension may have.
+MAX_HEADS = 65535
+
 
 @triton.jit
 def _scores(
@@ -86,10 +89,8 @@ def _probabilities_kernel(
     stride_qh, stride_qn, stride_qd, stride_kh, stride_kn, stride_kd,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # One dimension of programs: a second may have 65535 at most.
-    blocks = tl.cdiv(N, BLOCK_M)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    rows = tl.program_id(0) % blocks * BLOCK_M + tl.arange(0, BLOCK_M)
+    head = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     dims = tl.arange(0, BLOCK_D)
     q_at = rows[:, None].to(tl.int64) * stride_qn + dims[None, :] * stride_qd
     q_mask = (rows[:, None] < N) & (dims[None, :] < D)
@@ -119,10 +120,8 @@ def _weighted_sum_kernel(
     stride_vh, stride_vn, stride_vd, stride_oh, stride_on, stride_od,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # One dimension of programs: a second may have 65535 at most.
-    blocks = tl.cdiv(N, BLOCK_M)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    rows = tl.program_id(0) % blocks * BLOCK_M + tl.arange(0, BLOCK_M)
+    head = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     dims = tl.arange(0, BLOCK_D)
     p_rows = p_ptr + (head * N + rows[:, None]) * keys
     acc = tl.zeros((BLOCK_M, BLOCK_D), dtype=tl.float32)
@@ -165,9 +164,15 @@ def kernel_function(
         "D": d, "BLOCK_D": max(16, triton.next_power_of_2(d)), "BLOCK_M": block_m,
         "BLOCK_N": block_n, "num_warps": num_warps, "num_stages": num_stages,
     }  # fmt: skip
-    grid = (triton.cdiv(n, block_m) * heads,)
-    _probabilities_kernel[grid](q, k, p, n, keys, d**-0.5, *q.stride(), *k.stride(), **blocks)
-    _weighted_sum_kernel[grid](p, v, out, n, keys, *v.stride(), *out.stride(), **blocks)
+    strides = (*v.stride(), *out.stride())
+    for q_part, k_part, v_part, p_part, part in zip(
+        *(each.split(MAX_HEADS) for each in (q, k, v, p, out)), strict=True
+    ):
+        grid = (triton.cdiv(n, block_m), part.shape[0])
+        _probabilities_kernel[grid](
+            q_part, k_part, p_part, n, keys, d**-0.5, *q.stride(), *k.stride(), **blocks
+        )
+        _weighted_sum_kernel[grid](p_part, v_part, part, n, keys, *strides, **blocks)
     return out
 
 

@@ -31,10 +31,10 @@ verified:
   shape: 64x256x12544
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.073
-  measured_ms: 0.3181
-  speedup: 3.373
-  floor_fraction: 0.604
+  baseline_ms: 1.075
+  measured_ms: 0.3168
+  speedup: 3.393
+  floor_fraction: 0.6046
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -44,10 +44,10 @@ verified:
   shape: 64x256x12544
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3806
-  measured_ms: 0.3181
-  speedup: 1.196
-  floor_fraction: 0.604
+  baseline_ms: 0.3812
+  measured_ms: 0.3168
+  speedup: 1.203
+  floor_fraction: 0.6046
 ---
 
 y = (x - mean) / sqrt(variance + eps) * weight + bias with the mean and variance of each channel

@@ -35,10 +35,10 @@ verified:
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: conv-plain
-  baseline_ms: 5.902
-  measured_ms: 0.3337
+  baseline_ms: 5.901
+  measured_ms: 0.3335
   speedup: 17.69
-  floor_fraction: 0.1108
+  floor_fraction: 0.1139
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -48,10 +48,10 @@ verified:
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1071
-  measured_ms: 0.3337
-  speedup: 0.3209
-  floor_fraction: 0.1108
+  baseline_ms: 0.1078
+  measured_ms: 0.3335
+  speedup: 0.3232
+  floor_fraction: 0.1139
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -61,10 +61,10 @@ verified:
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.0873
-  measured_ms: 0.3337
-  speedup: 0.2616
-  floor_fraction: 0.1108
+  baseline_ms: 0.08762
+  measured_ms: 0.3335
+  speedup: 0.2627
+  floor_fraction: 0.1139
 ---
 
 A convolution is a matrix product: [positions, taps x channels] by [taps x channels, outputs]. The

@@ -32,10 +32,10 @@ verified:
   shape: 32x256x16384x32
   dtype: bfloat16
   baseline: groupnorm-plain
-  baseline_ms: 0.2685
-  measured_ms: 0.2066
-  speedup: 1.3
-  floor_fraction: 0.6074
+  baseline_ms: 0.269
+  measured_ms: 0.2036
+  speedup: 1.321
+  floor_fraction: 0.6144
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 32x256x16384x32
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.5691
-  measured_ms: 0.2066
-  speedup: 2.755
-  floor_fraction: 0.6074
+  baseline_ms: 0.5705
+  measured_ms: 0.2036
+  speedup: 2.802
+  floor_fraction: 0.6144
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 32x256x16384x32
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.25
-  measured_ms: 0.2066
-  speedup: 1.21
-  floor_fraction: 0.6074
+  baseline_ms: 0.2503
+  measured_ms: 0.2036
+  speedup: 1.229
+  floor_fraction: 0.6144
 ---
 
 Group norm (instance norm: one channel a group) of groups that no multiprocessor can hold, with one

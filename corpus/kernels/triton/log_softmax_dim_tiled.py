@@ -35,10 +35,10 @@ verified:
   shape: 8192x32768
   dtype: bfloat16
   baseline: log-softmax-online
-  baseline_ms: 0.3604
-  measured_ms: 0.3418
-  speedup: 1.054
-  floor_fraction: 0.7348
+  baseline_ms: 0.3692
+  measured_ms: 0.3364
+  speedup: 1.098
+  floor_fraction: 0.7437
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -48,10 +48,10 @@ verified:
   shape: 8192x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.3602
-  measured_ms: 0.3418
-  speedup: 1.054
-  floor_fraction: 0.7348
+  baseline_ms: 0.3621
+  measured_ms: 0.3364
+  speedup: 1.076
+  floor_fraction: 0.7437
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -61,10 +61,10 @@ verified:
   shape: 8192x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.414
-  measured_ms: 0.3418
-  speedup: 1.211
-  floor_fraction: 0.7348
+  baseline_ms: 0.4168
+  measured_ms: 0.3364
+  speedup: 1.239
+  floor_fraction: 0.7437
 ---
 
 The logarithm of the softmax, x - max - log(sum(exp(x - max))),

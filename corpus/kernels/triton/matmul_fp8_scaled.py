@@ -31,7 +31,6 @@ verified:
   baseline_ms: 22.65
   measured_ms: 3.263
   speedup: 6.941
-  floor_fraction: 0.01953
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -44,7 +43,6 @@ verified:
   baseline_ms: 21.73
   measured_ms: 3.263
   speedup: 6.66
-  floor_fraction: 0.01953
 ---
 
 C = (A * scale_a) @ (B * scale_b)^T for A [M, K] and B [N, K] in E4M3 with one float32 scale for

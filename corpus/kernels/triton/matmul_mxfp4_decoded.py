@@ -21,6 +21,33 @@ sources:
   - title: "Triton: triton.language.dot"
     url: https://triton-lang.org/main/python-api/generated/triton.language.dot.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 5.036
+  measured_ms: 0.2499
+  speedup: 20.15
+  floor_fraction: 0.1027
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.574
+  measured_ms: 0.2499
+  speedup: 2.297
+  floor_fraction: 0.1027
 ---
 
 C = A @ W^T for weights in MXFP4: 4-bit codes, two to a byte along K, and one power of two for 32

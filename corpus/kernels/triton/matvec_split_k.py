@@ -31,40 +31,40 @@ verified:
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-21
+  date: 2026-11-22
   shape: 2048x1048576
   dtype: bfloat16
   baseline: matvec-plain
-  baseline_ms: 1.715
-  measured_ms: 0.9306
-  speedup: 1.843
-  floor_fraction: 1.085
+  baseline_ms: 2.459
+  measured_ms: 0.9594
+  speedup: 2.563
+  floor_fraction: 1.044
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-21
+  date: 2026-11-22
   shape: 2048x1048576
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.004
-  measured_ms: 0.9306
-  speedup: 1.079
-  floor_fraction: 1.085
+  baseline_ms: 1.064
+  measured_ms: 0.9594
+  speedup: 1.109
+  floor_fraction: 1.044
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-21
+  date: 2026-11-22
   shape: 2048x1048576
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.049
-  measured_ms: 0.9306
-  speedup: 1.127
-  floor_fraction: 1.085
+  baseline_ms: 1.063
+  measured_ms: 0.9594
+  speedup: 1.108
+  floor_fraction: 1.044
 ---
 
 y = A @ x for few, long rows (2048 x 1048576, say). Each row is cut into SPLIT_K spans, so there
