@@ -22,6 +22,8 @@ _FIELDS: dict[str, Callable[[Chunk], Values]] = {
     "dtypes": lambda chunk: chunk.dtypes,
     "roles": lambda chunk: (chunk.role,) if chunk.role else (),
     "ops": lambda chunk: (chunk.op,) if chunk.op else (),
+    # Of entries alone: the headings of documents are as many as there are.
+    "sections": lambda chunk: (chunk.section,) if chunk.entry and chunk.section else (),
     "entries": lambda chunk: (f"{chunk.kind}:{chunk.entry}",) if chunk.entry else (),
     "paths": lambda chunk: (chunk.path,),
     "symbols": lambda chunk: (chunk.symbol,) if chunk.symbol else (),

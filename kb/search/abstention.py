@@ -1,7 +1,7 @@
 """Whether anything in the index answers a query at all, as a calibrated probability."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -19,15 +19,25 @@ class Evidence:
     coverage: float
     """Share of the query's information (sum of idf) found in the chunk that has most of it."""
     named: float
-    """1 if the query names a technique, a metric with its value, or a symbol the index defines."""
+    """The largest share of the query's words that name a technique: of many words two name one by
+    chance."""
+    identified: float
+    """1 if the query gives a metric with its value, an identifier that the index defines or that a
+    technique is known by, or a kernel."""
     covered: float
     """Share of the query's information, by how rare words are among entries, that one entry holds.
 
     In tens of thousands of functions some hold any few words by chance."""
+    operator: float
+    """1 if the query names an operator."""
+    length: float
+    """ln(1 + the query's words): a few words are covered by chance."""
+    known: float
+    """Share of the query's words that the index has."""
 
     def features(self) -> tuple[float, ...]:
         """In the order of the calibrated weights."""
-        return (self.similarity, self.support, self.coverage, self.named, self.covered)
+        return astuple(self)
 
 
 @dataclass(frozen=True, slots=True)

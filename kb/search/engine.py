@@ -1,5 +1,6 @@
 """Search one generation: lexical and dense orders fused, ranked by domain, folded, cut to k."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from kb.search.names import NamedRows, last_name
 from kb.search.pasted import telling_terms
 from kb.search.query import QueryReader, Understanding
 from kb.search.ranking import HIGHEST, Ranker
+from kb.search.weighing import Weighing
 
 # Depth of each order that is fused. Deeper changed no result on the development queries.
 CANDIDATES = 100
@@ -30,6 +32,8 @@ CANDIDATES = 100
 # stays ahead, which gave 0.04 nDCG@10 more than reciprocal ranks (Bruch, Gai, Ingber: An analysis
 # of fusion functions for hybrid retrieval, TOIS 2023, find the same).
 WORDS = 0.5
+# A pasted kernel is found by what it does; its words are its author's. Flat from 0.1 to 0.2.
+WORDS_OF_PASTED = 0.15
 # Two functions of one name that are this alike are copies, of another package or backend; only the
 # better one is shown. Without the name, siblings such as `load_a` and `load_b` would go as copies.
 FOLD_SIMILARITY = 0.95
@@ -45,6 +49,9 @@ EXACT_LIMIT = 200_000
 _COVERING = 5
 # Of the nearest chunks, as many tell whether the index knows the topic.
 _NEAREST = 10
+
+# Code in these is a kernel.
+_KERNEL_LANGUAGES = frozenset({"triton", "cuda"})
 
 # What passing on is called: to a kernel, to a technique.
 PASSED_ON = ("technique matches", "example matches")
@@ -67,6 +74,8 @@ class Scored(NamedTuple):
     """What its words and meaning are worth."""
     passed: NDArray[np.float64]
     """What entries that it belongs with pass on."""
+    weighed: NDArray[np.float64]
+    """What the fitted weights of an entry's sections and neighbours add."""
     orders: tuple[NDArray[np.intp], NDArray[np.intp]]
     """Rows by words and by meaning, best first."""
 
@@ -100,6 +109,7 @@ class Searcher:
         self._reader = QueryReader(generation)
         self._names = NamedRows(generation.columns)
         self._entries = Entries(generation)
+        self._weighing = Weighing(generation, self._entries)
         self._pieces = np.ones(generation.columns.count, dtype=np.bool_)
         self._pieces[self._entries.rows] = False
         self._chroma: ChromaSearch | None = None
@@ -166,15 +176,20 @@ class Searcher:
         rows = np.unique(np.concatenate((lexical_rows, dense_rows, defined[pieces[defined]])))
         cosines = self._cosines(rows, vector, dense)
         highest = float((words if mask is None else words[mask]).max(initial=0.0)) or 1.0
-        fused = WORDS * words[rows] / highest + (1 - WORDS) * np.maximum(cosines, 0.0)
+        share = WORDS if said.pasted is None else WORDS_OF_PASTED
+        fused = share * words[rows] / highest + (1 - share) * np.maximum(cosines, 0.0)
         kept_near = near if mask is None else near[mask[self._entries.rows]]
         found = words > 0 if mask is None else (words > 0) & mask
         coverage = self._coverage(tokens, top(words, _COVERING, found))
         evidence = Evidence(
             *_nearness(np.append(cosines, kept_near)),
             coverage=coverage,
-            named=float(bool(ranker.named() or said.metrics or self._defined(said))),
+            named=max(said.shares.values(), default=0.0),
+            identified=float(self._identified(said)),
             covered=coverage if entries.covered is None else entries.covered,
+            operator=float(bool(said.ops)),
+            length=math.log1p(len(tokens)),
+            known=len(lexical.known(tokens)) / max(len(tokens), 1),
         )
         probability = relevance(evidence, self._calibration)
         scored = self._scored(rows, fused, (lexical_rows, dense_rows), entries, ranker)
@@ -221,9 +236,14 @@ class Searcher:
             return 0.0
         return sum(idf for token, idf in information.items() if lexical.occurs(token, best)) / total
 
-    def _defined(self, said: Understanding) -> bool:
+    def _identified(self, said: Understanding) -> bool:
+        """Whether something in the query is of the field whatever its words are."""
+        if said.metrics or (said.pasted and said.pasted.language in _KERNEL_LANGUAGES):
+            return True
         known = self.generation.lexical.known
-        return any(known([symbol.lower()]) for symbol in said.symbols)
+        return any(slug not in said.shares for slug in said.techniques) or any(
+            known([symbol.lower()]) for symbol in said.symbols
+        )
 
     def _scored(
         self,
@@ -235,14 +255,24 @@ class Searcher:
     ) -> Scored:
         """Every candidate, and every entry that the filters keep, best first."""
         places = np.flatnonzero(entries.found)
-        support = ranker.support(self._entries.places)
-        passed = self._entries.passed_on(entries.fused + support)[places]
         found = np.concatenate((rows, entries.shown[places]))
         texts = np.concatenate((fused, entries.fused[places]))
-        passed = np.concatenate((np.zeros(len(rows)), passed))
-        scores = np.maximum(texts + passed + ranker.totals(found), 0.0)
+        passed, weighed = np.zeros((2, len(found)))
+        totals = ranker.totals(found)
+        if len(places) and entries.text is not None:
+            said = ranker.said(self._entries.places)
+            speaking = entries.fused + said.named + said.gates
+            passed_on = self._entries.passed_on(speaking)
+            passed[len(rows) :] = passed_on[places]
+            plain = entries.fused + passed_on
+            plain[places] += totals[len(rows) :]
+            added = self._weighing.added(entries.text, ranker.understood, said, plain)
+            weighed[len(rows) :] = added[places]
+        scores = np.maximum(texts + passed + weighed + totals, 0.0)
         order = np.lexsort((found, -scores))
-        return Scored(found[order], scores[order], texts[order], passed[order], orders)
+        return Scored(
+            found[order], scores[order], texts[order], passed[order], weighed[order], orders
+        )
 
     def _fold(self, scored: Scored, k: int) -> list[Hit]:
         """The k best distinct answers: one chunk per entry, one of each set of near-copies, and of
@@ -290,6 +320,8 @@ class Searcher:
         if passed := float(scored.passed[place]):
             is_technique = self.generation.columns["kinds"].of(row)[0] == "technique"
             parts[PASSED_ON[is_technique]] = passed
+        if weighed := float(scored.weighed[place]):
+            parts["sections and neighbours"] = weighed
         return Hit(row, min(float(scored.scores[place]) / HIGHEST, 1.0), parts)
 
     def _results(self, ranking: Ranking, *, explain: bool) -> list[Result]:

@@ -34,6 +34,30 @@ FROM_TECHNIQUE = 0.15
 _FEWEST_KNOWING = 50
 
 
+class EntryText(NamedTuple):
+    """What a query's words and meaning say of entries and of their rows, before it is added up."""
+
+    tokens: list[str]
+    information: NDArray[np.float64]
+    """How rare each token is among entries, (tokens,)."""
+    best: NDArray[np.floating]
+    """Frequency of each token where it stands best in each entry, (tokens, m)."""
+    by_row: NDArray[np.float64]
+    """What the words of each row are worth, (n,)."""
+    near: NDArray[np.float64]
+    """Cosine of the query to each row, 0 where that is negative or filtered out, (n,)."""
+    alone: NDArray[np.float64]
+    """What the words of its best row are worth, relative to the best entry, (m,)."""
+    together: NDArray[np.float64]
+    """What its words are worth, each where it stands best, relative to the best entry, (m,)."""
+    nearest: NDArray[np.float64]
+    """The cosine of its nearest row, (m,)."""
+    meaning: NDArray[np.float64]
+    """How near its rows are: the nearest, and the mean of the few nearest, (m,)."""
+    fused: NDArray[np.float64]
+    """All of it as one score, as `EntryScores` has it, (m,)."""
+
+
 class EntryScores(NamedTuple):
     """What a query's words and meaning say of every entry, (m,) each."""
 
@@ -46,6 +70,8 @@ class EntryScores(NamedTuple):
     covered: float | None
     """The share of the query's information that the entry with most of it holds, filters aside;
     None where there are too few entries to tell what is rare among them."""
+    text: EntryText | None = None
+    """What the scores are made of; None where there are no entries."""
 
 
 class Entries:
@@ -66,17 +92,19 @@ class Entries:
         of_row = of_code[entries.codes]
         self.rows: NDArray[np.intp] = np.flatnonzero(of_row >= 0)
         """The rows of all their chunks, ascending."""
-        self._entry = of_row[self.rows]
-        self._order = np.argsort(self._entry, kind="stable")
+        self.of_row: NDArray[np.intp] = of_row[self.rows]
+        """The place of the entry that each of those rows is of, (n,)."""
+        self._order = np.argsort(self.of_row, kind="stable")
         # As they are ingested, unless an entry came to others that were there before.
         self._in_order = bool((self._order[1:] > self._order[:-1]).all())
-        self._starts = np.searchsorted(self._entry[self._order], np.arange(len(places)))
+        self._starts = np.searchsorted(self.of_row[self._order], np.arange(len(places)))
         self._padded = self._sections()
         self._shown = ~columns["roles"].mask(lambda values: values == (QUESTION,))[self.rows]
         self.techniques: NDArray[np.bool_] = np.array(
             [name.startswith("technique:") for name in self.names], dtype=np.bool_
         )
-        self._pairs = self._belonging(columns, places)
+        self.pairs: NDArray[np.intp] = self._belonging(columns, places)
+        """(kernel, technique) for each technique that a kernel shows, (pairs, 2)."""
         sections = np.diff(np.append(self._starts, len(self.rows)))
         self._counts = np.minimum(sections, _NEAREST_COUNT).astype(np.float64)
         self._place = np.full(columns.count, -1, dtype=np.int32)
@@ -135,16 +163,16 @@ class Entries:
             idf = self._idf(best)
         near = np.where(kept, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
         by_row = idf @ words
-        alone, together = self._most(by_row), idf @ best
-        fused = WORDS * (
-            ONE_SECTION * _relative(alone) + (1 - ONE_SECTION) * _relative(together)
-        ) + (1 - WORDS) * self._meaning(near)
+        alone, together = _relative(self._most(by_row)), _relative(idf @ best)
+        nearest, meaning = self._meaning(near)
+        fused = WORDS * (ONE_SECTION * alone + (1 - ONE_SECTION) * together) + (1 - WORDS) * meaning
         answers = _relative(by_row) + near
         shown = np.where(self._shown & kept, answers, -1.0)
         at = np.append(shown, -2.0)[self._padded].argmax(axis=1)
         rows = self.rows[self._padded[np.arange(len(at)), at]]
         found = self._most((kept & self._shown).astype(np.float64)) > 0
-        return EntryScores(fused, found, rows, covered)
+        text = EntryText(tokens, idf, best, by_row, near, alone, together, nearest, meaning, fused)
+        return EntryScores(fused, found, rows, covered, text)
 
     def _words(self, tokens: list[str], lexical: LexicalIndex) -> NDArray[np.float32]:
         """Frequency of each token in each row, (tokens, n)."""
@@ -161,9 +189,9 @@ class Entries:
     def passed_on(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each entry gets from those it belongs with, (m,), for scores (m,) of all."""
         added = np.zeros(len(scores))
-        if len(self._pairs):
+        if len(self.pairs):
             ahead = np.maximum(scores - _median(scores), 0.0)
-            kernel, technique = self._pairs.T
+            kernel, technique = self.pairs.T
             np.maximum.at(added, technique, FROM_KERNEL * ahead[kernel])
             np.maximum.at(added, kernel, FROM_TECHNIQUE * ahead[technique])
         return added
@@ -184,11 +212,13 @@ class Entries:
         ordered = values if self._in_order else values[..., self._order]
         return np.maximum.reduceat(ordered, self._starts, axis=-1)
 
-    def _meaning(self, near: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How near an entry's sections are: the nearest, and the mean of the few nearest."""
+    def _meaning(
+        self, near: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """How near each entry's nearest section is; and that with the mean of the few nearest."""
         ordered = np.sort(np.append(-near, 0.0)[self._padded], axis=1)[:, :_NEAREST_COUNT]
         mean: NDArray[np.float64] = ordered.sum(axis=1) / self._counts
-        return -(NEAREST * ordered[:, 0] + (1 - NEAREST) * mean)
+        return -ordered[:, 0], -(NEAREST * ordered[:, 0] + (1 - NEAREST) * mean)
 
 
 def _median(values: NDArray[np.float64]) -> float:

@@ -17,6 +17,13 @@ class GateVerdict:
     """Reasons from `avoid_when` gates that hold."""
     failed: int
     """`when` gates on measured metrics that do not hold."""
+    gates: int = 0
+    """All `when` gates, measured or not."""
+
+    @property
+    def held(self) -> float:
+        """The share of all `when` gates that hold."""
+        return len(self.for_it) / max(self.gates, 1)
 
     @property
     def support(self) -> float:
@@ -51,4 +58,5 @@ def judge_gates(technique: Technique, profile: Mapping[str, float]) -> GateVerdi
 
     for_it = holding(technique.when)
     measured = sum(gate.metric in profile for gate in technique.when)
-    return GateVerdict(for_it, holding(technique.avoid_when), measured - len(for_it))
+    against_it = holding(technique.avoid_when)
+    return GateVerdict(for_it, against_it, measured - len(for_it), len(technique.when))

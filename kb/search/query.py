@@ -111,7 +111,9 @@ class QueryReader:
         pasted = pasted_code(query)
         if pasted is not None:
             return self._read_code(query, pasted)
-        words = terms(query)
+        metrics, rest = _metrics_and_rest(query)
+        # A metric's own words name nothing: `achieved_occupancy 31` is no wish for occupancy.
+        words = terms(rest)
         techniques = self._techniques.found_in(words)
         symbols = tuple(dict.fromkeys(identifiers(query)))
         length = max(len(self._lexical.query_tokens(query)), 1)
@@ -126,7 +128,7 @@ class QueryReader:
                 )
             ),
             shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
-            ops=tuple(sorted({*self._ops.found_in(words), *operators_named(spaced(query))})),
+            ops=tuple(sorted({*self._ops.found_in(words), *operators_named(spaced(rest))})),
             languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
             dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),
             device=_device(query),
@@ -134,7 +136,7 @@ class QueryReader:
             only_symbols=alone,
             plain_word=alone and not symbols,
             wants_kernel="kernel" in words and _AROUND_KERNELS.isdisjoint(words),
-            metrics=metrics_in(query),
+            metrics=metrics,
         )
 
     def _shown_by(self, symbols: Iterable[str]) -> list[str]:
@@ -228,21 +230,30 @@ def _metric_spellings() -> list[tuple[str, re.Pattern[str], str]]:
 
 def metrics_in(query: str) -> dict[str, float]:
     """Metrics that a query gives with a value: `L2 hit rate is 30%` → its full name and 30."""
+    return _metrics_and_rest(query)[0]
+
+
+def _metrics_and_rest(query: str) -> tuple[dict[str, float], str]:
+    """The metrics that a query gives with a value, and the query with their names blanked."""
     if _NUMBER.search(query) is None:
-        return {}
+        return {}, query
+    rest = query
     text = query.lower().replace("_", " ")
     found: dict[str, float] = {}
     for name, pattern, metric in _metric_spellings():
         if name not in text:
             continue
         for match in pattern.finditer(text):
-            rest = text[match.end() : match.end() + _VALUE_WINDOW]
-            number = _NUMBER.search(rest.split(",")[0].split(";")[0].split("\n")[0])
-            if number and metric not in found:
-                found[metric] = float(number[1]) * _SCALE.get(number[2] or "", 1.0)
+            after = text[match.end() : match.end() + _VALUE_WINDOW]
+            number = _NUMBER.search(after.split(",")[0].split(";")[0].split("\n")[0])
+            blank = " " * (match.end() - match.start())
+            if number:
+                found.setdefault(metric, float(number[1]) * _SCALE.get(number[2] or "", 1.0))
+                if len(text) == len(query):  # or lower case has other places
+                    rest = rest[: match.start()] + blank + rest[match.end() :]
             # A shorter spelling must not match inside this one again.
-            text = text[: match.start()] + " " * (match.end() - match.start()) + text[match.end() :]
-    return found
+            text = text[: match.start()] + blank + text[match.end() :]
+    return found, rest
 
 
 def resolve_profile(profile: dict[str, float]) -> tuple[dict[str, float], list[str]]:

@@ -17,6 +17,7 @@ from kb.search.entries import FROM_KERNEL
 from kb.search.gates import judge_gates
 from kb.search.names import NamedRows, plain_name
 from kb.search.query import Understanding
+from kb.search.weighing import Said
 
 # The query names the technique: its entry answers before anything that only mentions it.
 NAMED_TECHNIQUE = 0.35
@@ -31,6 +32,8 @@ _SHOWS_SHARE = SHOWS_TECHNIQUE / NAMED_TECHNIQUE
 # The chunk's operator is named. Twice as much cost function search 0.006 nDCG@10: a word such as
 # "scale" names an operator in one sentence and nothing in the next.
 NAMED_OP = 0.05
+# The chunk computes what a pasted kernel computes, which is read from its code.
+SAME_OP = 0.12
 # The chunk works with a number format that is named.
 NAMED_DTYPE = 0.05
 # The chunk defines an identifier that is all of the query: nothing answers better.
@@ -58,7 +61,7 @@ ROLE_PRIOR = {"other": -0.15, "type": -0.10}
 KERNEL_WANTED = {"kernel": 0.08, "host": -0.04}
 # The pasted kernel does this already; another one that does more is worth reading.
 ALREADY_USED = -0.10
-DOES_MORE = 0.04
+DOES_MORE = 0.02
 # Ranking weight of the source, relative to the best: 0.8 costs a fifth of this.
 SOURCE_QUALITY = 0.15
 
@@ -95,7 +98,7 @@ class Ranker:
     def __init__(
         self, understanding: Understanding, generation: Generation, names: NamedRows
     ) -> None:
-        self._said = understanding
+        self.understood = understanding
         self._columns = generation.columns
         self._named = {
             slug: NAMED_TECHNIQUE
@@ -104,7 +107,7 @@ class Ranker:
             for rank, slug in enumerate(understanding.techniques)
         }
         self._gates = {
-            slug: judge_gates(record.entry, understanding.metrics).support
+            slug: judge_gates(record.entry, understanding.metrics)
             for slug, record in generation.techniques.items()
             if understanding.metrics
         }
@@ -113,7 +116,8 @@ class Ranker:
         self._terms.append(self._by_role())
         if understanding.ops:
             self._terms.append(self._by_operator())
-        if understanding.languages:
+        if understanding.languages and not understanding.pasted:
+            # What is like a kernel may well be in the other language.
             self._terms.append(self._by_language())
         if understanding.device:
             self._terms.append(self._by_architecture(understanding.device))
@@ -145,23 +149,21 @@ class Ranker:
             found = (table[self._columns[field].codes[rows]] for field, table in factors)
             yield name, reduce(np.multiply, found)
 
-    def named(self) -> list[str]:
-        """Techniques that the query names, the first one first."""
-        return list(self._named)
-
-    def support(self, places: Mapping[str, int]) -> NDArray[np.float64]:
-        """What speaks for each entry beside its text, (m,): its name, or its gates by the metrics.
+    def said(self, places: Mapping[str, int]) -> Said:
+        """What speaks for each entry beside its text: its name, or its gates by the metrics.
 
         `places` tells where each entry's is. Only a technique's; what its kernels get of it is
         `Entries.passed_on`'s.
         """
-        found = np.zeros(len(places))
-        for slug in {*self._named, *self._gates}:
-            place = places.get(f"technique:{slug}")
-            if place is not None:
-                gates = GATES * self._gates.get(slug, 0.0)
-                found[place] = self._named.get(slug, 0.0) + gates
-        return found
+        named, gates, held = np.zeros((3, len(places)))
+        for slug, worth in self._named.items():
+            if (place := places.get(f"technique:{slug}")) is not None:
+                named[place] = worth
+        for slug, verdict in self._gates.items():
+            if (place := places.get(f"technique:{slug}")) is not None:
+                gates[place] = GATES * verdict.support
+                held[place] = verdict.held
+        return Said(named, gates, held)
 
     def _table(self, field: str, worth: Callable[[Values], float]) -> Table:
         values = self._columns[field].values
@@ -181,14 +183,19 @@ class Ranker:
             term |= {"technique named": (("techniques", best), ("kinds", share))}
         if self._gates:
             gates = self._table(
-                "techniques", lambda slugs: GATES * self._gates.get(slugs[0], 0.0) if slugs else 0.0
+                "techniques",
+                lambda slugs: (
+                    GATES * self._gates[slugs[0]].support
+                    if slugs and slugs[0] in self._gates
+                    else 0.0
+                ),
             )
             entries = self._table("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
             term |= {"gates": (("techniques", gates), ("kinds", entries))}
         return term
 
     def _beside_pasted(self) -> Term:
-        used = self._said.used
+        used = self.understood.used
         again = self._table(
             "techniques", lambda slugs: 0.0 if used.isdisjoint(slugs) else ALREADY_USED
         )
@@ -207,7 +214,7 @@ class Ranker:
         return {"source quality": (("sources", quality),)}
 
     def _by_role(self) -> Term:
-        wanted = KERNEL_WANTED if self._said.wants_kernel else {}
+        wanted = KERNEL_WANTED if self.understood.wants_kernel else {}
 
         def worth(table: Mapping[str, float]) -> Table:
             return self._table("roles", lambda roles: table.get(roles[0] if roles else "", 0.0))
@@ -218,12 +225,13 @@ class Ranker:
         }
 
     def _by_operator(self) -> Term:
-        said = frozenset(self._said.ops)
-        named = self._table("ops", lambda ops: 0.0 if said.isdisjoint(ops) else NAMED_OP)
+        said = frozenset(self.understood.ops)
+        worth = SAME_OP if self.understood.pasted else NAMED_OP
+        named = self._table("ops", lambda ops: 0.0 if said.isdisjoint(ops) else worth)
         return {"operator named": (("ops", named),)}
 
     def _by_dtype(self) -> Term:
-        said = self._said.dtypes
+        said = self.understood.dtypes
         named = self._table(
             "dtypes", lambda dtypes: 0.0 if said.isdisjoint(dtypes) else NAMED_DTYPE
         )
@@ -233,7 +241,7 @@ class Ranker:
         def worth(languages: Values) -> float:
             if languages[0] not in _CODE_LANGUAGES:
                 return 0.0
-            fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self._said.languages)
+            fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self.understood.languages)
             return LANGUAGE_FIT if fits else LANGUAGE_MISFIT
 
         return {"language": (("languages", self._table("languages", worth)),)}
@@ -247,16 +255,16 @@ class Ranker:
 
     def _by_symbol(self, codes: Sequence[int]) -> Term:
         values = self._columns["symbols"].values
-        said = {plain_name(symbol) for symbol in self._said.symbols}
+        said = {plain_name(symbol) for symbol in self.understood.symbols}
         # The one column with nearly as many values as there are chunks: only those of the name.
         table = np.zeros(len(values))
         for code in codes:
             whole = plain_name(values[code][0])
             named = any(whole == name or whole.endswith("." + name) for name in said)
             share = 1.0 if named else BY_LAST_NAME
-            if not self._said.only_symbols:
+            if not self.understood.only_symbols:
                 share = IN_A_SENTENCE if share == 1.0 else 0.0
-            elif self._said.plain_word:
+            elif self.understood.plain_word:
                 share *= PLAIN_WORD
             table[code] = DEFINES_SYMBOL * share
         return {"defines symbol": (("symbols", table),)}

@@ -1,0 +1,282 @@
+"""Fitted corrections to the scores of entries: which sections, names and neighbours to trust.
+
+An entry's score by `Entries` and `Ranker` takes all of its sections alike. What each is worth was
+fitted on judged queries (`python -m benchmarks.retrieval.fit`): the words of a card speak for an
+entry, those of its worked example hardly do. The correction is linear, so that it can be shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from kb.corpus.entries import TECHNIQUE_SECTIONS
+from kb.index.reader import Generation
+from kb.index.tokens import terms
+from kb.search.entries import Entries, EntryText
+from kb.search.query import Understanding
+
+Floats = NDArray[np.float64]
+
+# As `ingest` names them, and what is of none: the code of a kernel.
+_SECTIONS = ("card", "Questions", *TECHNIQUE_SECTIONS)
+_CODE = "code"
+# The weights were fitted where there are hundreds of entries.
+_FEWEST = 50
+# A technique's kernels, and the best entries, that are looked at together.
+_KERNELS = 3
+_BEST = 5
+
+FEATURES = (
+    "score",
+    *(f"words: {section}" for section in (*_SECTIONS, _CODE)),
+    *(f"meaning: {section}" for section in (*_SECTIONS, _CODE)),
+    "words: best section",
+    "words: together",
+    "words: share",
+    "words: known",
+    "words: name",
+    "words: title",
+    "meaning: nearest",
+    "meaning: nearest three",
+    "meaning: nearest three, with metrics",
+    "technique",
+    "technique, with operator",
+    "operator",
+    "shown for operator",
+    "named",
+    "gates",
+    "gates: share that holds",
+    "gates: any",
+    "kernels: best",
+    "kernels: best three",
+    "techniques: best",
+    "techniques: mean",
+    "improves on",
+    "is improved by",
+    "alike",
+)
+"""What is weighed, in the order of `Weighing.features`."""
+
+
+class Said(NamedTuple):
+    """What a query says of entries beside its words, (m,) each."""
+
+    named: Floats
+    """What its name in the query is worth, of techniques."""
+    gates: Floats
+    """What its gates are worth by the metrics."""
+    held: Floats
+    """The share of its `when` gates that hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What was fitted, in units of the fused score."""
+
+    embedder: str
+    """Cosines mean different things under different models: these were fitted with this one."""
+    bias: float
+    features: Mapping[str, float]
+
+
+@cache
+def shipped_weights() -> Weights:
+    """The weights in `kb/data/entry_weights.yaml`."""
+    text = (files("kb") / "data" / "entry_weights.yaml").read_text(encoding="utf-8")
+    return Weights(**yaml.safe_load(text))
+
+
+class Weighing:
+    """The features of the entries of one generation, and what they add to their scores."""
+
+    def __init__(self, generation: Generation, entries: Entries) -> None:
+        self._entries = entries
+        weights = shipped_weights()
+        self._weights = np.array([weights.features[name] for name in FEATURES])
+        self._bias = weights.bias
+        self.applies: bool = (
+            len(entries.names) >= _FEWEST and generation.manifest.embedder == weights.embedder
+        )
+        """Whether there are entries enough, and the embedder is the one that was fitted with."""
+        self._of_sections(generation)
+        self._of_names(generation)
+        self._of_neighbours(generation)
+
+    def _of_sections(self, generation: Generation) -> None:
+        column = generation.columns["sections"]
+        known = {name: place for place, name in enumerate(_SECTIONS)}
+        of_code = np.array(
+            [known.get(values[0] if values else "", len(_SECTIONS)) for values in column.values]
+        )
+        section = of_code[column.codes[self._entries.rows]]
+        slot = section * len(self._entries.names) + self._entries.of_row
+        self._by_slot = np.argsort(slot, kind="stable")
+        ordered = slot[self._by_slot]
+        self._firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self._slots = ordered[self._firsts]
+        # Where each entry's rows point together, of length 1, (m, dimensions).
+        vectors = generation.vectors.rows[self._entries.rows]
+        total = np.zeros((len(self._entries.names), vectors.shape[1]), dtype=np.float32)
+        np.add.at(total, self._entries.of_row, vectors)
+        total /= np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-9)
+        self._directions = total
+
+    def _of_names(self, generation: Generation) -> None:
+        """Token → the entries that have it in their titles, or in any name."""
+        titles: dict[str, set[int]] = {}
+        names: dict[str, set[int]] = {}
+        for slug, technique in generation.techniques.items():
+            if (place := self._entries.places.get(f"technique:{slug}")) is not None:
+                title = f"{technique.entry.title} {slug}"
+                _note(titles, title, place)
+                _note(names, " ".join((title, *technique.entry.aliases)), place)
+        for slug, kernel in generation.kernels.items():
+            if (place := self._entries.places.get(f"kernel:{slug}")) is not None:
+                title = f"{kernel.entry.title} {slug}"
+                _note(titles, title, place)
+                _note(names, f"{title} {kernel.entry.op}", place)
+        self._titles = {token: np.array(sorted(found)) for token, found in titles.items()}
+        self._names = {token: np.array(sorted(found)) for token, found in names.items()}
+
+    def _of_neighbours(self, generation: Generation) -> None:
+        places = self._entries.places
+        count = len(self._entries.names)
+        self._kernels: dict[str, list[int]] = {}
+        derived: list[tuple[int, int]] = []
+        for slug, kernel in generation.kernels.items():
+            place = places.get(f"kernel:{slug}")
+            if place is None:
+                continue
+            self._kernels.setdefault(kernel.entry.op, []).append(place)
+            plain = places.get(f"kernel:{kernel.entry.derived_from}")
+            if plain is not None:
+                derived.append((place, plain))
+        self._derived = np.array(derived, dtype=np.intp).reshape(-1, 2)
+        self._pairs = self._entries.pairs
+        kernels, techniques = self._pairs.T
+        self._shown = np.maximum(np.bincount(kernels, minlength=count), 1)
+        most = int(np.bincount(techniques, minlength=1).max())
+        # Technique → its kernels, filled up with one past the end.
+        self._examples = np.full((count, max(most, _KERNELS)), count)
+        for technique in range(count):
+            mine = kernels[techniques == technique]
+            self._examples[technique, : len(mine)] = mine
+
+    def added(
+        self, text: EntryText, understood: Understanding, said: Said, scores: Floats
+    ) -> Floats:
+        """What is added to the score of each entry, (m,); parameters as of `features`."""
+        if not self.applies:
+            return np.zeros(len(scores))
+        return self._bias + self._weights @ self.features(text, understood, said, scores)
+
+    def features(
+        self, text: EntryText, understood: Understanding, said: Said, scores: Floats
+    ) -> Floats:
+        """`FEATURES` of each entry, (features, m).
+
+        Parameters
+        ----------
+        text
+            What the words and the meaning of the query say of it.
+        understood
+            What was recognised in the query.
+        said
+            What that says of it.
+        scores
+            What it scores without weights, (m,).
+        """
+        count = len(self._entries.names)
+        sections = len(_SECTIONS) + 1
+        most = max(float(text.by_row.max(initial=0.0)), 1e-9)
+        words, meaning = np.zeros(sections * count), np.zeros(sections * count)
+        words[self._slots] = np.maximum.reduceat(text.by_row[self._by_slot], self._firsts) / most
+        meaning[self._slots] = np.maximum.reduceat(text.near[self._by_slot], self._firsts)
+        total = max(float(text.information.sum()), 1e-9)
+        technique = self._entries.techniques.astype(np.float64)
+        return np.vstack(
+            (
+                scores,
+                words.reshape(sections, count),
+                meaning.reshape(sections, count),
+                text.alone,
+                text.together,
+                text.information @ text.best / total,
+                text.information @ (text.best > 0) / total,
+                self._named(text, self._names) / total,
+                self._named(text, self._titles) / total,
+                text.nearest,
+                text.meaning,
+                text.meaning * bool(understood.metrics),
+                technique,
+                technique * bool(understood.ops),
+                *self._by_operator(understood),
+                said.named,
+                said.gates,
+                said.held,
+                said.held > 0,
+                *self._by_neighbours(text.fused + said.named + said.gates),
+            )
+        )
+
+    def _named(self, text: EntryText, names: Mapping[str, NDArray[np.intp]]) -> Floats:
+        """The information of the query's words that stand in each entry's names, (m,)."""
+        found = np.zeros(len(self._entries.names))
+        for token, information in zip(text.tokens, text.information.tolist(), strict=True):
+            if (places := names.get(token)) is not None:
+                found[places] += information
+        return found
+
+    def _by_operator(self, understood: Understanding) -> tuple[Floats, Floats]:
+        """How rare a kernel's operator is that the query names, and the share of the named
+        operators' kernels that show a technique, (m,) each."""
+        count = len(self._entries.names)
+        rare, shown = np.zeros(count), np.zeros(count)
+        all_kernels = sum(map(len, self._kernels.values()))
+        for op in understood.ops:
+            mine = self._kernels.get(op, [])
+            rare[mine] = np.log((all_kernels + 1) / max(len(mine), 1))
+        named = rare > 0
+        kernels, techniques = self._pairs.T
+        np.add.at(shown, techniques, named[kernels] / max(int(named.sum()), 1))
+        return rare, shown
+
+    def _by_neighbours(self, scores: Floats) -> tuple[Floats, ...]:
+        """What entries that belong with each one, or are like it, score, (m,) each."""
+        count = len(scores)
+        kernels, techniques = self._pairs.T
+        middle = float(np.partition(scores, count // 2)[count // 2])
+        ahead = np.maximum(scores - middle, 0.0)
+        ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_KERNELS]
+        best_kernel = np.maximum(-ranked[:, 0] - middle, 0.0)
+        best_technique, shown = np.zeros(count), np.zeros(count)
+        np.maximum.at(best_technique, kernels, scores[techniques])
+        np.add.at(shown, kernels, scores[techniques])
+        plain, better = np.zeros(count), np.zeros(count)
+        kernel, derived_from = self._derived.T
+        plain[kernel] = scores[derived_from]
+        np.maximum.at(better, derived_from, scores[kernel])
+        best = np.argsort(-scores, kind="stable")[:_BEST]
+        near = np.maximum(self._directions @ self._directions[best].T, 0.0)
+        near[best, np.arange(len(best))] = 0.0  # itself
+        alike = near @ ahead[best]
+        return (
+            best_kernel,
+            -ranked.mean(axis=1),
+            best_technique,
+            shown / self._shown,
+            plain,
+            better,
+            alike,
+        )
+
+
+def _note(where: dict[str, set[int]], text: str, place: int) -> None:
+    for token in terms(text):
+        where.setdefault(token, set()).add(place)
