@@ -42,7 +42,7 @@ def test_each_arm_changes_the_shelf_or_the_rules():
 
 
 def record(name, arm, ratio=None, **more):
-    over = {} if ratio is None else {"eager": {"ratio": ratio}, "compile": {"ratio": ratio / 2}}
+    over = {} if ratio is None else {"start": {"ratio": ratio}, "compile": {"ratio": ratio / 2}}
     return {
         "name": name, "arm": arm, "ended": "no gain", "dry": False, "better": ratio is not None,
         "over": over, "judged": 2, "rounds": 3, "gpu_seconds": 10.0, "combined": 0, "retired": [],
@@ -67,6 +67,9 @@ def test_what_is_not_known_counts_for_nothing():
     for unknown in ({"failed": "x"}, record("a", "i", ended=None), record("a", "i", dry=True)):
         assert speedup(unknown) is None
         assert counted(unknown) is None
-    assert (speedup(record("a", "i")), counted(record("a", "i"))) == (1.0, 1.0)
+    assert (speedup(record("a", "i")), counted(record("a", "i"))) == (1.0, None)
+    eager = {"over": {"compile": {"ratio": 0.7}}, "ms": {"compile": 0.7, "eager": 1.0}}
+    assert counted(record("a", "i") | eager) == 0.7, "eager PyTorch, which is given back"
+    assert counted(record("a", "i") | eager | {"given_back": "compile"}) == 1.0
     assert (speedup(record("a", "i", 4.0)), counted(record("a", "i", 4.0))) == (4.0, 2.0)
     assert counted(record("a", "i", 4.0) | {"over": {}}) is None
