@@ -27,11 +27,12 @@ from kb.search.weighing import Weighing
 
 # Depth of each order that is fused. Deeper changed no result on the development queries.
 CANDIDATES = 100
-# Share of the words in the fused score; meaning has the rest. Function search was flat from 0.45 to
-# 0.6 on the development queries. Scores are fused, not ranks: a chunk that is far ahead by words
-# stays ahead, which gave 0.04 nDCG@10 more than reciprocal ranks (Bruch, Gai, Ingber: An analysis
-# of fusion functions for hybrid retrieval, TOIS 2023, find the same).
-WORDS = 0.5
+# Share of the words in the fused score; meaning has the rest. Function search was flat from 0.35 to
+# 0.42 on the development queries, and 0.015 nDCG@10 lower at 0.5. Scores are fused, not ranks: a
+# chunk that is far ahead by words stays ahead, which gave 0.04 nDCG@10 more than reciprocal ranks
+# (Bruch, Gai, Ingber: An analysis of fusion functions for hybrid retrieval, TOIS 2023, find the
+# same).
+WORDS = 0.4
 # A pasted kernel is found by what it does; its words are its author's. Flat from 0.1 to 0.2.
 WORDS_OF_PASTED = 0.15
 # Two functions of one name that are this alike are copies, of another package or backend; only the

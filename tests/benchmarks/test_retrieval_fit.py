@@ -6,7 +6,7 @@ import yaml
 from benchmarks.retrieval import fit
 from kb.search.weighing import FEATURES
 
-QUERIES, ENTRIES = 60, 30
+QUERIES, ENTRIES = 240, 30
 
 
 def judged():
