@@ -104,6 +104,8 @@ def sized_index(count: int) -> Path:
     """An index of `count` chunks with their `SHARES`, from the cache or built now."""
     embedder = OnnxEmbedder()
     corpus = corpus_state(shipped_corpus())
+    if count <= len(corpus.chunks):
+        raise SystemExit(f"{count} chunks are too few: the corpus alone has {len(corpus.chunks)}")
     facts = (SCHEMA_VERSION, embedder.name, NOISE, ANCHORS, "vectors in the cache")
     key = _digest(*facts, corpus.content(""), _origin())
     index = CACHE / f"index-{count}-{key}"

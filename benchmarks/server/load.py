@@ -46,8 +46,9 @@ from server.settings import Settings
 CHUNKS = 20_000
 REQUESTS = 20_000
 RELOAD_REQUESTS = 10_000
-# A small index is published every few seconds, a large one only a few times in the whole test.
-RELOAD_CHUNKS = 2_000
+# A small index is published every few seconds, a large one only a few times in the whole test. The
+# corpus alone has 2,400 chunks.
+RELOAD_CHUNKS = 4_000
 CLIENTS = 8
 # Pairs of one search by the server and one bare search, in turns.
 PAIRS = 600
