@@ -138,10 +138,22 @@ def _trials_table(trials: dict[str, Any]) -> str:
             else "as published"
             if name == "start"
             else f"{trial['steps']} steps of {trial['batch']}, rate {trial['learning_rate']:g}"
+            + _peculiar(trial)
         )
         rows.append([name, made, *(f"{scores[part][''][0]:.3f}" for part in names)])
     header = ["trial", "made", *names]
     return "Trials, dense alone, nDCG@10 on the development half:\n\n" + report.table(header, rows)
+
+
+def _peculiar(trial: dict[str, Any]) -> str:
+    """What sets a trial apart from the plainest one."""
+    parts = [
+        ", words alone" if trial.get("reads") == "words" else "",
+        f", temperature {trial['temperature']:g}" if trial["temperature"] != 0.05 else "",
+        ", mined negatives" if trial["mine_at"] else "",
+        ", batches of like pairs" if trial.get("cluster_at") else "",
+    ]
+    return "".join(parts)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ Each GPU takes its trials one after another. Then the trained models are mixed, 
 with each other and with the start, all are scored on the development half, and the best are
 written out as changes in files of at most 15 MB. The plan is JSON: `trials` (name → choices),
 `cards` (for each GPU the names), `mixes` (name → list of [share, trial], where `start` stands for
-the starting model), `keep` (how many to write).
+the starting model), `keep` (how many to write), and `earlier`, where mixes name models that are not
+trained here (name → sha256): models of an earlier release, whose files `--earlier` gives.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -37,8 +39,13 @@ def main() -> None:
         "--until", type=float, metavar="SECONDS",
         help="from the start: trials that are not done by then are ended, and the rest is mixed",
     )  # fmt: skip
+    parser.add_argument(
+        "--earlier", action="append", default=[], metavar="NAME=ONNX",
+        help="a model of an earlier release that the plan's mixes name",
+    )  # fmt: skip
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text())
+    earlier = earlier_models(plan, arguments.earlier)
     began = time.time()
     arguments.work.mkdir(parents=True, exist_ok=True)
     trials = arguments.work / "trials.json"
@@ -55,8 +62,28 @@ def main() -> None:
     for each in failed:
         print("failed:", each, flush=True)
     print(f"trained: {time.time() - began:.0f} s", flush=True)
-    _choose(arguments, plan)
+    _choose(arguments, plan, earlier)
     print(f"all: {time.time() - began:.0f} s", flush=True)
+
+
+def earlier_models(plan: dict[str, Any], given: list[str]) -> dict[str, Arrays]:
+    """The models of earlier releases that a plan names, from the files given as NAME=ONNX.
+
+    Raises
+    ------
+    SystemExit
+        If one is missing, or is another file than the plan says.
+    """
+    files = {name: Path(path) for name, _, path in (each.partition("=") for each in given)}
+    found = {}
+    for name, sha256 in plan.get("earlier", {}).items():
+        if name not in files:
+            raise SystemExit(f"the plan mixes {name}: give its file with --earlier {name}=ONNX")
+        has = hashlib.sha256(files[name].read_bytes()).hexdigest()
+        if has != sha256:
+            raise SystemExit(f"{files[name]} has sha256 {has}, but {name} is {sha256}")
+        found[name] = read_start(files[name])
+    return found
 
 
 def _start(
@@ -82,7 +109,9 @@ def _ended(process: "subprocess.Popen[bytes]", began: float, until: float | None
         return True
 
 
-def _choose(arguments: argparse.Namespace, plan: dict[str, Any]) -> None:
+def _choose(
+    arguments: argparse.Namespace, plan: dict[str, Any], earlier: dict[str, Arrays]
+) -> None:
     """Score the start and the mixes beside the trials, and write the best."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     start = read_start(arguments.start)
@@ -90,7 +119,7 @@ def _choose(arguments: argparse.Namespace, plan: dict[str, Any]) -> None:
     scoring: dict[str, JudgedTexts] = {}
     folder = arguments.work / "trained"
     reports = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    models: dict[str, Arrays] = {"start": start}
+    models: dict[str, Arrays] = {"start": start, **earlier}
     for name in reports:
         if len(reports[name]["trial"]["layers"]) == len(Trial("").layers):
             parts = sorted(folder.glob(f"{name}.change.*"))
