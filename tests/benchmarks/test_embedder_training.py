@@ -1,6 +1,7 @@
 """The embedding model's training: the whole pipeline in small, and what it must never see."""
 
 import hashlib
+import json
 import random
 import zipfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks.embedder.training.batches import batches
 from benchmarks.embedder.training.dataset import all_texts, build
 from benchmarks.embedder.training.exclusion import EVALUATION, Exclusion, judged_queries
 from benchmarks.embedder.training.judged import Judged, JudgedPart, JudgedQuery, ndcg
+from benchmarks.embedder.training.launch import earlier_models
 from benchmarks.embedder.training.model import Encoder, read_change, read_start, write_change
 from benchmarks.embedder.training.negatives import add_negatives
 from benchmarks.embedder.training.objective import contrastive_loss
@@ -28,7 +30,7 @@ from benchmarks.embedder.training.trial import Trial
 from benchmarks.retrieval.sentences import normalized
 from ingest.sources.cache import Cache, Fetched
 from kb.embedders.onnx import OnnxEmbedder
-from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, TOKENIZER_FILE
+from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, TOKENIZER_FILE, shipped_model
 from kb.errors import SourceError
 
 OPERATIONS = (
@@ -41,6 +43,7 @@ OPERATIONS = (
     ("blend", "Mixes two images by a mask of weights in one pass", "out[i] = a * m + b * (1 - m)"),
     ("rotate_pairs", "Turns neighbouring pairs of channels by an angle", "u, v = x * c - y * s, y"),
 )
+SHIPPED_PLAN = Path(training.__file__).with_name("plan-shipped.json")
 SECRET = """
 def fused_secret(values, weights, bias, eps):
     total = 0.0
@@ -350,6 +353,37 @@ def test_a_build_that_was_broken_off_goes_on_with_what_is_kept(tmp_path, monkeyp
     changed = Exclusion(sentences={"one more"})
     build(packages, cache, changed, None, keep=keep)
     assert read == ["other", "tiny", "other"]
+
+
+def test_the_shipped_model_is_what_its_plan_makes():
+    plan = json.loads(SHIPPED_PLAN.read_text())
+    (name,) = plan["keep"]
+    assert shipped_model().source["trial"] == name
+    trained = {trial for card in plan["cards"] for trial in card}
+    assert {part for _, part in plan["mixes"][name]} <= trained | {"start", *plan["earlier"]}
+    for trial in trained:
+        assert not Trial.read_row(
+            plan["trials"][trial], trial
+        ).seconds  # steps, so it is made again
+    manifest = SHIPPED_PLAN.parents[1] / "results" / "training_set.json"
+    said = shipped_model().source["training_set_sha256"]
+    assert hashlib.sha256(manifest.read_bytes()).hexdigest() == said
+    packages = {each["name"] for each in json.loads(manifest.read_text())["packages"]}
+    assert packages == {each.name for each in training_packages()}
+
+
+def test_an_earlier_release_is_known_by_its_hash(tmp_path):
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"another model")
+    plan = {"earlier": {"first": "0" * 64}}
+    with pytest.raises(SystemExit, match="give its file with --earlier first="):
+        earlier_models(plan, [])
+    with pytest.raises(SystemExit, match="has sha256"):
+        earlier_models(plan, [f"first={file}"])
+    model = MODEL_FOLDER / MODEL_FILE
+    plan = {"earlier": {"first": hashlib.sha256(model.read_bytes()).hexdigest()}}
+    found = earlier_models(plan, [f"first={model}"])["first"]
+    assert found.keys() == read_start(model).keys()
 
 
 def test_ndcg_counts_a_unit_once_and_passes_over_what_is_excluded():

@@ -5,8 +5,9 @@ Each GPU takes its trials one after another. Then the trained models are mixed, 
 with each other and with the start, all are scored on the development half, and the best are
 written out as changes in files of at most 15 MB. The plan is JSON: `trials` (name → choices),
 `cards` (for each GPU the names), `mixes` (name → list of [share, trial], where `start` stands for
-the starting model), `keep` (how many to write), and `earlier`, where mixes name models that are not
-trained here (name → sha256): models of an earlier release, whose files `--earlier` gives.
+the starting model), `keep` (how many to write, or which), and `earlier`, where mixes name models
+that are not trained here (name → sha256): models of an earlier release, whose files `--earlier`
+gives.
 """
 
 import argparse
@@ -144,7 +145,8 @@ def _choose(
     for name in ["start", *ranked]:
         scores = {part: reports[name]["scores"][part][""][0] for part in PARTS}
         print(f"{name}: {value(reports[name]):.4f} {scores}", flush=True)
-    for name in ranked[: plan["keep"]]:
+    keep = plan["keep"]
+    for name in keep if isinstance(keep, list) else ranked[:keep]:
         if name in candidates:
             weights, trial = candidates[name]
             write(Encoder(weights, trial.layers), start, trial, reports[name], folder)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 KINDS = ("docstring", "comment", "heading", "symbol", "error", "question", "analogue")
 
@@ -64,8 +65,12 @@ class Trial:
     @classmethod
     def read(cls, path: Path, name: str) -> "Trial":
         """The trial of that name in a file of them, over its defaults."""
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        row = {**rows[name], "name": name}
+        return cls.read_row(json.loads(path.read_text(encoding="utf-8"))[name], name)
+
+    @classmethod
+    def read_row(cls, row: dict[str, Any], name: str) -> "Trial":
+        """One of them."""
+        row = {**row, "name": name}
         for each in ("layers", "dimensions"):
             if each in row:
                 row[each] = tuple(row[each])
