@@ -86,7 +86,9 @@ shifted in from its neighbour adds nothing.
 A program makes all classes along the width and interleaves them before it stores, so that rows are
 written whole. Where no tap reaches a depth, its planes are contiguous and get the bias 16 bytes at
 a time; programs that do so stand between those that multiply, so that both overlap. To write the
-bias everywhere first, and the rows of the others again, took longer.
+bias everywhere first, and the rows of the others again, took longer. So did stores of the empty
+planes spread over the steps of the products, a small kernel beside this one that fills them
+(dependent launch), TMA for the tiles, and copies of 8 bytes, which pass through L1, for filters.
 
 With `pack` the image is brought into channels-last order first: little against the output here,
 and then a position's channels are one vector, which is copied to shared memory ahead of its use.
