@@ -47,8 +47,6 @@ class Origin:
 
     name: str
     source: Mapping[str, str]
-    reads: str = "text"
-    """What the model reads of a text, see `kb.embedders.shipped.ShippedModel`."""
 
 
 def main() -> None:
@@ -96,19 +94,21 @@ def write_trained(
     Raises
     ------
     SystemExit
-        If the model is too large, or the export too far from it.
+        If the model is too large, the export too far from it, or it reads more than texts as
+        they stand.
     """
     from benchmarks.embedder.training.model import read_change, read_start
 
     content = b"".join(part.read_bytes() for part in parts)
     weights, about = read_change(read_start(start), content)
-    reads = str(about.get("reads", "text"))
-    origin = Origin(NAME, trained_source(content, start, manifest, about), reads)
+    if about.get("reads", "text") != "text":
+        raise SystemExit(f"{about['name']} reads {about['reads']}, and the product embeds texts")
+    origin = Origin(NAME, trained_source(content, start, manifest, about))
     tokenizer = (start.parent / TOKENIZER_FILE).read_bytes()
     size = write_model(folder, SHIPPED, weights, origin, tokenizer)
     if size > MAX_BYTES:
         raise SystemExit(f"the model has {size} bytes, more than the {MAX_BYTES} allowed")
-    float32 = golden(weights, folder / TOKENIZER_FILE, reads)
+    float32 = golden(weights, folder / TOKENIZER_FILE)
     exported = OnnxEmbedder(folder).embed_documents(GOLDEN_TEXTS)
     cosines = (exported * float32).sum(axis=1)
     if cosines.min() < min_cosine:
@@ -202,7 +202,6 @@ def record(variant: str, model: bytes, tokenizer: bytes, origin: Origin) -> str:
         f'name = "{origin.name}"',
         f"dimensions = {HIDDEN}",
         f"max_tokens = {MAX_TOKENS}",
-        *([f'reads = "{origin.reads}"'] if origin.reads != "text" else []),
         f'precision = "{variant}"',
         'licence = "Apache-2.0"',
         "",
@@ -220,17 +219,16 @@ def record(variant: str, model: bytes, tokenizer: bytes, origin: Origin) -> str:
     return "\n".join(lines) + "\n"
 
 
-def golden(weights: Mapping[str, Any], tokenizer_file: Path, reads: str) -> Vectors:
+def golden(weights: Mapping[str, Any], tokenizer_file: Path) -> Vectors:
     """Return the float32 model's vectors of `GOLDEN_TEXTS`, by torch."""
     import torch
 
     from benchmarks.embedder.training.model import LAYERS, Encoder
-    from benchmarks.embedder.training.tokens import read_as
 
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     model = Encoder(weights, tuple(range(LAYERS))).eval()
     vectors = []
-    for text in read_as(GOLDEN_TEXTS, reads):
+    for text in GOLDEN_TEXTS:
         ids = torch.tensor([tokenizer.encode(text).ids[:MAX_TOKENS]])
         with torch.no_grad():
             vectors.append(model(ids, torch.ones_like(ids))[0].numpy())

@@ -15,7 +15,6 @@ from kb.embedders.base import OnDone, Vectors
 from kb.embedders.cpus import usable_cpus
 from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, REMEDY, read_shipped_file, shipped_model
 from kb.embedders.tokens import read_tokenizer, well_formed
-from kb.embedders.words import words_of
 from kb.errors import EmbedderError
 
 ONNXRUNTIME_ERRORS_ONLY = 3  # its log levels: 0 verbose, 1 info, 2 warning, 3 error
@@ -95,10 +94,7 @@ class OnnxEmbedder:
 
     def _embed(self, text: str) -> Vectors:
         session, tokenizer = self._load()
-        text = well_formed(text)
-        if self._model.reads == "words":
-            text = words_of(text)
-        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
+        ids = np.array([tokenizer.encode(well_formed(text)).ids], dtype=np.int64)
         outputs: list[Any] = session.run(["embedding"], {"input_ids": ids})
         vector: Vectors = outputs[0][0]
         return vector

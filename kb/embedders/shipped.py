@@ -4,7 +4,6 @@ import hashlib
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,8 +33,6 @@ class ShippedModel(BaseModel):
     name: str
     dimensions: int
     max_tokens: int
-    reads: Literal["text", "words"] = "text"
-    """What is put into tokens: a text as it stands, or its words (`kb.embedders.words`)."""
     precision: str
     """How the weights are stored and multiplied."""
     licence: str

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from kb.embedders.words import words_of
+from benchmarks.embedder.training.words import words_of
 
 PAD = 0
 _BATCH = 4_096

@@ -24,7 +24,7 @@ class Trial:
     query_tokens: int = 64
     reads: str = "text"
     """What the model reads: a text as it stands (`text`), or its words (`words`,
-    `kb.embedders.words`)."""
+    `words.py`)."""
     layers: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
     """Of the starting model, those that are kept."""
     dimensions: tuple[int, ...] = ()
