@@ -23,7 +23,7 @@ class Evidence:
     chance."""
     identified: float
     """1 if the query gives a metric with its value, an identifier that the index defines or that a
-    technique is known by, or a kernel."""
+    technique is known by, or a kernel; or if it is one word that the index has."""
     covered: float
     """Share of the query's information, by how rare words are among entries, that one entry holds.
 
@@ -31,7 +31,7 @@ class Evidence:
     operator: float
     """1 if the query names an operator."""
     length: float
-    """ln(1 + the query's words): a few words are covered by chance."""
+    """ln(1 + the query's words), at least of five: a few words are covered by chance."""
     known: float
     """Share of the query's words that the index has."""
 

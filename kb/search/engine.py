@@ -14,6 +14,7 @@ from kb.embedders import Embedder
 from kb.errors import InvalidInputError
 from kb.index.chroma import ChromaSearch
 from kb.index.reader import Generation
+from kb.index.tokens import terms
 from kb.index.vectors import top
 from kb.search.abstention import Calibration, Evidence, calibration, relevance
 from kb.search.entries import Entries, EntryScores
@@ -51,6 +52,8 @@ _COVERING = 5
 # Of the nearest chunks, as many tell whether the index knows the topic.
 _NEAREST = 10
 
+# So many words or fewer are covered by chance alike; who asks with one means its field.
+_FEW_WORDS = 5
 # Code in these is a kernel.
 _KERNEL_LANGUAGES = frozenset({"triton", "cuda"})
 
@@ -189,7 +192,7 @@ class Searcher:
             identified=float(self._identified(said)),
             covered=coverage if entries.covered is None else entries.covered,
             operator=float(bool(said.ops)),
-            length=math.log1p(len(tokens)),
+            length=math.log1p(max(len(tokens), _FEW_WORDS)),
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
         )
         probability = relevance(evidence, self._calibration)
@@ -242,6 +245,8 @@ class Searcher:
         if said.metrics or (said.pasted and said.pasted.language in _KERNEL_LANGUAGES):
             return True
         known = self.generation.lexical.known
+        if said.plain_word:
+            return bool(known(terms(said.text)))
         return any(slug not in said.shares for slug in said.techniques) or any(
             known([symbol.lower()]) for symbol in said.symbols
         )
