@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from support import Done, TinyCorpus, kb
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
@@ -54,6 +55,24 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (code / "notes.md").write_text("# Notes\n\nHow rows are normalised, and why in float32.\n")
     done = kb("--index", place / "index", "ingest", place / "corpus", code)
     assert done.status == 0, done.err
+    return place
+
+
+@pytest.fixture(scope="session")
+def shipped_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the shipped corpus, made once for all workers by `kb`, and only read.
+
+    Beside it stands the report of the ingest, as `.json`.
+    """
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shipped-index"
+    with FileLock(f"{place}.lock"):
+        if not place.exists():
+            making = place.with_name("shipped-index-made")
+            done = kb("--index", making, "ingest", Path(__file__).parents[1] / "corpus", "--json")
+            assert done.status == 0, done.err
+            place.with_suffix(".json").write_text(done.out)
+            making.rename(place)
     return place
 
 

@@ -229,7 +229,7 @@ main()
 def test_a_disk_that_takes_no_more_leaves_the_index_intact(filled, folder, limit):
     """A limit on file sizes makes writes fail as a full disk does, also inside SQLite."""
     for number in range(120):
-        (folder / f"f{number}.md").write_text(f"# Head {number}\n\n" + f"word{number} " * 300)
+        (folder / f"f{number}.md").write_text(f"# Head {number}\n\n" + f"word{number} " * 40)
     before = tree_hash(current_folder(filled))
     pointer = (filled / "CURRENT").read_text()
     command = [sys.executable, "-c", SMALL_FILES, str(limit), "ingest", str(folder)]

@@ -1,7 +1,7 @@
 """A run as a source: its verified outcomes become notes, and nothing else does."""
 
 import json
-from pathlib import Path
+import shutil
 
 import pytest
 from example_runs import HOSTILE, Example, candidate, failed, right, whole_run
@@ -15,8 +15,6 @@ from ingest.pipeline import Request, ingest
 from ingest.rebuild import rebuild
 from kb.errors import KbError
 from kb.index.reader import open_generation
-
-CORPUS = Path(__file__).parents[2] / "corpus"
 
 
 @pytest.fixture
@@ -127,10 +125,10 @@ def test_patterns_and_a_malformed_note_are_refused(run, tmp_path):
         ingest([Request(root)], tmp_path / "index", HashingEmbedder())
 
 
-def test_the_command_takes_a_run_and_its_technique_shows_the_evidence(run, tmp_path):
+def test_the_command_takes_a_run_and_its_technique_shows_the_evidence(run, tmp_path, shipped_index):
     root, made = run
     index = tmp_path / "index"
-    assert kb("--index", index, "ingest", CORPUS).status == 0
+    shutil.copytree(shipped_index, index)
     done = kb("--index", index, "ingest", root)
     assert done.status == 0, done.err
     again = kb("--index", index, "ingest", root, "--json")

@@ -9,10 +9,6 @@ from pathlib import Path
 import pytest
 from live import serving
 
-from ingest.pipeline import Request, ingest
-from kb.corpus.loader import shipped_corpus
-from kb.embedders import load_embedder
-
 README = (Path(__file__).parents[2] / "README.md").read_text()
 ADDRESS = "http://127.0.0.1:8040"
 
@@ -38,12 +34,11 @@ def run(command, text, url):
 
 
 @pytest.fixture(scope="module")
-def corpus_server(tmp_path_factory):
+def corpus_server(tmp_path_factory, shipped_index):
     """A live server over the shipped corpus, as the README sets it up."""
     place = tmp_path_factory.mktemp("readme")
-    ingest([Request(shipped_corpus())], place / "index", load_embedder())
     options = ("--state-dir", str(place / "state"), "--tokens", str(place / "tokens.json"))
-    with serving(place / "index", *options) as server:
+    with serving(shipped_index, *options) as server:
         server.wait_until()
         yield server
 

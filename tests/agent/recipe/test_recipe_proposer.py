@@ -18,9 +18,6 @@ from agent.recipe.graph import Graph
 from agent.recipe.proposer import RecipeProposer
 from agent.recipe.stock import CorpusShelf, EmptyShelf, IndexShelf
 from agent.sandbox.launch import Zygote
-from ingest.pipeline import Request, ingest
-from kb.corpus.loader import shipped_corpus
-from kb.embedders import load_embedder
 from tests.agent.llm import search_states
 from tests.agent.recipe import problems as p
 
@@ -39,15 +36,14 @@ def _slugs(proposer: RecipeProposer, state: SearchState) -> list[str]:
     return [each.note.partition(": ")[2].partition(";")[0] for each in proposer.propose(state)]
 
 
-def test_kernels_come_from_the_index_with_their_chunks(index: Path) -> None:
-    ingest([Request(shipped_corpus())], index, load_embedder())
-    proposer = RecipeProposer(IndexShelf(index), _export)
+def test_kernels_come_from_the_index_with_their_chunks(shipped_index: Path) -> None:
+    proposer = RecipeProposer(IndexShelf(shipped_index), _export)
     state = _state(p.MATVEC)
     assert _slugs(proposer, state) == ["matvec-split-k", "matvec-plain"]
     first = proposer.propose(state)[0]
     assert first.family == "split-k"
     assert first.proposer == "recipe"
-    store = IndexShelf(index)._searcher.generation.store
+    store = IndexShelf(shipped_index)._searcher.generation.store
     (chunk,) = first.chunks
     found = store.find(chunk)
     assert found is not None
