@@ -8,7 +8,6 @@ from agent.evaluate.judge import evaluate
 from agent.evaluate.options import Options
 from agent.evaluate.render import WIDTH, render
 from agent.evaluate.result import Evaluation, Verdict
-from agent.sandbox.launch import Zygote
 from kb.errors import KbError
 
 PROBLEM = """
@@ -111,14 +110,8 @@ def pool_kernel(taps=4, scale="1.0"):
     return POOL_KERNEL.replace("TAPS", str(taps)).replace("SCALE", scale)
 
 
-@pytest.fixture(scope="module")
-def zygote():
-    with Zygote(interpret=True) as started:
-        yield started
-
-
 @pytest.fixture
-def judge(zygote, tmp_path):
+def judge(interpreting, tmp_path):
     def run(
         kernel: str, problem: str = PROBLEM, *, name: str = "kernel.py", **options
     ) -> Evaluation:
@@ -128,7 +121,7 @@ def judge(zygote, tmp_path):
             tmp_path / "problem.py",
             tmp_path / name,
             Options(interpret=True, timing=False, trust=True, **options),
-            zygote=zygote,
+            zygote=interpreting,
         )
         printed = found.model_dump_json()
         assert Evaluation.model_validate_json(printed).model_dump_json() == printed
@@ -382,7 +375,7 @@ def test_the_problem_s_own_faults_are_errors(judge, tmp_path):
         evaluate(Path("/no/such/problem.py"), tmp_path / "kernel.py")
 
 
-def test_a_right_kernel_is_timed_in_fresh_processes_beside_others(zygote, tmp_path):
+def test_a_right_kernel_is_timed_in_fresh_processes_beside_others(interpreting, tmp_path):
     (tmp_path / "problem.py").write_text(PROBLEM)
     (tmp_path / "kernel.py").write_text(KERNEL + RIGHT)
     (tmp_path / "other").mkdir()
@@ -398,7 +391,7 @@ def test_a_right_kernel_is_timed_in_fresh_processes_beside_others(zygote, tmp_pa
             baselines=("eager",),
             against=(tmp_path / "other" / "kernel.py", tmp_path / "other" / "wrong.py"),
         ),
-        zygote=zygote,
+        zygote=interpreting,
     )
     assert found.verdict is Verdict.CORRECT, found.reasons
     names = ["candidate", "1:kernel.py", "eager"]
@@ -412,7 +405,7 @@ def test_a_right_kernel_is_timed_in_fresh_processes_beside_others(zygote, tmp_pa
     assert all(len(line) <= WIDTH for line in render(found).splitlines())
 
 
-def test_a_kernel_that_is_right_only_at_first_is_not_right(zygote, tmp_path):
+def test_a_kernel_that_is_right_only_at_first_is_not_right(interpreting, tmp_path):
     kernel = """
 _calls = [0]
 
@@ -424,5 +417,6 @@ def kernel_function(x, weight):
     (tmp_path / "problem.py").write_text(PROBLEM)
     (tmp_path / "kernel.py").write_text(KERNEL + kernel)
     options = Options(device="cpu", trust=True, baselines=("eager",))
-    found = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=zygote)
+    problem, candidate = tmp_path / "problem.py", tmp_path / "kernel.py"
+    found = evaluate(problem, candidate, options, zygote=interpreting)
     assert found.verdict in (Verdict.WRONG, Verdict.CHEAT)

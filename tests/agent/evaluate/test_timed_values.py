@@ -1,6 +1,5 @@
 """Timed launches are checked on values on which an earlier result would not pass."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,19 +41,15 @@ def kernel_function(a, v):
 NOTE = "times are those on zero-mean values"
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(interpret=True) as running:
-        yield running
-
-
 @pytest.fixture
-def judge(zygote: Zygote, tmp_path: Path):
+def judge(interpreting: Zygote, tmp_path: Path):
     def run(problem: str, kernel: str) -> Evaluation:
         (tmp_path / "problem.py").write_text(problem)
         (tmp_path / "kernel.py").write_text(kernel)
         options = Options(device="cpu", trust=True, baselines=("eager",))
-        return evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=zygote)
+        return evaluate(
+            tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting
+        )
 
     return run
 
