@@ -65,7 +65,11 @@ def main() -> None:
         return
     if not (arguments.start and arguments.manifest):
         parser.error("--trained needs --start and --manifest")
-    write_trained(arguments.trained, arguments.start, arguments.manifest, arguments.folder)
+    shipped = arguments.folder.resolve() == MODEL_FOLDER
+    golden_file = GOLDEN_FILE if shipped else arguments.folder / GOLDEN_FILE.name
+    write_trained(
+        arguments.trained, arguments.start, arguments.manifest, arguments.folder, golden_file
+    )
 
 
 def write_further_positions(folder: Path) -> None:
