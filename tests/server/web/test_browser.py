@@ -1,18 +1,15 @@
 """The pages in headless Chromium: keyboard, no JavaScript, both themes, phone width, copying."""
 
 import time
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from chromium import browser
 from live import serving
-from support import kb
 from test_hostile import hostile
 
 __all__ = ["browser", "hostile"]
 
-CORPUS = Path(__file__).parents[3] / "corpus"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
 QUERY = "my matmul rereads the same tiles from DRAM and L2 hit rate is 30%"
@@ -32,13 +29,11 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(tmp_path_factory, shipped_index):
     """A live server over the shipped corpus."""
     place = tmp_path_factory.mktemp("site")
-    done = kb("--index", place / "index", "ingest", CORPUS)
-    assert done.status == 0, done.err
     options = ("--rate-per-second", "0", "--state-dir", str(place), "--tokens", str(place / "t"))
-    with serving(place / "index", *options) as server:
+    with serving(shipped_index, *options) as server:
         yield server.url
 
 
