@@ -36,11 +36,9 @@ _TARGET = Path(kb.__file__).parent / "data" / "entry_weights.yaml"
 _PENALTY = 0.05
 _FOLDS = 8
 _SEEDS = 3
-# Code is not weighed. So the weighed scores of entries get the mean and the spread of those without
-# weights, as far as they are seen: of the best one, and from there to the tenth.
+# Code is not weighed. So the weighed scores of entries get the spread of those without weights, as
+# far as they are seen: from the best one to the tenth.
 _SEEN = 10
-# Added to every entry beyond that. 0.2 gave 0.002 nDCG@10 more, and hid two thirds of the code.
-_AHEAD = 0.1
 _HEAD = (
     "# What each feature of an entry adds to its score: see kb/search/weighing.py.\n"
     "# Written by `python -m benchmarks.retrieval.fit --write`.\n"
@@ -110,21 +108,18 @@ def main() -> None:
 
 def write(embedder: str, features: Floats, weights: Floats) -> None:
     """Record what is to be added to the score without weights, which is the first feature."""
-    best, spread = _top(features[..., 0])
-    weighed_best, weighed_spread = _top(features @ weights)
-    weights = weights * spread / weighed_spread
+    weights = weights * _spread(features[..., 0]) / _spread(features @ weights)
     weights[0] -= 1.0
-    bias = best - weighed_best * spread / weighed_spread + _AHEAD
     found = dict(zip(FEATURES, weights.tolist(), strict=True))
     lines = "".join(f'  "{name}": {weight:.4f}\n' for name, weight in found.items())
-    text = f"{_HEAD}embedder: {embedder}\nbias: {bias:.4f}\nfeatures:\n{lines}"
+    text = f"{_HEAD}embedder: {embedder}\nfeatures:\n{lines}"
     _TARGET.write_text(text, encoding="utf-8")
 
 
-def _top(scores: Floats) -> tuple[float, float]:
-    """The mean best score of a query, and how far behind it the last one is that is seen."""
+def _spread(scores: Floats) -> float:
+    """How far behind a query's best score the last one is that is seen, as a mean."""
     ordered = -np.sort(-scores, axis=1)
-    return float(ordered[:, 0].mean()), float((ordered[:, 0] - ordered[:, _SEEN - 1]).mean())
+    return float((ordered[:, 0] - ordered[:, _SEEN - 1]).mean())
 
 
 def _cross_validated(features: Floats, grades: Floats, seed: int) -> Floats:

@@ -272,8 +272,10 @@ class Searcher:
             passed[len(rows) :] = passed_on[places]
             plain = entries.fused + passed_on
             plain[places] += totals[len(rows) :]
-            added = self._weighing.added(entries.text, ranker.understood, said, plain)
-            weighed[len(rows) :] = added[places]
+            added = self._weighing.added(entries.text, ranker.understood, said, plain)[places]
+            # Weights order entries among themselves: the best one stands to code as without them.
+            added += plain[places].max() - (plain[places] + added).max()
+            weighed[len(rows) :] = added
         scores = np.maximum(texts + passed + weighed + totals, 0.0)
         order = np.lexsort((found, -scores))
         return Scored(

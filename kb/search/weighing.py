@@ -81,7 +81,6 @@ class Weights:
 
     embedder: str
     """Cosines mean different things under different models: these were fitted with this one."""
-    bias: float
     features: Mapping[str, float]
 
 
@@ -99,7 +98,6 @@ class Weighing:
         self._entries = entries
         weights = shipped_weights()
         self._weights = np.array([weights.features[name] for name in FEATURES])
-        self._bias = weights.bias
         self.applies: bool = (
             len(entries.names) >= _FEWEST and generation.manifest.embedder == weights.embedder
         )
@@ -171,10 +169,10 @@ class Weighing:
     def added(
         self, text: EntryText, understood: Understanding, said: Said, scores: Floats
     ) -> Floats:
-        """What is added to the score of each entry, (m,); parameters as of `features`."""
+        """What is added to each entry's score but for a constant, (m,); asked as `features`."""
         if not self.applies:
             return np.zeros(len(scores))
-        return self._bias + self._weights @ self.features(text, understood, said, scores)
+        return self._weights @ self.features(text, understood, said, scores)
 
     def features(
         self, text: EntryText, understood: Understanding, said: Said, scores: Floats
