@@ -36,10 +36,10 @@ verified:
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: conv-transpose-plain
-  baseline_ms: 67.22
-  measured_ms: 0.2286
-  speedup: 294.1
-  floor_fraction: 0.3083
+  baseline_ms: 67.15
+  measured_ms: 0.2108
+  speedup: 318.5
+  floor_fraction: 0.3359
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -49,10 +49,10 @@ verified:
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.261
-  measured_ms: 0.2286
-  speedup: 5.516
-  floor_fraction: 0.3083
+  baseline_ms: 1.258
+  measured_ms: 0.2108
+  speedup: 5.968
+  floor_fraction: 0.3359
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -62,10 +62,10 @@ verified:
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.258
-  measured_ms: 0.2286
-  speedup: 5.503
-  floor_fraction: 0.3083
+  baseline_ms: 1.259
+  measured_ms: 0.2108
+  speedup: 5.972
+  floor_fraction: 0.3359
 ---
 
 A transposed convolution of stride S spreads the image S apart, so an output position o gets

@@ -32,6 +32,46 @@ sources:
   - title: "CUDA Programming Guide 4.5: programmatic dependent launch"
     url: https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/programmatic-dependent-launch.html
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: conv-transpose-parity
+  baseline_ms: 0.2104
+  measured_ms: 0.5099
+  speedup: 0.4126
+  floor_fraction: 0.1389
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.149
+  measured_ms: 0.5099
+  speedup: 2.253
+  floor_fraction: 0.1389
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.151
+  measured_ms: 0.5099
+  speedup: 2.257
+  floor_fraction: 0.1389
 ---
 
 A transposed convolution of stride S falls into S classes of outputs a dimension, by position mod S,
