@@ -88,7 +88,9 @@ written whole. Where no tap reaches a depth, its planes are contiguous and get t
 a time; programs that do so stand between those that multiply, so that both overlap. To write the
 bias everywhere first, and the rows of the others again, took longer. So did stores of the empty
 planes spread over the steps of the products, a small kernel beside this one that fills them
-(dependent launch), TMA for the tiles, and copies of 8 bytes, which pass through L1, for filters.
+(dependent launch), TMA for the tiles, and copies of 8 bytes, which pass through L1, for filters;
+and more than twice as long took programs that keep all filters in shared memory and walk over the
+image: every product waits for the one before, and 27 of them written out leave no registers.
 
 With `pack` the image is brought into channels-last order first: little against the output here,
 and then a position's channels are one vector, which is copied to shared memory ahead of its use.
