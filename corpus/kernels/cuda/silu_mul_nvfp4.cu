@@ -24,6 +24,46 @@ sources:
   - title: "Introducing NVFP4 for Efficient and Accurate Low-Precision Inference"
     url: https://developer.nvidia.com/blog/introducing-nvfp4-for-efficient-and-accurate-low-precision-inference/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2048x14336
+  dtype: bfloat16
+  baseline: silu-mul-nvfp4-emulated
+  baseline_ms: 0.04275
+  measured_ms: 0.04413
+  speedup: 0.9687
+  floor_fraction: 0.7107
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2048x14336
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.062
+  measured_ms: 0.04413
+  speedup: 46.73
+  floor_fraction: 0.7107
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 2048x14336
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1621
+  measured_ms: 0.04413
+  speedup: 3.673
+  floor_fraction: 0.7107
 ---
 
 A row of x is a gate and an up part of N each. v = silu(gate) * up is computed in float32, cut into

@@ -29,10 +29,10 @@ verified:
   shape: 4096x32768
   dtype: bfloat16
   baseline: cumsum-dim-plain
-  baseline_ms: 0.1447
+  baseline_ms: 0.1451
   measured_ms: 0.139
-  speedup: 1.041
-  floor_fraction: 0.9032
+  speedup: 1.044
+  floor_fraction: 0.9043
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -42,10 +42,10 @@ verified:
   shape: 4096x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.6907
+  baseline_ms: 0.6903
   measured_ms: 0.139
-  speedup: 4.969
-  floor_fraction: 0.9032
+  speedup: 4.966
+  floor_fraction: 0.9043
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -55,10 +55,10 @@ verified:
   shape: 4096x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.248
+  baseline_ms: 0.2478
   measured_ms: 0.139
-  speedup: 1.784
-  floor_fraction: 0.9032
+  speedup: 1.783
+  floor_fraction: 0.9043
 ---
 
 Running sums (or products) along one dimension, wherever it lies. The tensor is seen as [batch, N,

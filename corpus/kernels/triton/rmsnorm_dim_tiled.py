@@ -32,10 +32,10 @@ verified:
   shape: 16x64x262144
   dtype: bfloat16
   baseline: rmsnorm-dim-plain
-  baseline_ms: 0.2945
-  measured_ms: 0.2748
-  speedup: 1.072
-  floor_fraction: 0.914
+  baseline_ms: 0.2956
+  measured_ms: 0.2651
+  speedup: 1.115
+  floor_fraction: 0.9483
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -45,10 +45,10 @@ verified:
   shape: 16x64x262144
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 3.706
-  measured_ms: 0.2748
-  speedup: 13.49
-  floor_fraction: 0.914
+  baseline_ms: 3.709
+  measured_ms: 0.2651
+  speedup: 13.99
+  floor_fraction: 0.9483
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -58,10 +58,10 @@ verified:
   shape: 16x64x262144
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.4934
-  measured_ms: 0.2748
-  speedup: 1.795
-  floor_fraction: 0.914
+  baseline_ms: 0.4956
+  measured_ms: 0.2651
+  speedup: 1.869
+  floor_fraction: 0.9483
 ---
 
 y = x / sqrt(mean(x^2) + eps) over one dimension, wherever it lies, with one reading and one

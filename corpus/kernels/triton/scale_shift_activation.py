@@ -34,10 +34,10 @@ verified:
   shape: 64x256x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 2.111
-  measured_ms: 0.4468
-  speedup: 4.725
-  floor_fraction: 0.8399
+  baseline_ms: 2.109
+  measured_ms: 0.3691
+  speedup: 5.714
+  floor_fraction: 1.022
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -47,10 +47,10 @@ verified:
   shape: 64x256x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.4417
-  measured_ms: 0.4468
-  speedup: 0.9886
-  floor_fraction: 0.8399
+  baseline_ms: 0.4404
+  measured_ms: 0.3691
+  speedup: 1.193
+  floor_fraction: 1.022
 ---
 
 activation(x * scale + shift) + residual, where scale and shift are vectors along one dimension of

@@ -24,6 +24,33 @@ sources:
   - title: "CUDA C++ Best Practices Guide"
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 64x512x16384
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 7.532
+  measured_ms: 0.8271
+  speedup: 9.107
+  floor_fraction: 0.6079
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-22
+  shape: 64x512x16384
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.162
+  measured_ms: 0.8271
+  speedup: 1.405
+  floor_fraction: 0.6079
 ---
 
 Softmax over one dimension of any length. The textbook takes three readings: the maximum, the

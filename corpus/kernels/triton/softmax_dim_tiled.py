@@ -35,10 +35,10 @@ verified:
   shape: 64x512x16384
   dtype: bfloat16
   baseline: softmax-dim-online
-  baseline_ms: 0.8808
-  measured_ms: 0.7506
-  speedup: 1.173
-  floor_fraction: 0.6692
+  baseline_ms: 0.7661
+  measured_ms: 0.6925
+  speedup: 1.106
+  floor_fraction: 0.726
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -48,10 +48,10 @@ verified:
   shape: 64x512x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 7.533
-  measured_ms: 0.7506
-  speedup: 10.04
-  floor_fraction: 0.6692
+  baseline_ms: 7.53
+  measured_ms: 0.6925
+  speedup: 10.87
+  floor_fraction: 0.726
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -61,10 +61,10 @@ verified:
   shape: 64x512x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.16
-  measured_ms: 0.7506
-  speedup: 1.545
-  floor_fraction: 0.6692
+  baseline_ms: 1.162
+  measured_ms: 0.6925
+  speedup: 1.678
+  floor_fraction: 0.726
 ---
 
 Softmax over one dimension, wherever it lies, with one reading and one writing
