@@ -120,8 +120,9 @@ def reloads(index: Path, count: int) -> dict[str, Any]:
         with served(copy, len(os.sched_getaffinity(0))) as (port, _):
             publisher = threading.Thread(target=publish)
             publisher.start()
-            # it names the symbol, so that it is never taken for a question about something else
-            queries = [f"{STAMPED} crossing numbered by `stamped`, {n}" for n in range(count)]
+            # its words are the answer's, so that no number makes it one that nothing answers
+            asked = f"{STAMPED} crossing, numbered stamp: what `stamped` returns for a value, "
+            queries = [asked + str(n) for n in range(count)]
             result = load(port, queries, CLIENTS)
             stop.set()
             publisher.join()
