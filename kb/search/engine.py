@@ -54,6 +54,8 @@ _NEAREST = 10
 
 # So many words or fewer are covered by chance alike; who asks with one means its field.
 _FEW_WORDS = 5
+# How far a kernel comes after the technique that is asked for.
+_AFTER = 1e-3
 # Code in these is a kernel.
 _KERNEL_LANGUAGES = frozenset({"triton", "cuda"})
 
@@ -275,6 +277,13 @@ class Searcher:
             added = self._weighing.added(entries.text, ranker.understood, said, plain)[places]
             # Weights order entries among themselves: the best one stands to code as without them.
             added += plain[places].max() - (plain[places] + added).max()
+            asked = ranker.understood
+            if not (asked.ops or asked.wants_kernel):
+                # Who names a technique and no operator gets it before its examples.
+                values = np.full(len(plain), -np.inf)
+                values[places] = plain[places] + added
+                ahead = self._entries.ahead_of_named(values, said.named > 0)[places]
+                added -= np.where(ahead > 0, ahead + _AFTER, 0.0)
             weighed[len(rows) :] = added
         scores = np.maximum(texts + passed + weighed + totals, 0.0)
         order = np.lexsort((found, -scores))

@@ -196,6 +196,23 @@ class Entries:
             np.maximum.at(added, kernel, FROM_TECHNIQUE * ahead[technique])
         return added
 
+    def ahead_of_named(
+        self, scores: NDArray[np.float64], named: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """How far each kernel is ahead of the best named technique that it shows, (m,).
+
+        `scores` (m,) has -inf for entries that the filters leave out; `named` (m,) says which
+        techniques the query names.
+        """
+        best = np.full(len(scores), -np.inf)
+        if len(self.pairs):
+            kernel, technique = self.pairs[named[self.pairs[:, 1]]].T
+            np.maximum.at(best, kernel, scores[technique])
+        ahead = np.zeros(len(scores))
+        behind = np.isfinite(best) & np.isfinite(scores)
+        ahead[behind] = np.maximum(scores[behind] - best[behind], 0.0)
+        return ahead
+
     def _covered(self, best: NDArray[np.floating], idf: NDArray[np.float64]) -> float | None:
         if len(self.names) < _FEWEST_KNOWING:
             return None

@@ -57,6 +57,16 @@ def test_a_technique_is_the_first_result_where_one_is_asked_for(searcher):
     assert first.techniques[0].startswith("tma-")
 
 
+def test_a_technique_comes_before_its_examples_where_no_operator_is_named(searcher):
+    names = [
+        record.entry.aliases[0] if record.entry.aliases else record.entry.title
+        for record in searcher.generation.techniques.values()
+    ]
+    first = {name: searcher.search(f"how do I use {name}", 3).results for name in names}
+    assert {name: found[:1] for name, found in first.items() if not found} == {}
+    assert [name for name, found in first.items() if found[0].kind != "technique"] == []
+
+
 def test_nine_of_ten_questions_about_other_things_are_not_answered(searcher):
     asked = QUESTIONS["unanswerable"]
     refused = [question for question in asked if searcher.search(question).abstained]
