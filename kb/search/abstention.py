@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.resources import files
 
-import yaml
+from kb.vocabulary import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def calibration(embedder: str) -> Calibration:
 
     Cosines mean different things under different models, so each has its own weights.
     """
-    data = yaml.safe_load((files("kb") / "data" / "abstention.yaml").read_text(encoding="utf-8"))
+    data = load_yaml((files("kb") / "data" / "abstention.yaml").read_text(encoding="utf-8"))
     chosen = data["embedders"].get(embedder) or data["embedders"][data["default"]]
     return Calibration(
         float(chosen["bias"]),

@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from kb.corpus.entries import TECHNIQUE_SECTIONS
@@ -20,6 +19,7 @@ from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.search.entries import Entries, EntryText
 from kb.search.query import Understanding
+from kb.vocabulary import load_yaml
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ class Weights:
 def shipped_weights() -> Weights:
     """The weights in `kb/data/entry_weights.yaml`."""
     text = (files("kb") / "data" / "entry_weights.yaml").read_text(encoding="utf-8")
-    return Weights(**yaml.safe_load(text))
+    return Weights(**load_yaml(text))
 
 
 class Weighing:
