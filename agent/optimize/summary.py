@@ -14,18 +14,14 @@ from agent.optimize.record import Record
 from agent.problem.forms import ModelForm
 
 WIDTH: Final = 80
-ROWS: Final = (
+_FORM_ROWS: Final[tuple[tuple[ModelForm, str], ...]] = (
     ("eager", "eager"),
     ("compile", "torch.compile"),
     ("max-autotune", "max-autotune"),
-    ("start", "start"),
 )
+ROWS: Final = (*_FORM_ROWS, ("start", "start"))
 """Baselines by name, and what they are called in a table."""
-FORMS: Final[dict[str, ModelForm]] = {
-    "eager": "eager",
-    "torch.compile": "compile",
-    "max-autotune": "max-autotune",
-}
+FORMS: Final[dict[str, ModelForm]] = {row: form for form, row in _FORM_ROWS}
 """The problem's own model, by the name of a row."""
 CALLED: Final[dict[ModelForm, str]] = {
     "eager": "eager PyTorch",

@@ -36,6 +36,11 @@ _PATIENCE_S: Final = 20.0
 _MOST_DEATHS: Final = 3
 
 
+def _out(options: argparse.Namespace) -> Path:
+    path: Path = options.out
+    return path
+
+
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """What is gone through."""
@@ -48,12 +53,12 @@ class Benchmark:
     """What tasks have in common."""
     measure: Callable[[str, argparse.Namespace, Any], Record]
     """Carries out a task, with what was opened."""
-    path: Callable[[argparse.Namespace], Path]
-    """Of the results."""
     finish: Callable[[Results, argparse.Namespace], None]
     """Brings figures up to date after each record, and writes what else there is."""
     line: Callable[[Record], str]
     """A record for the log."""
+    path: Callable[[argparse.Namespace], Path] = _out
+    """Of the results."""
 
 
 def add_options(made: argparse.ArgumentParser) -> None:

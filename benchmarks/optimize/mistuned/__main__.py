@@ -150,7 +150,6 @@ BENCHMARK = sharing.Benchmark(
     keys=_keys,
     opened=_opened,
     measure=_measure,
-    path=lambda options: options.out,
     finish=_finish,
     line=_line,
 )

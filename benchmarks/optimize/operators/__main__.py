@@ -112,7 +112,6 @@ BENCHMARK = sharing.Benchmark(
     keys=_keys,
     opened=kept_judges,
     measure=_measure,
-    path=lambda options: options.out,
     finish=_finish,
     line=_line,
 )

@@ -93,7 +93,6 @@ BENCHMARK = sharing.Benchmark(
     keys=lambda options: list(options.only or NAMES),
     opened=_opened,
     measure=_measure,
-    path=lambda options: options.out,
     finish=_finish,
     line=_line,
 )

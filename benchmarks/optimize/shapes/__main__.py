@@ -178,7 +178,6 @@ BENCHMARK = sharing.Benchmark(
     keys=_keys,
     opened=kept_judges,
     measure=measure,
-    path=lambda options: options.out,
     finish=_finish,
     line=_line,
 )
