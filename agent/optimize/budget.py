@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from agent.evaluate.options import EAGER
 from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Stopped
@@ -9,10 +10,16 @@ from agent.optimize.record import Record, Round
 
 ROUNDS, TIME, GPU_TIME = "rounds", "time", "gpu time"
 TOKENS, MONEY = "tokens", "money"
-# For each contender of the last session, beside the time that the start took: three of them took
-# 1.6 to 1.8 times as long on an H200, four and five 2.1 to 2.6 times.
-_EACH_CONTENDER: Final = 0.6
-_LAST_SESSION: Final = 2.5
+# What the last session takes, see `last_session`: in times the finalist's judging, and seconds for
+# each further contender to start and be called. For 42 of 53 last sessions on an H200 this is
+# within a third of what they took; kernels that compile for long took more.
+_WHOLE: Final = 1.6
+_SHORT: Final = 1.0
+_WHOLE_EACH_S: Final = 2.0
+_SHORT_EACH_S: Final = 3.0
+# Of what the limit leaves after the start's judging, this much at most is kept: the rest is for the
+# search, without which there is nothing to confirm.
+_MOST_KEPT: Final = 0.75
 # What is so far beyond its floor shows that the floor is none, as of masked work that is counted.
 _NO_FLOOR: Final = 1.05
 FLOOR, NO_GAIN, NO_PROPOSALS, JUDGE = "floor", "no gain", "no proposals", "judge"
@@ -95,16 +102,60 @@ def judging_seconds(record: Record) -> float:
 
 
 def reserve(record: Record, config: RunConfig) -> float:
-    """GPU time kept for the evaluation and the profile of the best at the end, by what those of the
-    start took."""
-    strategy, standing = config.strategy, record.standing
-    if standing is None or config.interpret or not strategy.confirm:
+    """GPU time kept for the last session and the profile of the best.
+
+    That is what a whole last session takes, unless little would be left for the search: then what
+    a short one takes, and never more than `_MOST_KEPT` of what the start left. A slow start under a
+    short limit is searched as well, at the price of fewer launches in the last session.
+    """
+    if record.standing is None or config.interpret or not config.strategy.confirm:
         return 0.0
-    contenders = 1 + len({*config.baselines, "eager"}) + config.given
-    times = min(_LAST_SESSION, _EACH_CONTENDER * contenders)
-    kept = times * standing.start.outcome.gpu_seconds
-    profiled = record.profiles.get(standing.start.id)
-    return kept + (profiled.gpu_seconds if profiled is not None and strategy.profiling else 0.0)
+    whole, most = last_session(record, config), _most_kept(record, config)
+    if most is None or whole <= most:
+        return whole
+    return min(last_session(record, config, short=True), most)
+
+
+def last_session(record: Record, config: RunConfig, *, short: bool = False) -> float:
+    """GPU seconds that the last session takes, and the profile of the best.
+
+    The finalist goes through the same cases as when it was judged, which took most of that time; it
+    is launched 100 times and not 40, and more of its launches are compared with the oracle. The
+    finalist is the leader: its judging says what its cases, its compilation and its launches take,
+    where that of a slow start says it for the start alone. With further contenders (the compiled
+    baselines, and the start or the best) it grows by what it takes to start them, since time for
+    launches is limited for each.
+
+    Parameters
+    ----------
+    short
+        With as few launches as in the search.
+    """
+    further = 1 + len({*config.baselines} - {EAGER})
+    times, each = (_SHORT, _SHORT_EACH_S) if short else (_WHOLE, _WHOLE_EACH_S)
+    # What was judged in a last session at once has its seconds there.
+    judging = record.leader.outcome.gpu_seconds or record.start.outcome.gpu_seconds
+    profiled = record.profiles.get(record.start.id)
+    profiling = profiled.gpu_seconds if profiled is not None and config.strategy.profiling else 0.0
+    return times * judging + each * further + profiling
+
+
+def shortened(record: Record, config: RunConfig) -> bool:
+    """Whether the last session has to do with as few launches as those of the search: only a short
+    one was kept time for, and the search left no more."""
+    limit, most = config.limits.gpu_seconds, _most_kept(record, config)
+    if limit is None or most is None:
+        return False
+    whole = last_session(record, config)
+    return whole > most and record.gpu_seconds + whole > limit
+
+
+def _most_kept(record: Record, config: RunConfig) -> float | None:
+    """GPU seconds that may be kept from the search; None: no limit."""
+    if config.limits.gpu_seconds is None:
+        return None
+    left = config.limits.gpu_seconds - record.start.outcome.gpu_seconds
+    return _MOST_KEPT * max(0.0, left)
 
 
 def words(stopped: Stopped) -> str:

@@ -51,6 +51,7 @@ def judge_last(
     record: Record,
     round_: Round,
     *,
+    short: bool,
     append: Callable[[type[Event], Mapping[str, object]], None],
     may_go_on: Callable[[], bool],
     working: Callable[[str, str], None],
@@ -59,7 +60,7 @@ def judge_last(
     one more evaluation has had its last session by that. The fastest in quick timings, whoever
     proposed it, has the first turn; what was not timed has the last.
 
-    Parameters are those of `RoundJudging`.
+    Parameters are those of `RoundJudging`; `short` as of `Judge.confirm`.
     """
     assert round_.proposed is not None
     start = record.start
@@ -72,7 +73,8 @@ def judge_last(
             yet = failure(candidate, Stage.TIME, "it is not judged yet")
             hopeful = Judged(candidate=candidate, outcome=yet)
             try:
-                found = judge.confirm(hopeful, start, functools.partial(working, candidate.id))
+                say = functools.partial(working, candidate.id)
+                found = judge.confirm(hopeful, start, say, short=short)
                 outcome = found.outcome
             except KbError as error:
                 outcome = failure(candidate, Stage.TIME, describe(error))

@@ -199,6 +199,7 @@ class Search:
                 self._judge,
                 self._record,
                 each,
+                short=budget.shortened(self._record, self._config),
                 append=self._append,
                 may_go_on=lambda: self._used_up() is None,
                 working=self._progress.working,
@@ -346,7 +347,8 @@ class Search:
             if best.id in self._record.confirmed or (best.id == start.id and self._compared):
                 break
             try:
-                found = self._judge.confirm(best, start, self._teller(best.id))
+                short = budget.shortened(self._record, self._config)
+                found = self._judge.confirm(best, start, self._teller(best.id), short=short)
             except KbError as error:
                 return _joined(detail, f"not confirmed: {error}")
             if best.id == start.id and not found.outcome.right:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent.optimize.advice import IndexAdvisor
 from agent.optimize.beam import TUNE
 from agent.optimize.config import RunConfig
-from agent.optimize.judge import GpuJudge
+from agent.optimize.gpu_judge import GpuJudge
 from agent.optimize.judge_process import JudgeProcess
 from agent.optimize.loop import Search
 from agent.optimize.progress import Progress

@@ -82,7 +82,9 @@ class ReplayJudge:
             return Profiled(None, ("not profiled in the recorded run",))
         return Profiled(found.metrics, found.notes, found.gpu_seconds)
 
-    def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
+    def confirm(
+        self, best: Judged, start: Judged, say: Say, *, short: bool = False
+    ) -> Confirmation:
         """As recorded.
 
         Raises
@@ -90,7 +92,7 @@ class ReplayJudge:
         KbError
             The recorded run did not come to it.
         """
-        del start, say
+        del start, say, short
         found = self._record.confirmed.get(best.id)
         judged = self._outcomes.get((best.id, 1))
         if found is None and judged is not None and not judged.timed:

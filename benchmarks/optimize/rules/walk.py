@@ -145,7 +145,9 @@ class TableJudge:
         del candidate, say
         return Profiled(None)
 
-    def confirm(self, best: Judged, start: Judged, say: Callable[[str], None]) -> Confirmation:
+    def confirm(
+        self, best: Judged, start: Judged, say: Callable[[str], None], *, short: bool = False
+    ) -> Confirmation:
         """Not asked for."""
         raise NotImplementedError
 
@@ -202,12 +204,12 @@ class Mutations:
             offer(place, ())
         chance = state.random(self.name)
         for judged in state.beam:
-            place = place_of(judged.candidate.source)
-            if place is None:
+            here = place_of(judged.candidate.source)
+            if here is None:
                 continue
-            near = landscape.nearest(*place)
+            near = landscape.nearest(*here)
             chance.shuffle(near)  # those that are as near as each other
-            near.sort(key=lambda p: sum(a != b for a, b in zip(p[1], place[1], strict=True)))
+            near.sort(key=lambda p: sum(a != b for a, b in zip(p[1], here[1], strict=True)))
             made = 0
             for other in near:
                 made += offer(other, (judged.id,))

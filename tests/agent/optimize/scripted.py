@@ -70,14 +70,22 @@ def ratio(over: str, ms: float, mine: float) -> Ratio:
 class ScriptedJudge:
     """Says what sources say of themselves; counts what it was asked."""
 
-    def __init__(self, slots: int = 1, before: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        slots: int = 1,
+        before: Callable[[str], None] = lambda _: None,
+        start_seconds: float = 10.0,
+    ) -> None:
         self.slots = slots
         self.asked: list[str] = []
         self.profiled: list[str] = []
         self.refuted: set[float] = set()
         """Times of candidates that are wrong in the last evaluation."""
+        self.short: list[bool] = []
+        """Whether each last evaluation was a short one."""
         self.closed = self.cancelled = False
         self._before = before
+        self._start_seconds = start_seconds
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         assert given is not None
@@ -87,7 +95,8 @@ class ScriptedJudge:
         ms = ms_of(candidate.source)
         outcome = Outcome(
             candidate=candidate.id, stage=Stage.DONE, verdict=Verdict.CORRECT, median_ms=ms,
-            p10_ms=ms, p90_ms=ms, floor_fraction=0.1 / ms, gpu_seconds=10.0,
+            p10_ms=ms, p90_ms=ms, floor_fraction=0.1 / ms,
+            gpu_seconds=self._start_seconds,
         )  # fmt: skip
         if "WRONG" in candidate.source:
             outcome = Outcome(
@@ -133,8 +142,11 @@ class ScriptedJudge:
         metrics = {"gpu__time_duration.sum": ms_of(candidate.source) * 1e6}
         return Profiled(metrics, (), 2.0)
 
-    def confirm(self, best: Judged, start: Judged, say: Say) -> Confirmation:
+    def confirm(
+        self, best: Judged, start: Judged, say: Say, *, short: bool = False
+    ) -> Confirmation:
         say("confirming")
+        self.short.append(short)
         self._before("confirm")
         ms = ms_of(best.candidate.source)
         if ms in self.refuted or "WRONG" in best.candidate.source:

@@ -11,7 +11,7 @@ from support import KB
 
 from agent.optimize.candidate import ProblemInfo, Proposal, Stage
 from agent.optimize.config import Limits, RunConfig, Strategy
-from agent.optimize.judge import GpuJudge
+from agent.optimize.gpu_judge import GpuJudge
 from agent.optimize.judge_main import Evaluate
 from agent.optimize.judge_process import JudgeLostError, JudgeProcess
 from agent.optimize.loop import Search

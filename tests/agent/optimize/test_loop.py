@@ -297,8 +297,33 @@ def test_a_limit_of_gpu_time_holds_with_the_last_session_and_profile(tmp_path: P
     assert more.judged > found.judged
 
 
+def test_a_slow_start_under_a_short_limit_leaves_time_for_the_search(tmp_path: Path) -> None:
+    """Judging the start takes a third of the limit, and a whole last session more than is left."""
+    judge = ScriptedJudge(start_seconds=28)
+    limits = Limits(gpu_seconds=75)
+    with RunFolder.create(tmp_path / "run", config(limits)) as folder:
+        proposer = Scripted([[proposal(0.5)], [proposal(0.4)]])
+        found = search(folder, judge, proposer).run()
+    left = proposer.states[0].gpu_seconds_left
+    assert left is not None and 5 < left < 75 - 28
+    assert found.best.outcome.median_ms == 0.5
+    assert found.confirmed
+    assert judge.short == [True], "the last session had to be short"
+
+
+def test_the_last_session_is_a_whole_one_where_the_search_left_the_time(tmp_path: Path) -> None:
+    judge = ScriptedJudge(start_seconds=28)
+    with RunFolder.create(tmp_path / "run", config(Limits(gpu_seconds=150))) as folder:
+        search(folder, judge, Scripted([[proposal(0.5)]])).run()
+    assert judge.short == [False]
+    judge = ScriptedJudge()
+    with RunFolder.create(tmp_path / "without", config()) as folder:
+        search(folder, judge, Scripted([[proposal(0.5)]])).run()
+    assert judge.short == [False], "there is no limit"
+
+
 def test_the_last_chance_is_judged_once_and_in_full(tmp_path: Path) -> None:
-    """Beside the start's 10 s and the 24 s of a last session there is no time for another one."""
+    """Beside the start's 12 s and what a last session takes there is no time for another one."""
     judge = ScriptedJudge()
     proposers = Scripted([[proposal(0.9, mark="wrong"), proposal(0.5), proposal(0.4, "fusion")]])
     limits = Limits(gpu_seconds=40)

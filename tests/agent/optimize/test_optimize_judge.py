@@ -13,7 +13,7 @@ from agent.evaluate.result import Case, Ceilings, Evaluation, Floor, Ratio, Timi
 from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, ProblemInfo, Stage
 from agent.optimize.config import Limits, RunConfig, Strategy
-from agent.optimize.judge import GpuJudge
+from agent.optimize.gpu_judge import GpuJudge
 from agent.optimize.judge_main import Describe, Evaluate, Server, Stopwatch, TakeProfile
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.outcomes import failure, outcome_of, plain
@@ -331,6 +331,21 @@ def test_a_candidate_is_timed_beside_the_leader_and_eager(tmp_path: Path) -> Non
         confirmed = judge.confirm(judged, leader, print)
         assert set(confirmed.baselines) == {"start", "eager", "compile", "max-autotune"}
         assert isinstance(confirmed.baselines["start"], Baseline)
+
+
+def test_a_short_last_session_is_timed_as_quickly_as_candidates_and_says_so(tmp_path: Path) -> None:
+    process = FakeProcess()
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        judge = judge_of(folder, process, tmp_path / "cache")
+        leader = leader_of(folder, judge)
+        judged = Judged(candidate=CANDIDATE, outcome=judge.judge(CANDIDATE, leader, 1, print))
+        quick = process.asked[-1].quick
+        whole = judge.confirm(judged, leader, print)
+        assert (quick, process.asked[-1].quick) == (True, False)
+        short = judge.confirm(judged, leader, print, short=True)
+        assert process.asked[-1].quick
+    said = set(short.notes) - set(whole.notes)
+    assert [each for each in said if "short" in each]
 
 
 def test_eager_as_the_start_is_not_timed_twice(tmp_path: Path) -> None:
