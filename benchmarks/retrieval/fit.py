@@ -55,8 +55,8 @@ def features_of(
     rows, grades = [], []
     for case in cases:
         said = reader.read(case.query)
-        near = generation.vectors.rows[entries.rows] @ embedder.embed_query(case.query)
-        tokens = generation.lexical.query_tokens(case.query)
+        near = generation.vectors.rows[entries.rows] @ embedder.embed_query(said.text)
+        tokens = generation.lexical.query_tokens(said.text)
         scores = entries.score(tokens, generation.lexical, near, None)
         assert scores.text is not None  # the shipped corpus has entries
         ranker = Ranker(said, generation, names)

@@ -166,7 +166,7 @@ class Searcher:
         said = self._reader.read(query)
         lexical = self.generation.lexical
         if said.pasted is None:
-            tokens, text = lexical.query_tokens(query), query
+            tokens, text = lexical.query_tokens(said.text), said.text
         else:
             tokens, text = telling_terms(said.pasted, lexical), said.pasted.embedding_text()
         words = lexical.scores(tokens)
@@ -356,7 +356,10 @@ class Searcher:
     @staticmethod
     def _explain(hit: Hit, ranking: Ranking) -> dict[str, Any]:
         added = ranking.ranker.parts(hit.row)
-        return {**hit.parts, **added, "relevance": round(ranking.relevance, 4)}
+        told: dict[str, Any] = {"relevance": round(ranking.relevance, 4)}
+        if ranking.said.spelled:
+            told["read as"] = ranking.said.text
+        return {**hit.parts, **added, **told}
 
     def close(self) -> None:
         """Let Chroma's view go, if one was made. The generation stays open."""

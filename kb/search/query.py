@@ -11,6 +11,7 @@ from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
 from kb.index.tokens import identifiers, spaced, terms
 from kb.search.pasted import Pasted, pasted_code
+from kb.search.spelling import Spelling
 from kb.vocabulary import all_metrics, find_gpu, find_metric, gpu_names
 
 _LANGUAGES = {"triton": "triton", "cuda": "cuda", "tl": "triton"}
@@ -62,6 +63,7 @@ class Understanding:
     """What was recognised in a query."""
 
     text: str
+    """The query, with misspelt words as they were meant."""
     techniques: tuple[str, ...] = ()
     shares: dict[str, float] = field(default_factory=dict)
     """Technique → the share of the query's words that name it; 1 for what an identifier marks."""
@@ -84,6 +86,8 @@ class Understanding:
     """Techniques that the pasted code already uses."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Nsight Compute metric → value, where the query gives both."""
+    spelled: dict[str, str] = field(default_factory=dict)
+    """Misspelt word → the word that it was read as."""
 
 
 class QueryReader:
@@ -93,6 +97,7 @@ class QueryReader:
         entries = [record.entry for record in generation.techniques.values()]
         self._entries = entries
         self._lexical = generation.lexical
+        self._spelling = Spelling(generation)
         self._techniques = _Phrases()
         for slug, record in generation.techniques.items():
             for name in _names(record):
@@ -111,6 +116,7 @@ class QueryReader:
         pasted = pasted_code(query)
         if pasted is not None:
             return self._read_code(query, pasted)
+        query, spelled = self._spelling.correct(query)
         metrics, rest = _metrics_and_rest(query)
         # A metric's own words name nothing: `achieved_occupancy 31` is no wish for occupancy.
         words = terms(rest)
@@ -137,6 +143,7 @@ class QueryReader:
             plain_word=alone and not symbols,
             wants_kernel="kernel" in words and _AROUND_KERNELS.isdisjoint(words),
             metrics=metrics,
+            spelled=spelled,
         )
 
     def _shown_by(self, symbols: Iterable[str]) -> list[str]:

@@ -10,6 +10,9 @@ import yaml
 
 from kb.search.ranking import HIGHEST
 
+# Of the answer as a whole: whether there is one, and what the query was read as.
+_OF_THE_ANSWER = frozenset({"relevance", "read as"})
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -38,7 +41,7 @@ def explained(parts: Mapping[str, Any]) -> Explanation:
         for name, meaning in meanings["ranks"].items()
         if name in parts
     ]
-    rest = [name for name in parts if name not in meanings["ranks"] and name != "relevance"]
+    rest = [name for name in parts if name not in meanings["ranks"] and name not in _OF_THE_ANSWER]
     added = [Part(name, float(parts[name]), meanings["added"].get(name, "")) for name in rest]
     total = sum(part.value for part in added)
     return Explanation(ranks, added, max(total, 0.0))

@@ -147,6 +147,12 @@ def test_the_parts_of_every_score_add_up_to_it_and_each_is_explained(client, que
         assert set(rows) == set(result["explanation"]) - {"relevance"} | {"score"}
 
 
+def test_the_page_says_what_a_misspelt_query_was_read_as(client):
+    page = client.get("/search", params={"q": "pid swizling"}).text
+    assert "The query was read as “pid swizzling”." in page
+    assert "was read as" not in client.get("/search", params={"q": "pid swizzling"}).text
+
+
 def test_every_part_that_the_ranking_may_add_is_explained():
     import inspect
 
