@@ -3,18 +3,32 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.embedder.training.model import HIDDEN, Encoder
 from benchmarks.embedder.training.records import TrainingSet
 from benchmarks.embedder.training.tokens import Tokens, read_as, tokenized
 
 MOST_DOCUMENT, MOST_QUERY = 512, 64
 """Tokens kept of a document and of a query; a trial may read fewer."""
 ENCODE_BATCH = 1_024
+
+
+class TextEncoder(Protocol):
+    """A model that turns token ids into unit vectors (n, width) float32."""
+
+    width: int
+    cost: int
+    """Memory of a text's activations, as a multiple of the shipped encoder's."""
+
+    def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Of a padded batch and its mask, (n, tokens)."""
+
+    def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Of texts laid end to end: ids (tokens,) and the tokens of each, (n,); for a GPU."""
 
 
 class DeviceTokens:
@@ -79,22 +93,19 @@ def _lines(training: TrainingSet, name: str) -> Iterator[str]:
     return (each.text for each in training.documents)
 
 
-def embed(model: Encoder, ids: Tensor, mask: Tensor) -> Tensor:
-    """Unit vectors (n, 384) float32 of a padded batch, without its padding where a GPU can."""
+def embed(model: TextEncoder, ids: Tensor, mask: Tensor) -> Tensor:
+    """Unit vectors (n, width) float32 of a padded batch, without its padding where a GPU can."""
     if ids.device.type == "cuda":
-        from benchmarks.embedder.training.packed import packed_forward
-
-        return packed_forward(model, ids[mask], mask.sum(1))
-    vectors: Tensor = model(ids, mask)
-    return vectors
+        return model.packed(ids[mask], mask.sum(1))
+    return model(ids, mask)
 
 
 @torch.no_grad()
 def encode(
-    model: Encoder, tokens: DeviceTokens, rows: Tensor, most: int, device: torch.device
+    model: TextEncoder, tokens: DeviceTokens, rows: Tensor, most: int, device: torch.device
 ) -> Tensor:
-    """Unit vectors of the rows, (n, 384) float32."""
-    out = torch.empty(len(rows), HIDDEN, device=device)
+    """Unit vectors of the rows, (n, width) float32."""
+    out = torch.empty(len(rows), model.width, device=device)
     for begin in range(0, len(rows), ENCODE_BATCH):
         part = rows[begin : begin + ENCODE_BATCH]
         out[begin : begin + ENCODE_BATCH] = embed(model, *tokens.take(part, most))

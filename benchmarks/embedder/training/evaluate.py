@@ -152,6 +152,9 @@ def _peculiar(trial: dict[str, Any]) -> str:
         f", temperature {trial['temperature']:g}" if trial["temperature"] != 0.05 else "",
         ", mined negatives" if trial["mine_at"] else "",
         ", batches of like pairs" if trial.get("cluster_at") else "",
+        f", {trial['encoder']}" if trial.get("encoder", "minilm") != "minilm" else "",
+        f", from {trial['start']}" if trial.get("start") else "",
+        f", taught by {' and '.join(trial['teachers'])}" if trial.get("teachers") else "",
     ]
     return "".join(parts)
 

@@ -5,9 +5,9 @@ Each GPU takes its trials one after another. Then the trained models are mixed, 
 with each other and with the start, all are scored on the development half, and the best are
 written out as changes in files of at most 15 MB. The plan is JSON: `trials` (name → choices),
 `cards` (for each GPU the names), `mixes` (name → list of [share, trial], where `start` stands for
-the starting model), `keep` (how many to write, or which), and `earlier`, where mixes name models
-that are not trained here (name → sha256): models of an earlier release, whose files `--earlier`
-gives.
+the starting model), `keep` (how many to write, or which), and `earlier`, where mixes or trials name
+models that are not trained here (name → sha256): models of an earlier release, whose files
+`--earlier` gives. A plan with a trial of a larger encoder needs its weights, `--teacher`.
 """
 
 import argparse
@@ -44,8 +44,12 @@ def main() -> None:
         "--earlier", action="append", default=[], metavar="NAME=ONNX",
         help="a model of an earlier release that the plan's mixes name",
     )  # fmt: skip
+    parser.add_argument("--teacher", type=Path, help="weights of a larger encoder (`teacher.py`)")
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text())
+    larger = [name for name, row in plan["trials"].items() if row.get("encoder") == "mpnet"]
+    if larger and not arguments.teacher:
+        raise SystemExit(f"{', '.join(larger)}: give the weights to train with --teacher FILE")
     earlier = earlier_models(plan, arguments.earlier)
     began = time.time()
     arguments.work.mkdir(parents=True, exist_ok=True)
@@ -95,6 +99,9 @@ def _start(
         command += [f"--{name}", str(getattr(arguments, name))]
     command += ["--trials", str(trials), "--out", str(arguments.work / "trained")]
     command += ["--tokens", str(arguments.work / "tokens"), "--trial", *names]
+    command += [part for each in arguments.earlier for part in ("--earlier", each)]
+    if arguments.teacher:
+        command += ["--teacher", str(arguments.teacher)]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = visible.split(",")[card] if visible else str(card)
     return subprocess.Popen(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": chosen})
@@ -122,11 +129,13 @@ def _choose(
     reports = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     models: dict[str, Arrays] = {"start": start, **earlier}
     for name in reports:
-        if len(reports[name]["trial"]["layers"]) == len(Trial("").layers):
-            parts = sorted(folder.glob(f"{name}.change.*"))
+        parts = sorted(folder.glob(f"{name}.change.*"))
+        if parts and len(reports[name]["trial"]["layers"]) == len(Trial("").layers):
             models[name] = read_change(start, b"".join(part.read_bytes() for part in parts))[0]
     plain = Trial("start")
-    candidates = {"start": (start, plain)}
+    candidates = {"start": (start, plain)} | {
+        name: (weights, Trial(name)) for name, weights in earlier.items()
+    }
     for name, shares in plan["mixes"].items():
         reading = {reports[each]["trial"]["reads"] for _, each in shares if each in reports}
         if all(each in models for _, each in shares) and len(reading) == 1:
@@ -141,8 +150,9 @@ def _choose(
         reports[name] = report
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "scores.json").write_text(json.dumps(reports, indent=1) + "\n")
-    ranked = sorted((name for name in reports if name != "start"), key=lambda n: -value(reports[n]))
-    for name in ["start", *ranked]:
+    made = [name for name in reports if name != "start" and name not in earlier]
+    ranked = sorted(made, key=lambda name: -value(reports[name]))
+    for name in ["start", *earlier, *ranked]:
         scores = {part: reports[name]["scores"][part][""][0] for part in PARTS}
         print(f"{name}: {value(reports[name]):.4f} {scores}", flush=True)
     keep = plan["keep"]

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.embedder.training.device import ENCODE_BATCH, Texts, encode
-from benchmarks.embedder.training.model import Encoder
+from benchmarks.embedder.training.device import ENCODE_BATCH, TextEncoder, Texts, encode
+from benchmarks.embedder.training.distillation import Targets
 from benchmarks.embedder.training.records import Pair, TrainingSet
 from benchmarks.embedder.training.trial import Trial
 
@@ -25,7 +25,7 @@ LANGUAGES = ("triton", "cuda", "entry", "python")
 
 @torch.no_grad()
 def mine(
-    model: Encoder,
+    model: TextEncoder,
     texts: Texts,
     training: TrainingSet,
     pairs: Sequence[Pair],
@@ -36,7 +36,6 @@ def mine(
 ) -> None:
     """Put the documents that the model itself confuses with a pair's own before those that it
     has."""
-    model.eval()
     languages = [each.language for each in training.documents]
     pool = [
         at
@@ -63,19 +62,25 @@ def mine(
         for at, row, kept in zip(part, found.tolist(), (best > -1).tolist(), strict=True):
             fresh = [pool[each] for each, good in zip(row, kept, strict=True) if good][:MINED]
             negatives[at] = fresh + negatives[at][:2]
-    model.train()
 
 
 @torch.no_grad()
 def clusters_of(
-    model: Encoder, texts: Texts, pairs: Sequence[Pair], trial: Trial, device: torch.device
+    model: TextEncoder,
+    texts: Texts,
+    pairs: Sequence[Pair],
+    trial: Trial,
+    device: torch.device,
+    targets: Targets | None = None,
 ) -> NDArray[np.int64]:
-    """The cluster of each pair, by k-means over its document's vector (Hofstätter et al. 2021)."""
-    model.eval()
+    """The cluster of each pair, by k-means over its document's vector (Hofstätter et al. 2021):
+    the model's own, or the teachers'."""
     answers = torch.tensor([pair.document for pair in pairs], device=device)
     distinct, where = answers.unique(return_inverse=True)
-    vectors = encode(model, texts.documents, distinct, trial.document_tokens, device)
-    model.train()
+    if targets:
+        vectors = targets.documents[distinct].float()
+    else:
+        vectors = encode(model, texts.documents, distinct, trial.document_tokens, device)
     count = max(1, len(pairs) // PER_CLUSTER)
     chance = np.random.default_rng(trial.seed)
     first = chance.choice(len(vectors), min(count, len(vectors)), replace=False)

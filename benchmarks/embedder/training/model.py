@@ -25,6 +25,9 @@ class Encoder(nn.Module):
     """BERT with mean pooling: token ids and their mask (n, tokens) → unit vectors (n, 384)
     float32."""
 
+    width = HIDDEN
+    cost = 1
+
     def __init__(self, weights: Mapping[str, NDArray[np.float32]], layers: tuple[int, ...]) -> None:
         super().__init__()
         from transformers import BertConfig, BertModel
@@ -55,6 +58,12 @@ class Encoder(nn.Module):
         kept = mask.unsqueeze(-1).float()
         mean = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
         return nn.functional.normalize(mean, dim=-1)
+
+    def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Encode texts laid end to end, on a GPU (`packed.py`)."""
+        from benchmarks.embedder.training.packed import packed_forward
+
+        return packed_forward(self, ids, lengths)
 
     def arrays(self) -> Arrays:
         """The weights by the names of the published file."""
@@ -143,9 +152,12 @@ def _matrix(
     return scaled.reshape(len(values), -1).astype(np.float32), stored[f"{name}.bias"]
 
 
-def write_change(start: Arrays, trained: Arrays, path: Path, about: Mapping[str, Any]) -> None:
+def write_change(
+    start: Arrays, trained: Arrays, path: Path, about: Mapping[str, Any], levels: int = INT8_MAX
+) -> None:
     """Write what training changed, in 8 bits with a scale a row: finer than the weights in
-    bfloat16.
+    bfloat16. Fewer `levels` on either side of 0 are coarser and smaller. What `start` lacks began
+    as 0.
 
     Half the size of the weights, which matters where the machine that trains is not the one that
     exports.
@@ -153,9 +165,9 @@ def write_change(start: Arrays, trained: Arrays, path: Path, about: Mapping[str,
     parts: list[bytes] = []
     places: list[dict[str, Any]] = []
     for name in sorted(trained):
-        change = (trained[name] - start[name]).astype(np.float32)
+        change = np.asarray(trained[name] - start.get(name, np.float32(0)), np.float32)
         rows = change.reshape(-1, change.shape[-1])
-        scale = (np.abs(rows).max(axis=1, keepdims=True) / INT8_MAX).astype(np.float32)
+        scale = (np.abs(rows).max(axis=1, keepdims=True) / levels).astype(np.float32)
         scale[scale == 0] = 1
         places.append({"name": name, "shape": change.shape})
         parts += [scale.tobytes(), np.rint(rows / scale).astype(np.int8).tobytes()]
@@ -181,5 +193,6 @@ def read_change(start: Arrays, content: bytes) -> tuple[Arrays, dict[str, Any]]:
         values = np.frombuffer(raw, np.int8, count, at + 4 * rows).reshape(rows, -1)
         at += 4 * rows + count
         change = (values * scale).reshape(shape)
-        weights[each["name"]] = (start[each["name"]] + change).astype(np.float32)
+        began = start.get(each["name"], np.float32(0))
+        weights[each["name"]] = np.asarray(began + change, np.float32)
     return weights, header["about"]

@@ -14,14 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.embedder.training.device import DeviceTokens, Texts, embed
-from benchmarks.embedder.training.model import Encoder
+from benchmarks.embedder.training.device import DeviceTokens, TextEncoder, Texts, embed
+from benchmarks.embedder.training.distillation import Targets, distillation_loss
 from benchmarks.embedder.training.objective import contrastive_loss, nested_loss
 from benchmarks.embedder.training.records import Pair
 from benchmarks.embedder.training.trial import Trial
 
 WHOLE = 6_144
-"""Texts of a batch that are encoded at once: some 90 GB of activations."""
+"""Texts of a batch that are encoded at once: some 90 GB of activations of the shipped encoder. A
+larger one takes fewer."""
 PART = 2_048
 
 
@@ -33,28 +34,31 @@ class Rows:
     rows: Tensor
     most: int
 
-    def encoded(self, model: Encoder) -> Tensor:
+    def encoded(self, model: TextEncoder) -> Tensor:
         """Vectors of all of them."""
         return embed(model, *self.tokens.take(self.rows, self.most))
 
-    def parts(self) -> Iterator["Rows"]:
-        """The same in parts of `PART` texts."""
-        for begin in range(0, len(self.rows), PART):
-            yield Rows(self.tokens, self.rows[begin : begin + PART], self.most)
+    def parts(self, size: int) -> Iterator["Rows"]:
+        """The same in parts of `size` texts."""
+        for part in self.rows.split(size):
+            yield Rows(self.tokens, part, self.most)
 
 
 def backward(
-    model: Encoder,
+    model: TextEncoder,
     groups: Sequence[Rows],
     loss_of: Callable[[Sequence[Tensor]], Tensor],
 ) -> float:
     """Add the gradients of a loss of the groups' vectors to the weights, and return the loss."""
-    if sum(len(each.rows) for each in groups) <= WHOLE:
+    part_size = max(1, PART // model.cost)
+    if sum(len(each.rows) for each in groups) <= WHOLE // model.cost:
         loss = loss_of([each.encoded(model) for each in groups])
         loss.backward()
         return float(loss.detach())
     with torch.no_grad():
-        leaves = [torch.cat([part.encoded(model) for part in each.parts()]) for each in groups]
+        leaves = [
+            torch.cat([part.encoded(model) for part in each.parts(part_size)]) for each in groups
+        ]
     for leaf in leaves:
         leaf.requires_grad_()
     loss = loss_of(leaves)
@@ -62,13 +66,13 @@ def backward(
     for each, leaf in zip(groups, leaves, strict=True):
         if leaf.grad is None:
             continue
-        for part, gradient in zip(each.parts(), leaf.grad.split(PART), strict=True):
+        for part, gradient in zip(each.parts(part_size), leaf.grad.split(part_size), strict=True):
             (part.encoded(model) * gradient).sum().backward()
     return float(loss.detach())
 
 
 def batch_backward(
-    model: Encoder,
+    model: TextEncoder,
     texts: Texts,
     pairs: Sequence[Pair],
     row_of: Tensor,
@@ -78,8 +82,10 @@ def batch_backward(
     trial: Trial,
     chance: np.random.Generator,
     device: torch.device,
+    targets: Targets | None = None,
 ) -> float:
-    """The loss of the chosen pairs, its gradients added to the weights."""
+    """The loss of the chosen pairs, its gradients added to the weights. With `targets`, a share of
+    it is what teachers say of the same texts."""
     # Pairs that are asked with code come last, so that short queries are encoded together.
     chosen = np.array(sorted(chosen, key=lambda at: pairs[at].asked_with >= 0), dtype=np.int64)
     answers = torch.tensor([pairs[at].document for at in chosen], device=device)
@@ -92,13 +98,17 @@ def batch_backward(
         if negatives[at]
     ]
     source = texts.bare if chance.random() < trial.without_header else texts.documents
-    asked = []
+    asked, asked_of = [], []
     if spoken:
         rows = row_of[torch.tensor(spoken, device=device)]
         asked.append(Rows(texts.queries, rows, trial.query_tokens))
+        if targets:
+            asked_of.append(targets.queries[rows])
     if coded:
         rows = torch.tensor(coded, device=device)
         asked.append(Rows(texts.bare, rows, trial.document_tokens))
+        if targets:
+            asked_of.append(targets.asking[targets.place[rows]])
     every = torch.cat([answers, torch.tensor(hard, device=device, dtype=torch.int64)])
     about = (groups[answers], groups[every[len(answers) :]], trial.temperature)
 
@@ -106,7 +116,19 @@ def batch_backward(
         queries, encoded = torch.cat(list(vectors[:-1])), vectors[-1]
         found, held_away = encoded[: len(answers)], encoded[len(answers) :]
         if trial.dimensions:
-            return nested_loss(queries, found, held_away, *about, trial.dimensions)
-        return contrastive_loss(queries, found, held_away, *about)
+            loss = nested_loss(queries, found, held_away, *about, trial.dimensions)
+        else:
+            loss = contrastive_loss(queries, found, held_away, *about)
+        if not targets:
+            return loss
+        taught = distillation_loss(
+            queries,
+            encoded,
+            torch.cat(asked_of).float(),
+            targets.documents[every].float(),
+            trial.temperature,
+            trial.target_temperature,
+        )
+        return (1 - trial.distilled) * loss + trial.distilled * taught
 
     return backward(model, [*asked, Rows(source, every, trial.document_tokens)], loss_of)

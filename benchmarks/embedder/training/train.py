@@ -21,7 +21,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.embedder.training.batches import batches
-from benchmarks.embedder.training.device import DeviceTokens, Texts, encode, load_texts
+from benchmarks.embedder.training.device import (
+    DeviceTokens,
+    TextEncoder,
+    Texts,
+    encode,
+    load_texts,
+)
+from benchmarks.embedder.training.distillation import Targets, Together, targets_of
 from benchmarks.embedder.training.judged import Judged, ndcg
 from benchmarks.embedder.training.mining import clusters_of, mine
 from benchmarks.embedder.training.model import (
@@ -31,8 +38,10 @@ from benchmarks.embedder.training.model import (
     read_start,
     write_change,
 )
+from benchmarks.embedder.training.mpnet import MpnetEncoder
 from benchmarks.embedder.training.records import TrainingSet
 from benchmarks.embedder.training.step import batch_backward
+from benchmarks.embedder.training.teacher import read_teacher
 from benchmarks.embedder.training.tokens import read_as, tokenized
 from benchmarks.embedder.training.trial import Trial
 
@@ -56,11 +65,24 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--judged", type=Path)
+    parser.add_argument("--teacher", type=Path, help="weights of one (`teacher.py`)")
+    parser.add_argument(
+        "--earlier", action="append", default=[], metavar="NAME=ONNX",
+        help="a model of an earlier release that trials start from or learn from",
+    )  # fmt: skip
     parser.add_argument("--tokens", type=Path, help="folder to keep token ids in, shared by trials")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     training = read_set(arguments.data, arguments.tokens)
     start = read_start(arguments.start)
+    known: dict[str, Arrays] = {"minilm": start}
+    if arguments.teacher:
+        known["mpnet"] = read_teacher(arguments.teacher)
+    for each in arguments.earlier:
+        name, _, file = each.partition("=")
+        known[name] = read_start(Path(file))
+    trained: dict[str, TextEncoder] = {}
+    targets: dict[str, Targets] = {}
     judged = arguments.judged and Judged.read(arguments.judged)
     arguments.out.mkdir(parents=True, exist_ok=True)
     texts: dict[str, Texts] = {}
@@ -73,17 +95,43 @@ def main() -> None:
             texts |= {
                 reads: load_texts(training, arguments.tokenizer, arguments.tokens, device, reads)
             }
+        teacher = None
+        if trial.teachers:
+            parts = [
+                (share, trained.get(each) or Encoder(known[each], Trial("").layers).to(device))
+                for each, share in trial.teachers.items()
+            ]
+            teacher = Together(parts)
+            said = json.dumps([trial.teachers, trial.document_tokens, trial.query_tokens, reads])
+            if said not in targets:
+                targets.clear()  # those of other teachers
+                targets[said] = targets_of(teacher, texts[reads], training, trial, device)
+                print(f"{name}: what its teachers say is known", flush=True)
         began = time.time()
-        model, trial = train(training, texts[reads], start, trial, device)
+        model, trial = train(
+            training,
+            texts[reads],
+            known[trial.start or trial.encoder],
+            trial,
+            device,
+            targets[said] if teacher else None,
+        )
+        trained[name] = model
         report: dict[str, Any] = {"trial": trial.to_json(), "seconds": time.time() - began}
         report |= {"device": _device_name(device), "torch": torch.__version__}
         if judged:
             if reads not in scoring:
                 scoring[reads] = JudgedTexts(judged, arguments.tokenizer, device, reads)
             report["scores"] = judge(model, scoring[reads], trial, device)
-            longer = replace(trial, document_tokens=LONG)
-            report["scores_512"] = judge(model, scoring[reads], longer, device)
-        write(model, start, trial, report, arguments.out)
+            if isinstance(model, Encoder):
+                longer = replace(trial, document_tokens=LONG)
+                report["scores_512"] = judge(model, scoring[reads], longer, device)
+            if teacher:
+                report["teachers_scores"] = judge(teacher, scoring[reads], trial, device)
+        if isinstance(model, Encoder):
+            write(model, start, trial, report, arguments.out)
+        else:
+            write_report(trial, report, arguments.out)
         print(name, json.dumps(report.get("scores")), flush=True)
 
 
@@ -101,8 +149,13 @@ def read_set(folder: Path, keep: Path | None) -> TrainingSet:
 
 
 def train(
-    training: TrainingSet, texts: Texts, start: Arrays, trial: Trial, device: torch.device
-) -> tuple[Encoder, Trial]:
+    training: TrainingSet,
+    texts: Texts,
+    start: Arrays,
+    trial: Trial,
+    device: torch.device,
+    targets: Targets | None = None,
+) -> tuple[Encoder | MpnetEncoder, Trial]:
     """Train one model by a trial's choices; the trial comes back with the steps that there were."""
     torch.manual_seed(trial.seed)
     chance = np.random.default_rng(trial.seed + 1)
@@ -112,7 +165,9 @@ def train(
     row_of = torch.tensor([place[id(pair)] for pair in pairs], device=device)
     groups = torch.tensor([each.group for each in documents], device=device)
     negatives = [list(pair.negatives) for pair in pairs]
-    model = Encoder(start, trial.layers).to(device)
+    model = (MpnetEncoder(start) if trial.encoder == "mpnet" else Encoder(start, trial.layers)).to(
+        device
+    )
     optimizer = torch.optim.AdamW(
         _parameter_groups(model), lr=trial.learning_rate, fused=device.type == "cuda"
     )
@@ -138,7 +193,7 @@ def train(
         if trial.cluster_at and not clustered and step >= trial.cluster_at * steps:
             clustered, paced_from = True, step
             stream = batches(
-                pairs, documents, trial, clusters_of(model, texts, pairs, trial, device)
+                pairs, documents, trial, clusters_of(model, texts, pairs, trial, device, targets)
             )
             print(f"{trial.name}: clustered at {time.time() - began:.0f} s", flush=True)
         warm = max(1.0, trial.warmup * steps)
@@ -147,8 +202,9 @@ def train(
             each["lr"] = trial.learning_rate * min(1.0, share)
         optimizer.zero_grad(set_to_none=True)
         loss = batch_backward(
-            model, texts, pairs, row_of, groups, negatives, next(stream), trial, chance, device
-        )
+            model, texts, pairs, row_of, groups, negatives, next(stream), trial, chance, device,
+            targets,
+        )  # fmt: skip
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         running += loss
@@ -162,7 +218,7 @@ def train(
     return model.eval(), replace(trial, steps=steps, seconds=0.0)
 
 
-def _parameter_groups(model: Encoder) -> list[dict[str, Any]]:
+def _parameter_groups(model: torch.nn.Module) -> list[dict[str, Any]]:
     """Matrices decay; biases, norms and embeddings do not: most words are seldom met."""
     decaying, others = [], []
     for name, value in model.named_parameters():
@@ -190,7 +246,7 @@ class JudgedTexts:
 
 @torch.no_grad()
 def judge(
-    model: Encoder, judged: JudgedTexts, trial: Trial, device: torch.device
+    model: TextEncoder, judged: JudgedTexts, trial: Trial, device: torch.device
 ) -> dict[str, Any]:
     """nDCG@10 of every part, and of its categories, each with the number of queries."""
 
@@ -221,6 +277,11 @@ def write(model: Encoder, start: Arrays, trial: Trial, report: dict[str, Any], o
     whole.unlink()
     for at, begin in enumerate(range(0, len(content), PART_BYTES)):
         (out / f"{trial.name}.change.{at}").write_bytes(content[begin : begin + PART_BYTES])
+    write_report(trial, report, out)
+
+
+def write_report(trial: Trial, report: dict[str, Any], out: Path) -> None:
+    """The report alone, which is all that is kept of a teacher."""
     (out / f"{trial.name}.json").write_text(json.dumps(report, indent=1) + "\n")
 
 

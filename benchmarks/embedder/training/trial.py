@@ -57,6 +57,17 @@ class Trial:
     """How often a pair is taken, relative to one that is a docstring's."""
     without_header: float = 0.15
     """Share of documents that are read without the line that names them."""
+    encoder: str = "minilm"
+    """What is trained: the shipped kind (`minilm`), or a teacher for it (`mpnet`)."""
+    start: str = ""
+    """The model to begin with, by its name in the plan; none for the encoder as published."""
+    teachers: dict[str, float] = field(default_factory=dict)
+    """Models whose similarities are learnt, and their shares: trials before this one on the same
+    card, or models of an earlier release. None for the pairs alone."""
+    distilled: float = 0.7
+    """Share of the loss that teachers give; the pairs give the rest."""
+    target_temperature: float = 0.05
+    """Of the teachers' similarities."""
     seed: int = 7
     seconds: float = 0.0
     """Of training; the steps are cut to what fits, by the pace of the first ones, and the record
