@@ -2,7 +2,16 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kb.corpus.entries import Bottleneck, Detect, Dtype, Gate, Language, Source, Verified
+from kb.corpus.entries import (
+    Bottleneck,
+    Detect,
+    Dtype,
+    Gate,
+    Language,
+    Sizes,
+    Source,
+    Verified,
+)
 from kb.records import Kind
 from kb.search.models import ResultSource
 
@@ -110,9 +119,37 @@ class KernelDetail(_Model):
     techniques: list[str]
     dtypes: list[Dtype]
     derived_from: str | None
+    """The plain version it improves on."""
+    sizes: Sizes
+    """What it is checked and measured at; `make_inputs` in the code says what the numbers mean."""
+    check_params: dict[str, int | float | str | bool]
+    expect_sass: dict[str, list[str]]
+    interpretable: bool
     code: str
+    """The file without its leading comment."""
     source: str
+    """Name of the ingested source that it came with."""
     path: str
+
+
+class SourceDetail(_Model):
+    """An ingested source, by what it is cited."""
+
+    name: str
+    """As `filters.sources` takes it."""
+    version: str | None
+    licence: str | None
+    url: str | None
+    quality: float
+    """Its weight in the ranking."""
+    files: int
+    chunks: int
+
+
+class SourceList(_Model):
+    """The answer of `GET /v1/sources`."""
+
+    sources: list[SourceDetail]
 
 
 class ChunkDetail(_Model):

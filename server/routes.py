@@ -10,7 +10,15 @@ from starlette.responses import Response
 from kb.context.models import ContextRequest, ContextResponse
 from kb.corpus.entries import Bottleneck, Language
 from kb.search.models import Filters, SearchRequest, SearchResponse
-from server.models import ChunkDetail, IndexDetail, TechniqueDetail, TechniqueList, Tree
+from server.models import (
+    ChunkDetail,
+    IndexDetail,
+    KernelDetail,
+    SourceList,
+    TechniqueDetail,
+    TechniqueList,
+    Tree,
+)
 from server.problems import documented
 from server.state import ServerState, state_of
 from server.vector_stores.models import VectorStoreResultsPage, VectorStoreSearchRequest
@@ -134,6 +142,19 @@ async def technique(request: Request, slug: str) -> Response:
 
 
 @router.get(
+    "/kernels/{slug}",
+    operation_id="getKernel",
+    response_model=KernelDetail,
+    responses=documented(),
+    summary="A kernel of the corpus: code, measurements, what it shows",
+)
+async def kernel(request: Request, slug: str) -> Response:
+    """The whole entry, with its code. Techniques name their kernels under `examples`."""
+    state = state_of(request)
+    return await _answer(state, lambda: state.service.kernel(slug))
+
+
+@router.get(
     "/chunks/{chunk_id}",
     operation_id="getChunk",
     response_model=ChunkDetail,
@@ -157,6 +178,19 @@ async def index(request: Request) -> Response:
     """The open generation."""
     state = state_of(request)
     return await _answer(state, state.service.index)
+
+
+@router.get(
+    "/sources",
+    operation_id="listSources",
+    response_model=SourceList,
+    responses=documented(),
+    summary="What the index was made from",
+)
+async def sources(request: Request) -> Response:
+    """Each source with version, licence and weight; `filters.sources` takes the names."""
+    state = state_of(request)
+    return await _answer(state, state.service.sources)
 
 
 @router.post(

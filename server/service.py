@@ -12,8 +12,24 @@ from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
 from kb.index.reader import Generation
 from kb.search.engine import Searcher
 from kb.search.models import Filters, SearchRequest, SearchResponse
-from kb.views import chunk_view, index_view, technique_view, tree_view
-from server.models import ChunkDetail, IndexDetail, TechniqueDetail, TechniqueSummary, Tree
+from kb.views import (
+    chunk_view,
+    index_view,
+    kernel_view,
+    sources_view,
+    technique_view,
+    tree_view,
+)
+from server.models import (
+    ChunkDetail,
+    IndexDetail,
+    KernelDetail,
+    SourceDetail,
+    SourceList,
+    TechniqueDetail,
+    TechniqueSummary,
+    Tree,
+)
 from server.readers import CurrentSearcher
 from server.settings import Settings
 
@@ -139,9 +155,44 @@ class KnowledgeService:
         """
 
         def work(generation: Generation) -> TechniqueDetail:
-            if slug not in generation.techniques:
-                raise NotFoundError("no technique has this slug: /v1/techniques lists them")
-            return TechniqueDetail.model_validate(technique_view(generation, slug))
+            if slug in generation.techniques:
+                return TechniqueDetail.model_validate(technique_view(generation, slug))
+            if slug in generation.kernels:
+                raise NotFoundError("this is the slug of a kernel: ask for it as a kernel")
+            raise NotFoundError("no technique has this slug: the list of techniques has them all")
+
+        return self._on_generation(work)
+
+    def kernel(self, slug: str) -> KernelDetail:
+        """One kernel of a corpus, with its code.
+
+        Raises
+        ------
+        NotFoundError
+            No kernel has this slug.
+        """
+
+        def work(generation: Generation) -> KernelDetail:
+            if slug in generation.kernels:
+                return KernelDetail.model_validate(kernel_view(generation, slug))
+            if slug in generation.techniques:
+                raise NotFoundError("this is the slug of a technique: ask for it as a technique")
+            raise NotFoundError("no kernel has this slug: techniques name theirs under `examples`")
+
+        return self._on_generation(work)
+
+    def sources(self) -> SourceList:
+        """The ingested sources, without where they lie on this machine."""
+
+        def work(generation: Generation) -> SourceList:
+            return SourceList(
+                sources=[
+                    SourceDetail.model_validate(
+                        {name: value for name, value in source.items() if name != "location"}
+                    )
+                    for source in sources_view(generation)
+                ]
+            )
 
         return self._on_generation(work)
 

@@ -61,11 +61,26 @@ def test_http_and_the_command_line_show_the_same(client, cli, built):
     assert client.get("/v1/index").json() == said("stats")
     slug = "pid-swizzling"
     assert client.get(f"/v1/techniques/{slug}").json() == said("show", slug)
+    kernel = client.get(f"/v1/techniques/{slug}").json()["examples"][0]
+    assert client.get(f"/v1/kernels/{kernel}").json() == said("show", kernel)
+    for source in (sources := said("sources")):
+        del source["location"]  # where it lies on the server concerns no client
+    assert client.get("/v1/sources").json() == {"sources": sources}
     theirs = said("query", QUERY, "-k", "4")
     ours = client.post("/v1/search", json={"query": QUERY, "k": 4}).json()
     assert ours["results"] == theirs["results"]
     chunk = ours["results"][0]["id"]
     assert client.get(f"/v1/chunks/{chunk}").json() == said("show", chunk)
+
+
+def test_the_slug_of_the_other_kind_says_what_it_is(client):
+    kernel = client.get("/v1/techniques/pid-swizzling").json()["examples"][0]
+    wrong = client.get(f"/v1/techniques/{kernel}")
+    assert wrong.status_code == 404
+    assert "slug of a kernel" in assert_problem(wrong)["detail"]
+    wrong = client.get("/v1/kernels/pid-swizzling")
+    assert wrong.status_code == 404
+    assert "slug of a technique" in assert_problem(wrong)["detail"]
 
 
 def test_techniques_are_listed_and_filtered(client):
@@ -83,6 +98,7 @@ def test_techniques_are_listed_and_filtered(client):
     ("method", "path", "body", "status"),
     [
         ("GET", "/v1/techniques/no-such", None, 404),
+        ("GET", "/v1/kernels/no-such", None, 404),
         ("GET", "/v1/chunks/0123456789abcdef01234567", None, 404),
         ("GET", "/nowhere", None, 404),
         ("GET", "/v1/search", None, 405),
@@ -153,7 +169,7 @@ TRAVERSALS = [
 
 @pytest.mark.parametrize("name", TRAVERSALS)
 def test_ids_name_records_and_never_paths(live, name):
-    for path in ("/v1/techniques/", "/v1/chunks/", "/v1/jobs/"):
+    for path in ("/v1/techniques/", "/v1/kernels/", "/v1/chunks/", "/v1/jobs/"):
         answer = raw_request(live, "GET", path + name)
         assert answer in (404, 400), name
     answer = raw_request(live, "POST", f"/v1/vector_stores/{name}/search", b'{"query": "x"}')
