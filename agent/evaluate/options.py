@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agent.problem.forms import EAGER, MODEL_FORMS
+
+__all__ = ["BASELINES", "CALL_SECONDS", "DTYPES", "EAGER", "LEAST_SEEDS", "Options", "Say"]
+
 DTYPES = ("float32", "float16", "bfloat16", "float64")
-EAGER = "eager"
-BASELINES = (EAGER, "compile", "max-autotune")
+BASELINES = MODEL_FORMS
+"""Forms of the problem's own model that a kernel is compared with."""
 LEAST_SEEDS = 5
 # A call may compile and tune itself; a kernel that needs longer is no use to anybody.
 CALL_SECONDS = 180.0

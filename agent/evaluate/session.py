@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from agent.evaluate.exchange import (
     CommandFailedError,
@@ -15,6 +15,7 @@ from agent.evaluate.exchange import (
     WorkerError,
     WorkerTimedOutError,
 )
+from agent.problem.forms import ModelForm
 from agent.sandbox.launch import Zygote, session_folder
 from agent.sandbox.layers import Layer
 from agent.sandbox.policy import GIB, Policy
@@ -246,7 +247,7 @@ class Worker:
         )
         return self._exchange.ask(command, m.OracleOutputs, timeout)
 
-    def contender(self, form: Literal["eager", "compile", "max-autotune"]) -> None:
+    def contender(self, form: ModelForm) -> None:
         """Make the problem's model what `call` and `time` run."""
         self._exchange.ask(m.Contender(form=form), m.Done, COMMAND_SECONDS)
 

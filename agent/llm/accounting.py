@@ -17,6 +17,7 @@ from agent.llm.client import Usage
 from agent.llm.errors import BudgetSpentError, one_line
 from agent.optimize.proposers import Spending
 from kb.errors import InvalidInputError
+from kb.vocabulary import load_yaml
 
 # Tokenizers of today's models make 2.5 to 4.5 bytes of English and code into a token. Two is less
 # than any of them, so a limit is kept before the endpoint has counted; three stands in where an
@@ -62,7 +63,7 @@ def read_prices(path: Path) -> PriceList:
         It cannot be read, or has another form.
     """
     try:
-        return PriceList.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return PriceList.model_validate(load_yaml(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError, RecursionError) as error:

@@ -58,15 +58,22 @@ class IndexAdvisor:
         Index folder.
     specs
         Cards beside those of `kb.gpus`.
+    searcher
+        Of the index, which stays the caller's; None: opened at the first question.
     """
 
-    def __init__(self, folder: RunFolder, index: Path, specs: Sequence[GpuSpec] = ()) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        index: Path,
+        specs: Sequence[GpuSpec] = (),
+        searcher: Searcher | None = None,
+    ) -> None:
         self._folder = folder
         self._index = index
         self._specs = specs
         self._shelf: Shelf | None = None
-        self._searcher: Searcher | None = None
-        self._unavailable: str | None = None
+        self._searcher = searcher
 
     def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
         """See `Advisor.advise`."""

@@ -131,21 +131,16 @@ def opened(
         recorded = _recorded(config)
         if recorded is not None and config.replay_verdicts:
             proposers = _repeating(parts, recorded)
-            judge, advisor = ReplayJudge(recorded), ReplayAdvisor(recorded)
-            yield Search(folder, judge, advisor, proposers, progress=progress)
+            replayed = ReplayJudge(recorded), ReplayAdvisor(recorded)
+            yield Search(folder, *replayed, proposers, progress=progress)
             return
         proposers = [open_proposer(name, parts) for name in config.proposers]
         real = GpuJudge(folder, specs=specs, start_process=start_process)
         try:
             if folder.record.standing is not None and not config.interpret:
                 real.require_same(folder.record.standing)
-            yield Search(
-                folder,
-                real,
-                IndexAdvisor(folder, index, specs),
-                proposers,
-                progress=progress,
-            )
+            advisor = IndexAdvisor(folder, index, specs, searcher)
+            yield Search(folder, real, advisor, proposers, progress=progress)
         finally:
             real.close()
     finally:

@@ -178,7 +178,7 @@ class RunFolder:
 
     def evaluation(self, candidate: str) -> Evaluation | None:
         """The evaluation of a candidate, if it is there and sound."""
-        return _load(Evaluation, self.root / "evaluations" / f"{candidate}.json")
+        return read_evaluation(self.root, candidate)
 
     def profile(self, candidate: str) -> Profile | None:
         """The profile of a candidate, if it is there and sound."""
@@ -247,6 +247,11 @@ def read_run(root: Path) -> tuple[RunConfig, Record]:
     config = read_config(root)
     events, _ = read(root / _JOURNAL)
     return config, Record.of(events)
+
+
+def read_evaluation(root: Path, candidate: str) -> Evaluation | None:
+    """The evaluation of a candidate of a run, if it is there and sound."""
+    return _load(Evaluation, root / "evaluations" / f"{candidate}.json")
 
 
 def now() -> str:

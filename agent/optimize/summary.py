@@ -11,17 +11,16 @@ from agent.optimize.candidate import Baseline, Judged, Model
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from agent.problem.forms import ModelForm
+from agent.problem.forms import MODEL_FORMS, ModelForm
 
 WIDTH: Final = 80
-_FORM_ROWS: Final[tuple[tuple[ModelForm, str], ...]] = (
-    ("eager", "eager"),
-    ("compile", "torch.compile"),
-    ("max-autotune", "max-autotune"),
+FORM_ROWS: Final[tuple[tuple[ModelForm, str], ...]] = tuple(
+    (form, "torch.compile" if form == "compile" else form) for form in MODEL_FORMS
 )
-ROWS: Final = (*_FORM_ROWS, ("start", "start"))
+"""The forms of the problem's own model, and what they are called in a table."""
+ROWS: Final = (*FORM_ROWS, ("start", "start"))
 """Baselines by name, and what they are called in a table."""
-FORMS: Final[dict[str, ModelForm]] = {row: form for form, row in _FORM_ROWS}
+FORMS: Final[dict[str, ModelForm]] = {row: form for form, row in FORM_ROWS}
 """The problem's own model, by the name of a row."""
 CALLED: Final[dict[ModelForm, str]] = {
     "eager": "eager PyTorch",
@@ -87,6 +86,9 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
     history = record.history
     notes = standing.notes
     rows = _rows(record, best, confirmed.judged if confirmed is not None else None)
+    if confirmed is not None:
+        disclosed = confirmed.judged.outcome.disclosures  # told with the contenders
+        notes = (*notes, *(each for each in confirmed.notes if each not in disclosed))
     if best.outcome.verdict is Verdict.LIBRARY and best.id != record.start.id:
         notes = (*notes, *best.outcome.reasons[:1])
     return Summary(

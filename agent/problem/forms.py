@@ -1,8 +1,11 @@
 """Forms of the problem's own model: as it is, and what `torch.compile` makes of it."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 ModelForm = Literal["eager", "compile", "max-autotune"]
+EAGER: Final = "eager"
+MODEL_FORMS: Final[tuple[ModelForm, ...]] = get_args(ModelForm)
+"""All of them, `EAGER` first."""
 COMPILED: Final[dict[str, dict[str, bool | str]]] = {
     # Shapes are constants: torch.compile would otherwise take the second shape that it meets, such
     # as a reduced one before the full one, for the first of many, and generate slower code for all.
@@ -26,7 +29,7 @@ def as_kernel(problem: str, form: ModelForm) -> str:
     A compiled form compiles at its first call, and anew for other shapes or dtypes.
     """
     told = problem.rstrip() + "\n"
-    if form == "eager":
+    if form == EAGER:
         return told + _AS_KERNEL.format(how="")
     options = ", ".join(f"{name}={value!r}" for name, value in COMPILED[form].items())
     how = ", compiled at its first call"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-import yaml
+from kb.vocabulary import load_yaml
 
 # cuobjdump: "Function : name"; nvdisasm: ".section .text.name,..." starts a function.
 _FUNCTION = re.compile(r"^\s*(?:Function\s*:\s*(\S+)|\.section\s+\.text\.([^\s,]+),)", re.MULTILINE)
@@ -53,7 +53,7 @@ def opcode_classes() -> tuple[OpcodeClass, ...]:
             width=fields.get("width", False),
             keep=fields.get("keep", False),
         )
-        for group, classes in yaml.safe_load(text).items()
+        for group, classes in load_yaml(text).items()
         for name, fields in classes.items()
     )
 

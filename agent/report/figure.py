@@ -13,6 +13,7 @@ from typing import Final
 from agent.evaluate.statistics import repeatability
 from agent.optimize.candidate import Judged
 from agent.optimize.record import Record
+from agent.optimize.summary import FORM_ROWS
 from agent.report.words import line, milliseconds
 
 WIDTH: Final = 860
@@ -22,11 +23,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 150, 58, 62
 _FAILED_Y: Final = 34
 _LABEL_GAP: Final = 15
 _FEWEST_TICKS: Final = 3
-_BASELINES: Final = (
-    ("eager", "eager"),
-    ("compile", "torch.compile"),
-    ("max-autotune", "max-autotune"),
-)
 _STYLE: Final = """
 .kb-plot{--pg:#fff;--ink:#1b1f24;--dim:#57606a;--grid:#e3e6ea;--best:#0a53c4;--mark:#57606a;
 --bad:#a4161a;--floor:#0b6127;font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
@@ -71,7 +67,7 @@ def convergence(record: Record) -> str | None:
     floor = record.standing.floor.ms if record.standing.floor is not None else None
     lines = {
         label: record.baselines[key].median_ms
-        for key, label in _BASELINES
+        for key, label in FORM_ROWS
         if key in record.baselines
     }
     if floor is not None:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from pydantic import ValidationError
 
-from agent.evaluate.result import Evaluation, Ratio, Verdict
+from agent.evaluate.result import Ratio, Verdict
 from agent.optimize.candidate import Judged, Outcome, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
-from agent.optimize.run import read_run
+from agent.optimize.run import read_evaluation, read_run
+from agent.optimize.summary import CALLED
 from agent.problem.shapes import input_shapes
 from kb.errors import KbError
 from kb.notes import FOLDER, Note
@@ -199,7 +199,7 @@ class _Teller:
 
     def _case(self, judged: Judged) -> list[str]:
         """The first case that it got wrong, in the judge's own numbers."""
-        evaluation = self._evaluation(judged.id)
+        evaluation = read_evaluation(self._root, judged.id)
         for case in evaluation.cases if evaluation is not None else ():
             if case.counted and not case.passed and case.norm_ratio is not None:
                 allowed = f", {case.tolerance:.3g} allowed" if case.tolerance is not None else ""
@@ -208,13 +208,6 @@ class _Teller:
                     f"{case.norm_ratio:.3g} of the result's norm{allowed}."
                 ]
         return []
-
-    def _evaluation(self, candidate: str) -> Evaluation | None:
-        path = self._root / "evaluations" / f"{candidate}.json"
-        try:
-            return Evaluation.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError):
-            return None
 
     def _metrics(self, judged: Judged) -> list[str]:
         """How the metric moved that the proposer named, where both sides were profiled."""
@@ -267,11 +260,8 @@ class _Teller:
 
 
 _WORDS: Final = {"cheat": "did not do the work, or not in the time it claims", "wrong": "was wrong"}
-_CONTENDERS: Final = {
-    "start": "the start of the run",
-    "eager": "eager PyTorch",
-    "compile": "torch.compile",
-    "max-autotune": "torch.compile with max-autotune",
+_CONTENDERS: Final[dict[str, str]] = {"start": "the start of the run"} | {
+    str(form): called for form, called in CALLED.items()
 }
 
 

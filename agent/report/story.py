@@ -39,7 +39,7 @@ class Telling:
     diagnosis: Diagnosis | None
     context: Context
     notes: tuple[str, ...]
-    """What could not be had, and which proposer failed."""
+    """What could not be had, which proposer failed, and what was not proposed and why."""
     attempts: tuple[Attempt, ...]
     unjudged: tuple[Candidate, ...]
     """Proposed, and not judged before the run was interrupted."""
@@ -89,6 +89,7 @@ def _telling(
     notes = list(each.advised.notes) if each.advised is not None else []
     if proposed is not None:
         notes += [f"{name} could not propose: {why}" for name, why in proposed.failures.items()]
+        notes += [f"{name}: {one}" for name, told in proposed.notes.items() for one in told]
     return Telling(
         number=number,
         leader=each.advised.leader if each.advised is not None else None,

@@ -45,9 +45,7 @@ def interval(low: float, high: float) -> str:
     return f"{low:.3f} to {high:.3f}"
 
 
-def change(
-    ratio: float, low: float | None, high: float | None, *, significant: bool
-) -> str:  # fmt: skip
+def change(ratio: float, low: float | None, high: float | None, *, significant: bool) -> str:
     """How much faster, in words that claim nothing inside the noise.
 
     Parameters

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from agent.diagnose.result import Diagnosis
 from agent.evaluate.options import CALL_SECONDS
 from agent.evaluate.result import Evaluation, Verdict
+from agent.problem.forms import MODEL_FORMS, ModelForm
 from agent.profile.result import Profile
 from kb.context.models import (
     DEFAULT_TOKENS,
@@ -80,7 +81,7 @@ class EvaluationRequest(Model):
     interpret: bool = False
     """Check a Triton kernel's results in Triton's interpreter, at reduced sizes: needs no GPU and
     gives no times."""
-    baselines: Annotated[list[Literal["eager", "compile", "max-autotune"]], Field(max_length=3)] = [
+    baselines: Annotated[list[ModelForm], Field(max_length=len(MODEL_FORMS))] = [
         "eager",
         "compile",
     ]

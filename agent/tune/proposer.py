@@ -70,6 +70,8 @@ class TuneProposer:
         self._say = say
         self._done: set[str] = set()
         self._spent = Spending()
+        self._round = (0, 0.0)
+        """The last round, and the GPU time of its searches."""
 
     @property
     def spent(self) -> Spending:
@@ -119,8 +121,6 @@ class TuneProposer:
     def _spent_in(self, state: SearchState) -> float:
         """GPU time of this round's earlier searches, which the state does not know of yet."""
         return self._round[1] if self._round[0] == state.round else 0.0
-
-    _round: tuple[int, float] = (0, 0.0)
 
     def _candidates(self, state: SearchState) -> list[Judged]:
         """Kernels worth the time: Triton, right, with something to change, not tuned before."""

@@ -6,9 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from kb.search.ranking import HIGHEST
+from kb.vocabulary import load_yaml
 
 # Of the answer as a whole: whether there is one, and what the query was read as.
 _OF_THE_ANSWER = frozenset({"relevance", "read as"})
@@ -50,5 +49,5 @@ def explained(parts: Mapping[str, Any]) -> Explanation:
 @cache
 def _meanings() -> dict[str, dict[str, str]]:
     text = (files("server.web") / "score_parts.yaml").read_text(encoding="utf-8")
-    meanings: dict[str, dict[str, str]] = yaml.safe_load(text)
+    meanings: dict[str, dict[str, str]] = load_yaml(text)
     return meanings

@@ -11,6 +11,7 @@ from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
 from agent.evaluate.options import CALL_SECONDS
+from agent.problem.forms import ModelForm
 from agent.service.models import EvaluationJob, EvaluationRequest
 from agent.service.render import render
 from agent.service.service import EvaluationService
@@ -111,7 +112,7 @@ def add_tools(
             Field(description="Check a Triton kernel's results without a GPU; no times."),
         ] = False,
         baselines: Annotated[
-            list[Literal["eager", "compile", "max-autotune"]] | None,
+            list[ModelForm] | None,
             Field(description="Timed beside the kernel; default eager and compile."),
         ] = None,
         quick: Annotated[bool, Field(description="Fewer launches: enough to rank.")] = False,

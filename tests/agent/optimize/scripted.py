@@ -160,7 +160,7 @@ class ScriptedJudge:
             attempts=best.outcome.attempts, profile=best.outcome.profile,
         )  # fmt: skip
         timed = {n: Baseline(median_ms=v, p10_ms=v, p90_ms=v) for n, v in over.items()}
-        return Confirmation(outcome, timed)
+        return Confirmation(outcome, timed, ("a short session",) if short else ())
 
     def cancel(self) -> None:
         self.cancelled = True

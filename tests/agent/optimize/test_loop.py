@@ -22,6 +22,7 @@ from agent.optimize.events import Confirmed, Proposed, WasJudged
 from agent.optimize.run import RunFolder, read_run
 from agent.optimize.summary import WIDTH, render, summarise
 from agent.report.report import write_report
+from agent.report.story import story
 from kb.errors import KbError
 
 
@@ -203,6 +204,7 @@ def test_why_a_proposer_has_nothing_is_recorded_and_told(tmp_path: Path) -> None
     proposed = folder.record.rounds[1].proposed
     assert proposed is not None
     assert proposed.notes == {"recipe": ("no kernel fits: the stride is 3",)}
+    assert story(folder.record)[0].notes == ("recipe: no kernel fits: the stride is 3",)
 
 
 def test_proposers_take_turns_within_the_round(tmp_path: Path) -> None:
@@ -309,6 +311,7 @@ def test_a_slow_start_under_a_short_limit_leaves_time_for_the_search(tmp_path: P
     assert found.best.outcome.median_ms == 0.5
     assert found.confirmed
     assert judge.short == [True], "the last session had to be short"
+    assert "a short session" in found.notes, "and the reader is told"
 
 
 def test_the_last_session_is_a_whole_one_where_the_search_left_the_time(tmp_path: Path) -> None:
