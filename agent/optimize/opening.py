@@ -36,7 +36,6 @@ class Parts:
     config: RunConfig
     run: Path
     """The run folder."""
-    index: Path
     searcher: Searcher | None = None
     """Of the index; None where there is none."""
     price: Any = None
@@ -59,7 +58,7 @@ def _recipe(parts: Parts) -> Proposer:
     from agent.recipe.proposer import RecipeProposer  # noqa: PLC0415
     from agent.recipe.stock import shelf_of  # noqa: PLC0415
 
-    shelf = parts.shelf or shelf_of(parts.index if parts.searcher is not None else None)
+    shelf = parts.shelf or shelf_of(parts.searcher)
     return RecipeProposer(shelf, ExportAhead(parts.config), _screener(parts.config))
 
 
@@ -125,9 +124,9 @@ def opened(
         A proposer cannot be made, or the run was begun on another card.
     """
     config = folder.config
-    searcher = _searcher(index)
+    searcher = searcher_or_none(index)
     try:
-        parts = Parts(config, folder.root, index, searcher, price, shelf)
+        parts = Parts(config, folder.root, searcher, price, shelf)
         recorded = _recorded(config)
         if recorded is not None and config.replay_verdicts:
             proposers = _repeating(parts, recorded)
@@ -182,8 +181,8 @@ def _repeating(parts: Parts, record: Record) -> list[Proposer]:
     ]
 
 
-def _searcher(index: Path) -> Searcher | None:
-    """The index; None where there is none, which the advisor tells."""
+def searcher_or_none(index: Path) -> Searcher | None:
+    """Of the index; None where there is none that can be opened, which the advisor tells."""
     try:
         return open_searcher(index)
     except KbError:

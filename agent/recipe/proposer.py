@@ -1,7 +1,6 @@
 """The `recipe` proposer: kernels that the knowledge base has for the problem's operator."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from agent.optimize.candidate import Hypothesis, Outcome, Proposal, SearchState
@@ -12,7 +11,7 @@ from agent.recipe.carry import Stock
 from agent.recipe.core import Core
 from agent.recipe.graph import Graph, export_graph
 from agent.recipe.operators import Recognised, recognise
-from agent.recipe.stock import Shelf, shelf_of
+from agent.recipe.stock import Shelf
 from kb.errors import KbError
 
 # The family of a kernel that shows no technique.
@@ -73,11 +72,6 @@ class RecipeProposer:
         self._proposals: dict[tuple[str, str | None, str | None, str | None], list[Proposal]] = {}
         self.notes: tuple[str, ...] = ()
         """What stood in the way, one line each; for the report."""
-
-    @classmethod
-    def over(cls, index: Path | None) -> "RecipeProposer":
-        """With the kernels of an index; of the shipped corpus where there is none."""
-        return cls(shelf_of(index))
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """Files that were not tried yet; the loop takes as many as it has room for.

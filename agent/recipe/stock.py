@@ -11,10 +11,8 @@ from kb.architectures import any_runs_on
 from kb.context.materials import kernel_example
 from kb.corpus.entries import Kernel
 from kb.corpus.loader import load_corpus, shipped_corpus
-from kb.errors import KbError
 from kb.search.engine import Searcher
 from kb.search.models import MAX_K, Filters
-from kb.search.opening import open_searcher
 
 
 class Shelf(Protocol):
@@ -45,14 +43,14 @@ class CorpusShelf:
 class IndexShelf:
     """The kernels of an index's current generation, ranked by its search.
 
-    Raises
-    ------
-    IndexUnavailableError
-        There is no index in `folder`, or it is damaged.
+    Parameters
+    ----------
+    searcher
+        Of the index; it stays the caller's.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._searcher: Searcher = open_searcher(folder)
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher = searcher
 
     def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
         """See `Shelf.kernels`."""
@@ -92,14 +90,9 @@ class EmptyShelf:
         return ()
 
 
-def shelf_of(index: Path | None) -> Shelf:
-    """The index in `index`; the shipped corpus for None, or where there is no index to open."""
-    if index is not None:
-        try:
-            return IndexShelf(index)
-        except KbError:
-            pass
-    return CorpusShelf()
+def shelf_of(searcher: Searcher | None) -> Shelf:
+    """Of an index; of the shipped corpus for None, where there is no index."""
+    return CorpusShelf() if searcher is None else IndexShelf(searcher)
 
 
 def _suits(entry: Kernel, family: str, architecture: str | None) -> bool:

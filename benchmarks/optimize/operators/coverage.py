@@ -12,11 +12,12 @@ from agent.optimize.starting import candidate_of, eager_start
 from agent.problem.source import ProblemFile
 from agent.recipe.graph import Graph, export_graph
 from agent.recipe.proposer import RecipeProposer
-from agent.recipe.stock import shelf_of
+from agent.recipe.stock import Shelf, shelf_of
 from agent.sandbox.launch import Zygote
 from benchmarks.optimize.asking import ended
 from benchmarks.optimize.operators.cases import Operator, load
 from kb.errors import KbError
+from kb.search.opening import open_searcher
 
 ARCHITECTURE, GPU = "sm_90a", "H200"
 
@@ -28,9 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("--index", type=Path, help="index folder (default: the shipped corpus)")
     options = made.parse_args(arguments)
     missing = 0
+    # Who names an index wants that one, or to be told that it is none.
+    shelf = shelf_of(None if options.index is None else open_searcher(options.index))
     with Zygote(interpret=True) as zygote:
         for operator in load(options.only):
-            proposals, notes = proposed(operator, options.index, zygote)
+            proposals, notes = proposed(operator, shelf, zygote)
             missing += not proposals
             told = "; ".join(each.note for each in proposals) or "nothing"
             print(f"{operator.name:<20}{operator.family:<14}{len(proposals):>3}  {told}")
@@ -41,14 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def proposed(
-    operator: Operator, index: Path | None, zygote: Zygote | None
+    operator: Operator, shelf: Shelf, zygote: Zygote | None
 ) -> tuple[list[Proposal], tuple[str, ...]]:
     """What `recipe` proposes for an operator, and what stood in the way."""
 
     def export(source: str, name: str, dtype: str | None) -> Graph:
         return export_graph(source, name, dtype, zygote)
 
-    proposer = RecipeProposer(shelf_of(index), export)
+    proposer = RecipeProposer(shelf, export)
     try:
         return list(proposer.propose(state_of(operator))), proposer.notes
     except KbError as error:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from agent.optimize.opening import searcher_or_none
 from agent.recipe.stock import Shelf, shelf_of
 from benchmarks.optimize import problems, records, sharing
 from benchmarks.optimize.asking import configure, ended, kept_judges, parser, require_gpu
@@ -61,7 +62,9 @@ def _opened(options: argparse.Namespace) -> Iterator[tuple[Runner, Shelf]]:
 
 @contextlib.contextmanager
 def _shelved(options: argparse.Namespace, runner: Runner) -> Iterator[tuple[Runner, Shelf]]:
-    yield runner, shelf_of(options.index)
+    searcher = searcher_or_none(options.index)
+    with contextlib.closing(searcher) if searcher is not None else contextlib.nullcontext():
+        yield runner, shelf_of(searcher)
 
 
 def _finish(results: records.Results, options: argparse.Namespace) -> None:

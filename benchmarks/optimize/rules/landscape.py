@@ -9,6 +9,7 @@ from typing import Any
 from agent.optimize.starting import eager_start
 from agent.problem.kernel import Form, KernelFile
 from agent.problem.source import ProblemFile
+from agent.recipe.stock import CorpusShelf
 from agent.sandbox.launch import Zygote
 from agent.tune.autotune import opened
 from agent.tune.rewrite import RewriteError
@@ -63,7 +64,7 @@ def measure(
     """
     proposals = [
         each
-        for each in proposed(operator, None, None)[0]
+        for each in proposed(operator, CorpusShelf(), None)[0]
         if KernelFile.parse(each.source).form is Form.KERNEL_FUNCTION
     ][:_MOST_KERNELS]
     if len({each.family for each in proposals}) < 2:

@@ -8,6 +8,7 @@ contiguous, as the judge makes them.
 """
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -16,6 +17,8 @@ from typing import Any
 
 from agent.optimize.judge_main import Evaluate
 from agent.optimize.judge_process import JudgeError, JudgeLostError
+from agent.optimize.opening import searcher_or_none
+from agent.recipe.stock import Shelf, shelf_of
 from benchmarks.optimize import records, sharing
 from benchmarks.optimize.asking import ended, kept_judges, parser, require_gpu
 from benchmarks.optimize.operators.cases import Operator, load
@@ -60,7 +63,7 @@ def measure(name: str, options: argparse.Namespace, runner: Runner) -> records.R
     given = Drawn("benchmark", {}, operator.path.read_text(encoding="utf-8"))
     until = time.monotonic() + options.seconds_each
     base = _judged(given, folder, kernel, operator, options, runner)
-    found = []
+    found: list[dict[str, Any]] = []
     for drawn in draws(given.source, operator.path.name, options.seed, large=options.large):
         if len(found) >= options.draws or time.monotonic() > until:
             break
@@ -75,10 +78,16 @@ def _kernel(operator: Operator, options: argparse.Namespace) -> tuple[str, str]:
         known = records.load(options.kernels)["records"].get(operator.name, {})
         if known.get("source"):
             return str(known["source"]), str(known["note"])
-    proposals, notes = proposed(operator, options.index if options.index.exists() else None, None)
+    proposals, notes = proposed(operator, _shelf(options.index), None)
     if not proposals:
         raise KbError(notes[0] if notes else "recipe has no kernel")
     return proposals[0].source, proposals[0].note
+
+
+@functools.cache
+def _shelf(index: Path) -> Shelf:
+    """Opened once for all operators."""
+    return shelf_of(searcher_or_none(index))
 
 
 def _judged(

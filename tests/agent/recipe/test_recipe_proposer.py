@@ -18,6 +18,7 @@ from agent.recipe.graph import Graph
 from agent.recipe.proposer import RecipeProposer
 from agent.recipe.stock import CorpusShelf, EmptyShelf, IndexShelf
 from agent.sandbox.launch import Zygote
+from kb.search.opening import open_searcher
 from tests.agent.llm import search_states
 from tests.agent.recipe import problems as p
 
@@ -37,13 +38,14 @@ def _slugs(proposer: RecipeProposer, state: SearchState) -> list[str]:
 
 
 def test_kernels_come_from_the_index_with_their_chunks(shipped_index: Path) -> None:
-    proposer = RecipeProposer(IndexShelf(shipped_index), _export)
+    searcher = open_searcher(shipped_index)
+    proposer = RecipeProposer(IndexShelf(searcher), _export)
     state = _state(p.MATVEC)
     assert _slugs(proposer, state) == ["matvec-split-k", "matvec-plain"]
     first = proposer.propose(state)[0]
     assert first.family == "split-k"
     assert first.proposer == "recipe"
-    store = IndexShelf(shipped_index)._searcher.generation.store
+    store = searcher.generation.store
     (chunk,) = first.chunks
     found = store.find(chunk)
     assert found is not None
