@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kb.corpus.entries import TECHNIQUE_SECTIONS
 from kb.index.reader import Generation
 from kb.index.tokens import terms
-from kb.search.entries import Entries, EntryText
+from kb.search.entries import Entries, EntryText, median
 from kb.search.query import Understanding
 from kb.vocabulary import load_yaml
 
@@ -249,7 +249,7 @@ class Weighing:
         """What entries that belong with each one, or are like it, score, (m,) each."""
         count = len(scores)
         kernels, techniques = self._pairs.T
-        middle = float(np.partition(scores, count // 2)[count // 2])
+        middle = median(scores)
         ahead = np.maximum(scores - middle, 0.0)
         ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_KERNELS]
         best_kernel = np.maximum(-ranked[:, 0] - middle, 0.0)
