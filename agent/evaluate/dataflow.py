@@ -27,11 +27,9 @@ def returns_contents(function: _Function, names: Names, fixed: frozenset[str]) -
     given += [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
     flow = _Flow(names, fixed, {each.arg for each in given} - {"self"})
     nodes = [node for node in ast.walk(function) if node is not function]
-    before = -1
-    while len(flow.carrying) != before:  # until nothing new carries
-        before = len(flow.carrying)
-        for node in nodes:
-            flow.follow(node)
+    for node in nodes:
+        flow.follow(node)
+    flow.spread()
     returned = [node.value for node in nodes if isinstance(node, ast.Return)]
     values = [each for each in returned if each is not None]
     if not values or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes):
@@ -44,9 +42,11 @@ class _Flow:
         self.names = names
         self.fixed = fixed
         self.carrying = carrying
+        self._onward: dict[str, list[set[str]]] = {}
+        """From a name to what carries as soon as it does."""
 
     def follow(self, node: ast.AST) -> None:
-        """Add the names that `node` makes carry."""
+        """Note which names `node` makes carry, if others do."""
         if isinstance(node, ast.Assign):
             self._assign(node.targets, node.value)
         elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
@@ -56,18 +56,28 @@ class _Flow:
             self._assign([node.target], node.iter)
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             self._assign([node.optional_vars], node.context_expr)
-        elif isinstance(node, _MIXING) and self.carries(node):
+        elif isinstance(node, _MIXING):
             # A call writes what it is given; a container or closure hands on what is in it.
-            self.carrying |= self._names(node)
+            self._note(node, self._names(node))
+
+    def spread(self) -> None:
+        """Follow what was noted from the names that carry to all that they make carry."""
+        waiting = list(self.carrying)
+        while waiting:
+            for targets in self._onward.pop(waiting.pop(), ()):
+                waiting += targets - self.carrying
+                self.carrying |= targets
 
     def carries(self, node: ast.AST) -> bool:
         """Whether the contents of a carrying name matter to `node`."""
         return any(each.id in self.carrying for each in self._contents(node))
 
     def _assign(self, targets: list[ast.expr], value: ast.expr) -> None:
-        if self.carries(value):
-            for target in targets:
-                self.carrying |= self._names(target)
+        self._note(value, {name for target in targets for name in self._names(target)})
+
+    def _note(self, source: ast.AST, targets: set[str]) -> None:
+        for name in {each.id for each in self._contents(source)}:
+            self._onward.setdefault(name, []).append(targets)
 
     def _names(self, node: ast.AST) -> set[str]:
         return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} - self.fixed

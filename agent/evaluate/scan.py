@@ -43,7 +43,7 @@ def scan(text: str, name: str = "kernel.py", *, dtype: str | None = None) -> lis
         return _sorted(cuda_findings(text, 1))
     module = parse(text, name)
     try:
-        context = Context(module, narrow_casts=dtype in (None, "float32"))
+        context = Context(module, text, narrow_casts=dtype in (None, "float32"))
         for group in (LibraryChecks, TamperingChecks, BehaviourChecks):
             group(context).run()
     except RecursionError as error:
@@ -52,5 +52,7 @@ def scan(text: str, name: str = "kernel.py", *, dtype: str | None = None) -> lis
 
 
 def _sorted(findings: Iterable[Finding]) -> list[Finding]:
-    unique = {(each.rule, each.line, each.evidence): each for each in findings}
+    # Of two that say so of the same place, the graver one stays.
+    graver_last = sorted(findings, key=lambda each: each.severity == "cheat")
+    unique = {(each.rule, each.line, each.evidence): each for each in graver_last}
     return sorted(unique.values(), key=lambda each: (each.line, each.rule, each.evidence))

@@ -26,8 +26,9 @@ class BehaviourChecks(Check):
             self._concurrency(node)
             self._dynamic(node)
             self._caches(node)
-            self._text(node)
             self._setting(node)
+        for node in ast.walk(self.context.module):  # host code can be dressed up as a GPU kernel
+            self._text(node)
         for function in [*self.reach.functions, *self.reach.building, *self.reach.device]:
             for node in ast.walk(function):
                 self._narrowing(node)

@@ -1,12 +1,15 @@
 """What the syntax-tree checks share: the file's names, what a call runs, and the findings."""
 
 import ast
+import itertools
 
 from agent.evaluate.finding import Finding, Severity
 from agent.evaluate.scan_names import Names
 from agent.evaluate.scan_reach import reach
 
 _EVIDENCE_CHARACTERS = 160
+# Nodes of the syntax tree that are written out as evidence; of what has more, its first line is.
+_LARGEST_EVIDENCE = 400
 # More tell a reader nothing, and a file could be written to hold hundreds of thousands.
 _MOST_FINDINGS = 500
 
@@ -14,8 +17,9 @@ _MOST_FINDINGS = 500
 class Context:
     """One parsed kernel file and what the checks find in it."""
 
-    def __init__(self, module: ast.Module, *, narrow_casts: bool) -> None:
+    def __init__(self, module: ast.Module, text: str, *, narrow_casts: bool) -> None:
         self.module = module
+        self.lines = text.splitlines()
         self.names = Names(module)
         self.reach = reach(module, self.names)
         self.narrow_casts = narrow_casts
@@ -39,11 +43,24 @@ class Context:
             text = f"def {node.name}"
         elif isinstance(node, ast.ClassDef):
             text = f"class {node.name}({', '.join(ast.unparse(base) for base in node.bases)})"
+        elif _is_large(node):
+            text = self._first_line(node)
         else:
             text = " ".join(ast.unparse(node).split())
         line = getattr(node, "lineno", 1)
         evidence = text[:_EVIDENCE_CHARACTERS]
         self.findings.append(Finding(rule, severity, line, evidence, explanation))
+
+    def _first_line(self, node: ast.AST) -> str:
+        line = getattr(node, "lineno", 1)
+        found = self.lines[line - 1 : line]
+        return " ".join("".join(found).encode()[getattr(node, "col_offset", 0) :].decode(
+            errors="replace").split())  # fmt: skip
+
+
+def _is_large(node: ast.AST) -> bool:
+    """Whether writing a node out would take long: a table of numbers in a call, say."""
+    return next(itertools.islice(ast.walk(node), _LARGEST_EVIDENCE, None), None) is not None
 
 
 class Check:

@@ -1,11 +1,22 @@
 """Checks on CUDA C++ text: library calls, streams, threads, and reaching out of the kernel."""
 
+import itertools
 import re
 from dataclasses import dataclass
 
 from agent.evaluate.finding import Finding, Severity
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# Where a comment or a literal begins. What ends it is searched for apart: a pattern for the whole
+# would try every "/*" up to the end of a text that closes none of them.
+_BEGINNING = re.compile(r"""//|/\*|(?<![A-Za-z0-9_])(?:u8|[uUL])?R"([^()\\\s]{0,16})\(|["']""")
+# A literal ends on its line, or the file does not compile: "/*" inside one begins no comment, so
+# that nothing can be hidden behind it.
+_LITERAL_END = {
+    quote: re.compile(rf"(?:[^\\\n{quote}]|\\.)*+(?:{quote}|$)?", re.MULTILINE) for quote in "\"'"
+}
+_NOT_A_BREAK = re.compile(r"[^\n]")
+# More of one kind tell a reader nothing.
+_MOST_MATCHES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +79,38 @@ PATTERNS = (
     _pattern(
         "patched-measurement", "cheat",
         r"\bcuda(?:EventElapsedTime|EventRecord|DeviceSynchronize|StreamSynchronize|"
-        r"EventSynchronize)\w*\s*\([^;{}]*\)\s*\{",
+        r"EventSynchronize)\w*\s*\([^;{}]{0,400}\)\s{0,80}\{",
         "defines a function of the CUDA runtime that the judge measures with",
     ),
 )  # fmt: skip
 
 
 def without_comments(text: str) -> str:
-    """`text` with comments blanked; line breaks stay."""
-    return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    """`text` with comments blanked; line breaks stay. What no "*/" closes runs to the end."""
+    parts: list[str] = []
+    missing: set[str] = set()
+    done = position = 0
+    while (begins := _BEGINNING.search(text, position)) is not None:
+        mark = begins[0]
+        if mark in ("//", "/*"):
+            closing = "\n" if mark == "//" else "*/"
+            end = text.find(closing, begins.end())
+            position = len(text) if end < 0 else end + (2 if mark == "/*" else 0)
+            parts += (
+                text[done : begins.start()],
+                _NOT_A_BREAK.sub(" ", text[begins.start() : position]),
+            )
+            done = position
+        elif mark in _LITERAL_END:
+            found = _LITERAL_END[mark].match(text, begins.end())
+            position = begins.end() if found is None else max(found.end(), begins.end())
+        else:
+            closing = f'){begins[1]}"'
+            end = -1 if closing in missing else text.find(closing, begins.end())
+            position = begins.end() if end < 0 else end + len(closing)
+            if end < 0:
+                missing.add(closing)  # not searched for once more
+    return "".join([*parts, text[done:]])
 
 
 def cuda_findings(text: str, first_line: int) -> list[Finding]:
@@ -84,8 +118,10 @@ def cuda_findings(text: str, first_line: int) -> list[Finding]:
     bare = without_comments(text)
     found = []
     for each in PATTERNS:
-        for match in each.pattern.finditer(bare):
-            line = first_line + bare.count("\n", 0, match.start())
+        line, counted = first_line, 0
+        for match in itertools.islice(each.pattern.finditer(bare), _MOST_MATCHES):
+            line += bare.count("\n", counted, match.start())
+            counted = match.start()
             evidence = " ".join(match[0].split())
             found.append(Finding(each.rule, each.severity, line, evidence, each.explanation))
     return found

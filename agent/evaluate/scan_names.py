@@ -88,6 +88,12 @@ def text_of(node: ast.expr) -> str | None:
         case ast.BinOp(op=ast.Add(), left=left, right=right):
             first, second = text_of(left), text_of(right)
             return None if first is None or second is None else first + second
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str() as between), attr="join"),
+            args=[ast.Tuple(elts=each) | ast.List(elts=each)],
+        ):
+            joined = [text_of(part) for part in each]
+            return None if None in joined else between.join(p for p in joined if p is not None)
         case ast.JoinedStr(values=values):
             parts = [
                 text_of(part.value if isinstance(part, ast.FormattedValue) else part)

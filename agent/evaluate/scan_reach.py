@@ -66,6 +66,7 @@ def _follow(
     functions: list[Function] = []
     used: set[str] = set()
     seen: set[int] = set()
+    called = {"__init__"}  # which runs when something is built, not when it is called
     while waiting:
         start = waiting.pop()
         if id(start) in seen or start in device:
@@ -78,11 +79,14 @@ def _follow(
             continue
         for node in ast.walk(start):
             if isinstance(node, ast.Name):
+                if node.id in used:
+                    continue
                 used.add(node.id)
                 target = defined.get(node.id)
                 if target is not None and not isinstance(target, ast.Import | ast.ImportFrom):
                     waiting.append(target)
-            elif isinstance(node, ast.Attribute) and node.attr != "__init__":
+            elif isinstance(node, ast.Attribute) and node.attr not in called:
+                called.add(node.attr)
                 waiting += methods.get(node.attr, [])
     return functions, used
 

@@ -72,8 +72,11 @@ FORBIDDEN_READS = {
     "torch.overrides.TorchFunctionMode": "intercepts the judge's operators",
 }
 FRAME_ATTRIBUTES = frozenset(
-    {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame", "ag_frame"}
-)
+    {"f_back", "f_locals", "f_globals", "f_builtins", "tb_frame", "tb_next", "gi_frame", "cr_frame",
+     "ag_frame"}
+)  # fmt: skip
+# What a function remembers of where it was made: the judge's own state, where it is the judge's.
+CLOSURE_ATTRIBUTES = frozenset({"__closure__", "cell_contents"})
 # Reading files or source text: honest for a kernel's own CUDA file, so only suspect.
 SUSPECT_READS = {
     "open": "opens a file", "io.open": "opens a file", "os.open": "opens a file",

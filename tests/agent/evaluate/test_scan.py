@@ -7,6 +7,7 @@ import pytest
 
 from agent.evaluate.scan import scan
 from agent.problem.syntax import ProblemFileError
+from kb.context.models import MAX_KERNEL_CHARS
 
 CORPUS = Path(__file__).parents[3] / "corpus" / "kernels"
 KERNELS = sorted(path for path in CORPUS.rglob("*") if path.suffix in (".py", ".cu"))
@@ -72,6 +73,16 @@ CHEATS = {
     "subclasses": "torch.nn.Module.__subclasses__()",
     "another process": "maps = open('/proc/self/maps')",
     "the judge": "import agent.evaluate.judge",
+    "the judge through importlib": "import importlib\n"
+    "importlib.import_module('agent.worker.originals')",
+    "the judge, put together": "import sys\nsys.modules['.'.join(('agent', 'worker'))].main",
+    "loaded modules of another": "import logging\nlogging.sys.modules.get(name())",
+    "a closure": "def look(function):\n    return function.__closure__[0].cell_contents",
+    "getattr on a closure": "def look(cell):\n    return getattr(cell, 'cell_' + 'contents')",
+    "host code as a GPU kernel": "@triton.jit\ndef _setup():\n    import gc\n"
+    "    gc.get_objects()\n_setup.fn()",
+    "a GPU kernel that reads files": "@triton.jit\ndef _look():\n"
+    "    open('/proc/1/maps')\n_look.fn()",
     "dispatch": "from torch.utils._python_dispatch import TorchDispatchMode\n"
     "class Spy(TorchDispatchMode):\n    pass",
     "the interpreter": "import ctypes\nctypes.pythonapi.PyGILState_Check()",
@@ -383,6 +394,53 @@ def test_large_and_deep_files_are_checked_in_seconds_or_refused():
     assert time.monotonic() - started < 15
     with pytest.raises(ProblemFileError, match="nested too deeply"):
         scan(body("return x" + ".a" * 3000))
+
+
+SLOW = {
+    "comments without end": ("/* " * 60_000, "k.cu"),
+    "calls without end": ("cudaEventRecord(" * 12_000, "k.cu"),
+    "raw strings without end": ('R"(' * 60_000, "k.cu"),
+    "strings in Python": ('"""#include ' + "/* " * 60_000 + '"""', "k.py"),
+    "methods of one name": (
+        "def kernel_function(x):\n"
+        + "    x.m\n" * 8000
+        + "class A:\n"
+        + "    def m(self): pass\n" * 5000,
+        "k.py",
+    ),
+    "large evidence": (
+        "import torch\n" + "setattr(torch,'x'," * 60 + "[" + "1," * 90_000 + "]" + ")" * 60,
+        "k.py",
+    ),
+    "a chain of assignments": (
+        "def kernel_function(x):\n"
+        + "".join(f" a{i + 1} = a{i}\n" for i in range(5000, 0, -1))
+        + " a1 = x\n return a5001\n",
+        "k.py",
+    ),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("text", "name"), SLOW.values(), ids=SLOW)
+def test_no_file_keeps_the_judge_busy(text, name):
+    """Each of these took minutes or hours, in the judge's own process."""
+    assert len(text) <= MAX_KERNEL_CHARS + 20_000
+    scan(text, name)
+
+
+def test_comments_are_what_the_compiler_takes_for_them():
+    thread = "std::thread t(f);"
+    for seen in (
+        f'const char *a = "/*"; {thread} const char *b = "*/";',
+        f"char a = '\"'; /* x */ {thread} char b = '\"';",
+        f'auto a = R"x(/*)x"; {thread}',
+        f'auto a = "\\"/*"; {thread}',
+        f"int a = 1'000'000; {thread}",
+    ):
+        assert [each.rule for each in scan(seen, "k.cu")] == ["process"], seen
+    for hidden in (f"// {thread}", f"/* {thread} */", f'/* " */ /* {thread} */', f"/* {thread}"):
+        assert scan(hidden, "k.cu") == [], hidden
 
 
 def test_what_is_no_python_is_refused_with_its_line():

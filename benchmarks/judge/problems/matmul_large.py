@@ -1,0 +1,23 @@
+"""Product of two float32 matrices, so large that a launch is timed by events."""
+
+import torch
+from torch import nn
+
+M = 4096
+N = 4096
+K = 4096
+# What Triton's interpreter runs in a second or two; the suite uses it where there is no GPU.
+SMALL = {"M": 32, "N": 32, "K": 64}
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+
+def get_inputs():
+    return [torch.randn(M, K), torch.randn(K, N)]
+
+
+def get_init_inputs():
+    return []
