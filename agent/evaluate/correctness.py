@@ -79,6 +79,8 @@ class Contestant:
         self.loaded: m.Kernel | None = None
         self.outputs: list[m.TensorSpec] = []
         """Of the last call."""
+        self.overlaps = False
+        """Whether elements of one of them share memory."""
         self._parameters: list[Any] = []
         self._lent_parameters: Lent = []
         self._previous: list[Any] | None = None
@@ -150,7 +152,11 @@ class Contestant:
     ) -> None:
         lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
         called = self._call(prepared, lent, planned)
-        if problem := _unlike(called.outputs, prepared.outputs, self.settings.device):
+        problem = _unlike(called.outputs, prepared.outputs, self.settings.device)
+        self.overlaps = any(each.overlaps for each in called.outputs)
+        if problem is None and self.overlaps and not prepared.overlaps:
+            problem = "elements of its output share memory (expanded?), and the problem's do not"
+        if problem is not None:
             self.worker.drop([called.call])
             _note(outcome, problem=problem)
             return

@@ -57,6 +57,8 @@ class Prepared:
     """The input tensors in the judge's own memory; None where an input is no tensor."""
     outputs: list[m.TensorSpec] = field(default_factory=list)
     """What eager returned."""
+    overlaps: bool = False
+    """Eager itself returns outputs whose elements share memory."""
     reference: Reference | None = None
     eager: Checked | None = None
     limits: list[Limits | None] = field(default_factory=list)
@@ -166,6 +168,7 @@ class Stage:
     def _run(self, prepared: Prepared, lent: Lent) -> None:
         called, got = self._eager(prepared, lent, late=not self.aliases)
         prepared.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        prepared.overlaps = any(each.overlaps for each in called.outputs)
         self._restore(prepared, lent)
         oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
         self._restore(prepared, lent)

@@ -1,5 +1,11 @@
-"""Outputs of a call as a flat list of tensors."""
+"""Outputs of a call as a flat list of tensors.
 
+Nothing that a candidate defines runs here: what it returns is looked at when its time has been
+taken, and a list that computes in `__iter__`, or a tensor with an attribute `detach` of its own,
+would do the work then. So containers and tensors are read by the methods of their built-in types.
+"""
+
+from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
@@ -12,6 +18,7 @@ _MAX_OUTPUTS: Final = 200
 _DEPTH: Final = 10
 # The oracle's outputs are described with fakes; one of a candidate has nothing to be copied.
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+_detach: Final = torch.Tensor.detach
 
 
 class OutputError(Exception):
@@ -36,24 +43,31 @@ def flatten(returned: Any) -> list[Any]:
 
 
 def _collect(value: Any, found: list[Any], depth: int) -> None:
-    if isinstance(value, torch.Tensor):
-        if type(value) not in _PLAIN:
+    kind = type(value)  # not isinstance, which believes what an object says of its class
+    if issubclass(kind, torch.Tensor):
+        if kind not in _PLAIN:
             # A subclass may compute when it is looked at, after the time was taken.
             raise OutputError(
-                f"output {len(found)} is a {type(value).__name__}, a subclass of torch.Tensor: "
+                f"output {len(found)} is a {kind.__name__}, a subclass of torch.Tensor: "
                 "return plain tensors"
             )
         if value.layout != torch.strided or value.is_nested:
             raise OutputError(f"output {len(found)} is no dense tensor")
-        found.append(value.detach())
-    elif isinstance(value, list | tuple) and depth:
-        for each in value:
-            _collect(each, found, depth - 1)
-    elif isinstance(value, dict) and depth:
-        for each in value.values():
+        found.append(_detach(value))
+    elif (inside := _elements(value, kind)) is not None and depth:
+        for each in inside:
             _collect(each, found, depth - 1)
     elif value is not None:
-        raise OutputError(f"output {len(found)} is a {type(value).__name__}, not a tensor")
+        raise OutputError(f"output {len(found)} is a {kind.__name__}, not a tensor")
+
+
+def _elements(value: Any, kind: type) -> Iterator[Any] | None:
+    """What a list, tuple or dictionary holds, whatever its own class makes of that."""
+    if issubclass(kind, list):
+        return list.__iter__(value)
+    if issubclass(kind, tuple):
+        return tuple.__iter__(value)
+    return iter(dict.values(value)) if issubclass(kind, dict) else None
 
 
 def specs(tensors: list[Any]) -> list[TensorSpec]:
@@ -67,6 +81,19 @@ def output_specs(tensors: list[Any]) -> list[OutputSpec]:
     for tensor in tensors:
         spec = spec_of(tensor)
         described.append(
-            OutputSpec(shape=spec.shape, dtype=spec.dtype, device=str(tensor.device)[:20])
+            OutputSpec(
+                shape=spec.shape,
+                dtype=spec.dtype,
+                device=str(tensor.device)[:20],
+                overlaps=_overlaps(tensor),
+            )
         )
     return described
+
+
+def _overlaps(tensor: Any) -> bool:
+    """Whether elements must share memory: there are more than lie between first and last."""
+    if tensor.numel() == 0:
+        return False
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return bool(tensor.numel() > 1 + sum((size - 1) * stride for size, stride in steps))

@@ -85,6 +85,8 @@ class OutputSpec(TensorSpec):
     """One output of a call; nested outputs are flattened in order."""
 
     device: str = Field(max_length=20)
+    overlaps: bool = False
+    """It shows more elements than there are in the memory that it spans, as an expanded row."""
 
 
 class Called(Reply):

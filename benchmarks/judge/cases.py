@@ -30,6 +30,9 @@ class SuiteCase:
     """`gpu`: what it does exists on a GPU only, or shows in timing only."""
     verdicts: frozenset[Verdict]
     """An attack is caught, an honest kernel well judged, if its verdict is among these."""
+    gains: float | None
+    """An attack that is right within tolerance gets away with nothing if it is called correct, but
+    no more than so many times as fast as eager; None where it must not be called correct."""
     about: str
     """What it does, in a sentence."""
 
@@ -77,6 +80,7 @@ def _read(path: Path, kind: Kind) -> SuiteCase:
         problem=problem,
         needs=declared["needs"],
         verdicts=frozenset(Verdict(each) for each in declared["verdicts"]),
+        gains=declared.get("gains"),
         about=" ".join(match[1].strip().split("\n\n")[0].split()),
     )
 

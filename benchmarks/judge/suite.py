@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agent.evaluate.judge import Options, evaluate
-from agent.evaluate.result import Evaluation
+from agent.evaluate.options import EAGER
+from agent.evaluate.result import Evaluation, Verdict
 from agent.sandbox.launch import Zygote
 from benchmarks.judge.cases import Kind, SuiteCase
 from kb.errors import KbError
@@ -27,6 +28,8 @@ class Outcome:
     reasons: list[str]
     disclosures: list[str]
     seconds: float
+    over_eager: float | None = None
+    """How many times as fast as eager it is said to be; None where it was not timed."""
     error: str | None = None
     """Why there is no verdict."""
 
@@ -75,12 +78,23 @@ def run_case(
         problem=case.problem.stem,
         expected=sorted(case.verdicts),
         verdict=evaluation.verdict if evaluation else None,
-        as_expected=evaluation is not None and evaluation.verdict in case.verdicts,
+        as_expected=evaluation is not None and _as_expected(case, evaluation),
         reasons=list(evaluation.reasons) if evaluation else [],
         disclosures=list(evaluation.disclosures) if evaluation else [],
         seconds=round(time.monotonic() - start, 2),
+        over_eager=_over_eager(evaluation) if evaluation else None,
         error=error,
     )
+
+
+def _as_expected(case: SuiteCase, evaluation: Evaluation) -> bool:
+    if case.gains is not None and evaluation.verdict is Verdict.CORRECT:
+        return (_over_eager(evaluation) or 0.0) <= case.gains
+    return evaluation.verdict in case.verdicts
+
+
+def _over_eager(evaluation: Evaluation) -> float | None:
+    return next((each.ratio for each in evaluation.ratios if each.over == EAGER), None)
 
 
 def judge(

@@ -2,6 +2,7 @@
 
 import math
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from agent.worker.modules import MissingNameError, execute, member
 from agent.worker.mutations import MutationError, mutated_inputs
 from agent.worker.observe import Observer, compute_only
 from agent.worker.oracle import Oracle
-from agent.worker.outputs import OutputError, flatten
+from agent.worker.outputs import OutputError, flatten, output_specs
 from agent.worker.problem import LoadedProblem
 from agent.worker.values import NotEncodableError, decode, encode
 from tests.agent.worker.little import LINEAR, POOL, SOFTMAX
@@ -227,6 +228,51 @@ def test_outputs_are_flattened_in_order() -> None:
     assert not any(each.requires_grad for each in flat)
     with pytest.raises(OutputError, match="more than 200"):
         flatten([a] * 201)
+
+
+def test_nothing_of_the_candidate_runs_where_outputs_are_looked_at() -> None:
+    """Otherwise it could do the work there, when its time has been taken."""
+    asked = []
+
+    class List(list):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            asked.append("list")
+            return iter([torch.ones(2)])
+
+    class Pair(tuple):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            asked.append("tuple")
+            return iter([torch.ones(2)])
+
+    class Names(dict):  # type: ignore[type-arg]
+        def values(self) -> Any:
+            asked.append("dict")
+            return [torch.ones(2)]
+
+    plain = torch.zeros(2)
+    plain.detach = lambda: asked.append("detach") or torch.ones(2)  # type: ignore[method-assign]
+    for returned in (List([plain]), Pair([plain]), Names(a=plain), plain, [List([plain])]):
+        assert float(flatten(returned)[0].sum()) == 0.0
+    assert asked == []
+
+
+def test_what_says_that_it_is_a_list_is_none() -> None:
+    class Liar:
+        __class__ = list  # type: ignore[assignment]
+
+        def __iter__(self) -> Any:
+            return iter([torch.ones(2)])
+
+    with pytest.raises(OutputError, match="Liar, not a tensor"):
+        flatten(Liar())
+
+
+def test_outputs_that_show_more_than_they_hold_are_told() -> None:
+    whole = torch.zeros(4, 6)
+    dense = [whole, whole.t(), whole[:, ::2], whole[:, :1], torch.zeros(0, 3), torch.zeros(())]
+    assert not any(each.overlaps for each in output_specs(dense))
+    shown = [whole[:1].expand(4, 6), torch.zeros(()).expand(3), torch.zeros(9).unfold(0, 4, 1)]
+    assert all(each.overlaps for each in output_specs(shown))
 
 
 def test_a_module_is_executed_anew_under_a_name_of_its_own(tmp_path: object) -> None:
