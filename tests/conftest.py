@@ -38,24 +38,40 @@ def corpus(tmp_path: Path) -> TinyCorpus:
     return TinyCorpus(tmp_path / "corpus")
 
 
+def once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that one of the workers makes, and all of them read."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    made = place.with_suffix(".made")
+    with FileLock(f"{place}.lock"):
+        if not made.exists():
+            shutil.rmtree(place, ignore_errors=True)  # of a worker that failed
+            place.mkdir()
+            make(place)
+            made.touch()
+    return place
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the small corpus, a folder of code, and an index made of both by `kb`."""
-    place = tmp_path_factory.mktemp("built")
-    TinyCorpus(place / "corpus")
-    code = place / "code"
-    code.mkdir()
-    (code / "norm.py").write_text(
-        "def layer_norm(x, weight):\n"
-        '    """Normalise rows of x and scale them by weight."""\n'
-        "    mean = x.mean(-1, keepdim=True)\n"
-        "    centred = x - mean\n"
-        "    return centred * (centred * centred).mean(-1, keepdim=True).rsqrt() * weight\n"
-    )
-    (code / "notes.md").write_text("# Notes\n\nHow rows are normalised, and why in float32.\n")
-    done = kb("--index", place / "index", "ingest", place / "corpus", code)
-    assert done.status == 0, done.err
-    return place
+
+    def make(place: Path) -> None:
+        TinyCorpus(place / "corpus")
+        code = place / "code"
+        code.mkdir()
+        (code / "norm.py").write_text(
+            "def layer_norm(x, weight):\n"
+            '    """Normalise rows of x and scale them by weight."""\n'
+            "    mean = x.mean(-1, keepdim=True)\n"
+            "    centred = x - mean\n"
+            "    return centred * (centred * centred).mean(-1, keepdim=True).rsqrt() * weight\n"
+        )
+        (code / "notes.md").write_text("# Notes\n\nHow rows are normalised, and why in float32.\n")
+        done = kb("--index", place / "index", "ingest", place / "corpus", code)
+        assert done.status == 0, done.err
+
+    return once(tmp_path_factory, "built", make)
 
 
 @pytest.fixture(scope="session")
@@ -64,16 +80,14 @@ def shipped_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Beside it stands the report of the ingest, as `.json`.
     """
-    base = tmp_path_factory.getbasetemp()
-    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shipped-index"
-    with FileLock(f"{place}.lock"):
-        if not place.exists():
-            making = place.with_name("shipped-index-made")
-            done = kb("--index", making, "ingest", Path(__file__).parents[1] / "corpus", "--json")
-            assert done.status == 0, done.err
-            place.with_suffix(".json").write_text(done.out)
-            making.rename(place)
-    return place
+
+    def make(place: Path) -> None:
+        corpus = Path(__file__).parents[1] / "corpus"
+        done = kb("--index", place / "index", "ingest", corpus, "--json")
+        assert done.status == 0, done.err
+        (place / "index.json").write_text(done.out)
+
+    return once(tmp_path_factory, "shipped", make) / "index"
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """Transposed convolutions with settings drawn at random equal PyTorch's, when interpreted."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -48,14 +45,8 @@ print(json.dumps(sorted(strides)))
 """
 
 
-def test_transposed_convolutions_of_any_setting_equal_those_of_pytorch():
+def test_transposed_convolutions_of_any_setting_equal_those_of_pytorch(interpreted):
     kernel = ROOT / "corpus" / "kernels" / "triton" / "conv_transpose_parity.py"
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, kernel],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    *wrong, strides = map(json.loads, done.stdout.splitlines())
+    *wrong, strides = map(json.loads, interpreted(SCRIPT, kernel).splitlines())
     assert wrong == []
     assert strides == [1, 2, 3, 4]  # interleaved in registers, and written class by class

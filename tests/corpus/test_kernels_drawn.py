@@ -3,16 +3,13 @@ and odd numbers of them, and on inputs with gaps or exchanged dimensions.
 """
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kb.corpus.loader import load_corpus, shipped_corpus
 
-ROOT = Path(__file__).parents[2]
 KERNELS = [
     kernel.entry.slug
     for kernel in load_corpus(shipped_corpus()).kernels
@@ -23,15 +20,10 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, str | None]]:
+def outcomes(interpreted: Callable[..., str]) -> dict[str, dict[str, str | None]]:
     """One interpreting process runs all kernels."""
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("drawn_kernel_cases.py")],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, dict[str, str | None]] = json.loads(done.stdout)
+    script = Path(__file__).with_name("drawn_kernel_cases.py")
+    found: dict[str, dict[str, str | None]] = json.loads(interpreted(script))
     return found
 
 

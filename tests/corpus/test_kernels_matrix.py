@@ -2,14 +2,9 @@
 sizes and strides drawn at random, when interpreted."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 # Interpreted in one process for each subject, which draws the settings and prints what differed.
 PROLOGUE = """
 import json, random, sys
@@ -203,24 +198,8 @@ for case in range(10):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_settings_sizes_and_strides_drawn_at_random_give_what_pytorch_gives(subject):
+def test_settings_sizes_and_strides_drawn_at_random_give_what_pytorch_gives(interpreted, subject):
     script = f"{PROLOGUE}{SUBJECTS[subject]}\nprint(json.dumps(sorted(seen)))"
-    # The interpreter reads the source of Triton functions: they have to stand in a file.
-    done = subprocess.run(
-        [sys.executable, "-c", BOOT, script],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    *wrong, forms = map(json.loads, done.stdout.splitlines())
+    *wrong, forms = map(json.loads, interpreted(script).splitlines())
     assert wrong == []
     assert forms == ["gap", "turned", "whole"]
-
-
-BOOT = """
-import runpy, sys, tempfile, pathlib
-with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / "drawn.py"
-    path.write_text(sys.argv[1])
-    runpy.run_path(str(path))
-"""

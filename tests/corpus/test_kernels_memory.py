@@ -1,14 +1,10 @@
 """Memory-bound kernels are right beyond their check sizes: shapes, kinds, special values."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 # Some 50 s of processor time, on a busy machine several minutes.
 pytestmark = pytest.mark.timeout(900)
 # Group of cases → how many there are at least.
@@ -20,15 +16,9 @@ GROUPS = {
 
 
 @pytest.fixture(scope="module")
-def outcomes():
+def outcomes(interpreted):
     """One interpreting process runs all groups."""
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("memory_kernel_cases.py")],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(interpreted(Path(__file__).with_name("memory_kernel_cases.py")))
 
 
 @pytest.mark.parametrize("group", GROUPS)

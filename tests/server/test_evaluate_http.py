@@ -13,7 +13,7 @@ import httpx2
 import pytest
 import schemathesis
 from conftest import QUERY
-from evaluations import CHEAT, HANG, PROBLEM, RIGHT, WRONG, Evaluations, bearer, body
+from evaluations import CHEAT, HANG, IDLE, PROBLEM, RIGHT, WRONG, Evaluations, bearer, body
 from live import serving
 from schemathesis import GenerationMode
 from support import kb
@@ -346,7 +346,7 @@ def test_a_full_queue_is_busy_until_something_is_cancelled(quiet, tmp_path):
 
 def test_an_evaluation_that_takes_too_long_is_ended(built, tmp_path):
     with judging_server(built / "index", tmp_path, "--evaluate-timeout", "6") as judging:
-        job = judging.send(kernel=HANG)
+        job = judging.send(kernel=IDLE)
         failed = judging.outcome(job)
         assert failed["state"] == "failed"
         assert "longer than 6 s" in failed["error"]
@@ -356,7 +356,7 @@ def test_an_evaluation_that_takes_too_long_is_ended(built, tmp_path):
 
 def test_ending_the_server_ends_the_judge_and_the_next_server_goes_on(built, tmp_path):
     with judging_server(built / "index", tmp_path) as judging:
-        job = judging.send(kernel=HANG)
+        job = judging.send(kernel=IDLE)
         waiting = judging.send()
         judging.until(job, "running")
         wait_for(lambda: judges(judging.server))
@@ -375,7 +375,7 @@ def test_ending_the_server_ends_the_judge_and_the_next_server_goes_on(built, tmp
 
 def test_a_worker_that_dies_loses_no_evaluation(built, tmp_path):
     with judging_server(built / "index", tmp_path, "--workers", "2") as judging:
-        job = judging.send(kernel=HANG)
+        job = judging.send(kernel=IDLE)
         waiting = judging.send()
         for attempt in (1, 2):
             wait_for(lambda number=attempt: judging.read(job)["attempts"] == number, 120)

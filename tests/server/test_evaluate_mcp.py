@@ -7,7 +7,7 @@ import shutil
 import httpx2
 import pytest
 from conftest import QUERY
-from evaluations import CHEAT, HANG, PATIENCE, PROBLEM, RIGHT, WRONG, bearer
+from evaluations import CHEAT, HANG, IDLE, PATIENCE, PROBLEM, RIGHT, WRONG, bearer
 from live import REPOSITORY, RUN_KB, serving
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -197,7 +197,7 @@ def test_an_evaluation_goes_on_when_its_call_is_given_up(server):
     async def call(client):
         await client.call_tool(
             "evaluate_kernel",
-            ASKED | {"kernel": HANG, "call_seconds": 3},
+            ASKED | {"kernel": IDLE, "call_seconds": 3},
             progress_callback=progress,
         )
 
