@@ -16,7 +16,7 @@ from benchmarks.embedder.training.distillation import Together, distillation_los
 from benchmarks.embedder.training.model import VOCABULARY, Encoder, read_start, write_change
 from benchmarks.embedder.training.records import Document, Pair, TrainingSet
 from benchmarks.embedder.training.sources import TrainingPackage
-from benchmarks.embedder.training.teacher import TeacherSource, read_teacher
+from benchmarks.embedder.training.teacher import TeacherSource
 from benchmarks.embedder.training.trial import Trial
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import listed_licences
@@ -180,7 +180,7 @@ def test_the_teacher_is_pinned_and_its_licence_is_on_the_list():
 def test_a_teacher_in_few_bits_says_nearly_the_same(tmp_path):
     weights = tiny_weights()
     write_change({}, weights, tmp_path / "teacher.change", {"name": "x"}, levels=47)
-    coarse = read_teacher(tmp_path / "teacher.change")
+    coarse = mpnet.read_teacher(tmp_path / "teacher.change")
     assert coarse.keys() == weights.keys()
     ids = torch.randint(1_000, VOCABULARY, (4, 20), generator=torch.Generator().manual_seed(2))
     mask = torch.ones_like(ids, dtype=torch.bool)

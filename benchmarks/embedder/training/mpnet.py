@@ -7,6 +7,7 @@ Texts go through the linear layers end to end, without padding; attention, to wh
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.embedder.training.model import VOCABULARY, Arrays
+from benchmarks.embedder.training.model import VOCABULARY, Arrays, read_change
 
 EPSILON = 1e-5
 """Of the layer norms, as the model was published."""
@@ -67,11 +68,7 @@ class MpnetEncoder(nn.Module):
             attention_probs_dropout_prob=0.0,
         )
         self.mpnet = MPNetModel(config, add_pooling_layer=False)
-        state = {
-            name: torch.from_numpy(np.array(value))
-            for name, value in weights.items()
-            if not name.startswith("pooler") and not name.endswith("position_ids")
-        }
+        state = {name: torch.from_numpy(np.array(value)) for name, value in weights.items()}
         self.mpnet.load_state_dict(state)
         # 384 numbers, as published: their gradient would cost more than they can give.
         self.mpnet.encoder.relative_attention_bias.requires_grad_(False)
@@ -141,6 +138,24 @@ class MpnetEncoder(nn.Module):
         }
 
 
+def read_teacher(path: Path) -> Arrays:
+    """The weights that `teacher.py` writes: a safetensors file, or one in few bits (`.change`)."""
+    if path.suffix == ".change":
+        return read_change({}, path.read_bytes())[0]
+    from safetensors.numpy import load_file
+
+    return encoder_weights(load_file(path))
+
+
+def encoder_weights(loaded: Mapping[str, NDArray[np.generic]]) -> Arrays:
+    """Of a published file, what the encoder computes with."""
+    return {
+        name: value.astype(np.float32)
+        for name, value in loaded.items()
+        if not name.startswith("pooler") and np.issubdtype(value.dtype, np.floating)
+    }
+
+
 def _attention(mixed: Tensor, blocks: list[_Block], heads: int) -> Tensor:
     """Context (tokens, width) of queries, keys and values beside each other (tokens, 3·width)."""
     found = []
@@ -151,7 +166,8 @@ def _attention(mixed: Tensor, blocks: list[_Block], heads: int) -> Tensor:
         apart = padded.view(block.texts, block.longest, 3, heads, width // heads)
         query, key, value = apart.permute(2, 0, 3, 1, 4)
         context = functional.scaled_dot_product_attention(query, key, value, attn_mask=block.bias)
-        found.append(context.transpose(1, 2).reshape(size, width)[block.places])
+        # Not by indexing, whose gradient sorts the places.
+        found.append(context.transpose(1, 2).reshape(size, width).index_select(0, block.places))
     return torch.cat(found)
 
 

@@ -15,9 +15,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.embedder.training.model import Arrays, read_change, write_change
+from benchmarks.embedder.training.model import write_change
+from benchmarks.embedder.training.mpnet import encoder_weights
 from benchmarks.embedder.training.sources import TrainingPackage
 from ingest.sources.cache import Cache
 
@@ -68,36 +67,25 @@ class TeacherSource:
         return content
 
 
-def read_teacher(path: Path) -> Arrays:
-    """The teacher's weights, from a safetensors file or from one in few bits."""
-    if path.suffix == ".change":
-        return read_change({}, path.read_bytes())[0]
-    from safetensors.numpy import load_file
-
-    return _weights(load_file(path))
-
-
-def _weights(loaded: Arrays) -> Arrays:
-    return {
-        name: value.astype(np.float32)
-        for name, value in loaded.items()
-        if not name.startswith("pooler") and np.issubdtype(value.dtype, np.floating)
-    }
-
-
 def main() -> None:
     """Write the weights."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     arguments = parser.parse_args()
-    content = TeacherSource.read().weights_file(Cache())
+    source = TeacherSource.read()
+    content = source.weights_file(Cache())
     if arguments.out.suffix != ".change":
         arguments.out.write_bytes(content)
         return
     from safetensors.numpy import load
 
-    weights = _weights(load(content))
-    write_change({}, weights, arguments.out, {"name": TeacherSource.read().member}, LEVELS)
+    write_change(
+        {},
+        encoder_weights(load(content)),
+        arguments.out,
+        {"name": TeacherSource.read().member},
+        LEVELS,
+    )
 
 
 if __name__ == "__main__":

@@ -38,10 +38,9 @@ from benchmarks.embedder.training.model import (
     read_start,
     write_change,
 )
-from benchmarks.embedder.training.mpnet import MpnetEncoder
+from benchmarks.embedder.training.mpnet import MpnetEncoder, read_teacher
 from benchmarks.embedder.training.records import TrainingSet
 from benchmarks.embedder.training.step import batch_backward
-from benchmarks.embedder.training.teacher import read_teacher
 from benchmarks.embedder.training.tokens import read_as, tokenized
 from benchmarks.embedder.training.trial import Trial
 
