@@ -3,7 +3,8 @@
 Each `--model NAME=FOLDER` (an ONNX folder as `benchmarks.embedder.export` writes it) answers the
 parts of KernelRetrieve over the chosen indexes, both halves, alone (dense), fused by plain ranks,
 and in the product's search as it stands. Scores of trials, which a GPU gave on the development half
-(`training/launch.py`), are read from `results/trials.json`. Writes `results/models.json` and `.md`.
+(`training/launch.py`), are read from `results/trials.json` and `results/trials_later.json`. Writes
+`results/models.json` and `.md`; without `--model` the tables are written anew from what is there.
 """
 
 import argparse
@@ -25,7 +26,12 @@ from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE
 
 COMMAND = "python -m benchmarks.embedder.training.evaluate"
-TRIALS_FILE = report.RESULTS / "trials.json"
+MEASURED_FILE = report.RESULTS / "models.json"
+TRIALS_FILES = {
+    "trials.json": "Trials of plans 1 to 3",
+    "trials_later.json": "Trials of plan-shipped, 4 and 5, over a later corpus",
+}
+"""Scores compare within one file: the corpus grew between them, and its questions with it."""
 CONTENDERS = ("dense", "rrf", "product")
 TIMED = 20
 REPEATS = 5
@@ -35,10 +41,14 @@ METRIC = "nDCG@10"
 def main() -> None:
     """Measure and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER")
+    parser.add_argument("--model", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--indexes", nargs="+", default=["small", "corpus"])
     parser.add_argument("--work", type=Path, default=default_work())
     arguments = parser.parse_args()
+    if not arguments.model:
+        record = json.loads(MEASURED_FILE.read_text())
+        report.write("models", COMMAND, _tables(record["models"]), record)
+        return
     machine = report.machine()
     models = {
         name: Path(folder) for name, _, folder in (each.partition("=") for each in arguments.model)
@@ -51,9 +61,17 @@ def main() -> None:
     seconds = _query_seconds(models)
     for name, took in seconds.items():
         found[name]["query_ms"] = 1e3 * took
-    trials = json.loads(TRIALS_FILE.read_text()) if TRIALS_FILE.is_file() else {}
-    text = f"{_models_table(found)}\n\n{_trials_table(trials)}"
-    report.write("models", COMMAND, text, {"machine": machine, "models": found})
+    report.write("models", COMMAND, _tables(found), {"machine": machine, "models": found})
+
+
+def _tables(found: dict[str, Any]) -> str:
+    tables = [_models_table(found)]
+    for name, title in TRIALS_FILES.items():
+        trials = json.loads((report.RESULTS / name).read_text())
+        tables.append(
+            f"{title}, dense alone, nDCG@10 on the development half:\n\n{_trials_table(trials)}"
+        )
+    return "\n\n".join(tables)
 
 
 def _scores(embedder: OnnxEmbedder, indexes: Sequence[str], work: Path) -> dict[str, Any]:
@@ -137,12 +155,14 @@ def _trials_table(trials: dict[str, Any]) -> str:
             if mix
             else "as published"
             if name == "start"
+            else "as released"
+            if not each.get("seconds")
             else f"{trial['steps']} steps of {trial['batch']}, rate {trial['learning_rate']:g}"
             + _peculiar(trial)
         )
         rows.append([name, made, *(f"{scores[part][''][0]:.3f}" for part in names)])
     header = ["trial", "made", *names]
-    return "Trials, dense alone, nDCG@10 on the development half:\n\n" + report.table(header, rows)
+    return report.table(header, rows)
 
 
 def _peculiar(trial: dict[str, Any]) -> str:
