@@ -12,6 +12,7 @@ from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
 from kb.index.reader import Generation
 from kb.search.engine import Searcher
 from kb.search.models import Filters, SearchRequest, SearchResponse
+from kb.search.unmatched import unknown_filters
 from kb.views import (
     chunk_view,
     index_view,
@@ -85,6 +86,10 @@ class KnowledgeService:
                 request.query, request.k, request.filters, explain=request.explain
             )
         )
+
+    def unknown_filters(self, filters: Filters) -> list[str]:
+        """What explains an empty answer: values of filters that nothing in the index has."""
+        return self.with_searcher(lambda searcher: unknown_filters(filters, searcher.generation))
 
     def check_query(self, query: str) -> None:
         """Refuse a query that is longer than this server takes."""

@@ -96,7 +96,9 @@ def _correctness(evaluation: Evaluation) -> list[str]:
     passed = sum(case.passed for case in counted)
     shapes = Counter(case.shape for case in counted)
     told = ", ".join(f"{count} at {shape} shape" for shape, count in sorted(shapes.items()))
-    line = f"{passed} of {len(counted)} cases right against {evaluation.oracle}"
+    line = f"{passed} of {len(counted)} cases right"
+    if evaluation.oracle:  # none where the kernel could not even be loaded
+        line += f" against {evaluation.oracle}"
     lines = _wrapped(f"{line} ({told})." if told else f"{line}.", "")
     worst = max(
         (case for case in counted if case.norm_ratio is not None),

@@ -1,5 +1,6 @@
 """The `kb` command: the composition root, which loads each part only when its command runs."""
 
+import errno
 import importlib
 import os
 import sys
@@ -39,6 +40,10 @@ _COMMANDS = {
 }
 
 
+# Options of `kb` itself, which people give to its commands.
+_BEFORE_COMMAND = ("--index", "--debug")
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """What the options before the command say."""
@@ -76,7 +81,8 @@ class _LazyGroup(click.Group):
 def cli(ctx: click.Context, index: Path | None, debug: bool) -> None:
     """A knowledge base about making GPU kernels fast.
 
-    Start with `kb ingest ./corpus`, then `kb query "..."`.
+    Start with `kb ingest`, which takes the corpus that comes with it, then
+    `kb query "my matmul rereads the same tiles and L2 hit rate is 30%"`.
     """
     del debug  # read from the arguments by `main`, also when they cannot be parsed
     ctx.obj = Session(index or default_index_dir())
@@ -86,10 +92,13 @@ def main() -> NoReturn:
     """Run the command line. Errors are one line on stderr; exit 1, or 2 for wrong usage."""
     debug = "--debug" in sys.argv or os.environ.get("KB_DEBUG") == "1"
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="kb", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(2)
+    except click.UsageError as error:
+        _say(_usage(error))
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         _say(error.format_message())
         sys.exit(error.exit_code)
@@ -108,9 +117,21 @@ def main() -> NoReturn:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            _say("the disk is full: nothing more can be written")
+            sys.exit(1)
         _say(f"unexpected {type(error).__name__}: {error} (run again with --debug for a traceback)")
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _usage(error: click.UsageError) -> str:
+    """What is wrong with the arguments, and where the right usage stands."""
+    command = error.ctx.command_path if error.ctx is not None else "kb"
+    if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE_COMMAND:
+        option = error.option_name
+        return f"{option} stands before the command: `kb {option} … {command[3:]} …`"
+    return f"{error.format_message()} See `{command} --help`."
 
 
 def _say(message: str) -> None:

@@ -288,7 +288,7 @@ class _Printer:
     "imported, for models under torch.compile.",
 )
 def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
-    """Write the report of a RUN folder: report.html and report.md in it.
+    """Write the report of a run: report.html, report.md.
 
     All of it comes from the run folder, also while the run goes on: contenders,
     convergence, what was tried and why it was kept or dropped, and the sources.

@@ -18,7 +18,9 @@ _FILE = click.Path(path_type=Path)
 @dtype_option
 @click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products.")
 @click.option("--device", default="cuda:0", show_default=True, help="Which GPU.")
-@click.option("--calls", default=1, show_default=True, type=click.IntRange(1, 20), help="Calls.")
+@click.option(
+    "--calls", default=1, show_default=True, type=click.IntRange(1, 20), help="Calls to profile."
+)
 @click.option("--static-only", is_flag=True, help="Facts of the machine code; needs no GPU.")
 @click.option("--arch", metavar="SM", help="What to compile for without a GPU, such as sm_90a.")
 @click.option("--sanitize", is_flag=True, help="Run compute-sanitizer's memcheck as well.")

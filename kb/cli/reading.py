@@ -14,6 +14,7 @@ from kb.errors import InvalidInputError, KbError, NotFoundError
 from kb.index.reader import Generation, open_generation
 from kb.production import production_view
 from kb.records import KINDS
+from kb.refusals import refusal
 from kb.views import (
     chunk_view,
     index_view,
@@ -37,24 +38,17 @@ def _print_json(value: BaseModel | dict[str, Any] | list[Any]) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _first_error(error: ValidationError) -> InvalidInputError:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    return InvalidInputError(f"{where}: {message}" if where else message)
-
-
 def _many(name: str, help_text: str) -> Callable[[_F], _F]:
     return click.option(f"--{name}", f"{name}s", multiple=True, help=help_text)
 
 
 @click.command()
 @click.argument("text")
-@click.option("-k", default=5, show_default=True, help="Results at most.")
-@_many("technique", "Only what shows this technique (repeatable).")
+@click.option("-k", default=5, metavar="N", help="Results at most. Default: 5.")
+@_many("technique", "Only what shows this technique, by its slug (repeatable).")
 @_many("bottleneck", "Only memory, latency or utilization (repeatable).")
-@_many("language", "Only triton, cuda, … (repeatable).")
-@_many("architecture", "Only what runs on sm_90a, … (repeatable).")
+@_many("language", "Only triton, cuda, python, cpp or markdown (repeatable).")
+@_many("architecture", "Only what runs on it, such as sm_90a (repeatable).")
 @_many("source", "Only this source (repeatable).")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
 @click.option("--explain", is_flag=True, help="Show every part of each score.")
@@ -65,18 +59,22 @@ def query(
 ) -> None:
     """Search the knowledge base.
 
-    Prints the best results with where they are from, or that nothing is relevant.
+    TEXT is what the kernel does, what is slow, a name, an error message, or a metric with its
+    value. Prints the best results with where they are from, or that nothing is relevant.
     """
     from kb.search.models import Filters, SearchRequest  # noqa: PLC0415
     from kb.search.opening import open_searcher  # noqa: PLC0415
+    from kb.search.unmatched import unknown_filters  # noqa: PLC0415
 
     try:
         filters = Filters(**{name: list(values) for name, values in chosen.items()})
         SearchRequest(query=text, k=k, filters=filters)
     except ValidationError as error:
-        raise _first_error(error) from error
+        raise InvalidInputError(refusal(error)) from error
     searcher = open_searcher(session.index)
     response = searcher.search(text, k, filters, explain=explain)
+    for told in unknown_filters(filters, searcher.generation):
+        click.echo(f"kb: {told}", err=True)
     if as_json:
         _print_json(response)
         return
@@ -111,12 +109,12 @@ def _read_profile(path: str) -> dict[str, float]:
 @click.command()
 @click.argument("text", required=False)
 @click.option("--kernel", metavar="FILE", help="A kernel to improve; - reads standard input.")
-@click.option("--profile", metavar="FILE", help="JSON: Nsight Compute metric -> number.")
+@click.option("--profile", metavar="FILE", help="JSON: Nsight Compute metric -> number; or -.")
 @click.option("--gpu", help="GPU name or architecture: leave out what does not run on it.")
-@click.option("--language", type=click.Choice(["triton", "cuda"]))
-@click.option("--max-tokens", type=int, help="Budget in tokens (at least 64). Default 2000.")
-@click.option("--max-chars", type=int, help="Budget in characters instead (at least 256).")
-@click.option("--max-examples", type=int, default=2, show_default=True)
+@click.option("--language", type=click.Choice(["triton", "cuda"]), help="Examples in it only.")
+@click.option("--max-tokens", type=int, metavar="N", help="Budget, at least 64. Default: 2000.")
+@click.option("--max-chars", type=int, metavar="N", help="Budget in characters, at least 256.")
+@click.option("--max-examples", type=int, default=2, metavar="N", help="At most. Default: 2.")
 @click.option("--exclude", multiple=True, help="Id or slug already known (repeatable).")
 @_JSON
 @click.pass_obj
@@ -131,7 +129,10 @@ def context(
     exclude: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Print what to know for a query, kernel or profile, within a budget."""
+    """Print what to know within a budget.
+
+    Give TEXT, --kernel or --profile, or several of them.
+    """
     from kb.context.build import build_context  # noqa: PLC0415
     from kb.context.models import ContextRequest  # noqa: PLC0415
     from kb.search.opening import open_searcher  # noqa: PLC0415
@@ -145,7 +146,7 @@ def context(
             **options,
         )
     except ValidationError as error:
-        raise _first_error(error) from error
+        raise InvalidInputError(refusal(error)) from error
     response = build_context(request, open_searcher(session.index))
     if as_json:
         _print_json(response)
@@ -275,7 +276,7 @@ def stats(session: Session, as_json: bool) -> None:
 @_JSON
 @click.pass_obj
 def sources(session: Session, as_json: bool) -> None:
-    """List the ingested sources."""
+    """List the ingested sources, with version and licence."""
     generation = open_generation(session.index)
     data = sources_view(generation)
     if as_json:

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from kb.cli import Session
 from kb.errors import InvalidInputError
+from kb.refusals import refusal
 from server.settings import Settings
 from server.tokens import SCOPES, Scope, TokenFile
 
@@ -41,17 +42,17 @@ def _settings(session: Session, given: dict[str, Any]) -> Settings:
     try:
         return Settings(index=session.index, **values)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]).replace("_", "-")
-        raise InvalidInputError(f"--{name}: {first['msg']}") from error
+        name, told = refusal(error).split(": ", 1)
+        raise InvalidInputError(f"--{name.replace('_', '-')}: {told}") from error
 
 
 @click.command()
 @click.pass_obj
 def serve(session: Session, /, **given: Any) -> None:
-    """Answer queries over HTTP, as OpenAI's vector stores do, and over MCP.
+    """Serve HTTP, MCP and pages to browse.
 
-    Listens on this machine only unless told otherwise, and on other addresses only with tokens.
+    HTTP answers under /v1, also as OpenAI's vector stores do; MCP at /mcp. Listens on this machine
+    only unless told otherwise, and on other addresses only with tokens.
     Every option is also an environment variable: --max-k is KB_MAX_K.
     """
     from server.run import OWN, check_exposure  # noqa: PLC0415 - brings uvicorn
@@ -133,6 +134,8 @@ def list_tokens(session: Session, /, *, as_json: bool, tokens: Path | None) -> N
     if as_json:
         click.echo(json.dumps(records, indent=2))
         return
+    if not records:
+        click.echo("kb: there is no token: `kb token create` makes one", err=True)
     for record in records:
         click.echo("  ".join(str(record[key]) for key in ("id", "scope", "created", "name")))
 

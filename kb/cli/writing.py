@@ -97,8 +97,8 @@ def embedder_for(index: Path, name: str | None) -> Embedder:
 @click.command()
 @click.argument("sources", nargs=-1)
 @click.option("--name", help="Name of the source. Default: the folder's or file's name.")
-@click.option("--include", multiple=True, help="Only files matching this pattern (repeatable).")
-@click.option("--exclude", multiple=True, help="No files matching this pattern (repeatable).")
+@click.option("--include", multiple=True, help="Only files like it, as in .gitignore (repeatable).")
+@click.option("--exclude", multiple=True, help="No files like it, as in .gitignore (repeatable).")
 @click.option("--quality", type=click.FloatRange(0, 1), help="Ranking weight of the source.")
 @click.option("--curated", is_flag=True, help="All published sources of corpus/sources.toml.")
 @click.option("--yes", is_flag=True, help="Fetch more than 100 MB without asking.")
@@ -125,7 +125,7 @@ def ingest(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Add folders, files and published packages to the index, or bring them up to date.
+    """Add folders, files and packages, or update them.
 
     A folder with a corpus.yaml is a corpus of techniques and kernels; any other is searched for
     code and documents. pypi:NAME[==VERSION] is a package of pip's index, git+https://HOST/PATH@REV

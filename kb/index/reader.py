@@ -98,7 +98,7 @@ def open_generation(root: Path) -> Generation:
     for _ in range(_ATTEMPTS):
         name = layout.current()
         if name is None:
-            raise IndexUnavailableError(f"no index at {root}: run `kb ingest ./corpus` first")
+            raise IndexUnavailableError(f"no index at {root}: run `kb ingest` first")
         try:
             lease = Lease(layout.generation(name))
         except FileNotFoundError:

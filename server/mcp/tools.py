@@ -3,15 +3,16 @@
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp_types import CallToolResult, Resource, ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, Resource, ToolAnnotations
 from pydantic import Field, ValidationError
 
 import kb
 from kb.context.models import ContextRequest
 from kb.corpus.entries import Bottleneck, Language
 from kb.errors import KbError, NotFoundError
+from kb.refusals import refusal
 from kb.search.models import MAX_K, Filters, SearchRequest
 from server.mcp.results import (
     NOTICE,
@@ -55,6 +56,17 @@ class _KnowledgeServer(MCPServer[Any]):
         super().__init__(**options)
         self._service = service
         self._run = run
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; arguments that do not fit are told in one line, as by the other surfaces."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                raise ToolError(f"{name}: {refusal(error.__cause__)}") from error.__cause__
+            raise
 
     async def list_resources(self) -> list[Resource]:
         """The fixed resources, then the techniques; none while there is no index."""
@@ -126,8 +138,9 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         )
         response = await ask(lambda: service.search(request))
         counted(response.abstained)
+        unknown = await ask(lambda: service.unknown_filters(request.filters))
         structured = SearchToolResult(**dict(response))
-        return tool_result(structured, search_text(response))
+        return tool_result(structured, "\n".join([*unknown, search_text(response)]))
 
     @server.tool(title="Context for optimizing a kernel", annotations=_READ_ONLY)
     async def get_context(  # noqa: PLR0917 - the SDK makes the schema of these parameters
@@ -236,7 +249,4 @@ def _valid(model: type[_Request], **values: Any) -> _Request:
     try:
         return model(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise ToolError(f"{where}: {message}" if where else message) from error
+        raise ToolError(refusal(error)) from error

@@ -123,13 +123,13 @@ def test_a_source_whose_path_is_not_utf8_is_refused(filled, tmp_path, cli):
     ("arguments", "status", "words"),
     [
         (["query", ""], 1, "the query is empty"),
-        (["query", "x", "-k", "0"], 1, "k: "),
+        (["query", "x", "-k", "0"], 1, "k: 0 is less than 1"),
         (["query", "x", "-k", "many"], 2, "not a valid integer"),
         (["query", "x", "--architecture", "hopper"], 1, "'hopper' is not an architecture"),
         (["query", "x", "--kind", "song"], 2, "'song' is not one of"),
-        (["query", "x" * 20_001], 1, "query: "),
+        (["query", "x" * 20_001], 1, "query: has 20001 characters: at most 20000"),
         (["context"], 1, "give a query, a kernel or a profile"),
-        (["context", "x", "--max-tokens", "63"], 1, "max_tokens: "),
+        (["context", "x", "--max-tokens", "63"], 1, "max_tokens: 63 is less than 64"),
         (["context", "x", "--max-chars", "255"], 1, "max_chars: "),
         (["context", "x", "--max-chars", "300", "--max-tokens", "300"], 1, "not both"),
         (["context", "x", "--max-examples", "-1"], 1, "max_examples: "),
@@ -140,7 +140,10 @@ def test_a_source_whose_path_is_not_utf8_is_refused(filled, tmp_path, cli):
         (["show", "zzz"], 1, "`kb tree` lists what there is"),
         (["remove", "zzz"], 1, "no source 'zzz': it has code, tiny"),
         (["frobnicate"], 2, "No such command 'frobnicate'"),
-        (["query"], 2, "Missing argument 'TEXT'"),
+        (["query"], 2, "Missing argument 'TEXT'. See `kb query --help`."),
+        (["query", "x", "--index", "y"], 2, "--index stands before the command: `kb --index … que"),
+        (["token", "create"], 2, "See `kb token create --help`."),
+        (["serve", "--port", "99999"], 1, "--port: 99999 is more than 65535"),
         (["ingest", "--name", "x"], 2, "--name goes with exactly one source"),
         (["ingest", ".", "--embedder", "word2vec"], 1, "unknown embedder 'word2vec': use"),
         (["import", "/none.tar.gz"], 1, "already holds something"),
@@ -156,7 +159,7 @@ def test_a_wrong_request_is_one_line(filled, cli, arguments, status, words):
     "arguments", ["query x", "context x", "tree", "stats", "sources", "show x", "export x.tar.gz"]
 )
 def test_without_an_index_every_reading_command_says_what_to_do(index, cli, arguments):
-    assert "run `kb ingest ./corpus` first" in cli(*arguments.split()).error()
+    assert "run `kb ingest` first" in cli(*arguments.split()).error()
     assert not index.exists()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from support import KB, function, kb
@@ -51,6 +52,17 @@ def test_filters_of_the_command_reach_the_search(filled, cli):
     none = cli("query", "tiles", "--technique", "stream-k", "--json").json()
     assert (none["results"], none["abstained"]) == ([], True)
     assert cli("query", "tiles", "--technique", "stream-k").out.startswith("Nothing relevant")
+
+
+def test_a_filter_that_nothing_in_the_index_has_is_told_beside_the_empty_answer(filled, cli):
+    done = cli("query", "tiles", "--technique", "pid-swizling", "--source", "other", "--json")
+    assert done.json()["abstained"]
+    said = done.err.splitlines()
+    assert len(said) == 2
+    assert "has the technique 'pid-swizling': it has " in said[0]
+    assert "pid-swizzling" in said[0]
+    assert said[1].endswith("has the source 'other': it has code, tiny")
+    assert cli("query", "tiles", "--technique", "pid-swizzling").err == ""
 
 
 def test_context_prints_the_shape_of_the_http_api(filled, cli, tmp_path):
@@ -172,11 +184,21 @@ def test_help_names_every_command_and_every_command_has_help(cli):
     from kb.cli import _COMMANDS
 
     out = cli("--help").out
+    assert "...\n" not in out.partition("Commands:")[2]  # no summary is cut off
     for name in _COMMANDS:
         assert f"\n  {name} " in out
         page = cli(name, "--help")
         assert page.status == 0
         assert max(len(line) for line in page.out.splitlines()) <= 80
+
+
+def test_a_full_disk_under_the_output_is_one_line(filled):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [KB, "tree"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "kb: the disk is full: nothing more can be written\n"
 
 
 def test_debug_shows_a_traceback_and_nothing_else_does(index):

@@ -117,16 +117,34 @@ def test_mcp_errors_say_what_is_wrong(mcp_server):
         small = await client.call_tool("get_context", {"query": "x", "max_tokens": 1})
         unknown = await client.call_tool("get_technique", {"slug": "../../etc/passwd"})
         many = await client.call_tool("search_kernels", {"query": "x", "k": 10**9})
+        absent = await client.call_tool("search_kernels", {})
+        other = await client.call_tool("list_techniques", {"bottleneck": "cpu"})
+        field = await client.call_tool("search_kernels", {"query": "x", "filters": {"gpu": ["a"]}})
         with pytest.raises(MCPError):
             await client.read_resource("technique://no-such")
-        return blank, nothing, small, unknown, many
+        return blank, nothing, small, unknown, many, absent, other, field
 
     results = in_session(mcp_server, work)
-    words = ("empty", "query, a kernel or a profile", "max_tokens", "no technique", "k")
+    words = (
+        "empty", "query, a kernel or a profile", "max_tokens: 1 is less than 64", "no technique",
+        "k: 1000000000 is more than 100", "query: is missing", "'cpu' is not one of 'memory'",
+        "filters.gpu: there is no such field",
+    )  # fmt: skip
     for result, word in zip(results, words, strict=True):
         assert result.is_error
         assert word in result.content[0].text
         assert "Traceback" not in result.content[0].text
+        assert "\n" not in result.content[0].text
+
+
+def test_mcp_tells_of_a_filter_that_nothing_in_the_index_has(mcp_server):
+    async def work(client):
+        asked = {"query": QUERY, "filters": {"languages": ["Triton"]}}
+        return await client.call_tool("search_kernels", asked)
+
+    result = in_session(mcp_server, work)
+    assert result.structured_content["abstained"]
+    assert "nothing in the index has the language 'Triton': it has " in result.content[0].text
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

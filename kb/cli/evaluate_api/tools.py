@@ -16,6 +16,7 @@ from agent.service.models import EvaluationJob, EvaluationRequest
 from agent.service.render import render
 from agent.service.service import EvaluationService
 from kb.errors import KbError
+from kb.refusals import refusal
 from server.mcp.results import NOTICE, tool_result
 from server.mounting import Permit
 from server.pool import WorkPool
@@ -203,7 +204,4 @@ def _valid(**values: Any) -> EvaluationRequest:
     try:
         return EvaluationRequest(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise ToolError(f"{where}: {message}" if where else message) from error
+        raise ToolError(refusal(error)) from error
