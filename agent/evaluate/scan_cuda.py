@@ -60,6 +60,11 @@ PATTERNS = (
         "works on a stream of its own, which events on the current stream may not see",
     ),
     _pattern(
+        "other-card", "suspect",
+        r"\b(?:cudaSetDevice|cudaDeviceEnablePeerAccess|cuCtxCreate)\w*\s*\(",
+        "chooses a GPU by itself",
+    ),
+    _pattern(
         "process", "suspect",
         r"\bstd::(?:thread|jthread|async)\b|"
         r"(?<![.>:\w])(?:pthread_create|fork|vfork|execv\w*|popen|system|clone)\s*\(",

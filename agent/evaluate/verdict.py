@@ -142,6 +142,8 @@ def _cheats(evidence: Evidence) -> list[str]:
         if each.severity == "cheat"
     ]
     found += [f"{name} was replaced" for name in evidence.observations.all("patched")]
+    if any(each.other_card for each in evidence.observations.seen):
+        found.append("it works on another GPU beside the judged one, and the baselines do not")
     if nothing := _nothing_ran(evidence):
         found.append(nothing)
     return list(dict.fromkeys(found))

@@ -109,13 +109,16 @@ class Observer:
         # The first event is the marker, which tells the number of the current stream.
         marker, work = on_gpu[:1], on_gpu[1:]
         other: bool | None = None
+        card: bool | None = None
         if marker and work:
+            card = any(e.device_index != marker[0].device_index for e in work)
             other = any(e.device_resource_id != marker[0].device_resource_id for e in work)
         return returned, {
             "triton_launches": _most(launches),
             "aten": _most(compute_only(operators)),
             "kernels": _most(collections.Counter(str(e.name) for e in work)),
             "other_stream": other,
+            "other_card": card,
             "notes": notes,
         }
 

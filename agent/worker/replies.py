@@ -65,6 +65,8 @@ class Observed(Message):
     """Shared libraries that were loaded since the worker started."""
     other_stream: bool | None = None
     """Work was issued on a stream other than the current one; None where it was not looked for."""
+    other_card: bool | None = None
+    """Work was issued on another GPU than the judged one; None as above."""
     patched: list[Label] = Field(default_factory=list, max_length=200)
     """Functions of torch and Python that are no longer the originals."""
     notes: list[Label] = Field(default_factory=list, max_length=50)

@@ -282,6 +282,7 @@ def test_a_cuda_file():
     timer = "cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) { *ms = 0; }"
     assert [each.severity for each in scan(timer, "k.cu")] == ["cheat"]
     assert scan("cudaEventRecord(start, stream); x = torch::empty_like(y);", "k.cu") == []
+    assert [each.rule for each in scan("cudaSetDevice(1);", "k.cu")] == ["other-card"]
 
 
 HONEST = {

@@ -57,6 +57,11 @@ def test_all_right_is_correct():
             Verdict.CHEAT,
             "torch.equal was replaced",
         ),
+        (
+            {"observations": seen(kernels={"k": 2}, other_card=True)},
+            Verdict.CHEAT,
+            "on another GPU beside the judged one",
+        ),
         ({"observations": seen()}, Verdict.CHEAT, "no kernel was launched"),
         ({"wrong": ["it cannot be loaded: x"]}, Verdict.WRONG, "cannot be loaded"),
         (

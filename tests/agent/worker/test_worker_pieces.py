@@ -2,6 +2,7 @@
 
 import math
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,6 +220,26 @@ def test_the_call_happens_once_even_where_the_profiler_fails(
     returned, fields = Observer("cpu", "ieee").watch(lambda: calls.append(1) or "result")
     assert (returned, calls) == ("result", [1])
     assert fields["notes"] == ["the profiler failed: RuntimeError: no profiler here"]
+
+
+@pytest.mark.parametrize(
+    ("where", "stream", "card"),
+    [([(0, 7), (0, 7)], False, False), ([(0, 7), (0, 9)], True, False), ([(1, 7)], False, True)],
+)
+def test_work_on_other_streams_and_cards_is_told(
+    monkeypatch: pytest.MonkeyPatch, where: list[tuple[int, int]], stream: bool, card: bool
+) -> None:
+    def event(device: int, resource: int) -> Any:
+        return SimpleNamespace(
+            name="k", device_type=torch.autograd.DeviceType.CUDA, device_index=device,
+            device_resource_id=resource,
+        )  # fmt: skip
+
+    observer = Observer("cpu", "ieee")
+    marker = event(0, 7)
+    monkeypatch.setattr(observer, "_profiled", lambda _: [marker, *(event(*w) for w in where)])
+    _, fields = observer.watch(lambda: None)
+    assert (fields["other_stream"], fields["other_card"]) == (stream, card)
 
 
 def test_outputs_are_flattened_in_order() -> None:
