@@ -39,7 +39,9 @@ def corpus_state(root: Path) -> IndexState:
         chunks += _technique_chunks(corpus, technique)
     for kernel in corpus.kernels:
         code, doc, doc_line = _split_kernel(kernel)
-        kernels.append(KernelRecord(kernel.entry, name, kernel.path, code.strip("\n")))
+        launcher = (root / kernel.launcher).read_text(encoding="utf-8") if kernel.launcher else ""
+        record = KernelRecord(kernel.entry, name, kernel.path, code.strip("\n"), launcher)
+        kernels.append(record)
         chunks += _kernel_chunks(corpus, kernel, code, doc, doc_line)
     return IndexState((_source(corpus),), techniques, tuple(kernels), tuple(chunks))
 

@@ -238,6 +238,15 @@ def load(path: Path, arch: str | None = None) -> ctypes.CDLL:
         raise NvccError(f"{library.name} cannot be loaded: {error}") from error
 
 
+def load_text(text: str, name: str, arch: str | None = None) -> ctypes.CDLL:
+    """As `load`, from the text of a source that includes no files of its own; messages call it
+    `name`."""
+    with tempfile.TemporaryDirectory(prefix="kb-cuda-") as folder:
+        source = Path(folder) / f"{name}.cu"
+        source.write_text(text, encoding="utf-8")
+        return load(source, arch)
+
+
 @functools.cache
 def disassemble(cubin: Path) -> str:
     """The SASS of a cubin, from cuobjdump or nvdisasm.

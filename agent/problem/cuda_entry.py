@@ -29,9 +29,7 @@ import ast
 import ctypes
 import inspect
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -184,10 +182,7 @@ def build(text: str, name: str, architecture: str) -> Callable[..., Any]:
     """
     entry = read_entry(text, name)
     entry.check_architecture(architecture)
-    with tempfile.TemporaryDirectory(prefix="kb-cuda-") as folder:
-        source = Path(folder) / f"{entry.entry}.cu"
-        source.write_text(text, encoding="utf-8")
-        library = nvcc.load(source, architecture)
+    library = nvcc.load_text(text, entry.entry, architecture)
     try:
         function = getattr(library, entry.entry)
     except AttributeError as error:

@@ -9,6 +9,9 @@ from typing import Any, Final
 _FOR_CHECKS: Final = frozenset({"reference", "make_inputs", "agrees"})
 ENTRY: Final = "kernel_function"
 _TUNABLES: Final = "TUNABLES"
+# How launch code compiles the `.cu` beside it, and what only that needs.
+_LOADS: Final = re.compile(r"nvcc\.load\(\s*Path\(__file__\)\.with_suffix\(\"\.cu\"\),\s*")
+_PATH: Final = "from pathlib import Path\n"
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class Stock:
     slug: str
     op: str
     code: str
-    """Its file: `kernel_function`, `reference`, `TUNABLES` and what they need."""
+    """Its file: `kernel_function`, `reference`, `TUNABLES` and what they need. Of a CUDA kernel the
+    launch code."""
     dtypes: tuple[str, ...]
     architectures: tuple[str, ...]
     techniques: tuple[str, ...] = ()
@@ -28,6 +32,8 @@ class Stock:
     """Id of its first chunk in the index; empty without an index."""
     floor_fraction: float | None = None
     """Least possible time over its own, where it was measured on the card at hand."""
+    cuda: str = ""
+    """Text of the `.cu` that the launch code compiles; empty: a Triton kernel."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,16 @@ def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
             data = data[:column] + new.encode() + data[column + len(old.encode()) :]
         kept.append(data.decode())
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(kept)).strip("\n")
-    return text, suffix
+    return (_with_cuda(text, stock.cuda, suffix) if stock.cuda else text), suffix
+
+
+def _with_cuda(text: str, cuda: str, suffix: str) -> str:
+    """Launch code that brings its CUDA source along as text."""
+    name = f"CUDA_{suffix}"
+    text = _LOADS.sub(f'nvcc.load_text({name}, "{suffix}", ', text)
+    if len(re.findall(r"\bPath\b", text)) == 1:
+        text = text.replace(_PATH, "")
+    return f'{text}\n\n\n{name} = r"""\n{cuda.strip()}\n"""'
 
 
 def _defined(tree: ast.Module) -> set[str]:

@@ -147,7 +147,8 @@ class RecipeProposer:
     def _elementwise(self, graph: Graph, state: SearchState) -> Proposal | None:
         """A model of elementwise operators alone as one kernel, in the form of the knowledge
         base's best kernel that streams through memory; None without one, or where it cannot be."""
-        models = self._shelf.kernels(_STREAMING, state.architecture, state.gpu)
+        stock = self._shelf.kernels(_STREAMING, state.architecture, state.gpu)
+        models = [each for each in stock if not each.cuda]
         if not models:
             return None
         try:
@@ -228,6 +229,11 @@ def _instantiated(
     for place, core in enumerate(found.cores):
         others = kernels.of(core)[1:]
         choices += [[*best[:place], other, *best[place + 1 :]] for other in others]
+    # A CUDA kernel may be for some sizes only: one file has none.
+    triton = [next((s for s in kernels.of(core) if not s.cuda), None) for core in found.cores]
+    without = [stock for stock in triton if stock is not None]
+    if len(without) == len(best) and without not in choices:
+        choices.insert(1, without)
     made: list[Proposal] = []
     notes: list[str] = []
     for chosen in choices:

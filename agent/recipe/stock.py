@@ -1,8 +1,9 @@
 """Kernels of an operator family, from an index or from the shipped corpus, the best first."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -11,16 +12,23 @@ from kb.architectures import any_runs_on
 from kb.context.materials import kernel_example
 from kb.corpus.entries import Kernel
 from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.index.state import KernelRecord
 from kb.search.engine import Searcher
 from kb.search.models import MAX_K, Filters
+
+# How much nearer to the floor than all of Triton's a CUDA kernel has to be: compiling it takes
+# seconds, and its parameters are not searched.
+_BETTER: Final = 1.05
 
 
 class Shelf(Protocol):
     """Where kernels come from."""
 
     def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
-        """Triton kernels of an operator family that run on `architecture` (None: any), the most
-        promising first: by what was measured on `gpu`, then as the shelf itself ranks them."""
+        """Kernels of an operator family that run on `architecture` (None: any), the most promising
+        first: by what was measured on `gpu`, then as the shelf itself ranks them. CUDA kernels,
+        which take seconds to compile, only where they were measured as clearly better than any
+        of Triton's."""
         ...
 
 
@@ -30,10 +38,14 @@ class CorpusShelf:
     def __init__(self, root: Path | None = None) -> None:
         self._corpus = load_corpus(root or shipped_corpus())
 
+    def _launcher(self, path: str | None) -> str:
+        return (self._corpus.root / path).read_text(encoding="utf-8") if path else ""
+
     def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
         """See `Shelf.kernels`."""
+        licence = self._corpus.manifest.licence
         found = [
-            _stock(each.entry, each.text, gpu, self._corpus.manifest.licence)
+            _stock(each.entry, each.text, self._launcher(each.launcher), gpu, licence)
             for each in self._corpus.kernels
             if _suits(each.entry, family, architecture)
         ]
@@ -61,7 +73,6 @@ class IndexShelf:
             wanted = {f"kernel:{slug}" for slug, each in records.items() if each.entry.op == family}
             of_family = generation.columns["entries"].mask(lambda v: not wanted.isdisjoint(v))
             filters = Filters(
-                languages=["triton"],
                 kinds=["kernel"],
                 architectures=[] if architecture is None else [architecture],
             )
@@ -74,10 +85,11 @@ class IndexShelf:
         found = []
         for slug in sorted(records, key=lambda each: (places.get(each, len(places)), each)):
             record = records[slug]
-            if _suits(record.entry, family, architecture):
+            if _suits(record.entry, family, architecture) and _is_whole(record):
                 licence = generation.sources[record.source].licence or "licence unknown"
                 chunk = kernel_example(generation, slug).id
-                found.append(_stock(record.entry, record.code, gpu, licence, chunk))
+                stock = _stock(record.entry, record.code, record.launcher, gpu, licence)
+                found.append(replace(stock, chunk=chunk))
         return _ordered(found)
 
 
@@ -97,21 +109,28 @@ def shelf_of(searcher: Searcher | None) -> Shelf:
 
 def _suits(entry: Kernel, family: str, architecture: str | None) -> bool:
     runs = architecture is None or any_runs_on(list(entry.architectures), architecture)
-    return entry.op == family and entry.language == "triton" and runs
+    return entry.op == family and runs
 
 
-def _stock(entry: Kernel, code: str, gpu: str | None, licence: str, chunk: str = "") -> Stock:
+def _is_whole(record: KernelRecord) -> bool:
+    """Indexes of earlier versions have no launch code."""
+    return record.entry.language == "triton" or bool(record.launcher)
+
+
+def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: str) -> Stock:
+    # The leading comment, which is the entry's text, stays behind.
+    cuda = code.partition("*/")[2] if code.lstrip().startswith("/*") else code
     cited = "; ".join(f"{each.title} ({each.licence}) {each.url}" for each in entry.sources)
     return Stock(
         slug=entry.slug,
         op=entry.op,
-        code=code,
+        code=launcher or code,
         dtypes=tuple(entry.dtypes),
         architectures=tuple(entry.architectures),
         techniques=tuple(entry.techniques),
         citation=f"{entry.title}. Licence: {licence}. Sources: {cited}",
-        chunk=chunk,
         floor_fraction=_fraction(entry, gpu),
+        cuda=cuda if launcher else "",
     )
 
 
@@ -134,9 +153,10 @@ def _same_card(one: str, other: str) -> bool:
 
 
 def _ordered(found: Iterable[Stock]) -> list[Stock]:
-    """Measured ones first, the nearest to the floor at their head; others keep their order."""
+    """Measured ones first, the nearest to the floor at their head; others keep their order. CUDA
+    kernels only where they are worth their compilation."""
     # A kernel that searches by itself is the same kernel as the one it searches for.
-    return sorted(
+    ordered = sorted(
         found,
         key=lambda each: (
             "def tune" in each.code or '"tune":' in each.code,
@@ -146,3 +166,7 @@ def _ordered(found: Iterable[Stock]) -> list[Stock]:
             not each.techniques,
         ),
     )
+    best = max((each.floor_fraction or 0.0 for each in ordered if not each.cuda), default=0.0)
+    return [
+        each for each in ordered if not each.cuda or (each.floor_fraction or 0.0) > _BETTER * best
+    ]

@@ -22,12 +22,14 @@ class TechniqueRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A kernel entry, the source it came with, and its file without front matter."""
+    """A kernel entry, the source it came with, its file without front matter, and the launch code
+    beside a `.cu`."""
 
     entry: Kernel
     source: str
     path: str
     code: str
+    launcher: str = ""
 
 
 @dataclass(frozen=True, slots=True)
