@@ -2,10 +2,10 @@
 
 The weights of `kb/search/weighing.py`, on the development half of the technique queries beside all
 packages. The scores of all entries for a query go through a softmax, whose cross-entropy to the
-squared grades is made small (ListNet: Cao et al., Learning to rank, ICML 2007); the score without weights
-is one feature among the others. It prints what cross-validation over queries says; `--write` puts
-the weights of the whole development half into `kb/data/entry_weights.yaml`. The test half is not
-read.
+squared grades is made small (ListNet: Cao et al., Learning to rank, ICML 2007); the score without
+weights is one feature among the others. It prints what cross-validation over queries says;
+`--write` puts the weights of the whole development half into `kb/data/entry_weights.yaml`. The test
+half is not read.
 """
 
 import argparse
