@@ -96,16 +96,20 @@ def install(app: FastAPI) -> None:
         return problem_response(error.status, str(error))
 
     @app.exception_handler(RequestValidationError)
-    async def _invalid(_request: Request, error: RequestValidationError) -> Response:
-        return _validation_problem(error)
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
+        return _validation_problem(error, request.headers.get("content-type", ""))
 
     @app.exception_handler(HTTPException)
     async def _http(_request: Request, error: HTTPException) -> Response:
         return problem_response(error.status_code, _http_detail(error), headers=error.headers)
 
 
-def _validation_problem(error: RequestValidationError) -> Response:
+def _validation_problem(error: RequestValidationError, content_type: str) -> Response:
     found = error.errors()
+    if found[0]["loc"] == ("body",) and isinstance(found[0]["input"], bytes):
+        # What is not declared as JSON is not read as JSON; curl -d declares it as a form.
+        message = f"the body is {content_type or 'of no type'}: send Content-Type: application/json"
+        return problem_response(422, message)
     if any(each["type"] == "json_invalid" for each in found):
         return problem_response(400, "the body is not JSON: send one JSON object")
     errors = [

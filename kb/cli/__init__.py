@@ -131,7 +131,10 @@ def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE_COMMAND:
         option = error.option_name
         return f"{option} stands before the command: `kb {option} … {command[3:]} …`"
-    return f"{error.format_message()} See `{command} --help`."
+    message = error.format_message()
+    return (
+        f"{message}{' See' if message.endswith(('.', '?', ')')) else '; see'} `{command} --help`."
+    )
 
 
 def _say(message: str) -> None:

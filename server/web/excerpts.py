@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from kb.context.cutting import prose_blocks
 from kb.records import Chunk
-from server.web.markup import code_block, render_markdown
+from server.web.markup import code_block, render_markdown, with_code
 
 # Enough to see whether it is what one looks for.
 _CODE_LINES = 12
@@ -39,19 +39,27 @@ def excerpt(chunk: Chunk) -> Excerpt:
 
 
 def _card(text: str) -> Excerpt:
-    """The effect of a technique, or the description of a kernel. It is plain text."""
+    """The effect of a technique, or the description of a kernel: text with code in backticks."""
     lines = [line for line in text.splitlines()[1:] if not _FACTS.match(line)]
     end = lines.index("Use when:") if "Use when:" in lines else len(lines)
     paragraphs = "\n".join(lines[:end]).strip().split("\n\n")
     shown = _beginning(paragraphs)
-    html = Markup("").join(Markup("<p>{}</p>").format(paragraph) for paragraph in shown)
+    html = Markup("").join(Markup("<p>{}</p>").format(with_code(each)) for each in shown)
     return Excerpt(html, end == len(lines) and len(shown) == len(paragraphs))
 
 
 def _beginning(blocks: list[str]) -> list[str]:
+    """Blocks from the first on, at least one of them text; a heading never stands last."""
     shown: list[str] = []
     for block in blocks:
-        if shown and sum(map(len, shown)) + len(block) > _PROSE_CHARS:
+        has_text = not all(map(_is_heading, shown))
+        if has_text and sum(map(len, shown)) + len(block) > _PROSE_CHARS:
             break
         shown.append(block)
+    while len(shown) > 1 and _is_heading(shown[-1]):
+        shown.pop()
     return shown
+
+
+def _is_heading(block: str) -> bool:
+    return block.startswith("#") and "\n" not in block

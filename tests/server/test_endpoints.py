@@ -150,6 +150,15 @@ def assert_problem(answer):
     return body
 
 
+def test_a_body_that_is_not_declared_as_json_is_told_so(client):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = client.post("/v1/search", content=b'{"query": "x"}', headers=form)
+    assert answer.status_code == 422
+    assert assert_problem(answer)["detail"] == (
+        "the body is application/x-www-form-urlencoded: send Content-Type: application/json"
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     ["NUL \x00 inside pid swizzling", "pid swizzling \U0001f600", "𝕡id ﷽ swizzling", "a" * 20_000],

@@ -9,7 +9,9 @@ from markup_checks import assert_confined, assert_well_made, by_id, links, parse
 from support import kb
 from test_endpoints import assert_problem
 
+from kb.records import Chunk
 from server.tokens import TokenFile
+from server.web.excerpts import excerpt
 from server.web.explanation import explained
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
@@ -506,3 +508,26 @@ def test_searches_and_contexts_of_pages_are_counted(client):
     text = client.get("/metrics").text
     assert 'kb_searches_total{abstained="false",surface="web"} 2.0' in text
     assert 'route="/technique/{slug}"' not in text
+
+
+def chunk_of(text, **changed):
+    values = {
+        "id": "0" * 24, "source": "tiny", "path": "a.md", "kind": "technique", "title": "A",
+        "text": text, "language": "markdown", "start_line": 1, "end_line": 2,
+    } | changed  # fmt: skip
+    return Chunk(**values)
+
+
+def test_an_excerpt_is_never_a_heading_alone_and_never_ends_with_one():
+    long = "word " * 200
+    shown = excerpt(chunk_of(f"## When it helps\n\n{long}\n\nMore."))
+    assert "word word" in shown.html
+    assert not shown.is_whole
+    shown = excerpt(chunk_of(f"First.\n\n## When it helps\n\n{long}"))
+    assert "First." in shown.html
+    assert "When it helps" not in shown.html
+
+
+def test_code_in_the_description_of_a_kernel_is_shown_as_code():
+    card = chunk_of("A\n\nIt shows `tl.swizzle2d` & more.", section="card", kind="kernel")
+    assert "<code>tl.swizzle2d</code> &amp; more." in excerpt(card).html
