@@ -1,4 +1,4 @@
-"""The tokens that a query is searched with: identifiers that no chunk has are left to their parts."""
+"""What a query is searched with: an identifier that no chunk has is left to its parts."""
 
 import pytest
 from support import TinyCorpus, add, opened, searcher
