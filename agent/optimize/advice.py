@@ -23,6 +23,8 @@ from kb.search.engine import Searcher
 from kb.search.models import MAX_QUERY_CHARS
 from kb.search.opening import open_searcher
 
+# `transpose3d` as "transpose 3d": run together, it is a word that no text has.
+_RANK = re.compile(r"(?<=[a-z])(?=[1-3]d\b)")
 # Techniques of the diagnosis that are named in the query: more would thin the budget out.
 _NAMED = 2
 
@@ -157,7 +159,7 @@ class IndexAdvisor:
 
 def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> str:
     """What to ask: the operator by the problem's name, the causes, the techniques they lead to."""
-    parts = [re.sub(r"[_\W]+", " ", stem)]
+    parts = [_RANK.sub(" ", re.sub(r"[_\W]+", " ", stem))]
     if diagnosis is not None:
         parts += [each.cause for each in diagnosis.findings]
         advised = [each for finding in diagnosis.findings for each in finding.techniques]
