@@ -142,7 +142,7 @@ def test_a_source_whose_path_is_not_utf8_is_refused(filled, tmp_path, cli):
         (["frobnicate"], 2, "No such command 'frobnicate'"),
         (["query"], 2, "Missing argument 'TEXT'. See `kb query --help`."),
         (["query", "x", "--index", "y"], 2, "--index stands before the command: `kb --index … que"),
-        (["token", "create"], 2, "See `kb token create --help`."),
+        (["token", "create"], 2, "; see `kb token create --help`."),
         (["serve", "--port", "99999"], 1, "--port: 99999 is more than 65535"),
         (["ingest", "--name", "x"], 2, "with exactly one source; see `kb ingest --help`."),
         (["ingest", ".", "--embedder", "word2vec"], 1, "unknown embedder 'word2vec': use"),
