@@ -21,6 +21,7 @@ CHROMIUM := command -v "$${KB_CHROMIUM:-chromium}"
 quickstart: $(VENV)/.core
 	$(BIN)/kb ingest ./corpus
 	$(BIN)/kb query "$(QUESTION)" -k 3
+	@echo 'Next: source $(VENV)/bin/activate; kb --help; kb serve, with pages on http://127.0.0.1:8040'
 
 test: lint types contracts unit
 
