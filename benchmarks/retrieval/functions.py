@@ -86,6 +86,11 @@ def documented_cases(built: BuiltIndex, corpus: Corpus) -> list[Case]:
     return [_case(each, corpus) for each in _documented(built, corpus)]
 
 
+def eligible_cases(built: BuiltIndex, corpus: Corpus) -> list[Case]:
+    """Every function that the rules allow as a query, of which a set is chosen."""
+    return [_case(each, corpus) for each in _eligible(built, corpus)[0]]
+
+
 def read_identifiers(path: Path) -> list[Identifier]:
     """The stored queries of a set."""
     with path.open(encoding="utf-8", newline="") as stream:
@@ -158,6 +163,12 @@ def choose(name: str, built: BuiltIndex, corpus: Corpus) -> tuple[list[Identifie
     Groups of package and language take turns, so that none is most of the set; within a group the
     digest of the sentence gives the order.
     """
+    kept, refused = _eligible(built, corpus)
+    return _in_turns(kept, corpus, COUNTS[name]), refused
+
+
+def _eligible(built: BuiltIndex, corpus: Corpus) -> tuple[list[_Candidate], Counter[str]]:
+    """What the rules allow, and why the others were left out."""
     refused: Counter[str] = Counter()
     lines = {
         (package, path, each.line): each
@@ -176,8 +187,7 @@ def choose(name: str, built: BuiltIndex, corpus: Corpus) -> tuple[list[Identifie
             refused[reason] += 1
         else:
             kept.append(candidate)
-    kept = _unambiguous(kept, corpus, refused)
-    return _in_turns(kept, corpus, COUNTS[name]), refused
+    return _unambiguous(kept, corpus, refused), refused
 
 
 def _unfit(candidate: _Candidate, function: Documented, corpus: Corpus) -> str | None:

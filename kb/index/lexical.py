@@ -9,6 +9,7 @@ does where a name is only repeated within the text.
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +161,21 @@ class LexicalIndex:
 
     def occurs(self, token: str, rows: NDArray[np.intp]) -> bool:
         """Whether a token stands in any of the chunks at `rows`."""
+        return bool(self.holding(token, rows).any())
+
+    def holding(self, token: str, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """In which of the chunks at `rows` a token stands, (n,)."""
         having = self._rows[self._stretch(token)]
-        at = np.searchsorted(having, rows)
-        inside = at < len(having)
-        return bool((having[at[inside]] == rows[inside]).any())
+        if not len(having):
+            return np.zeros(len(rows), dtype=np.bool_)
+        at = np.minimum(np.searchsorted(having, rows), len(having) - 1)
+        found: NDArray[np.bool_] = having[at] == rows
+        return found
+
+    @cached_property
+    def distinct(self) -> NDArray[np.intp]:
+        """How many different terms each chunk holds, (n,)."""
+        return np.bincount(self._rows, minlength=self._count)
 
     def idf(self, token: str) -> float:
         """Inverse document frequency of a token; highest for an unknown one."""

@@ -17,11 +17,12 @@ from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.index.vectors import top
 from kb.search.abstention import Calibration, Evidence, calibration, relevance
+from kb.search.asked import asked_terms
 from kb.search.entries import Entries, EntryScores
 from kb.search.filtering import filter_mask
+from kb.search.functions import Candidates, FunctionWeighing
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
 from kb.search.names import NamedRows, last_name
-from kb.search.pasted import telling_terms
 from kb.search.query import QueryReader, Understanding
 from kb.search.ranking import HIGHEST, Ranker
 from kb.search.weighing import Weighing
@@ -61,6 +62,8 @@ _KERNEL_LANGUAGES = frozenset({"triton", "cuda"})
 
 # What passing on is called: to a kernel, to a technique.
 PASSED_ON = ("technique matches", "example matches")
+# What fitted weights add: to an entry, to code.
+WEIGHED = ("sections and neighbours", "name and coverage")
 
 
 class Hit(NamedTuple):
@@ -81,7 +84,7 @@ class Scored(NamedTuple):
     passed: NDArray[np.float64]
     """What entries that it belongs with pass on."""
     weighed: NDArray[np.float64]
-    """What the fitted weights of an entry's sections and neighbours add."""
+    """What fitted weights add: of an entry's sections and neighbours, of a function's name."""
     orders: tuple[NDArray[np.intp], NDArray[np.intp]]
     """Rows by words and by meaning, best first."""
 
@@ -116,6 +119,7 @@ class Searcher:
         self._names = NamedRows(generation.columns)
         self._entries = Entries(generation)
         self._weighing = Weighing(generation, self._entries)
+        self._functions = FunctionWeighing(generation)
         self._pieces = np.ones(generation.columns.count, dtype=np.bool_)
         self._pieces[self._entries.rows] = False
         self._chroma: ChromaSearch | None = None
@@ -165,10 +169,8 @@ class Searcher:
             mask = kept if mask is None else mask & kept
         said = self._reader.read(query)
         lexical = self.generation.lexical
-        if said.pasted is None:
-            tokens, text = lexical.query_tokens(said.text), said.text
-        else:
-            tokens, text = telling_terms(said.pasted, lexical), said.pasted.embedding_text()
+        tokens = asked_terms(said, lexical)
+        text = said.text if said.pasted is None else said.pasted.embedding_text()
         words = lexical.scores(tokens)
         vector = self._embedder.embed_query(text)
         dense = self.generation.vectors.similarities(vector) if self._chroma is None else None
@@ -183,7 +185,9 @@ class Searcher:
         cosines = self._cosines(rows, vector, dense)
         highest = float((words if mask is None else words[mask]).max(initial=0.0)) or 1.0
         share = WORDS if said.pasted is None else WORDS_OF_PASTED
-        fused = share * words[rows] / highest + (1 - share) * np.maximum(cosines, 0.0)
+        found_words, found_near = words[rows] / highest, np.maximum(cosines, 0.0)
+        fused = share * found_words + (1 - share) * found_near
+        candidates = Candidates(rows, found_words, found_near, fused)
         kept_near = near if mask is None else near[mask[self._entries.rows]]
         found = words > 0 if mask is None else (words > 0) & mask
         coverage = self._coverage(tokens, top(words, _COVERING, found))
@@ -198,7 +202,7 @@ class Searcher:
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
         )
         probability = relevance(evidence, self._calibration)
-        scored = self._scored(rows, fused, (lexical_rows, dense_rows), entries, ranker)
+        scored = self._scored(candidates, (lexical_rows, dense_rows), tokens, entries, ranker)
         hits = self._fold(scored, k)
         abstained = probability < self._calibration.threshold or not hits
         return Ranking(hits, said, probability, evidence, abstained, ranker)
@@ -255,25 +259,27 @@ class Searcher:
 
     def _scored(
         self,
-        rows: NDArray[np.intp],
-        fused: NDArray[np.float64],
+        pieces: Candidates,
         orders: tuple[NDArray[np.intp], NDArray[np.intp]],
+        tokens: list[str],
         entries: EntryScores,
         ranker: Ranker,
     ) -> Scored:
         """Every candidate, and every entry that the filters keep, best first."""
         places = np.flatnonzero(entries.found)
-        found = np.concatenate((rows, entries.shown[places]))
-        texts = np.concatenate((fused, entries.fused[places]))
+        first = len(pieces.rows)
+        found = np.concatenate((pieces.rows, entries.shown[places]))
+        texts = np.concatenate((pieces.fused, entries.fused[places]))
         passed, weighed = np.zeros((2, len(found)))
         totals = ranker.totals(found)
+        weighed[:first] = self._functions.added(ranker.understood, tokens, pieces, totals[:first])
         if len(places) and entries.text is not None:
             said = ranker.said(self._entries.places)
             speaking = entries.fused + said.named + said.gates
             passed_on = self._entries.passed_on(speaking)
-            passed[len(rows) :] = passed_on[places]
+            passed[first:] = passed_on[places]
             plain = entries.fused + passed_on
-            plain[places] += totals[len(rows) :]
+            plain[places] += totals[first:]
             added = self._weighing.added(entries.text, ranker.understood, said, plain)[places]
             # Weights order entries among themselves: the best one stands to code as without them.
             added += plain[places].max() - (plain[places] + added).max()
@@ -284,7 +290,7 @@ class Searcher:
                 values[places] = plain[places] + added
                 ahead = self._entries.ahead_of_named(values, said.named > 0)[places]
                 added -= np.where(ahead > 0, ahead + _AFTER, 0.0)
-            weighed[len(rows) :] = added
+            weighed[first:] = added
         scores = np.maximum(texts + passed + weighed + totals, 0.0)
         order = np.lexsort((found, -scores))
         return Scored(
@@ -334,11 +340,11 @@ class Searcher:
         for name, order in zip(("lexical rank", "dense rank"), scored.orders, strict=True):
             if len(found := np.flatnonzero(order == row)):
                 parts[name] = int(found[0]) + 1
+        kind = self.generation.columns["kinds"].of(row)[0]
         if passed := float(scored.passed[place]):
-            is_technique = self.generation.columns["kinds"].of(row)[0] == "technique"
-            parts[PASSED_ON[is_technique]] = passed
+            parts[PASSED_ON[kind == "technique"]] = passed
         if weighed := float(scored.weighed[place]):
-            parts["sections and neighbours"] = weighed
+            parts[WEIGHED[kind == "code"]] = weighed
         return Hit(row, min(float(scored.scores[place]) / HIGHEST, 1.0), parts)
 
     def _results(self, ranking: Ranking, *, explain: bool) -> list[Result]:

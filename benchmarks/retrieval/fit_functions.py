@@ -1,0 +1,163 @@
+"""Fit what a function's name and its other marks are worth: `benchmarks.retrieval.fit_functions`.
+
+The weights of `kb/search/functions.py`, on the development half of all function queries that the
+rules of `benchmarks/retrieval/functions.py` allow over all packages: what a set is chosen from. The
+candidates of a query go through a softmax, whose cross-entropy to the answer is made small. The
+score without weights is held, as steep as it does best alone: it is nearly a sum of the features,
+and free beside them it came out below zero. It prints what leaving out one package at a time says,
+with the queries of that package; `--write` puts the weights of the whole development half into
+`kb/data/function_weights.yaml`. The test half is not read.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar  # type: ignore[import-untyped]
+
+import kb
+from benchmarks.retrieval.cases import Case
+from benchmarks.retrieval.functions import eligible_cases
+from benchmarks.retrieval.indexes import Corpus, build_index, opened
+from benchmarks.retrieval.metrics import named_answers, rank_metrics
+from benchmarks.retrieval.work import default_work
+from kb.embedders import Embedder, load_embedder
+from kb.index.vectors import top
+from kb.search.asked import asked_terms
+from kb.search.engine import CANDIDATES, WORDS
+from kb.search.functions import FEATURES, Candidates, FunctionWeighing
+from kb.search.names import NamedRows
+from kb.search.query import QueryReader
+from kb.search.ranking import Ranker
+
+_TARGET = Path(kb.__file__).parent / "data" / "function_weights.yaml"
+# Of squared weights of features of unit variance. Cross-validation was flat from 0.0003 to 0.003.
+_PENALTY = 0.001
+# Of the score without weights; no fit came near it.
+_STEEPEST = 100.0
+_HEAD = (
+    "# What each feature of a function adds to its score: see kb/search/functions.py.\n"
+    "# Written by `python -m benchmarks.retrieval.fit_functions --write`.\n"
+)
+Floats = NDArray[np.float64]
+
+
+class Query(NamedTuple):
+    """One query with its candidates, (n,) each."""
+
+    case: Case
+    units: list[str]
+    scores: Floats
+    """Without weights."""
+    features: Floats
+    """(n, features)."""
+    right: NDArray[np.bool_]
+
+
+def queries_of(cases: Sequence[Case], corpus: Corpus, embedder: Embedder) -> list[Query]:
+    """The candidates of every query, as search has them before they are weighed."""
+    generation = corpus.generation
+    reader, names = QueryReader(generation), NamedRows(generation.columns)
+    weighing = FunctionWeighing(generation)
+    code = corpus.of_kinds(frozenset({"code"}))
+    found = []
+    for case in cases:
+        said = reader.read(case.query)
+        tokens = asked_terms(said, generation.lexical)
+        words = generation.lexical.scores(tokens)
+        near = generation.vectors.similarities(embedder.embed_query(said.text))
+        orders = (top(words, CANDIDATES, code & (words > 0)), top(near, CANDIDATES, code))
+        defined = names.definitions(said.symbols)
+        rows = np.unique(np.concatenate((*orders, defined[code[defined]])))
+        relative = words[rows] / (float(words[code].max(initial=0.0)) or 1.0)
+        cosines = np.maximum(near[rows], 0.0)
+        fused = WORDS * relative + (1 - WORDS) * cosines
+        scores = fused + Ranker(said, generation, names).totals(rows)
+        features = weighing.features(tokens, Candidates(rows, relative, cosines, fused))
+        units = [corpus.units[row] for row in rows.tolist()]
+        wanted = frozenset().union(*(answer.units for answer in case.answers))
+        right = np.array([unit in wanted for unit in units], dtype=np.bool_)
+        found.append(Query(case, units, scores, features.T, right))
+    return found
+
+
+def fit(queries: Sequence[Query]) -> Floats:
+    """What each feature adds, (features,), in units of the score; of queries with their answer
+    among the candidates."""
+    queries = [query for query in queries if query.right.any()]
+    starts = np.cumsum([0, *(len(query.units) for query in queries)])[:-1]
+    features = np.concatenate([query.features for query in queries])
+    scores = np.concatenate([query.scores for query in queries])
+    right = np.concatenate([query.right for query in queries])
+    of_query = np.repeat(np.arange(len(queries)), [len(query.units) for query in queries])
+    scale = features.std(axis=0) + 1e-6
+    scaled = features / scale
+
+    def loss(logits: Floats) -> tuple[float, Floats]:
+        """Mean of -ln of the answers' share, and its slope."""
+        shares = np.exp(logits - np.maximum.reduceat(logits, starts)[of_query])
+        shares /= np.add.reduceat(shares, starts)[of_query]
+        answers = np.maximum(np.add.reduceat(shares * right, starts), 1e-30)
+        slope = shares - shares * right / answers[of_query]
+        return -float(np.log(answers).mean()), slope / len(queries)
+
+    steep = minimize_scalar(
+        lambda steep: loss(steep * scores)[0], bounds=(1.0, _STEEPEST), method="bounded"
+    ).x
+
+    def penalized(weights: Floats) -> tuple[float, Floats]:
+        value, slope = loss(steep * scores + scaled @ weights)
+        value += _PENALTY * float(weights @ weights)
+        return value, scaled.T @ slope + 2 * _PENALTY * weights
+
+    found = minimize(penalized, np.zeros(len(scale)), jac=True, method="L-BFGS-B").x
+    return np.asarray(found / scale / steep)
+
+
+def main() -> None:
+    """Cross-validate, and with `--write` record the weights."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="record the weights")
+    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
+    arguments = parser.parse_args()
+    embedder = load_embedder()
+    built = build_index("full", arguments.work, embedder)
+    with opened(built.folder) as corpus:
+        cases = [case for case in eligible_cases(built, corpus) if case.half == "dev"]
+        queries = queries_of(cases, corpus, embedder)
+    packages = sorted({query.case.labels["package"] for query in queries})
+    nothing = np.zeros(len(FEATURES))
+    _report("without weights", dict.fromkeys(packages, nothing), queries)
+    held_out = {
+        package: fit([query for query in queries if query.case.labels["package"] != package])
+        for package in packages
+    }
+    _report("each package by the others", held_out, queries)
+    weights = fit(queries)
+    _report("fitted on all", dict.fromkeys(packages, weights), queries)
+    if arguments.write:
+        lines = (
+            f'  "{name}": {weight:.4f}\n' for name, weight in zip(FEATURES, weights, strict=True)
+        )
+        text = f"{_HEAD}embedder: {embedder.name}\nfeatures:\n{''.join(lines)}"
+        _TARGET.write_text(text, encoding="utf-8")
+
+
+def _report(name: str, weights: dict[str, Floats], queries: Sequence[Query]) -> None:
+    """nDCG@10 among functions, before copies are folded, by package."""
+    found: dict[str, list[float]] = {package: [] for package in weights}
+    for query in queries:
+        package = query.case.labels["package"]
+        order = np.argsort(-(query.scores + query.features @ weights[package]), kind="stable")
+        ranking = named_answers([query.units[place] for place in order], query.case.answers)
+        found[package].append(rank_metrics(ranking, query.case.answers)["nDCG@10"])
+    parts = ", ".join(f"{package} {np.mean(values):.3f}" for package, values in found.items())
+    mean = np.mean([value for values in found.values() for value in values])
+    print(f"{name:<26} {len(queries)} queries, nDCG@10 {mean:.4f}: {parts}")
+
+
+if __name__ == "__main__":
+    main()
