@@ -45,11 +45,14 @@ def used_up(
     if limits.seconds is not None and wall >= limits.seconds:
         return TIME, f"{wall:.0f} of {limits.seconds:.0f} s"
     kept = reserve(record, config)
-    if judging and kept:
-        kept += judging_seconds(record)
-    if limits.gpu_seconds is not None and record.gpu_seconds + kept >= limits.gpu_seconds:
-        told = f", {kept:.0f} s kept for the last session" if kept else ""
-        return GPU_TIME, f"{record.gpu_seconds:.0f} of {limits.gpu_seconds:.0f} s{told}"
+    needed = kept + (judging_seconds(record) if judging and kept else 0.0)
+    if limits.gpu_seconds is not None and record.gpu_seconds + needed >= limits.gpu_seconds:
+        told = f"{record.gpu_seconds:.0f} of {limits.gpu_seconds:.0f} s"
+        if kept and record.confirmed:
+            told += ", too little for another candidate and another last session"
+        elif kept:
+            told += f", {kept:.0f} s kept for the last session"
+        return GPU_TIME, told
     tokens = spent.tokens_in + spent.tokens_out
     if limits.tokens is not None and tokens >= limits.tokens:
         return TOKENS, f"{tokens} of {limits.tokens}"

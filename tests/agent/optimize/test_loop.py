@@ -340,6 +340,7 @@ def test_the_last_chance_is_judged_once_and_in_full(tmp_path: Path) -> None:
     assert [each.outcome.right for each in record.history] == [False, True]
     assert record.history[1].outcome.gpu_seconds == 0, "one evaluation is counted once"
     assert found.stopped.startswith("out of GPU time")
+    assert "another last session" in found.stopped, "it has had one"
     again = [(each.round, each.leader) for each in record.closed]
     assert again == [(1, found.best.id)]
 
