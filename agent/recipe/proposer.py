@@ -220,23 +220,27 @@ def _ways(graph: Graph, kernels: _Kernels) -> list[Recognised]:
     return ways
 
 
+def choices(kernels: Sequence[Sequence[Stock]]) -> list[list[Stock]]:
+    """Which kernel does each core's work in a file: all their best, and in turn another for one of
+    them. CUDA kernels may be for some sizes only, so one of the first files has none."""
+    best = [each[0] for each in kernels]
+    found = [best]
+    triton = [next((stock for stock in each if not stock.cuda), None) for each in kernels]
+    without = [stock for stock in triton if stock is not None]
+    if len(without) == len(best) and without != best:
+        found.append(without)
+    for place, each in enumerate(kernels):
+        found += [[*best[:place], other, *best[place + 1 :]] for other in each[1:]]
+    return [one for place, one in enumerate(found) if one not in found[:place]]
+
+
 def _instantiated(
     graph: Graph, found: Recognised, kernels: _Kernels, title: str
 ) -> tuple[list[Proposal], list[str]]:
     """One file for each kernel of each core, the other cores with their best kernel."""
-    best = [kernels.of(core)[0] for core in found.cores]
-    choices = [best]
-    for place, core in enumerate(found.cores):
-        others = kernels.of(core)[1:]
-        choices += [[*best[:place], other, *best[place + 1 :]] for other in others]
-    # A CUDA kernel may be for some sizes only: one file has none.
-    triton = [next((s for s in kernels.of(core) if not s.cuda), None) for core in found.cores]
-    without = [stock for stock in triton if stock is not None]
-    if len(without) == len(best) and without not in choices:
-        choices.insert(1, without)
     made: list[Proposal] = []
     notes: list[str] = []
-    for chosen in choices:
+    for chosen in choices([kernels.of(core) for core in found.cores]):
         try:
             adapted = adapt(graph, list(zip(found.cores, chosen, strict=True)), title)
         except KbError as error:

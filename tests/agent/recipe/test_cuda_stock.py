@@ -9,8 +9,11 @@ import yaml
 from agent.evaluate.scan import scan
 from agent.problem.kernel import Form, KernelFile, Language
 from agent.recipe.carry import Stock, carried
+from agent.recipe.proposer import choices
 from agent.recipe.stock import CorpusShelf
+from ingest.corpus_source import corpus_state
 from kb.corpus.loader import shipped_corpus
+from kb.index.state import parse_entries
 
 GPU = "NVIDIA H200"
 SLUG = "streaming-scale-cuda"
@@ -75,3 +78,23 @@ def test_launch_code_brings_its_cuda_source_along(corpus: Path) -> None:
     exec("CUDA_" + text.rpartition("\n\n\nCUDA_")[2], kept)
     assert kept["CUDA_streaming_scale_cuda"].strip() == _shelved(corpus)[0].cuda.strip()
     assert not [each for each in scan(source, "kernel.py") if each.severity == "cheat"]
+
+
+def test_an_index_keeps_the_launch_code_of_cuda_kernels() -> None:
+    state = corpus_state(shipped_corpus())
+    _, kernels = parse_entries(state.entries_json())
+    cuda = [each for each in kernels if each.entry.language == "cuda"]
+    assert cuda
+    assert all("def kernel_function" in each.launcher for each in cuda)
+    assert not any(each.launcher for each in kernels if each.entry.language == "triton")
+
+
+def test_one_file_of_several_cores_does_without_cuda_kernels() -> None:
+    """A CUDA kernel may refuse a size at run time; with two cores no other file would be whole."""
+    best = Stock("best-cuda", "scale", "", ("float32",), ("sm_90a",), cuda="x")
+    other = Stock("other", "scale", "", ("float32",), ("sm_80",))
+    assert choices([[best, other], [best, other]]) == [
+        [best, best], [other, other], [other, best], [best, other],
+    ]  # fmt: skip
+    assert choices([[best, other]]) == [[best], [other]]
+    assert choices([[best], [other]]) == [[best, other]]
