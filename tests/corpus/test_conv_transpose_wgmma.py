@@ -1,4 +1,4 @@
-"""Launch code of the transposed convolution in CUDA: what it tells the kernel, and what it refuses."""
+"""Launch code of the CUDA transposed convolution: what it tells the kernel, and what it refuses."""
 
 import random
 
