@@ -8,6 +8,7 @@ import click
 
 from kb.cli import Session
 from kb.cli.dtypes import dtype_option
+from kb.cli.requirements import require_torch
 from kb.errors import IndexUnavailableError, InvalidInputError, KbError
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None
         raise InvalidInputError(
             "there is no GPU here to profile on: name a card with --gpu to look at the code alone"
         )
+    require_torch("profiling")
     request = Request(
         ProblemFile.read(Path(problem)),
         KernelFile.read(Path(kernel)),

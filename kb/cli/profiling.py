@@ -8,6 +8,7 @@ from typing import Any, Literal
 import click
 
 from kb.cli.dtypes import dtype_option
+from kb.cli.requirements import require_torch
 
 _FILE = click.Path(path_type=Path)
 
@@ -59,6 +60,7 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
         report=options["report"],
         say=_progress,
     )
+    require_torch("profiling")
     found = run(request)
     if as_json:
         click.echo(json.dumps({"profile": found.metrics} | found.model_dump(mode="json"), indent=2))

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from kb.cli import Session
+from kb.cli.requirements import require_torch
 from kb.errors import InvalidInputError
 from kb.refusals import refusal
 from server.settings import Settings
@@ -62,9 +63,9 @@ def serve(session: Session, /, **given: Any) -> None:
     application = OWN
     if settings.allow_evaluate:
         check_exposure(settings)  # before the agent's parts are loaded
-        from kb.cli.evaluate_api.mount import APPLICATION, require_torch  # noqa: PLC0415
+        require_torch("--allow-evaluate")
+        from kb.cli.evaluate_api.mount import APPLICATION  # noqa: PLC0415
 
-        require_torch()
         application = APPLICATION
     run_server(settings, application)
 
@@ -91,9 +92,9 @@ def mcp(session: Session, /, *, allow_evaluate: bool | None) -> None:
     settings = _settings(session, {"allow_evaluate": allow_evaluate})
     mounted: list[Mounting] = []
     if settings.allow_evaluate:
-        from kb.cli.evaluate_api.mount import EvaluationMount, require_torch  # noqa: PLC0415
+        require_torch("--allow-evaluate")
+        from kb.cli.evaluate_api.mount import EvaluationMount  # noqa: PLC0415
 
-        require_torch()
         mounted.append(EvaluationMount)
     serve_stdio(settings, mounted)
 

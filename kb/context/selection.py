@@ -254,7 +254,7 @@ def _weigh(
     return Choice(
         entry,
         round(min(total / 2 if verdict.for_it and reason else total, 1.0), 4),
-        "; ".join(reasons),
+        "; ".join(each.rstrip(".") for each in reasons),
     )
 
 

@@ -4,6 +4,7 @@ A kernel file is a program: verifying a corpus runs it, with the rights of whoev
 stranger's corpus before verifying it.
 """
 
+import difflib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from kb.verify.worker import Job, run_jobs
 
 # Check sizes are small (32 programs, 4 loop steps at most): the slowest take about 10 s.
 CASE_TIMEOUT_S = 60.0
+# Kernels that a refusal lists.
+_LISTED = 12
 
 
 def verify_corpus(
@@ -81,12 +84,15 @@ def _selected(corpus: Corpus, only: Sequence[str]) -> list[KernelFile]:
     known = {kernel.entry.slug for kernel in corpus.kernels}
     for slug in only:
         if slug not in known:
-            raise NotFoundError(f"'{slug}' is no kernel of this corpus: it has {_list(known)}")
+            near = difflib.get_close_matches(slug, sorted(known), n=3)
+            told = f"did you mean {', '.join(near)}?" if near else f"it has {_list(known)}"
+            raise NotFoundError(f"'{slug}' is no kernel of this corpus: {told}")
     return [kernel for kernel in corpus.kernels if not only or kernel.entry.slug in only]
 
 
 def _list(slugs: set[str]) -> str:
-    return ", ".join(sorted(slugs)) or "none"
+    shown = ", ".join(sorted(slugs)[:_LISTED]) or "none"
+    return shown if len(slugs) <= _LISTED else f"{shown} and {len(slugs) - _LISTED} more"
 
 
 def _job(root: Path, kernel: KernelFile) -> Job:

@@ -1,5 +1,6 @@
 """`kb profile`: text of 80 columns, JSON that a context takes, one-line errors."""
 
+import importlib.util
 import json
 
 import pytest
@@ -160,3 +161,17 @@ def test_a_missing_file_is_one_line(cli, tmp_path):
     done = cli("profile", tmp_path / "no.py", tmp_path / "no.py")
     assert done.status == 1
     assert "no.py" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments", ["profile {0} {1} --static-only --arch sm_90a", "diagnose {0} {1} --gpu H200"]
+)
+def test_without_pytorch_one_line_says_what_to_install(tmp_path, monkeypatch, cli, arguments):
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "torch" else found(name)
+    )
+    told = arguments.format(tmp_path / "problem.py", tmp_path / "kernel.py").split()
+    assert "profiling needs PyTorch: install it with `pip install" in cli(*told).error()

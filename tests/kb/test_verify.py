@@ -181,6 +181,8 @@ def test_only_the_kernels_asked_for_are_run(tmp_path):
     assert all(result.passed for result in found)
     with pytest.raises(NotFoundError, match="'matmul' is no kernel of this corpus: it has good, r"):
         verify_corpus(tmp_path, only=["matmul"])
+    with pytest.raises(NotFoundError, match=r"of this corpus: did you mean raises\?"):
+        verify_corpus(tmp_path, only=["raise"])
 
 
 def test_a_malformed_entry_is_one_failed_result_that_names_file_and_line(tmp_path):

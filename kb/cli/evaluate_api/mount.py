@@ -1,6 +1,5 @@
 """What `--allow-evaluate` mounts into the server: a queue of evaluations, its routes and tools."""
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -84,20 +83,6 @@ class _Index:
         except KbError:
             return shelf_from_corpus()
         return shelf if shelf.techniques else shelf_from_corpus()
-
-
-def require_torch() -> None:
-    """Refuse to open evaluations where none can be done.
-
-    Raises
-    ------
-    KbError
-        PyTorch is not installed.
-    """
-    if importlib.util.find_spec("torch") is None:
-        raise KbError(
-            "--allow-evaluate needs PyTorch: install it with `pip install 'kernel-kb[gpu]'`"
-        )
 
 
 def app_from_environment() -> FastAPI:
