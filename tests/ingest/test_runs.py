@@ -125,23 +125,25 @@ def test_patterns_and_a_malformed_note_are_refused(run, tmp_path):
         ingest([Request(root)], tmp_path / "index", HashingEmbedder())
 
 
-def test_the_command_takes_a_run_and_its_technique_shows_the_evidence(run, tmp_path, shipped_index):
+def test_the_command_takes_a_run_and_its_technique_shows_the_evidence(
+    run, tmp_path, shipped_index, cli
+):
     root, made = run
     index = tmp_path / "index"
     shutil.copytree(shipped_index, index)
     done = kb("--index", index, "ingest", root)
     assert done.status == 0, done.err
-    again = kb("--index", index, "ingest", root, "--json")
+    again = cli("--index", index, "ingest", root, "--json")
     assert json.loads(again.out)["embedded"] == 0
-    found = kb("--index", index, "query", "RMSNorm coalesced on H200", "--kind", "note", "--json")
+    found = cli("--index", index, "query", "RMSNorm coalesced on H200", "--kind", "note", "--json")
     results = json.loads(found.out)["results"]
     assert results
     assert {each["kind"] for each in results} == {"note"}
     assert f"notes/{made['gain'].id}.md" in {each["path"] for each in results}
-    entry = json.loads(kb("--index", index, "show", "coalesced-access", "--json").out)
+    entry = json.loads(cli("--index", index, "show", "coalesced-access", "--json").out)
     assert [each["title"] for each in entry["evidence"]] == [
         "RMSNorm on H200: Coalesced global-memory access, 2.000x faster"
     ]
-    shown = kb("--index", index, "show", "coalesced-access")
+    shown = cli("--index", index, "show", "coalesced-access")
     assert "Verified in runs" in shown.out
     assert entry["evidence"][0]["id"] in shown.out

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markup_checks import assert_confined, assert_well_made, links, parsed, text_of
-from support import TinyCorpus, kb
+from support import TinyCorpus
 
+from ingest.pipeline import Request, ingest
+from kb.embedders import load_embedder
 from server.web.markup import code_block, highlighted, render_markdown, web_url
 
 ATTACK = "<script>window.hit = 1</script><img src=x onerror=alert(1)>\"'</p>{{7*7}}"
@@ -64,10 +66,8 @@ def hostile(tmp_path_factory):
     code.mkdir()
     (code / "<img src=x onerror=alert(1)>.py").write_text(CODE)
     (code / "notes.md").write_text(f"# {ATTACK}\n\nHow rows are normalised.\n\n{BODY}")
-    named = ("--name", "code")
-    assert kb("--index", place / "index", "ingest", corpus.root).status == 0
-    done = kb("--index", place / "index", "ingest", code, *named)
-    assert done.status == 0, done.err
+    sources = [Request(corpus.root), Request(code, name="code")]
+    assert ingest(sources, place / "index", load_embedder()).published
     return place / "index"
 
 

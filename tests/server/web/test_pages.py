@@ -6,7 +6,6 @@ import re
 import pytest
 from conftest import QUERY
 from markup_checks import assert_confined, assert_well_made, by_id, links, parsed, text_of, texts
-from support import kb
 from test_endpoints import assert_problem
 
 from kb.records import Chunk
@@ -239,10 +238,10 @@ def test_a_technique_page_shows_the_code_of_each_example_exactly(client):
         assert f"/kernel/{slug}" in links(document)
 
 
-def test_all_measurements_are_shown_losses_too(make_client, corpus, index):
+def test_all_measurements_are_shown_losses_too(make_client, corpus, index, cli, checks_in_process):
     corpus.technique("pid-swizzling", "memory", examples="[swizzled]", verified=VERIFIED)
     corpus.kernel("swizzled", "pid-swizzling", derived_from="plain", verified=VERIFIED)
-    assert kb("--index", index, "ingest", corpus.root).status == 0
+    assert cli("ingest", corpus.root).status == 0
     client = make_client(index=index)
     for address in ("/technique/pid-swizzling", "/kernel/swizzled"):
         document = parsed(client.get(address))
@@ -487,12 +486,12 @@ def test_a_missing_index_is_a_503_page_that_says_what_to_do(make_client, tmp_pat
         assert "kb ingest" in text_of(document)
 
 
-def test_a_page_follows_a_new_generation(make_client, filled, tmp_path):
+def test_a_page_follows_a_new_generation(make_client, filled, tmp_path, cli, checks_in_process):
     client = make_client(index=filled)
     assert "zebra" not in client.get("/sources").text
     (tmp_path / "zebra").mkdir()
     (tmp_path / "zebra" / "stripes.md").write_text("# Stripes\n\nHow a zebra got its stripes.\n")
-    assert kb("--index", filled, "ingest", tmp_path / "zebra").status == 0
+    assert cli("ingest", tmp_path / "zebra").status == 0
     assert "zebra" in client.get("/sources").text
 
 

@@ -3,7 +3,6 @@
 import html5lib
 import pytest
 from markup_checks import assert_well_made, links, parsed, text_of, texts
-from support import kb
 
 from kb.corpus.entries import TECHNIQUE_SECTIONS
 from server.web.markup import first_section, render_markdown, with_code
@@ -17,12 +16,12 @@ ENTRIES = {"pid-swizzling": "/technique/pid-swizzling"}
 
 
 @pytest.fixture
-def document(make_client, corpus, index):
+def document(make_client, corpus, index, cli, checks_in_process):
     path = corpus.technique("pid-swizzling", "memory", examples="[swizzled]", verified=RECORD)
     text = path.read_text("utf-8")
     path.write_text(text.replace("## Pitfalls\n", "## Pitfalls\n\nSee `plain`.\n"), "utf-8")
     corpus.kernel("swizzled", "pid-swizzling", derived_from="plain", verified=RECORD)
-    assert kb("--index", index, "ingest", corpus.root).status == 0
+    assert cli("ingest", corpus.root).status == 0
     answer = make_client(index=index).get("/technique/pid-swizzling")
     return parsed(answer)
 
