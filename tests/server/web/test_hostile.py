@@ -97,7 +97,7 @@ def test_no_page_of_a_hostile_source_is_anything_but_text(client_on_hostile):
     assert seen >= {"", "technique", "kernel", "chunk"}
 
 
-@pytest.mark.parametrize("query", ["pid swizzling trick", "layer_norm rows normalised", ATTACK])
+@pytest.mark.parametrize("query", ["pid swizzling", "layer_norm rows normalised", ATTACK])
 def test_no_results_of_a_hostile_source_are_anything_but_text(client_on_hostile, query):
     for address, name in (("/search", "q"), ("/context", "query"), ("/context", "kernel")):
         answer = client_on_hostile.get(address, params={name: query})
