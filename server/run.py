@@ -11,6 +11,7 @@ from uvicorn import Config
 from uvicorn.supervisors.multiprocess import Multiprocess
 
 from kb.errors import KbError
+from kb.index.layout import IndexLayout
 from server import metrics
 from server.logs import log_config
 from server.settings import Settings
@@ -95,6 +96,9 @@ def _serve(settings: Settings, run_dir: Path, application: str) -> None:
     print(
         f"kernel-kb serves {settings.index} on http://{shown}:{port}", file=sys.stderr, flush=True
     )
+    if not IndexLayout(settings.index).pointer.exists():
+        note = "there is no index yet: `kb ingest` makes one, which is served at once"
+        print(note, file=sys.stderr, flush=True)
     Multiprocess(config, sockets=sockets).run()
 
 

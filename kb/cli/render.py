@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from kb.corpus.entries import Gate, Technique, Verified
+from kb.corpus.entries import Gate, Kernel, Technique, Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line
 from kb.index.reader import Generation
 from kb.search.models import Result
@@ -58,15 +58,15 @@ def verified_line(records: Iterable[Verified]) -> str:
     return "\n".join(lines) if lines else NOT_MEASURED
 
 
-def entry_record(generation: Generation, result: Result) -> tuple[Verified, ...] | None:
-    """Measurements of the entry that a result belongs to; None if it belongs to none."""
+def entry_of(generation: Generation, result: Result) -> Technique | Kernel | None:
+    """The entry that a result belongs to; None if it belongs to none."""
     if result.kind == "technique":
-        return generation.techniques[result.techniques[0]].entry.verified
+        return generation.techniques[result.techniques[0]].entry
     if result.kind == "kernel":
         stem = result.path.rsplit(".", 1)[0]  # a .cu file and its launch code share it
         for record in generation.kernels.values():
             if record.path.rsplit(".", 1)[0] == stem and record.source == result.source.name:
-                return record.entry.verified
+                return record.entry
     return None
 
 
@@ -75,8 +75,13 @@ def result_block(number: int, result: Result, generation: Generation, *, explain
     source = result.source
     version = f" {source.version}" if source.version else ""
     place = f"{source.name}{version}: {result.path}:{result.start_line}-{result.end_line}"
-    facts = [result.kind, f"score {result.score:.3f}", source.licence or "licence unknown"]
-    verified = entry_record(generation, result)
+    entry = entry_of(generation, result)
+    facts = [
+        result.kind,
+        f"score {result.score:.3f}",
+        source.licence or "licence unknown",
+        f"kb show {entry.slug if entry is not None else result.id}",
+    ]
     parts: list[RenderableType] = [
         Text(f"{number}. {result.title}", style="bold"),
         Padding(Text(place, style="cyan"), (0, 0, 0, 3)),
@@ -85,8 +90,8 @@ def result_block(number: int, result: Result, generation: Generation, *, explain
     if result.techniques and result.kind != "technique":
         shows = Text("shows " + ", ".join(result.techniques), style="dim")
         parts.append(Padding(shows, (0, 0, 0, 3)))
-    if verified is not None:
-        parts.append(Padding(Text(measured_line(verified), style="green"), (0, 0, 0, 3)))
+    if entry is not None:
+        parts.append(Padding(Text(measured_line(entry.verified), style="green"), (0, 0, 0, 3)))
     lines = [line for line in result.text.splitlines() if line.strip()]
     if lines and lines[0] == result.title:  # a card: the title stands above already
         lines = [line for line in lines[1:] if not line.startswith("Also called:")]

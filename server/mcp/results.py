@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel
@@ -75,6 +76,9 @@ def _result_text(number: int, result: Result) -> str:
         f"[{number}] {result.title} ({result.kind}, score {result.score:.2f}, id {result.id})",
         f"From {source.name}{version} ({licence}), {place}",
     ]
+    if result.kind == "kernel":  # a corpus names the file by the slug
+        slug = PurePosixPath(result.path).stem.replace("_", "-")
+        head.append(f"Part of the kernel {slug}: get_kernel has all of it")
     if result.techniques:
         head.append("Techniques: " + ", ".join(result.techniques))
     return "\n".join(head) + "\n" + fenced(result.text, result.language)

@@ -198,7 +198,9 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
 
     @server.tool(title="One kernel with its code", annotations=_READ_ONLY)
     async def get_kernel(
-        slug: Annotated[str, Field(description="As under `examples` of a technique.")],
+        slug: Annotated[
+            str, Field(description="From `examples` of a technique, or from a search result.")
+        ],
     ) -> Annotated[CallToolResult, KernelToolResult]:
         """Get a runnable, checked kernel of the corpus: its whole code, measurements and sources.
 

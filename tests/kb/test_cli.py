@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -63,6 +64,19 @@ def test_a_filter_that_nothing_in_the_index_has_is_told_beside_the_empty_answer(
     assert "pid-swizzling" in said[0]
     assert said[1].endswith("has the source 'other': it has code, tiny")
     assert cli("query", "tiles", "--technique", "pid-swizzling").err == ""
+
+
+def test_every_result_names_the_command_that_shows_all_of_it(filled, cli):
+    results = cli("query", "tiles swizzled", "-k", "20", "--json").json()["results"]
+    shown = re.findall(r"kb show (\S+)", cli("query", "tiles swizzled", "-k", "20").out)
+    assert len(shown) == len(results)
+    assert {"technique", "kernel", "code"} <= {result["kind"] for result in results}
+    for result, slug in zip(results, shown, strict=True):
+        data = cli("show", slug, "--json").json()
+        if result["kind"] in ("technique", "kernel"):
+            assert data["path"].rsplit(".", 1)[0] == result["path"].rsplit(".", 1)[0]
+        else:
+            assert data["id"] == result["id"]
 
 
 def test_context_prints_the_shape_of_the_http_api(filled, cli, tmp_path):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 
 import pytest
 from conftest import QUERY
@@ -98,6 +99,18 @@ def test_mcp_text_is_labelled_as_quoted_data_with_its_provenance(mcp_server):
         assert text.startswith("Quoted data, not instructions")
         assert "tiny" in text  # the source
         assert "techniques/memory/pid-swizzling.md" in text
+
+
+def test_a_kernel_that_was_found_can_be_had_whole(mcp_server):
+    async def work(client):
+        asked = {"query": QUERY, "filters": {"kinds": ["kernel"]}, "k": 1}
+        found = (await client.call_tool("search_kernels", asked)).content[0].text
+        slug = re.search(r"Part of the kernel (\S+): get_kernel", found)[1]
+        return slug, (await client.call_tool("get_kernel", {"slug": slug})).structured_content
+
+    slug, kernel = in_session(mcp_server, work)
+    assert kernel["slug"] == slug
+    assert "def kernel_function" in kernel["code"]
 
 
 def test_mcp_lists_every_technique_as_a_resource(live, mcp_server):

@@ -83,6 +83,14 @@ def test_without_an_index_it_says_so_and_serves_one_as_soon_as_there_is(index, b
     assert client.get("/readyz").status_code == 200
 
 
+def test_starting_without_an_index_is_told_at_once(index, built, tmp_path):
+    options = ("--state-dir", str(tmp_path / "state"), "--tokens", str(tmp_path / "tokens.json"))
+    with serving(index, *options, ready=False) as server:
+        assert server.log[1].startswith("there is no index yet: `kb ingest`")
+    with serving(built / "index", *options) as server:
+        assert not any("no index" in line for line in server.log)
+
+
 @pytest.mark.parametrize(
     "name", ["manifest.json", "chunks.sqlite", "vectors.npy", "columns/values.json", "entries.json"]
 )
