@@ -62,7 +62,7 @@ def kernel_function(
     output_padding: int | Sequence[int] = 0,
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
-    aligned: int = 1,
+    aligned: int = 0,
     haste: int = 1,
 ) -> torch.Tensor:
     """Return the transposed convolution of `x` [N, C, ...] with `weight` [C, OUT, ...], float16 or

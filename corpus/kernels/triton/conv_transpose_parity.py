@@ -100,7 +100,8 @@ with the sums of three taps need them all.
 
 On an H200 the image of `bench` in bfloat16 took 0.215 ms, PyTorch 1.15 (the run of
 `benchmarks.optimize.problems` on conv_transpose3d), where reading and writing at the speed of a
-copy would take 0.07. Rows of odd length allow no stores wider than two bytes.
+copy would take 0.07. Rows of odd length get no stores wider than two bytes here;
+`conv-transpose-wgmma-cuda` puts them together 16 bytes at a time, and took 0.137.
 """
 
 import math
