@@ -12,6 +12,41 @@ from support import Done, TinyCorpus, kb
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
 
+# A file runs whole in one worker, so those that take longest start first: no worker is left with
+# one of them at the end. By processor and waiting time, the longest first; a name that is no more
+# does no harm.
+LONGEST = (
+    "tests/corpus/test_kernels.py",
+    "tests/server/test_evaluate_http.py",
+    "tests/agent/evaluate/test_timed_values.py",
+    "tests/server/web/test_browser.py",
+    "tests/corpus/test_kernels_memory.py",
+    "tests/agent/evaluate/test_attacks.py",
+    "tests/kb/test_verify.py",
+    "tests/ingest/test_pipeline_kill.py",
+    "tests/kb/test_index_generations.py",
+    "tests/server/test_robustness.py",
+    "tests/server/test_evaluate_mcp.py",
+    "tests/ingest/test_bad_input.py",
+    "tests/server/test_reload.py",
+    "tests/corpus/test_kernels_matrix.py",
+    "tests/server/test_clients.py",
+    "tests/kb/test_index_damage.py",
+    "tests/server/web/test_pages.py",
+    "tests/corpus/test_kernels_drawn.py",
+    "tests/ingest/test_runs.py",
+    "tests/server/test_readme.py",
+    "tests/corpus/test_kernels_nvfp4_fused.py",
+    "tests/corpus/test_kernels_conv_transpose.py",
+    "tests/kb/test_cli.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; with xdist, `--no-loadscope-reorder` keeps that order."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

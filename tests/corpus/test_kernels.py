@@ -1,5 +1,7 @@
 """Every kernel of the shipped corpus passes `kb verify`; a missing tool fails, never skips."""
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,16 +12,19 @@ from kb.verify import verify_corpus
 CORPUS = Path(__file__).parents[2] / "corpus"
 KERNELS = {kernel.entry.slug: kernel.entry for kernel in load_corpus(CORPUS).kernels}
 
-# The first test runs them all: 50 s of processor time with empty caches.
+# The first test runs them all: 200 s of processor time with empty caches.
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def results():
-    """One run over the whole corpus: torch is imported once."""
+    """Every kernel, a half each in two runs side by side: nothing else takes that long."""
+    slugs = sorted(KERNELS)
     found = {}
-    for result in verify_corpus(CORPUS):
-        found.setdefault(result.slug, {})[result.check] = result
+    with ThreadPoolExecutor(2) as pool:
+        halves = pool.map(lambda only: verify_corpus(CORPUS, only=only), (slugs[::2], slugs[1::2]))
+        for result in itertools.chain.from_iterable(halves):
+            found.setdefault(result.slug, {})[result.check] = result
     return found
 
 
