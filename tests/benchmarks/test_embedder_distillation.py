@@ -121,13 +121,15 @@ def test_a_student_comes_nearer_to_what_its_teachers_say():
     assert away(student) < 0.8 * untaught
 
 
-def test_a_taught_batch_in_parts_gives_the_gradients_of_the_whole(monkeypatch):
+@pytest.mark.parametrize("taught", [False, True], ids=["of pairs alone", "that is taught"])
+def test_a_batch_in_parts_gives_the_gradients_of_the_whole(taught, monkeypatch):
     data, start = tiny_set(), read_start(MODEL_FOLDER / MODEL_FILE)
     texts, rows = texts_of(data), torch.arange(len(data.pairs))
     groups = torch.tensor([each.group for each in data.documents])
     trial = Trial("x", layers=(0,), document_tokens=16, query_tokens=8, without_header=0.0)
     teacher = mpnet.MpnetEncoder(tiny_weights())
-    targets = targets_of(teacher, texts, data, trial, CPU)
+    targets = targets_of(teacher, texts, data, trial, CPU) if taught else None
+    negatives = [[(at + 3) % len(TASKS)] for at in range(len(data.pairs))]
     losses, gradients = [], []
     for whole in (1_000, 3):
         monkeypatch.setattr(step, "WHOLE", whole)
@@ -135,7 +137,7 @@ def test_a_taught_batch_in_parts_gives_the_gradients_of_the_whole(monkeypatch):
         model = Encoder(start, trial.layers)
         losses.append(
             step.batch_backward(
-                model, texts, data.pairs, rows, groups, [[] for _ in rows], np.arange(len(rows)),
+                model, texts, data.pairs, rows, groups, negatives, np.arange(len(rows)),
                 trial, np.random.default_rng(0), CPU, targets,
             )
         )  # fmt: skip
@@ -143,6 +145,7 @@ def test_a_taught_batch_in_parts_gives_the_gradients_of_the_whole(monkeypatch):
             torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         )
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] > 0
     assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-4
 
 

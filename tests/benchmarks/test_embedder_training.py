@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.embedder.export import write_trained
-from benchmarks.embedder.training import harvests, step
+from benchmarks.embedder.training import harvests
 from benchmarks.embedder.training import train as training
 from benchmarks.embedder.training.batches import batches
 from benchmarks.embedder.training.dataset import all_texts, build
@@ -303,42 +303,6 @@ def test_pairs_of_a_cluster_come_in_blocks_and_each_comes_once():
         assert {int(np.sum(clusters[chosen] == each)) % 5 for each in range(6)} == {0}
         seen += chosen.tolist()
     assert sorted(seen) == list(range(60))
-
-
-def test_a_batch_in_parts_gives_the_gradients_of_the_whole(monkeypatch):
-    torch = training.torch
-    torch.set_num_threads(1)
-    device = torch.device("cpu")
-    trial = Trial("x", layers=(0,), document_tokens=16, query_tokens=8, without_header=0.0)
-    documents = [
-        Document(f"{doc}\n{body}", "python", "p", group=at)
-        for at, (_, doc, body) in enumerate(OPERATIONS)
-    ]
-    pairs = [
-        Pair(name.replace("_", " "), at, "docstring") for at, (name, *_) in enumerate(OPERATIONS)
-    ]
-    data = TrainingSet(documents, pairs)
-    texts = training.load_texts(data, MODEL_FOLDER / TOKENIZER_FILE, None, device, "words")
-    start = read_start(MODEL_FOLDER / MODEL_FILE)
-    rows, groups = torch.arange(len(pairs)), torch.arange(len(pairs))
-    gradients, losses = [], []
-    for whole in (1_000, 3):
-        monkeypatch.setattr(step, "WHOLE", whole)
-        monkeypatch.setattr(step, "PART", 3)
-        model = Encoder(start, trial.layers)
-        chosen, chance = np.arange(len(pairs)), np.random.default_rng(0)
-        negatives = [[(at + 3) % len(pairs)] for at in range(len(pairs))]
-        losses.append(
-            step.batch_backward(
-                model, texts, pairs, rows, groups, negatives, chosen, trial, chance, device
-            )
-        )
-        gradients.append(
-            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-        )
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    assert losses[0] > 0
-    assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-4
 
 
 def test_a_build_that_was_broken_off_goes_on_with_what_is_kept(tmp_path, monkeypatch):
