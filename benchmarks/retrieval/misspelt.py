@@ -9,9 +9,12 @@ and misspelt with nothing read anew. Means over both halves; no query is shown.
 import argparse
 import random
 import string
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -28,6 +31,7 @@ from kb.search.spelling import Spelling
 
 _SHORTEST = 5
 _DEPTH = 10
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,28 @@ def ask(cases: Sequence[Case], queries: Sequence[str], corpus: Corpus, searcher:
     return Asked(quality, refused, read_anew, len(cases))
 
 
+def _nothing_read_anew() -> Any:
+    return patch.object(Spelling, "correct", lambda _self, query: (query, {}))
+
+
+def slowdown(corpus: Corpus, embedder: Embedder) -> float:
+    """Median ratio of a search's time with the reading to one without, query by query, in turns."""
+    searcher = Searcher(corpus.generation, embedder)
+    queries = [case.query for case in technique_cases(corpus)]
+    for query in queries:  # what is loaded on first use is not a search
+        searcher.search(query)
+    ratios = []
+    for number, query in enumerate(queries * _ROUNDS):
+        taken = {}
+        for way in ("with", "without") if number % 2 else ("without", "with"):
+            with _nothing_read_anew() if way == "without" else nullcontext():
+                started = time.perf_counter()
+                searcher.search(query)
+                taken[way] = time.perf_counter() - started
+        ratios.append(taken["with"] / taken["without"])
+    return float(np.median(ratios))
+
+
 def measure(corpus: Corpus, embedder: Embedder) -> dict[str, dict[str, Asked]]:
     """Kind of query → way of asking → what became of them."""
     searcher = Searcher(corpus.generation, embedder)
@@ -92,8 +118,7 @@ def measure(corpus: Corpus, embedder: Embedder) -> dict[str, dict[str, Asked]]:
     for kind, cases in kinds.items():
         written = [case.query for case in cases]
         misspelt = [misspell(case.query, case.id) for case in cases]
-        as_it_is = patch.object(Spelling, "correct", lambda _self, query: (query, {}))
-        with as_it_is:
+        with _nothing_read_anew():
             left = ask(cases, misspelt, corpus, searcher)
         found[kind] = {
             "as written": ask(cases, written, corpus, searcher),
@@ -113,6 +138,9 @@ def main() -> None:
     built = build_index(arguments.index, arguments.work, embedder)
     with opened(built.folder) as corpus:
         report(measure(corpus, embedder))
+        print(
+            f"time of a search with the reading: {slowdown(corpus, embedder):.2f} of that without"
+        )
 
 
 def report(found: dict[str, dict[str, Asked]]) -> None:
