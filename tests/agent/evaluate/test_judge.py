@@ -357,6 +357,16 @@ def test_random_problems_do_not_count(judge):
     assert "eager itself is off" in found.reasons[0]
 
 
+def test_a_random_problem_of_one_shape_does_not_count_for_its_large_values(judge):
+    """There the random part is too small to be seen, and nothing else of the result counts."""
+    noisy = PROBLEM.replace(
+        "(x * self.weight).sum(-1)", "(x * self.weight).sum(-1) + torch.rand(x.shape[0])"
+    )
+    found = judge(KERNEL + RIGHT, noisy.replace("ROWS, COLS", "6, 37"))
+    assert found.verdict is Verdict.INCONCLUSIVE, found.cases
+    assert "eager itself is off" in found.reasons[0]
+
+
 def test_shapes_that_are_none_of_the_problem_s_do_not_count(judge):
     checks = PROBLEM + "\nif (ROWS, COLS) != (6, 37):\n    raise ValueError('no such shape')\n"
     found = judge(KERNEL + RIGHT, checks)
