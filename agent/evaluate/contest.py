@@ -122,7 +122,10 @@ class Contest:
         contestant.desk.take_back("inputs")
         contestant.desk.take_back("outputs")
         if problem is None:
-            return Contender(entrant.name, contestant.worker, contestant.outputs, checked=True)
+            return Contender(
+                entrant.name, contestant.worker, contestant.outputs, checked=True,
+                overlaps=contestant.overlaps,
+            )  # fmt: skip
         contestant.desk.close()
         if candidate:
             self.wrong.append(f"in a fresh process at the given shape: {problem}")

@@ -58,6 +58,8 @@ class Contender:
     """Every output at the full shape, as its `call` replied."""
     checked: bool
     """Whether secretly chosen timed launches are checked (the candidate and other kernel files)."""
+    overlaps: bool = False
+    """Whether elements of its outputs share memory in calls, so that they may in timing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,10 @@ class Interleaver:
             )
         elif not all(math.isfinite(ms) and ms > 0 for ms in reply.ms):
             track.failed = "claims launches that took no time"
+        elif (
+            contender.checked and not contender.overlaps and any(o.overlaps for o in reply.outputs)
+        ):
+            track.failed = "returns outputs whose elements share memory only where it is timed"
         if track.failed is not None:
             # The worker's own loop never replies like this: it was tampered with.
             track.cheats.append(f"{contender.name} {track.failed}")

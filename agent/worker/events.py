@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import torch
 
+from agent.worker.outputs import flatten
+
 Run = Callable[..., Any]
 """Launches the contender once: called with one set's inputs, returns its outputs."""
 
@@ -300,13 +302,9 @@ class _CudaFunctions:
         return self._event(enable_timing=True)
 
     def copies(self, outputs: Any, stream: Any) -> Any:
-        """The same structure with its tensors copied on a stream; what is no plain tensor stays."""
-        if type(outputs) is torch.Tensor:
-            with self.on_stream(stream):
-                return self._clone(outputs)
-        if isinstance(outputs, list | tuple):
-            return [self.copies(each, stream) for each in outputs]
-        return outputs
+        """Copies of all tensors in the outputs, made on a stream."""
+        with self.on_stream(stream):
+            return [self._clone(each) for each in flatten(outputs)]
 
 
 def _identity(value: Any) -> Any:
