@@ -1,7 +1,10 @@
 """Fixtures for all tests: no test touches the user's index, home or network settings."""
 
+import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,6 +133,63 @@ def filled(built: Path, index: Path) -> Path:
     """This test's own copy of the index made by `kb`."""
     shutil.copytree(built / "index", index)
     return index
+
+
+@pytest.fixture(scope="session")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """Run a script in Triton's interpreter, from a file or its text; returns what it prints.
+
+    Each has a process of its own, in the repository's root, forked from one in which the
+    interpreter is loaded: loading it takes longer than most scripts.
+    """
+    root = Path(__file__).parents[1]
+    place = tmp_path_factory.mktemp("interpreted")
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> None:
+        process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("corpus") / "interpreting.py"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root,
+            env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(root)},
+            start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+
+    def end() -> None:
+        """Also a script that goes on when its test's time is up."""
+        for process in started:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        started.clear()
+
+    def status_of(job: dict[str, object]) -> str:
+        if not started:
+            start()
+        (process,) = started
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+            return process.stdout.readline().strip()
+        except BaseException:
+            end()
+            raise
+
+    def run(script: Path | str, *arguments: object) -> str:
+        if isinstance(script, str):
+            # The interpreter reads the source of Triton functions: they have to stand in a file.
+            path = place / "script.py"
+            path.write_text(script)
+            script = path
+        output = place / "output"
+        arguments = tuple(str(each) for each in (script, *arguments))
+        status = status_of({"arguments": arguments, "output": str(output)})
+        assert status == "0", (status, Path(f"{output}.err").read_text()[-3000:])
+        return output.read_text()
+
+    yield run
+    end()
 
 
 @pytest.fixture
