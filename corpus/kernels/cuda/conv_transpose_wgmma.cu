@@ -477,7 +477,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     __syncthreads();
 
-    if (warp >= 8) {
+    const bool is_producer_warp = warp >= 8;
+    if (is_producer_warp) {
         if (warp == 8 && lane == 0) {
             wait_for_previous();
             copy_in(memory, filters + int64_t(blockIdx.y) * (filter_bytes / 2), filter_bytes,
