@@ -56,6 +56,10 @@ _SCALE = {"k": 1e3, "m": 1e6, "g": 1e9}
 _VALUE_WINDOW = 24
 # One-word aliases are matched whole; shorter ones are too common to mean the technique.
 _SHORTEST_NAME = 3
+# What packages of kernels have in their names beside the name that people say.
+_COMMON_IN_NAMES = frozenset(
+    {"cuda", "gpu", "kernel", "kernels", "nvidia", "ops", "py", "python", "torch"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Understanding:
     ops: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     dtypes: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
+    """Sources of the index that are named: `flashinfer` for flashinfer-python."""
     device: str | None = None
     """Architecture named, directly, by a GPU's name or by a generation's."""
     symbols: tuple[str, ...] = ()
@@ -105,6 +111,10 @@ class QueryReader:
         self._ops = _Phrases()
         for op in {value for values in generation.columns["ops"].values for value in values}:
             self._ops.add(op.replace("-", " "), op)
+        self._sources = _Phrases()
+        for source in generation.sources:
+            if (name := _said_of(source)) is not None:
+                self._sources.add(name, source)
 
     @cached_property
     def _detector(self) -> Detector:
@@ -137,6 +147,7 @@ class QueryReader:
             ops=tuple(sorted({*self._ops.found_in(words), *operators_named(spaced(rest))})),
             languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
             dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),
+            sources=frozenset(self._sources.found_in(words)),
             device=_device(query),
             symbols=symbols or (tuple(query.split()) if alone else ()),
             only_symbols=alone,
@@ -199,6 +210,16 @@ def _names(record: TechniqueRecord) -> Iterable[str]:
     yield entry.slug.replace("-", " ")
     yield re.sub(r"\(.*?\)", "", entry.title)
     yield from entry.aliases
+
+
+def _said_of(source: str) -> str | None:
+    """How people call a package: `cutlass` for nvidia-cutlass; None where that says nothing.
+
+    A language is none: who says Triton rarely means the package.
+    """
+    words = [word for word in re.split(r"[-_.]", source.lower()) if word not in _COMMON_IN_NAMES]
+    name = " ".join(words)
+    return None if name in _LANGUAGES or len(name) <= _SHORTEST_NAME else name
 
 
 def _device(query: str) -> str | None:

@@ -36,6 +36,8 @@ NAMED_OP = 0.05
 SAME_OP = 0.12
 # The chunk works with a number format that is named.
 NAMED_DTYPE = 0.05
+# The chunk's source is named. It is no part of the largest sum: code has no gates and no prior.
+NAMED_SOURCE = 0.15
 # The chunk defines an identifier that is all of the query: nothing answers better.
 DEFINES_SYMBOL = 0.60
 # One plain word, such as `softmax`: a function's name, or just the topic.
@@ -211,7 +213,13 @@ class Ranker:
             "sources",
             lambda sources: SOURCE_QUALITY * (generation.sources[sources[0]].quality - 1.0),
         )
-        return {"source quality": (("sources", quality),)}
+        term: Term = {"source quality": (("sources", quality),)}
+        if said := self.understood.sources:
+            named = self._table(
+                "sources", lambda sources: NAMED_SOURCE if sources[0] in said else 0.0
+            )
+            term["source named"] = (("sources", named),)
+        return term
 
     def _by_role(self) -> Term:
         wanted = KERNEL_WANTED if self.understood.wants_kernel else {}

@@ -272,3 +272,26 @@ def test_the_weight_of_a_source_decides_between_equals(tmp_path):
     weights = {each.source.name: each.explanation.get("source quality", 0) for each in results}
     assert weights["unknown"] < weights["known"] == 0
     assert results[0].source.name == "known"
+
+
+def test_the_code_of_a_source_that_is_named_comes_before_other_code(tmp_path):
+    corpus = TinyCorpus(tmp_path / "corpus")
+    shared = "def rms_norm_rows(x, weight):\n    scale = x.square().mean(-1).rsqrt()\n"
+    requests = [Request(corpus.root)]
+    for name, more in (("fastnorm-python", "x * scale * weight"), ("torch-plain", "weight * x")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "norm.py").write_text(f"{shared}    {name[:4]} = scale\n    return {more}\n")
+        requests.append(Request(folder, name=name))
+    ingest(requests, tmp_path / "index", HashingEmbedder(dimensions=256))
+    found = searcher(tmp_path / "index", HashingEmbedder(dimensions=256))
+
+    def first(query):
+        return found.search(query, 5, Filters(), explain=True).results[0]
+
+    for said, source in (("fastnorm", "fastnorm-python"), ("plain", "torch-plain")):
+        result = first(f"rms norm of rows in {said}")
+        assert result.source.name == source
+        assert result.explanation["source named"] > 0
+    # What all packages have in their names names none of them.
+    assert "source named" not in first("rms norm of rows in python").explanation
