@@ -113,8 +113,8 @@ class QueryReader:
             self._ops.add(op.replace("-", " "), op)
         self._sources = _Phrases()
         for source in generation.sources:
-            if (name := _said_of(source)) is not None:
-                self._sources.add(name, source)
+            if (said := _said_of(source)) is not None:
+                self._sources.add(said, source)
 
     @cached_property
     def _detector(self) -> Detector:
