@@ -242,7 +242,7 @@ def test_nothing_of_a_hostile_source_runs(visit, hostile, tmp_path):
         for address in (
             "/sources", "/technique/pid-swizzling", "/kernel/swizzled",
             "/search?q=layer_norm+rows+normalised", "/search?q=<script>window.hit=1</script>",
-            "/context?query=pid+swizzling+trick&budget=4000",
+            "/context?query=pid+swizzling&budget=4000",
         ):  # fmt: skip
             page.goto(server.url + address)
             assert page.evaluate("window.hit") is None
