@@ -15,6 +15,10 @@ from support import Done, TinyCorpus, kb
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
 
+# A shell that starts the tests in the background has them ignore Ctrl-C, their children as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # A file runs whole in one worker, so those that take longest start first: no worker is left with
 # one of them at the end. By processor and waiting time, the longest first; a name that is no more
 # does no harm.
