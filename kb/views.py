@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
+from kb.corpus.entries import Kernel, Technique
 from kb.index.reader import Generation
 from kb.records import KINDS
-from kb.search.models import to_result
+from kb.search.models import Result, to_result
 from kb.vocabulary import taxonomy
 
 # Notes listed with a technique: a search finds the others.
@@ -35,6 +36,18 @@ def tree_view(generation: Generation) -> dict[str, Any]:
         ]
         bottlenecks.append({"bottleneck": name, "techniques": techniques})
     return {"bottlenecks": bottlenecks}
+
+
+def entry_of(generation: Generation, result: Result) -> Technique | Kernel | None:
+    """The entry that a result belongs to; None if it belongs to none."""
+    if result.kind == "technique":
+        return generation.techniques[result.techniques[0]].entry
+    if result.kind == "kernel":
+        stem = result.path.rsplit(".", 1)[0]  # a .cu file and its launch code share it
+        for record in generation.kernels.values():
+            if record.path.rsplit(".", 1)[0] == stem and record.source == result.source.name:
+                return record.entry
+    return None
 
 
 def index_view(generation: Generation) -> dict[str, Any]:

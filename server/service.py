@@ -4,10 +4,11 @@ import logging
 import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kb.context.build import build_context
 from kb.context.models import ContextRequest, ContextResponse
+from kb.corpus.entries import Kernel
 from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
 from kb.index.reader import Generation
 from kb.search.engine import Searcher
@@ -15,6 +16,7 @@ from kb.search.models import Filters, SearchRequest, SearchResponse
 from kb.search.unmatched import unknown_filters
 from kb.views import (
     chunk_view,
+    entry_of,
     index_view,
     kernel_view,
     sources_view,
@@ -39,6 +41,16 @@ _LOG = logging.getLogger("kb.server")
 # What an id or slug in an address may hold; anything else names nothing.
 _LONGEST_ID = 64
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+class Found(NamedTuple):
+    """The answer to a search, and what a reader of it asks next, from the same generation."""
+
+    response: SearchResponse
+    unknown: list[str]
+    """A sentence for each value of a filter that nothing in the index has."""
+    kernels: dict[str, str]
+    """Id of a result that is part of a corpus's kernel → the kernel's slug."""
 
 
 class KnowledgeService:
@@ -79,17 +91,24 @@ class KnowledgeService:
         InvalidInputError
             A limit is exceeded, the query is blank, or a filter is malformed.
         """
+        self._check_search(request)
+        return self.with_searcher(lambda searcher: _search(searcher, request))
+
+    def found(self, request: SearchRequest) -> Found:
+        """Answer a search for a reader who asks on: as `search`, with what explains its answer."""
+        self._check_search(request)
+
+        def work(searcher: Searcher) -> Found:
+            response, generation = _search(searcher, request), searcher.generation
+            entries = {each.id: entry_of(generation, each) for each in response.results}
+            kernels = {id_: each.slug for id_, each in entries.items() if isinstance(each, Kernel)}
+            return Found(response, unknown_filters(request.filters, generation), kernels)
+
+        return self.with_searcher(work)
+
+    def _check_search(self, request: SearchRequest) -> None:
         self.check_query(request.query)
         self.check_k(request.k, "k")
-        return self.with_searcher(
-            lambda searcher: searcher.search(
-                request.query, request.k, request.filters, explain=request.explain
-            )
-        )
-
-    def unknown_filters(self, filters: Filters) -> list[str]:
-        """What explains an empty answer: values of filters that nothing in the index has."""
-        return self.with_searcher(lambda searcher: unknown_filters(filters, searcher.generation))
 
     def check_query(self, query: str) -> None:
         """Refuse a query that is longer than this server takes."""
@@ -242,6 +261,10 @@ class KnowledgeService:
 
     def _on_generation(self, work: Callable[[Generation], _T]) -> _T:
         return self.with_searcher(lambda searcher: work(searcher.generation))
+
+
+def _search(searcher: Searcher, request: SearchRequest) -> SearchResponse:
+    return searcher.search(request.query, request.k, request.filters, explain=request.explain)
 
 
 def _summary(generation: Generation, slug: str) -> TechniqueSummary:

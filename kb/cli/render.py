@@ -10,10 +10,11 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from kb.corpus.entries import Gate, Kernel, Technique, Verified
+from kb.corpus.entries import Gate, Technique, Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line
 from kb.index.reader import Generation
 from kb.search.models import Result
+from kb.views import entry_of
 
 _LEXERS = {
     "triton": "python",
@@ -56,18 +57,6 @@ def verified_line(records: Iterable[Verified]) -> str:
         for r in records
     ]
     return "\n".join(lines) if lines else NOT_MEASURED
-
-
-def entry_of(generation: Generation, result: Result) -> Technique | Kernel | None:
-    """The entry that a result belongs to; None if it belongs to none."""
-    if result.kind == "technique":
-        return generation.techniques[result.techniques[0]].entry
-    if result.kind == "kernel":
-        stem = result.path.rsplit(".", 1)[0]  # a .cu file and its launch code share it
-        for record in generation.kernels.values():
-            if record.path.rsplit(".", 1)[0] == stem and record.source == result.source.name:
-                return record.entry
-    return None
 
 
 def result_block(number: int, result: Result, generation: Generation, *, explain: bool) -> Group:

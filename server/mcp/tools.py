@@ -136,11 +136,9 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         request = _valid(
             SearchRequest, query=query, k=k, filters=filters or Filters(), explain=explain
         )
-        response = await ask(lambda: service.search(request))
-        counted(response.abstained)
-        unknown = await ask(lambda: service.unknown_filters(request.filters))
-        structured = SearchToolResult(**dict(response))
-        return tool_result(structured, "\n".join([*unknown, search_text(response)]))
+        found = await ask(lambda: service.found(request))
+        counted(found.response.abstained)
+        return tool_result(SearchToolResult(**dict(found.response)), search_text(found))
 
     @server.tool(title="Context for optimizing a kernel", annotations=_READ_ONLY)
     async def get_context(  # noqa: PLR0917 - the SDK makes the schema of these parameters
