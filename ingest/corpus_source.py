@@ -39,9 +39,8 @@ def corpus_state(root: Path) -> IndexState:
         chunks += _technique_chunks(corpus, technique)
     for kernel in corpus.kernels:
         code, doc, doc_line = _split_kernel(kernel)
-        launcher = (root / kernel.launcher).read_text(encoding="utf-8") if kernel.launcher else ""
-        record = KernelRecord(kernel.entry, name, kernel.path, code.strip("\n"), launcher)
-        kernels.append(record)
+        stripped = code.strip("\n")
+        kernels.append(KernelRecord(kernel.entry, name, kernel.path, stripped, kernel.launch_code))
         chunks += _kernel_chunks(corpus, kernel, code, doc, doc_line)
     return IndexState((_source(corpus),), techniques, tuple(kernels), tuple(chunks))
 
@@ -171,8 +170,7 @@ def _kernel_chunks(
     pieces: list[tuple[str, Piece, str | None]] = [(file.path, card, CARD)]
     pieces += [(file.path, piece, None) for piece in chunk_file(PurePosixPath(file.path), code)]
     if file.launcher:
-        launcher = (corpus.root / file.launcher).read_text(encoding="utf-8")
-        found = chunk_file(PurePosixPath(file.launcher), launcher)
+        found = chunk_file(PurePosixPath(file.launcher), file.launch_code)
         pieces += [(file.launcher, piece, None) for piece in found]
     seen: Counter[tuple[str, str]] = Counter()
     chunks: list[Chunk] = []

@@ -38,14 +38,11 @@ class CorpusShelf:
     def __init__(self, root: Path | None = None) -> None:
         self._corpus = load_corpus(root or shipped_corpus())
 
-    def _launcher(self, path: str | None) -> str:
-        return (self._corpus.root / path).read_text(encoding="utf-8") if path else ""
-
     def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
         """See `Shelf.kernels`."""
         licence = self._corpus.manifest.licence
         found = [
-            _stock(each.entry, each.text, self._launcher(each.launcher), gpu, licence)
+            _stock(each.entry, each.text, each.launch_code, gpu, licence)
             for each in self._corpus.kernels
             if _suits(each.entry, family, architecture)
         ]

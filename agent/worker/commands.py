@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue, TypeAdapter
 
+from agent.problem.forms import ModelForm
 from agent.worker.tensors import (
     Argument,
     Buffer,
@@ -117,7 +118,7 @@ class Contender(Command):
     """Make the problem's own model callable in one form; answers with `Done`."""
 
     do: Literal["contender"] = "contender"
-    form: Literal["eager", "compile", "max-autotune"]
+    form: ModelForm
     """`max-autotune` is torch.compile's mode "max-autotune-no-cudagraphs"."""
 
 

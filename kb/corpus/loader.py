@@ -56,13 +56,15 @@ class TechniqueFile:
 
 @dataclass(frozen=True, slots=True)
 class KernelFile:
-    """A kernel entry and the file it stands in; `launcher` is the `.py` beside a `.cu`."""
+    """A kernel entry and the file it stands in; `launcher` is the `.py` beside a `.cu`, and
+    `launch_code` what stands there."""
 
     entry: Kernel
     path: str
     text: str
     front: FrontMatter
     launcher: str | None = None
+    launch_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +176,17 @@ def _kernels(root: Path) -> Iterator[KernelFile]:
         if front is None:
             raise EntryError(f"{name}:1: a kernel's leading comment holds front matter between ---")
         entry = validate_front_matter(front, Kernel, name)
+        relative, launch_code = None, ""
         if launcher is not None:
             if not launcher.is_file():
                 raise EntryError(f"{name}:1: has no {launcher.name} beside it with its launch code")
-            _read(root, launcher)
+            relative, launch_code = _read(root, launcher)
         if (entry.language == "cuda") != (path.suffix == ".cu"):
             raise EntryError(
                 f"{name}:{line_of_key(front, 'language')}: language '{entry.language}' in a "
                 f"{path.suffix} file"
             )
-        relative = launcher.relative_to(root).as_posix() if launcher else None
-        yield KernelFile(entry, name, text, front, relative)
+        yield KernelFile(entry, name, text, front, relative, launch_code)
 
 
 def _check_unique(files: tuple[TechniqueFile, ...] | tuple[KernelFile, ...]) -> None:
