@@ -22,6 +22,7 @@ from benchmarks.retrieval.cases import Case
 from benchmarks.retrieval.indexes import build_index, opened
 from benchmarks.retrieval.judgements import STYLES, technique_cases
 from benchmarks.retrieval.metrics import rank_metrics
+from benchmarks.retrieval.recorded import record
 from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.index.reader import Generation
@@ -31,6 +32,7 @@ from kb.search.names import NamedRows
 from kb.search.query import QueryReader
 from kb.search.ranking import Ranker
 from kb.search.weighing import FEATURES, Weighing
+from kb.search.weights import Weights
 
 _TARGET = Path(kb.__file__).parent / "data" / "entry_weights.yaml"
 # Of squared weights of features of unit variance. Cross-validation was flat from 0.02 to 0.1.
@@ -116,9 +118,7 @@ def write(embedder: str, features: Floats, weights: Floats) -> None:
     weights = weights * _spread(features[..., 0]) / _spread(features @ weights)
     weights[0] -= 1.0
     found = dict(zip(FEATURES, weights.tolist(), strict=True))
-    lines = "".join(f'  "{name}": {weight:.4f}\n' for name, weight in found.items())
-    text = f"{_HEAD}embedder: {embedder}\nfeatures:\n{lines}"
-    _TARGET.write_text(text, encoding="utf-8")
+    record(_TARGET, _HEAD, Weights(embedder, found))
 
 
 def _spread(scores: Floats) -> float:

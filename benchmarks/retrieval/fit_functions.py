@@ -23,6 +23,7 @@ from benchmarks.retrieval.cases import Case
 from benchmarks.retrieval.functions import eligible_cases
 from benchmarks.retrieval.indexes import Corpus, build_index, opened
 from benchmarks.retrieval.metrics import named_answers, rank_metrics
+from benchmarks.retrieval.recorded import record
 from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.index.vectors import top
@@ -32,6 +33,7 @@ from kb.search.functions import FEATURES, Candidates, FunctionWeighing
 from kb.search.names import NamedRows
 from kb.search.query import QueryReader
 from kb.search.ranking import Ranker
+from kb.search.weights import Weights
 
 _TARGET = Path(kb.__file__).parent / "data" / "function_weights.yaml"
 # Of squared weights of features of unit variance. Cross-validation was flat from 0.0003 to 0.003.
@@ -139,11 +141,8 @@ def main() -> None:
     weights = fit(queries)
     _report("fitted on all", dict.fromkeys(packages, weights), queries)
     if arguments.write:
-        lines = (
-            f'  "{name}": {weight:.4f}\n' for name, weight in zip(FEATURES, weights, strict=True)
-        )
-        text = f"{_HEAD}embedder: {embedder.name}\nfeatures:\n{''.join(lines)}"
-        _TARGET.write_text(text, encoding="utf-8")
+        found = dict(zip(FEATURES, weights.tolist(), strict=True))
+        record(_TARGET, _HEAD, Weights(embedder.name, found))
 
 
 def _report(name: str, weights: dict[str, Floats], queries: Sequence[Query]) -> None:

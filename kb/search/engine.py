@@ -26,6 +26,7 @@ from kb.search.names import NamedRows, last_name
 from kb.search.query import QueryReader, Understanding
 from kb.search.ranking import HIGHEST, Ranker
 from kb.search.weighing import Weighing
+from kb.search.weights import ordering
 
 # Depth of each order that is fused. Deeper changed no result on the development queries.
 CANDIDATES = 100
@@ -281,8 +282,7 @@ class Searcher:
             plain = entries.fused + passed_on
             plain[places] += totals[first:]
             added = self._weighing.added(entries.text, ranker.understood, said, plain)[places]
-            # Weights order entries among themselves: the best one stands to code as without them.
-            added += plain[places].max() - (plain[places] + added).max()
+            added = ordering(added, plain[places])
             asked = ranker.understood
             if not (asked.ops or asked.wants_kernel):
                 # Who names a technique and no operator gets it before its examples.

@@ -6,9 +6,7 @@ fitted on judged queries (`python -m benchmarks.retrieval.fit_functions`). The c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +16,7 @@ from kb.index.lexical import split_symbol
 from kb.index.reader import Generation
 from kb.index.tokens import spaced, terms
 from kb.search.query import Understanding
-from kb.vocabulary import load_yaml
+from kb.search.weights import Weights, ordering, read_weights
 
 Floats = NDArray[np.float64]
 
@@ -55,20 +53,10 @@ class Candidates(NamedTuple):
     fused: NDArray[np.floating]
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What was fitted, in units of the fused score."""
-
-    embedder: str
-    """Cosines mean different things under different models: these were fitted with this one."""
-    features: Mapping[str, float]
-
-
 @cache
 def shipped_weights() -> Weights:
     """The weights in `kb/data/function_weights.yaml`."""
-    text = (files("kb") / "data" / "function_weights.yaml").read_text(encoding="utf-8")
-    return Weights(**load_yaml(text))
+    return read_weights("function_weights.yaml")
 
 
 class FunctionWeighing:
@@ -112,8 +100,7 @@ class FunctionWeighing:
             found = ALIKE_IN_NAME * self.alike(understood.pasted.names, mine.rows)
         else:
             found = self._weights @ self.features(tokens, mine)
-        plain = mine.fused + totals[code]
-        added[code] = found + (plain.max() - (plain + found).max())
+        added[code] = ordering(found, mine.fused + totals[code])
         return added
 
     def features(self, tokens: Sequence[str], candidates: Candidates) -> Floats:

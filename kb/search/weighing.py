@@ -6,9 +6,7 @@ entry, those of its worked example hardly do. The correction is linear, so that 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +17,7 @@ from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.search.entries import Entries, EntryText, median
 from kb.search.query import Understanding
-from kb.vocabulary import load_yaml
+from kb.search.weights import Weights, read_weights
 
 Floats = NDArray[np.float64]
 
@@ -75,20 +73,10 @@ class Said(NamedTuple):
     """The share of its `when` gates that hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What was fitted, in units of the fused score."""
-
-    embedder: str
-    """Cosines mean different things under different models: these were fitted with this one."""
-    features: Mapping[str, float]
-
-
 @cache
 def shipped_weights() -> Weights:
     """The weights in `kb/data/entry_weights.yaml`."""
-    text = (files("kb") / "data" / "entry_weights.yaml").read_text(encoding="utf-8")
-    return Weights(**load_yaml(text))
+    return read_weights("entry_weights.yaml")
 
 
 class Weighing:

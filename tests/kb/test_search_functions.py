@@ -7,8 +7,9 @@ from support import HashingEmbedder, TinyCorpus, function, searcher
 from ingest.pipeline import Request, ingest
 from kb.embedders import load_embedder
 from kb.search import functions
-from kb.search.functions import FEATURES, Candidates, FunctionWeighing, Weights, shipped_weights
+from kb.search.functions import FEATURES, Candidates, FunctionWeighing, shipped_weights
 from kb.search.models import Filters
+from kb.search.weights import Weights
 
 CODE = Filters(kinds=["code"])
 NORMS = "\n\n".join(function(name) for name in ("group_norm_bwd", "group_norm_bwd_launch", "copy"))
