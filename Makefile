@@ -1,5 +1,7 @@
-# make quickstart: environment, ingest, one answered question. make test: everything that is checked.
+# make quickstart: environment, ingest, one answered question. make check: lint, types and the quick
+# tests, while working. make test: everything that is checked.
 PYTHON ?= python3
+SHELL := /bin/bash
 VENV := .venv
 comma := ,
 BIN := $(VENV)/bin
@@ -15,7 +17,7 @@ WORKERS ?= 3
 
 CHROMIUM := command -v "$${KB_CHROMIUM:-chromium}"
 
-.PHONY: quickstart test lint types contracts unit format embeddings clean
+.PHONY: quickstart check fast test newest lint types contracts unit format embeddings clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: $(VENV)/.core
@@ -35,8 +37,26 @@ types: $(VENV)/.dev
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+check: lint types contracts fast
+
+fast: $(VENV)/.dev
+	$(BIN)/pytest --fast -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 unit: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# The newest versions that the bounds allow, in an environment of its own: which of them breaks what
+# touches the insides of a dependency (uvicorn's protocol, RE2, pathspec, chromadb, bm25s).
+NEWEST := .venv-newest
+newest:
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[dev]'
+	$(NEWEST)/bin/python -m pip freeze --exclude-editable > $(NEWEST)/versions.txt
+	-diff <(grep == constraints.txt | sort -f) <(sort -f $(NEWEST)/versions.txt) | grep '^>'
+	$(NEWEST)/bin/pytest tests/server/test_robustness.py tests/server/test_limits.py \
+	  tests/server/test_security.py tests/server/test_clients.py tests/ingest/test_discovery.py \
+	  tests/ingest/test_hostile_sources.py tests/kb/test_patterns.py \
+	  tests/kb/test_index_generations.py tests/kb/test_index_damage.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -64,4 +84,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.core
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(NEWEST)

@@ -1,1 +1,4 @@
-"""The optimizer: problems, evaluation, diagnosis and the proposal loop."""
+"""The optimizer: a loop that profiles, diagnoses, retrieves, proposes and selects.
+
+Verdicts and times come from `judge`. The loop knows nothing of how a proposer works.
+"""

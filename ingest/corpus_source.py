@@ -11,6 +11,7 @@ from kb.architectures import describe_targets
 from kb.corpus.entries import Gate, Technique
 from kb.corpus.frontmatter import split_front_matter
 from kb.corpus.loader import MANIFEST, Corpus, KernelFile, TechniqueFile, load_corpus
+from kb.files import read_below
 from kb.index.state import IndexState, KernelRecord, TechniqueRecord
 from kb.records import QUESTION, Chunk, Source, chunk_id
 from kb.vocabulary import find_metric, taxonomy
@@ -51,7 +52,7 @@ def _source(corpus: Corpus) -> Source:
     paths += [each.path for each in corpus.techniques]
     for kernel in corpus.kernels:
         paths += [kernel.path, *([kernel.launcher] if kernel.launcher else [])]
-    digests = ((path, hashlib.sha256((root / path).read_bytes()).hexdigest()) for path in paths)
+    digests = ((path, hashlib.sha256(read_below(root, path)).hexdigest()) for path in paths)
     return Source(
         name=manifest.name,
         location=str(root.resolve()),
@@ -91,7 +92,7 @@ def technique_card(entry: Technique) -> str:
 
 def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
     entry, source = file.entry, corpus.manifest.name
-    text = (corpus.root / file.path).read_text(encoding="utf-8")
+    text = file.text
     lines = text.splitlines()
     asked = next((at for at, line in enumerate(lines, 1) if line.startswith("questions:")), 1)
     parts: list[tuple[str, str, int, int]] = [

@@ -8,16 +8,14 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
 from ingest.chunkers import SUPPORTED_SUFFIXES
-from ingest.ignore_rules import IgnoreRules, rules_above
+from ingest.ignore_rules import BACKEND, IgnoreRules, rules_above, verdict_of
 from kb.errors import InvalidInputError, SourceError
-
-MAX_BYTES = 2_000_000
-"""Largest file taken. Hand-written sources stay far below; what exceeds it is generated or data."""
+from kb.files import MAX_BYTES, RefusedFileError, read_below
 
 _SNIFF_BYTES = 8_192
 """How much of a file decides whether it is text: the same window git uses."""
@@ -41,6 +39,16 @@ class Found:
     location: Path
     size: int
     """Bytes."""
+
+    @property
+    def root(self) -> Path:
+        """The folder that `within` is relative to."""
+        return self.location.parents[self.path.count("/")]
+
+    @property
+    def within(self) -> PurePosixPath:
+        """The path below `root`."""
+        return PurePosixPath(self.location.relative_to(self.root).as_posix())
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +126,9 @@ def read_text(found: Found) -> str:
         report as `Skipped`.
     """
     try:
-        data = found.location.read_bytes()
+        data = read_below(found.root, found.within, limit=max(found.size, MAX_BYTES))
     except OSError as error:
-        raise UnreadableError(f"unreadable: {_why(error)}") from error
+        raise UnreadableError(_unread(error)) from error
     if not data.strip():
         raise UnreadableError("empty file")
     if _is_binary(data[:_SNIFF_BYTES]):
@@ -175,12 +183,12 @@ class _Walk:
                 yield Skipped(_printable(path), reason)
             elif name.endswith("/"):
                 yield Path(entry.path), path, rules
-            elif not self.include or self.include.check_file(path).include:
+            elif not self.include or verdict_of(self.include, path):
                 yield self.regular_file(Path(entry.path), path)
 
     def _reason_by_name(self, path: str, entry: os.DirEntry[str], rules: IgnoreRules) -> str | None:
         is_folder = path.endswith("/")
-        if self.exclude.check_file(path).include:
+        if verdict_of(self.exclude, path):
             return "excluded by an exclude pattern"
         if entry.name.startswith("."):
             return "hidden folder" if is_folder else "hidden file"
@@ -196,10 +204,10 @@ class _Walk:
         """Judge one file by its name, its size and its first bytes."""
         if path != _printable(path):
             return Skipped(_printable(path), "name is not valid UTF-8")
-        reason, size = self._reason(location)
+        reason, size = self._reason(location, path)
         return Found(path, location, size) if reason is None else Skipped(_printable(path), reason)
 
-    def _reason(self, location: Path) -> tuple[str | None, int]:
+    def _reason(self, location: Path, path: str) -> tuple[str | None, int]:
         suffix = location.suffix.lower()
         if suffix not in SUPPORTED_SUFFIXES:
             return (
@@ -207,19 +215,13 @@ class _Walk:
                 0,
             )
         try:
-            status = location.stat()
-            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
-                return "not a regular file", 0
-            if status.st_size > self.max_bytes:
-                limit = f"{self.max_bytes:,} bytes"
-                return f"too large: {status.st_size:,} bytes, the limit is {limit}", 0
-            with location.open("rb") as file:
-                head = file.read(_SNIFF_BYTES)
+            found = Found(path, location, location.lstat().st_size)
+            head = read_below(found.root, found.within, limit=self.max_bytes, first=_SNIFF_BYTES)
         except OSError as error:
-            return f"unreadable: {_why(error)}", 0
+            return _unread(error), 0
         if not head:
             return "empty file", 0
-        return "binary file" if _is_binary(head) else None, status.st_size
+        return "binary file" if _is_binary(head) else None, found.size
 
 
 def _is_binary(head: bytes) -> bool:
@@ -231,17 +233,24 @@ def _is_binary(head: bytes) -> bool:
 def _user_spec(patterns: Sequence[str]) -> GitIgnoreSpec:
     for pattern in patterns:
         try:
-            GitIgnoreSpec.from_lines([pattern])
+            GitIgnoreSpec.from_lines([pattern], backend=BACKEND)
         except Exception as error:  # pathspec lets re.error through besides its own errors
             raise InvalidInputError(
                 f"malformed pattern {pattern!r}: {error}; use gitignore syntax"
             ) from error
-    return GitIgnoreSpec.from_lines(patterns)
+    return GitIgnoreSpec.from_lines(patterns, backend=BACKEND)
 
 
 def _printable(path: str) -> str:
     """Return `path` fit for messages: bytes that are not UTF-8 are shown as escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _unread(error: OSError) -> str:
+    """Why a file was not read, as a reason to report."""
+    if isinstance(error, RefusedFileError):
+        return str(error.strerror)
+    return f"unreadable: {_why(error)}"
 
 
 def _why(error: Exception) -> str:

@@ -1,20 +1,16 @@
 """The fold key of a code chunk: equal for copies that differ only in comments and spacing."""
 
 import hashlib
-import re
 
-_STRING = r"""(?P<string>\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
-_HASH = re.compile(_STRING + r"|\#[^\n]*", re.DOTALL)
-_SLASH = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_SPACE = re.compile(r"\s+")
+from kb.corpus.comments import only_comments_blanked
+
 # Shorter pieces are too common to say that two places hold the same thing.
 _SHORTEST = 40
 
 
 def fold_key(code: str, language: str) -> str:
     """Digest of the code without comments and white space; empty for code too short to compare."""
-    comment = _SLASH if language in {"cuda", "cpp"} else _HASH
-    bare = _SPACE.sub("", comment.sub(lambda match: match.group("string") or "", code))
+    bare = "".join(only_comments_blanked(code, language).split())
     if len(bare) < _SHORTEST:
         return ""
     return hashlib.blake2b(bare.encode(), digest_size=8).hexdigest()

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pathspec import GitIgnoreSpec
+
+from kb.errors import SourceError
+from kb.files import RefusedFileError, read_regular
+
+BACKEND: Literal["re2"] = "re2"
+"""Matches in linear time; `re` would try `*a*a*a*b` for ever."""
+
+# Far above what people write by hand; RE2 takes all patterns of a file as one.
+_MAX_BYTES = 256_000
+_MAX_LINES = 2_000
+_MAX_PATTERN = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +33,11 @@ class IgnoreRules:
     def ignores(self, path: str) -> bool:
         """Whether `path` (relative to the root; a folder ends with `/`) is ignored."""
         for base, spec in reversed(self.layers):
-            verdict = spec.check_file(path[len(base) :]).include
+            verdict = verdict_of(spec, path[len(base) :])
             if verdict is not None:
                 return verdict
         for prefix, spec in reversed(self.above):
-            verdict = spec.check_file(prefix + path).include
+            verdict = verdict_of(spec, prefix + path)
             if verdict is not None:
                 return verdict
         return False
@@ -62,24 +74,51 @@ def rules_above(root: Path) -> IgnoreRules:
 
 
 def read_spec(path: Path) -> GitIgnoreSpec | None:
-    """Return the rules of an ignore file, or None where it is missing or cannot be read."""
+    """Return the rules of an ignore file, or None where there is none that can be read.
+
+    git does not follow a link of that name either.
+
+    Raises
+    ------
+    SourceError
+        It has more than any hand-written one.
+    """
     try:
-        text = path.read_text("utf-8-sig", errors="surrogateescape")
+        text = read_regular(path, limit=_MAX_BYTES).decode("utf-8-sig", "surrogateescape")
+    except RefusedFileError as error:
+        if str(error.strerror).startswith("too large"):
+            raise SourceError(f"{path}: {error.strerror}: use --exclude instead") from error
+        return None
     except OSError:
         return None
-    return tolerant_spec(text.split("\n"))
+    lines = text.split("\n")
+    if len(lines) > _MAX_LINES:
+        raise SourceError(
+            f"{path} has {len(lines):,} lines, the limit is {_MAX_LINES:,}: use --exclude instead"
+        )
+    try:
+        return tolerant_spec(lines)
+    except Exception as error:  # RE2's own, where all patterns together take too much
+        raise SourceError(f"{path}: its patterns are too large together: {error}") from error
+
+
+def verdict_of(spec: GitIgnoreSpec, path: str) -> bool | None:
+    """What rules say of a path: ignored or not, or None. A name may not be UTF-8; RE2's text is."""
+    return spec.check_file(path.encode("utf-8", "replace").decode()).include
 
 
 def tolerant_spec(lines: Iterable[str]) -> GitIgnoreSpec:
     """Compile ignore patterns, passing over malformed ones as git does."""
     patterns = []
     for line in lines:
+        if len(line) > _MAX_PATTERN:
+            continue  # no path is so long
         try:
-            GitIgnoreSpec.from_lines([line])
+            GitIgnoreSpec.from_lines([line], backend=BACKEND)
         except Exception:  # noqa: S112  # pathspec lets re.error through as well
             continue
         patterns.append(line)
-    return GitIgnoreSpec.from_lines(patterns)
+    return GitIgnoreSpec.from_lines(patterns, backend=BACKEND)
 
 
 def _prefix(folder: Path, root: Path) -> str:
@@ -92,8 +131,12 @@ def _git_folder(top: Path) -> Path:
     git = top / ".git"
     try:
         if git.is_file():
-            git = top / git.read_text("utf-8").removeprefix("gitdir:").strip()
+            git = top / _line(git).removeprefix("gitdir:").strip()
         common = git / "commondir"
-        return git / common.read_text("utf-8").strip() if common.is_file() else git
-    except (OSError, UnicodeDecodeError):
+        return git / _line(common) if common.is_file() else git
+    except (OSError, ValueError):  # not UTF-8, or no path
         return git
+
+
+def _line(path: Path) -> str:
+    return read_regular(path, limit=_MAX_PATTERN * 4).decode("utf-8").strip()

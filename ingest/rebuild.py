@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ingest.pipeline import Progress, Request, Silent, read_source
+from ingest.prepare import again
 from ingest.report import IngestReport
-from ingest.sources.prepare import again
 from ingest.sources.spec import is_published
 from ingest.tagging import retag
 from kb.corpus.loader import is_corpus

@@ -11,8 +11,8 @@ ROLES = (KERNEL, DEVICE, HOST, TYPE, OTHER)
 _ENTRY = re.compile(
     r"\b(?:program_id|num_programs)\(|\b(?:tl|gl|ttgl)\.(?:store|atomic_\w+)\(|\.store\("
 )
-_CUTE_KERNEL = re.compile(r"^\s*@cute\.kernel\b", re.MULTILINE)
-_CUTE_DEVICE = re.compile(r"^\s*@(?:cute\.jit|dsl_user_op)\b", re.MULTILINE)
+_CUTE_KERNEL = re.compile(r"^[ \t]*@cute\.kernel\b", re.MULTILINE)
+_CUTE_DEVICE = re.compile(r"^[ \t]*@(?:cute\.jit|dsl_user_op)\b", re.MULTILINE)
 # How a host starts work on the device; a function that does is no device code.
 _LAUNCH = re.compile(r"<<<|\.launch\(|\bcudaLaunchKernel\w*\(|\bcuLaunchKernel\w*\(")
 _DEVICE_MARK = re.compile(

@@ -7,6 +7,7 @@ from pathlib import Path
 from ingest.report import SourceReport
 from kb.corpus.frontmatter import split_front_matter, validate_front_matter
 from kb.errors import EntryError, SourceError
+from kb.files import read_below
 from kb.index.state import IndexState
 from kb.notes import FOLDER, Note
 from kb.records import Chunk, Source, chunk_id
@@ -52,7 +53,7 @@ def run_state(
     for path in sorted((root / FOLDER).glob("*.md")):
         relative = f"{FOLDER}/{path.name}"
         try:
-            data = path.read_bytes()
+            data = read_below(root, relative)
             text = data.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"cannot read {path}: {error}") from error

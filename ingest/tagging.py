@@ -1,16 +1,16 @@
 """Tag code with what is recognised in it: techniques, operator, dtypes, oldest architecture."""
 
 import hashlib
-import re
 from dataclasses import replace
 
 from ingest.roles import OTHER
 from kb.corpus.detection import Detector
 from kb.corpus.features import features, features_version
 from kb.index.state import IndexState
+from kb.patterns import LinearPattern, encoded
 from kb.records import Chunk, Source
 
-_STATEMENT = re.compile(r"^[ \t]*(?:for|while|if|with|@)\b|\bfor\b.*\bin\b", re.MULTILINE)
+_STATEMENT = LinearPattern(r"^[ \t]*(?:for|while|if|with|@)\b|\bfor\b.*\bin\b")
 
 TAGGER_VERSION = "1"
 """Raised when tagging by the same patterns and words gives something else."""
@@ -33,7 +33,7 @@ def techniques_of(text: str, language: str, role: str, detector: Detector) -> tu
     The lines of a Python module that no function holds, without a statement that does something,
     are its imports and tables: they name what other code does.
     """
-    if role == OTHER and language == "python" and not _STATEMENT.search(text):
+    if role == OTHER and language == "python" and not _STATEMENT.search(encoded(text)):
         return ()
     return detector.techniques(text, language)
 

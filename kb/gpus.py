@@ -271,6 +271,25 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     raise InvalidInputError(f"unknown GPU '{name}': {_remedy()}")
 
 
+def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | None]:
+    """The card that goes by this name; of a family's name (`H100`) its first, and what that means.
+
+    Raises
+    ------
+    InvalidInputError
+        No card goes by it.
+    """
+    extra = tuple(extra)
+    wanted = gpu_spelling(name)
+    pool = (*extra, *all_specs().values())
+    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    if len(family) < 2 or any(wanted in spec.spellings for spec in pool):
+        return find_spec(name, extra), None
+    others = ", ".join(spec.name for spec in family[1:])
+    first = family[0]
+    return first, f"'{name}' is taken for {first.name}: its roofs apply; --gpu also takes {others}"
+
+
 def detect(device: DeviceProperties, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     """The card that a device is: by its name, else by its properties.
 

@@ -22,9 +22,9 @@ _BASE_FLAGS = ("-O3", "-std=c++17")
 _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 _ERROR_LINE = re.compile(r"(?i)\b(?:fatal|error)\b")
 _PTXAS_FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
-_PTXAS_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_PTXAS_SPILLS = re.compile(r"\b(\d+) bytes spill stores, (\d+) bytes spill loads")
 _PTXAS_REGISTERS = re.compile(r"Used (\d+) registers")
-_PTXAS_SHARED = re.compile(r"(\d+) bytes smem")
+_PTXAS_SHARED = re.compile(r"\b(\d+) bytes smem")
 # The largest kernels here take 20 s on one slow core; past this nvcc is stuck.
 _COMPILE_TIMEOUT_S = 300
 

@@ -129,4 +129,4 @@ def chunk_view(generation: Generation, chunk_id: str) -> dict[str, Any] | None:
     if chunk is None:
         return None
     result = to_result(chunk, generation.sources[chunk.source], 0.0)
-    return result.model_dump(mode="json", exclude={"score"})
+    return result.model_dump(mode="json", exclude={"score", "gates"})

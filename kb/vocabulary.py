@@ -1,5 +1,6 @@
 """The fixed words of the knowledge base, from data files: taxonomy, metrics, GPU names."""
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +23,22 @@ class Metric:
     aliases: tuple[str, ...] = ()
     varies: bool = False
     """Not every card has it."""
+    shown: tuple[str, ...] = ()
+    """What Nsight Compute calls it on its details page."""
+    said: tuple[str, ...] = ()
+    """What people call it."""
+    loose: tuple[str, ...] = ()
+    """What people call it, and other things as well: a number needs its unit beside these."""
+    unsaid: tuple[str, ...] = ()
+    """Aliases that mean something else in a question."""
+    complement: tuple[str, ...] = ()
+    """Names of 100 % less the value."""
+    least: float = 0.0
+    """No kernel has less."""
+    most: float = math.inf
+    """No kernel has more."""
+    instead: str | None = None
+    """The metric that is read where this one was not collected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +53,11 @@ class Gpu:
 # libyaml parses these files about seven times faster than the pure Python loader, and every command
 # reads them; a build of PyYAML without it does as well.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Far above what an entry holds: they bound what a few kilobytes of foreign YAML can grow to.
+_DEEPEST_YAML = 20
+_MOST_YAML = 50_000
+_LONGEST_NUMBER = 100
+_IN_NUMBERS = frozenset("0123456789_:.+-eE")
 # Words before a card's name that do not tell cards apart.
 _GPU_PREFIX = re.compile(r"^(?:(?:nvidia|geforce|tesla) )+")
 
@@ -49,6 +71,36 @@ def load_yaml(text: str) -> Any:
         If it cannot be parsed.
     """
     return yaml.load(text, _LOADER)  # noqa: S506 - one of the two safe loaders
+
+
+def check_foreign_yaml(text: str) -> None:
+    """Refuse YAML that is small as text and large or deep as values. Builds nothing.
+
+    Raises
+    ------
+    yaml.YAMLError
+        It is malformed, nested deeper than entries are, uses aliases, or holds too much.
+    """
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, _LOADER)):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        problem = None
+        if isinstance(event, yaml.AliasEvent):
+            problem = "aliases (*name) are not supported: write the value where it is used"
+        elif depth > _DEEPEST_YAML:
+            problem = f"nested deeper than {_DEEPEST_YAML} levels"
+        elif count > _MOST_YAML:
+            problem = f"more than {_MOST_YAML:,} values"
+        elif isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _is_long(event.value):
+            problem = "a number with too many digits: quote what is text"
+        if problem is not None:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type]
+
+
+def _is_long(number: str) -> bool:
+    """Whether a plain scalar is a number too long to read: to base 60, that takes its square."""
+    return len(number) > _LONGEST_NUMBER and _IN_NUMBERS.issuperset(number)
 
 
 def compose_yaml(text: str) -> yaml.Node | None:
@@ -85,13 +137,18 @@ def _metrics() -> dict[str, Metric]:
         for name, fields in metrics.items():
             if not isinstance(fields, dict):
                 continue  # the section's title
-            aliases = tuple(str(alias) for alias in fields["aliases"])
-            varies = bool(fields.get("varies", False))
-            label, unit = str(fields["label"]), str(fields["unit"])
-            metric = Metric(name, section, label, unit, aliases, varies)
-            for spelling in (name, *aliases):
+            metric = Metric(name, section, **_metric_fields(fields))
+            for spelling in (name, *metric.aliases):
                 table[spelling.lower()] = metric
     return table
+
+
+def _metric_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a metric as `Metric` takes them: lists as tuples."""
+    return {
+        name: tuple(str(each) for each in value) if isinstance(value, list) else value
+        for name, value in fields.items()
+    }
 
 
 def find_metric(spelling: str) -> Metric | None:

@@ -81,7 +81,7 @@ def _serve(settings: Settings, run_dir: Path, application: str) -> None:
         host=settings.host,
         port=port,
         workers=settings.workers,
-        http="server.connections:GuardedProtocol",
+        http="server.connections:GuardedProtocol",  # httptools' whatever else is installed
         ws="none",
         log_config=log_config(),
         access_log=False,
@@ -89,7 +89,6 @@ def _serve(settings: Settings, run_dir: Path, application: str) -> None:
         proxy_headers=False,  # rate limits and logs go by the peer's own address
         timeout_keep_alive=settings.keep_alive_timeout,
         timeout_graceful_shutdown=settings.shutdown_timeout,
-        h11_max_incomplete_event_size=settings.max_header_bytes,
         backlog=_LARGEST_BACKLOG,
     )
     shown = f"[{host}]" if ":" in host else host

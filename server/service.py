@@ -127,6 +127,9 @@ class KnowledgeService:
         if len(request.kernel or "") > self.settings.max_kernel_chars:
             limit = self.settings.max_kernel_chars
             raise InvalidInputError(f"the kernel is too long: at most {limit} characters")
+        if len(request.problem or "") > self.settings.max_kernel_chars:
+            limit = self.settings.max_kernel_chars
+            raise InvalidInputError(f"the problem is too long: at most {limit} characters")
         budget = max(request.max_tokens or 0, request.max_chars or 0)
         if budget > self.settings.max_budget:
             raise InvalidInputError(f"the budget is {budget}: at most {self.settings.max_budget}")
@@ -137,7 +140,7 @@ class KnowledgeService:
         Raises
         ------
         InvalidInputError
-            A limit is exceeded, or the GPU is unknown.
+            A limit is exceeded, the GPU is unknown, or the problem cannot be read.
         """
         self.check_context(request)
         return self.with_searcher(lambda searcher: build_context(request, searcher))

@@ -41,7 +41,7 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._records: dict[str, TokenRecord] = {}
 
     def exists(self) -> bool:
@@ -103,13 +103,19 @@ class TokenFile:
             return
         except OSError as error:
             raise IndexUnavailableError(f"cannot read {self._path}: {error.strerror}") from error
-        seen = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if seen == self._seen:
-            return
+        # at each use: neither changes what the file holds, nor when it was written
         if status.st_mode & 0o077:
             raise IndexUnavailableError(
                 f"{self._path} is open to other users: run `chmod 600 {self._path}`"
             )
+        if status.st_uid not in (os.geteuid(), 0):
+            raise IndexUnavailableError(
+                f"{self._path} belongs to another user, who can change it: create new tokens in "
+                "a file of your own"
+            )
+        seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        if seen == self._seen:
+            return
         try:
             data = json.loads(self._path.read_text(encoding="utf-8"))
             records = [TokenRecord(**each) for each in data["tokens"]]

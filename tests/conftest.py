@@ -8,10 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
 from support import Done, TinyCorpus, kb
+
+if TYPE_CHECKING:
+    from judge.evaluate.session import Session
+    from judge.sandbox.launch import Zygote
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
 
@@ -25,10 +30,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 LONGEST = (
     "tests/corpus/test_kernels.py",
     "tests/server/test_evaluate_http.py",
-    "tests/agent/evaluate/test_timed_values.py",
+    "tests/judge/evaluate/test_timed_values.py",
     "tests/server/web/test_browser.py",
     "tests/corpus/test_kernels_memory.py",
-    "tests/agent/evaluate/test_attacks.py",
+    "tests/judge/evaluate/test_attacks.py",
     "tests/kb/test_verify.py",
     "tests/ingest/test_pipeline_kill.py",
     "tests/kb/test_index_generations.py",
@@ -50,10 +55,32 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Files and folders that `--fast` leaves out besides `LONGEST`: they start servers, browsers,
+# sandboxes, compilers or a process with torch for most of their tests.
+SLOW = (
+    "tests/agent/",
+    "tests/benchmarks/",
+    "tests/corpus/",
+    "tests/judge/evaluate/",
+    "tests/judge/profile/",
+    "tests/judge/sandbox/",
+    "tests/judge/worker/",
+    "tests/server/",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="Leave out what takes long: make check.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first; with xdist, `--no-loadscope-reorder` keeps that order."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
+    if config.getoption("--fast"):
+        slow = [item for item in items if item.nodeid.startswith((*LONGEST, *SLOW))]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -200,7 +227,7 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """The entry point of the `kb` command in this process: quicker than a new one."""
-    from kb.cli import main
+    from cli import main
 
     def run(*arguments: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["kb", *(str(each) for each in arguments)])
@@ -228,3 +255,21 @@ def checks_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (archive, doctor, writer):
         monkeypatch.setattr(module, "check_in_child", check)
+
+
+@pytest.fixture(scope="session")
+def interpreting() -> "Iterator[Zygote]":
+    """Has torch and Triton's interpreter loaded: workers start in a tenth of a second."""
+    from judge.sandbox.launch import Zygote
+
+    with Zygote(interpret=True) as zygote:
+        yield zygote
+
+
+@pytest.fixture
+def evaluation(interpreting: "Zygote") -> "Iterator[Session]":
+    """A session of the judge on the CPU."""
+    from judge.evaluate.session import Session
+
+    with Session("cpu", zygote=interpreting) as session:
+        yield session

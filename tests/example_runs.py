@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Roofline
-from agent.evaluate.result import Ceilings, Floor, Ratio, Verdict
 from agent.optimize.candidate import (
     Baseline,
     Candidate,
@@ -32,6 +31,7 @@ from agent.optimize.events import (
 )
 from agent.optimize.proposers import Spending
 from agent.optimize.run import RunFolder
+from judge.evaluate.result import Ceilings, Floor, Ratio, Verdict
 
 PROBLEM = """import torch
 
@@ -85,6 +85,8 @@ def right(made: Candidate, ms: float, over: dict[str, float], **more: object) ->
 
 def failed(made: Candidate, stage: Stage, verdict: Verdict | None, reason: str) -> Judged:
     outcome = Outcome(candidate=made.id, stage=stage, verdict=verdict, reasons=(reason,))
+    if stage is Stage.COMPILE:
+        outcome = outcome.model_copy(update={"error": reason.partition(":")[0]})
     return Judged(candidate=made, outcome=outcome)
 
 

@@ -19,10 +19,15 @@ from kb.index.layout import IndexLayout
 from kb.index.reader import Generation, open_generation
 from kb.index.tokens import tokenize
 from kb.search.engine import Searcher
+from kb.verify.cache import default_folder
 
 KB = Path(sys.executable).with_name("kb")
+# Results of `kb verify` outlive the run, unlike all else in the home folder of the tests, which
+# is set after this module is loaded.
+VERIFIED = default_folder()
 SOURCE = '[{title: "A guide", url: "https://example.org/guide", licence: MIT}]'
 SECTIONS = (
+    "In short",
     "What it is",
     "When it helps",
     "When it does not",
@@ -86,6 +91,7 @@ def technique_text(slug: str, bottleneck: str, /, **changed: str) -> str:
         f"## {title}\n\n{title}: this part speaks of {words}. It holds one more sentence.\n"
         for title in SECTIONS
     ]
+    body[0] += f'\n```python\nassert "{words}"\n```\n'
     return "\n".join(["---", *lines, "---", "", *body])
 
 

@@ -1,15 +1,18 @@
 """One diagnosis: facts together, position, bottleneck, two findings, techniques, a headline."""
 
+from collections.abc import Sequence
+
 from agent.diagnose.bottleneck import Decision, decide
 from agent.diagnose.facts import Facts
 from agent.diagnose.findings import bottleneck_words, select
 from agent.diagnose.inputs import Measured
-from agent.diagnose.result import Diagnosis, Roofline
+from agent.diagnose.result import Diagnosis, Finding, Roofline
 from agent.diagnose.roofline import WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
+from agent.diagnose.rules_memory import WASTEFUL
 from agent.diagnose.source import read_source
 from agent.diagnose.techniques import Shelf, advise
-from agent.evaluate.result import Evaluation
+from judge.evaluate.result import Evaluation
 from kb.gpus import GpuSpec
 
 
@@ -69,7 +72,7 @@ def diagnose(
     language = language or (facts.source.language if facts.source is not None else None)
     said = (*notes, *_gaps(facts, position), *shortfall)
     return Diagnosis(
-        headline=headline(facts, position, decision, bool(findings)),
+        headline=headline(facts, position, decision, findings),
         kernel=facts.kernel,
         gpu=facts.spec.name if facts.spec is not None else None,
         bottleneck=decision.bottleneck,
@@ -81,13 +84,16 @@ def diagnose(
     )
 
 
-def headline(facts: Facts, position: Roofline, decision: Decision, found: bool) -> str:
+def headline(
+    facts: Facts, position: Roofline, decision: Decision, findings: Sequence[Finding]
+) -> str:
     """The answer in one sentence."""
     name = facts.kernel or "The kernel"
     if decision.bottleneck is None:
-        if found:
+        if findings:
             return (
-                f"{name}: too little was measured to name the bottleneck, but there are findings."
+                f"{name}: too little was measured to name the bottleneck, but there are findings: "
+                f"{findings[0].cause}"
             )
         return f"{name}: nothing can be said, since no value that was given tells what limits it."
     if position.at_memory_roof:
@@ -98,6 +104,9 @@ def headline(facts: Facts, position: Roofline, decision: Decision, found: bool) 
                 "fewer bytes are the way."
             )
         share, floor = position.memory_fraction, position.floor_fraction
+        wasted = next((each for each in findings if each.rule in WASTEFUL), None)
+        if wasted is not None:
+            return f"{name} is at the memory roof, with bytes that it may save: {wasted.cause}"
         if at_floor(facts) and floor is not None:
             attained = f", at {floor:.0%} of the floor"
         else:

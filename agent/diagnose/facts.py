@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from agent.diagnose.result import Evidence
 from agent.diagnose.source import SourceFacts
-from agent.evaluate.result import Ceilings, Floor
-from agent.profile.result import StaticFacts
+from judge.evaluate.result import Ceilings, Floor
+from judge.profile.result import StaticFacts
 from kb.gpus import GpuSpec
 from kb.vocabulary import Metric, find_metric
 

@@ -1,17 +1,18 @@
 """Reads what a diagnosis starts from: a profile of ours, or metrics as any user of ncu has them."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agent.evaluate.result import Evaluation
-from agent.profile.result import KernelProfile, Profile, StaticFacts
+from judge.evaluate.result import Evaluation
+from judge.profile.result import KernelProfile, Profile, StaticFacts
 from kb.errors import InvalidInputError
-from kb.vocabulary import find_metric
+from kb.profiles.keys import with_derived
+from kb.profiles.reading import kernels_called, launch_of
+from kb.profiles.reading import read_profile as read_any_profile
 
 _T = TypeVar("_T", bound=BaseModel)
 
@@ -31,32 +32,50 @@ class Measured:
     ignored: tuple[str, ...] = ()
 
 
-def read_profile(text: str, where: str) -> Measured:
-    """Read `kb profile --json`, or one object of metric → number, or kernel → such an object.
-
-    Metrics may go by their aliases. A value that is null or no number (`n/a`) is missing.
+def read_profile(text: str, where: str, kernel_name: str | None = None) -> Measured:
+    """Read `kb profile --json`, or what `kb.profiles.reading` reads of any user of ncu.
 
     Raises
     ------
     InvalidInputError
-        It is none of these, or a metric has a value that cannot be measured; names `where`.
+        It is none of these, a metric has a value that cannot be measured, or no kernel of it goes
+        by `kernel_name`; names `where`.
     """
-    data = _json(text, where)
-    if "kernels" in data and "problem" in data:
+    data = _ours(text)
+    if data is not None:
         data.pop("profile", None)  # the dominant kernel's metrics once more, for other readers
-        return from_profile(_validated(Profile, data, where))
-    if data and all(isinstance(value, dict) for value in data.values()):
-        return _of_several(data, where)
-    if not data:
-        raise InvalidInputError(
-            f"{where} holds no metric: expected Nsight Compute metric -> number"
-        )
-    return _of_one(data, where, None)
+        return from_profile(_validated(Profile, data, where), kernel_name)
+    read = read_any_profile(text, where, kernel_name)
+    return Measured(
+        read.metrics, read.kernel, share=read.share, words=read.kernel or "", notes=read.notes,
+        ignored=read.ignored,
+    )  # fmt: skip
 
 
-def from_profile(profile: Profile) -> Measured:
-    """The kernel that takes most of the time; where none ran, what its machine code shows."""
+def _ours(text: str) -> dict[str, Any] | None:
+    """What `kb profile --json` printed; None if it did not."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    ours = isinstance(data, dict) and "kernels" in data and "problem" in data
+    return data if ours else None
+
+
+def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
+    """The kernel that takes most of the time, or the one that is named; where none ran, what its
+    machine code shows.
+
+    Raises
+    ------
+    InvalidInputError
+        No kernel of it goes by `kernel_name`.
+    """
     dominant = profile.dominant
+    if kernel_name is not None and profile.kernels:
+        names = [each.name for each in profile.kernels]
+        name = kernels_called(kernel_name, names, f"the profile of {profile.kernel}")[0]
+        dominant = next(each for each in profile.kernels if each.name == name)
     functions = [each.name for each in profile.kernels] + [each.name for each in profile.static]
     words = " ".join((profile.problem, profile.kernel, *functions))
     notes = list(profile.notes)
@@ -66,15 +85,15 @@ def from_profile(profile: Profile) -> Measured:
             {}, static.name if static else None, profile.gpu, profile.architecture,
             static=static, words=words, notes=tuple(notes),
         )  # fmt: skip
-    notes += _others(profile.kernels)
+    notes += _others(dominant, profile.kernels)
     if dominant.missing:
         some = ", ".join(dominant.missing[:3]) + (", ..." if len(dominant.missing) > 3 else "")
         notes.append(f"{len(dominant.missing)} metrics are missing on this card: {some}")
     static = dominant.static or _static_of(profile, dominant.name)
-    metrics = _numbers(dict(dominant.metrics), f"profile of '{dominant.name}'")
+    read = launch_of(dominant.metrics, f"profile of '{dominant.name}'", 0, dominant.name)
     return Measured(
-        metrics[0], dominant.name, profile.gpu, profile.architecture, dominant.share,
-        static, words, tuple(notes), metrics[1],
+        with_derived(read.values), dominant.name, profile.gpu, profile.architecture,
+        dominant.share, static, words, tuple(notes), read.unknown,
     )  # fmt: skip
 
 
@@ -113,56 +132,12 @@ def _static_of(profile: Profile, name: str) -> StaticFacts | None:
     return next((each for each in profile.static if each.name == name), None)
 
 
-def _others(kernels: tuple[KernelProfile, ...]) -> list[str]:
-    if len(kernels) < 2:
+def _others(judged: KernelProfile, kernels: tuple[KernelProfile, ...]) -> list[str]:
+    others = [each for each in kernels if each is not judged]
+    if not others:
         return []
-    first, *others = kernels
     rest = ", ".join(f"{each.name} {each.share:.0%}" for each in others[:3])
-    return [f"{first.name} takes {first.share:.0%} of the time; the others are not judged: {rest}"]
-
-
-def _of_several(data: dict[str, Any], where: str) -> Measured:
-    """Kernel → metrics: the one with the longest duration."""
-    read = {name: _of_one(metrics, f"{where}: '{name}'", name) for name, metrics in data.items()}
-    if len(read) == 1:
-        return next(iter(read.values()))
-    duration = find_metric("duration")
-    assert duration is not None
-    times = {name: each.metrics.get(duration.name) for name, each in read.items()}
-    known = {name: value for name, value in times.items() if value is not None}
-    if len(known) < len(read):
-        raise InvalidInputError(
-            f"{where} holds {len(read)} kernels, not all with {duration.name}: "
-            "add it, or give the metrics of one kernel"
-        )
-    longest = max(known, key=lambda name: known[name])
-    total = sum(known.values())
-    share = known[longest] / total if total else 1.0
-    one = read[longest]
-    note = f"{longest} takes {share:.0%} of the time; the other kernels are not judged"
-    return Measured(
-        one.metrics, longest, share=share, words=longest, notes=(note,), ignored=one.ignored
-    )
-
-
-def _of_one(data: dict[str, Any], where: str, kernel: str | None) -> Measured:
-    metrics, ignored = _numbers(data, where)
-    return Measured(metrics, kernel, words=kernel or "", ignored=ignored)
-
-
-def _numbers(data: dict[str, Any], where: str) -> tuple[dict[str, float], tuple[str, ...]]:
-    known: dict[str, float] = {}
-    ignored: list[str] = []
-    for key, value in data.items():
-        metric = find_metric(key)
-        if metric is None:
-            ignored.append(key)
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue  # null, "n/a", "N/A (no such counter)": missing, which is not zero
-        if not math.isfinite(value):
-            continue
-        if value < 0:
-            raise InvalidInputError(f"{where}: {key} is {value}: no metric is below zero")
-        known.setdefault(metric.name, float(value))
-    return known, tuple(ignored)
+    return [
+        f"{judged.name} takes {judged.share:.0%} of the time; the others are not judged "
+        f"(--kernel-name chooses): {rest}"
+    ]

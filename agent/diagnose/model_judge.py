@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agent.diagnose.facts import Facts
 from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Opinion
 from agent.diagnose.techniques import Shelf
-from agent.llm.client import Endpoint
-from agent.llm.errors import EndpointError, one_line
+from agent.endpoint.client import Endpoint
+from agent.endpoint.errors import EndpointError, one_line
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Technique
 from kb.errors import KbError

@@ -31,8 +31,16 @@ _CONFLICTS_PER_INST = 0.05
 _SHARED_STALL = 10.0
 # Spill code that runs: one in a hundred instructions.
 _SPILL_SHARE = 0.01
+# Where it is not known what they are a share of; a launch has millions where spills matter.
+_SPILL_INSTRUCTIONS = 10_000
+# The architecture gives a thread no more: at it, the compiler has spilled or was about to.
+_REGISTER_LIMIT = 255
 # At the roof, with this much idle in the SMs: work fused into the kernel is free.
 _ROOM = 60.0
+
+
+# Findings that a kernel moves bytes that it need not: at the roof, something is left after all.
+WASTEFUL = frozenset({"uncoalesced-access", "tile-rereads", "register-spills"})
 
 
 def _memory_roof(case: Case) -> Draft | None:
@@ -51,6 +59,8 @@ def _memory_roof(case: Case) -> Draft | None:
     ratio, floor = excess(position), position.floor_fraction
     if ratio is not None and ratio >= WASTE:
         return None  # fast, but with bytes to save: `repeated-traffic` says so
+    if _uncoalesced(case) is not None or _spills(case) is not None:
+        return None  # the roof is reached with bytes that need not move: those rules say which
     if floor is not None:
         meaning = "of the least time in which the bytes can move; 100 % leaves nothing"
         evidence.append(
@@ -62,7 +72,9 @@ def _memory_roof(case: Case) -> Draft | None:
         "The kernel is at the memory roof: little is left to gain, except by moving fewer bytes "
         "(fusion with a neighbour, a narrower type)."
     )
-    return Draft(cause, Bottleneck.MEMORY, 1.0, tuple(evidence))
+    # Where operands may be shared, that comes first: it saves bytes, and is quickly tried.
+    severity = 1.0 if _tile_rereads(case) is None else 0.3
+    return Draft(cause, Bottleneck.MEMORY, severity, tuple(evidence))
 
 
 def _room_for_fusion(case: Case) -> Draft | None:
@@ -102,10 +114,12 @@ def _repeated_traffic(case: Case) -> Draft | None:
 
 def _tile_rereads(case: Case) -> Draft | None:
     hits, busy, tensor = case.get("l2_hit_rate"), case.get("dram_throughput"), _tensor(case)
-    if hits is None or busy is None or hits >= _LOW_L2_HITS or busy < _DRAM_BUSY:
+    if hits is None or hits >= _LOW_L2_HITS or (busy is not None and busy < _DRAM_BUSY):
         return None
     # A stream misses L2 by nature; only tiles that other blocks want again could hit.
     if not (case.facts.has_matrix_product or (tensor is not None and tensor >= _TENSOR_IN_USE)):
+        return _unshared_tiles(case) if _says_nothing_of_its_work(case) else None
+    if busy is None:
         return None
     evidence = (
         case.said("l2_hit_rate", "operand tiles leave L2 before another block wants them"),
@@ -114,6 +128,31 @@ def _tile_rereads(case: Case) -> Draft | None:
     )
     cause = "Operand tiles are read again from DRAM because the order of blocks outruns L2."
     return Draft(cause, Bottleneck.MEMORY, clamp(busy / 100 * (1 - hits / 100) + 0.2), evidence)
+
+
+def _says_nothing_of_its_work(case: Case) -> bool:
+    """Whether a matrix product can be neither seen nor excluded."""
+    facts = case.facts
+    known = (_tensor(case), facts.floor, facts.source, facts.static)
+    return all(each is None for each in known)
+
+
+def _unshared_tiles(case: Case) -> Draft:
+    """The same misses where nothing tells what is computed: it depends on that."""
+    evidence = (
+        case.said("l2_hit_rate", "what blocks share, if they do, leaves L2 before its next use"),
+        *(
+            case.also("dram_throughput", "the misses take most of DRAM's bandwidth")
+            if not case.position.at_memory_roof
+            else ()
+        ),
+    )
+    cause = (
+        "L2 misses what it could serve: where blocks share operands (a matrix product, a "
+        "convolution, attention), tiles are read again from DRAM. A stream has nothing to share."
+    )
+    hits = case.get("l2_hit_rate") or 0.0
+    return Draft(cause, Bottleneck.MEMORY, clamp(0.5 * (1 - hits / 100)), evidence)
 
 
 def _matters(case: Case, what: str) -> bool:
@@ -259,6 +298,11 @@ def _spills(case: Case) -> Draft | None:
         for alias in ("local_load_inst", "local_store_inst"):
             evidence += case.also(alias, share)
         severity = min(0.9, 0.2 + 3 * local / executed)
+    elif local >= _SPILL_INSTRUCTIONS and not executed:
+        for alias in ("local_load_inst", "local_store_inst"):
+            evidence += case.also(alias, "instructions that spills or indexed local arrays need")
+        registers = case.get("registers_per_thread")
+        severity = 0.7 if registers is not None and registers >= _REGISTER_LIMIT else 0.4
     static = case.facts.static
     spilled = static.spill_store_bytes + static.spill_load_bytes if static is not None else 0
     # Where counters ran and saw none, the spill code lies off the path.
@@ -321,6 +365,6 @@ RULES = (
     Rule(
         "register-spills", "spills",
         ("register-pressure", "occupancy-tuning", "autotuning"),
-        _spills, ("local_load_inst", "inst_executed"),
+        _spills, ("local_load_inst",),
     ),
 )  # fmt: skip

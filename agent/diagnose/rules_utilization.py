@@ -15,6 +15,8 @@ _LANES = 32.0
 _UNIFORM = 85.0
 # What runs over what could be resident; below, blocks end at different times or start late.
 _ACHIEVED_SHARE = 0.7
+# Of every data-center GPU since sm_70 (CUDA C++ Programming Guide, "Compute Capabilities").
+_WARP, _WARP_SLOTS, _REGISTERS_PER_SM = 32, 64, 65536
 _LIMITS = {
     "registers": "launch__occupancy_limit_registers",
     "shared memory": "launch__occupancy_limit_shared_mem",
@@ -71,6 +73,29 @@ def _limiter(case: Case) -> str | None:
     if not {"registers", "shared memory"} <= set(known):
         return None
     return min(known, key=lambda what: known[what])
+
+
+def _by_registers(case: Case) -> Draft | None:
+    """Occupancy that the registers of a thread explain, where no limits were measured."""
+    registers, achieved = case.get("registers_per_thread"), case.get("achieved_occupancy")
+    if registers is None or achieved is None or case.position.at_memory_roof:
+        return None
+    if case.get("theoretical_occupancy") is not None:
+        return None  # `limited-occupancy` knows more
+    spec = case.facts.spec
+    slots = spec.threads_per_sm // _WARP if spec is not None else _WARP_SLOTS
+    held = spec.registers_per_sm if spec is not None else _REGISTERS_PER_SM
+    # Registers are given to a warp in units of 8 a thread.
+    warps = min(slots, held // (math.ceil(registers / 8) * 8 * _WARP))
+    most = 100 * warps / slots
+    if most >= _LOW_THEORETICAL or not 0.7 * most <= achieved <= 1.1 * most:
+        return None
+    evidence = (
+        case.said("registers_per_thread", f"leave room for {warps} of {slots} warps on an SM"),
+        case.said("achieved_occupancy", f"resident in fact, of {most:.3g} % at most"),
+    )
+    cause = "Occupancy is limited by registers: few warps can be resident to hide latency."
+    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(0.6 * (1 - most / 100)), evidence)
 
 
 def _limited_occupancy(case: Case) -> Draft | None:
@@ -174,6 +199,11 @@ RULES = (
         "limited-occupancy", "occupancy",
         ("occupancy-tuning", "register-pressure", "autotuning"),
         _limited_occupancy, ("theoretical_occupancy", *_LIMITS.values()),
+    ),
+    Rule(
+        "registers-of-a-thread", "occupancy",
+        ("register-pressure", "autotuning", "occupancy-tuning"),
+        _by_registers, ("registers_per_thread", "achieved_occupancy"),
     ),
     Rule(
         "tiny-blocks", "occupancy",

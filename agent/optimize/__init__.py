@@ -1,1 +1,1 @@
-"""What `kb optimize` tries next; knowledge comes from the index, judging from `agent.evaluate`."""
+"""What `kb optimize` tries next; knowledge comes from the index, judging from `judge.evaluate`."""

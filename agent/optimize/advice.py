@@ -13,11 +13,11 @@ from agent.diagnose.result import Diagnosis
 from agent.diagnose.techniques import Shelf, shelf_from_corpus, shelf_from_index
 from agent.optimize.candidate import Context, Judged
 from agent.optimize.run import RunFolder
-from agent.problem.kernel import Language, language_of
-from agent.problem.syntax import parse
+from judge.problem.kernel import Language, language_of
+from judge.problem.syntax import parse
 from kb.context.build import build_context
 from kb.context.models import MAX_KERNEL_CHARS, ContextRequest
-from kb.errors import KbError
+from kb.errors import InvalidInputError, KbError
 from kb.gpus import GpuSpec, find_spec
 from kb.search.engine import Searcher
 from kb.search.models import MAX_QUERY_CHARS
@@ -125,18 +125,25 @@ class IndexAdvisor:
     ) -> Context:
         standing = self._folder.record.standing
         architecture = standing.architecture if standing is not None else None
-        request = ContextRequest(
-            query=query_of(self._folder.config.problem.stem, diagnosis, shown),
-            kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
-            profile=_finite(leader.outcome.profile) or None,
-            gpu=architecture,
-            language=_language(leader),
-            max_tokens=self._folder.config.context_tokens,
-            exclude=sorted(shown),
-        )
         if self._searcher is None:
             self._searcher = open_searcher(self._index)
-        found = build_context(request, self._searcher)
+        config = self._folder.config
+        request = ContextRequest(
+            query=query_of(config.problem.stem, diagnosis, shown),
+            kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
+            profile=_finite(leader.outcome.profile) or None,
+            gpu=self._gpu or architecture,
+            language=_language(leader),
+            max_tokens=config.context_tokens,
+            exclude=sorted(shown),
+        )
+        try:
+            # Its operators say what to read about, also where nothing was measured.
+            asked = request.model_copy(update={"problem": config.problem.source})
+            found = build_context(asked, self._searcher)
+        except InvalidInputError:  # no module that can be read, or a card of the user's own
+            plain = request.model_copy(update={"gpu": architecture})
+            found = build_context(plain, self._searcher)
         if found.abstained:
             return Context()
         slugs = tuple(each.slug for each in found.techniques)

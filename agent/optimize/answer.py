@@ -4,7 +4,7 @@ from agent.optimize.config import RunConfig
 from agent.optimize.record import Record
 from agent.optimize.run import RunFolder
 from agent.optimize.summary import CALLED, FORMS, Summary, summarise
-from agent.problem.forms import as_kernel
+from judge.problem.forms import as_kernel
 
 
 def keep_best(folder: RunFolder) -> None:

@@ -8,8 +8,8 @@ these paired ratios. Times of different sessions order the rest of the beam; the
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from agent.evaluate.statistics import repeatability
 from agent.optimize.candidate import Judged
+from judge.evaluate.statistics import repeatability
 
 BASELINE: Final = "baseline"
 """Family of the start."""

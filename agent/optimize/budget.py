@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from agent.evaluate.options import EAGER
 from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Stopped
 from agent.optimize.record import Record, Round
+from judge.evaluate.options import EAGER
 
 ROUNDS, TIME, GPU_TIME = "rounds", "time", "gpu time"
 TOKENS, MONEY = "tokens", "money"

@@ -12,8 +12,9 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent.diagnose.result import Diagnosis
-from agent.evaluate.result import RIGHT, Ceilings, Floor, Ratio, Verdict
-from agent.problem.kernel import Form
+from judge.evaluate.result import RIGHT, Ceilings, Floor, Ratio, Verdict
+from judge.options import RunOptions
+from judge.problem.kernel import Form
 
 _ID_DIGITS = 8
 
@@ -81,29 +82,17 @@ class Proposal(Model):
     """One line for the report."""
 
 
-class Candidate(Model):
-    """A kernel file in the search, with its origin."""
+class Candidate(Proposal):
+    """A proposal in the search."""
 
     id: str
     """First eight hexadecimal digits of the SHA-256 of `source`."""
-    source: str
-    """The whole file."""
-    suffix: Literal[".py", ".cu"] = ".py"
-    """Of its file."""
     form: Form | None = None
     """How it is called; None where the file cannot be read as a kernel file."""
-    parents: tuple[str, ...] = ()
     round: int
     """In which it was proposed; 0 for the start."""
-    proposer: str
-    family: str
-    hypothesis: Hypothesis | None = None
-    chunks: tuple[str, ...] = ()
-    params: dict[str, int | float | str | bool] = Field(default_factory=dict)
-    quick_ms: float | None = None
     repairs: str | None = None
     """Id of the failed candidate that this one repairs."""
-    note: str = ""
 
     @classmethod
     def of(
@@ -115,22 +104,13 @@ class Candidate(Model):
         repairs: str | None = None,
     ) -> Self:
         """The candidate that a proposal becomes."""
-        return cls(
-            id=digest_id(proposal.source),
-            source=proposal.source,
-            suffix=proposal.suffix,
-            form=form,
-            parents=proposal.parents,
-            round=round_,
-            proposer=proposal.proposer,
-            family=proposal.family,
-            hypothesis=proposal.hypothesis,
-            chunks=proposal.chunks,
-            params=proposal.params,
-            quick_ms=proposal.quick_ms,
-            repairs=repairs,
-            note=proposal.note,
-        )
+        own = {"id": digest_id(proposal.source), "form": form, "round": round_, "repairs": repairs}
+        return cls.model_validate(_as_proposed(proposal) | own)
+
+    @property
+    def proposal(self) -> Proposal:
+        """The proposal that it was, for its proposer to repair."""
+        return Proposal.model_validate(_as_proposed(self))
 
     @property
     def file(self) -> str:
@@ -149,6 +129,8 @@ class Outcome(Model):
     """None where the judge did not get to one."""
     reasons: tuple[str, ...] = ()
     """Why it failed, or why this verdict; the weightiest first, each one line."""
+    error: str | None = None
+    """Class of the exception for which there is no result, as its process says."""
     disclosures: tuple[str, ...] = ()
     """What a reader should know although it decides nothing."""
     median_ms: float | None = None
@@ -243,19 +225,13 @@ class ProblemInfo(Model):
         return PurePath(self.name).stem
 
 
-class SearchState(Model):
+class SearchState(Model, RunOptions):
     """All that a proposer is told. It is rebuilt from the run folder on a resume, so a proposer
     that keeps nothing else of importance resumes by itself."""
 
     problem: ProblemInfo
-    dtype: str | None = None
-    """What floating-point inputs and parameters are converted to; None: as given."""
-    tf32: bool = False
-    """Whether float32 products may use TF32."""
     device: str
     """`cuda:N` that may be used between judgings, under its lock; `cpu` in a dry run."""
-    interpret: bool = False
-    """A dry run without a GPU: nothing is timed or profiled."""
     gpu: str | None = None
     """Name of the card, as `kb.gpus` knows it."""
     architecture: str | None = None
@@ -305,3 +281,7 @@ class SearchState(Model):
 def digest_id(source: str) -> str:
     """The id of a candidate with this source."""
     return hashlib.sha256(source.encode("utf-8", errors="replace")).hexdigest()[:_ID_DIGITS]
+
+
+def _as_proposed(proposal: Proposal) -> dict[str, object]:
+    return {name: getattr(proposal, name) for name in Proposal.model_fields}

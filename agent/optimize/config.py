@@ -4,8 +4,9 @@ from typing import Final
 
 from pydantic import Field
 
-from agent.evaluate.options import BASELINES
 from agent.optimize.candidate import Model, ProblemInfo, Proposal
+from judge.evaluate.options import BASELINES
+from judge.options import RunOptions
 
 WIDTH: Final = 4
 ROUNDS: Final = 8
@@ -63,7 +64,7 @@ class Strategy(Model):
     """Profile each new leader as well; without, rules diagnose it by its time and its source."""
 
 
-class RunConfig(Model):
+class RunConfig(Model, RunOptions):
     """What was asked for. Holds no keys."""
 
     problem: ProblemInfo
@@ -71,12 +72,8 @@ class RunConfig(Model):
     """Whether a kernel was given to start from."""
     start: Proposal | None = None
     """That kernel; None: eager PyTorch."""
-    dtype: str | None = None
-    tf32: bool = False
     device: str | None = None
     """`cuda:N` alone; None: all cards of the first one's kind."""
-    interpret: bool = False
-    trust: bool = False
     fresh_baselines: bool = False
     """Time the baselines although they are cached."""
     baselines: tuple[str, ...] = BASELINES

@@ -22,11 +22,11 @@ from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
 from agent.optimize.summary import CALLED, summarise
-from agent.problem.binding import Binding, Source, bind
-from agent.problem.kernel import Form
-from agent.sandbox.launch import Zygote
-from agent.worker import messages as m
-from agent.worker.values import decode
+from judge.problem.binding import Binding, Source, bind
+from judge.problem.kernel import Form
+from judge.sandbox.launch import Zygote
+from judge.worker import messages as m
+from judge.worker.values import decode
 from kb.errors import InvalidInputError, KbError
 
 _MODULE: Final = '''"""{about}
@@ -139,12 +139,12 @@ def _winner(config: RunConfig, record: Record, root: Path) -> Candidate:
 
 def _described(config: RunConfig, zygote: Zygote | None) -> tuple[m.Problem, int]:
     """What the problem defines, and how many tensors its model returns."""
-    from agent.evaluate.session import (  # noqa: PLC0415 (it starts what loads torch)
+    from judge.evaluate.session import (  # noqa: PLC0415 (it starts what loads torch)
         CommandFailedError,
         Session,
         WorkerError,
     )
-    from agent.recipe.graph import export_graph  # noqa: PLC0415
+    from judge.graph import export_graph  # noqa: PLC0415
 
     problem = config.problem
     with Session("cpu", zygote=zygote) as session:

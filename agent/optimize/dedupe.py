@@ -14,8 +14,8 @@ _INTROSPECTION = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"})
 _BUILTINS = frozenset(dir(builtins))
 # Strings and characters are kept, comments are not; the longest first.
 _CUDA_TOKENS = re.compile(
-    r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
-    r'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/',
+    r'R"(?P<mark>[^()\\\s]{0,16})\(.*?(?:\)(?P=mark)"|\Z)'
+    r'|"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n])*+\'?|//[^\n]*|/\*.*?(?:\*/|\Z)',
     re.DOTALL,
 )
 

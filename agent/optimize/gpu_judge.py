@@ -1,23 +1,22 @@
 """The judge of real runs, which evaluates and profiles in processes of their own."""
 
-import queue
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from agent.evaluate.options import CALL_SECONDS, EAGER
-from agent.evaluate.result import UNCHECKED, Evaluation
 from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Standing
-from agent.optimize.judge import Confirmation, Profiled, Say
-from agent.optimize.judge_main import Describe, Evaluate, TakeProfile
-from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
+from agent.optimize.judge import Confirmation, Profiled
+from agent.optimize.judge_pool import JudgePool
+from agent.optimize.judge_process import JudgeError, JudgeLostError
+from agent.optimize.judge_requests import Evaluate, Evaluated, TakeProfile
 from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import candidate_of, eager_start
-from agent.profile.result import Profile
+from judge.evaluate.options import CALL_SECONDS, EAGER
+from judge.evaluate.result import Evaluation
+from judge.progress import Say
 from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, find_spec
 
@@ -37,61 +36,31 @@ class GpuJudge:
     ----------
     folder
         The run; evaluations and profiles are kept in it.
+    pool
+        The processes; they end with this.
     cache
         Of baselines.
     specs
         Cards beside those of `kb.gpus`.
-    processes
-        How many check at once in a dry run.
-    start_process
-        Makes a judging process.
     """
 
     def __init__(
         self,
         folder: RunFolder,
+        pool: JudgePool | None = None,
         cache: BaselineCache | None = None,
         specs: Sequence[GpuSpec] = (),
-        processes: int = 2,
-        start_process: Callable[[], JudgeProcess] = JudgeProcess,
     ) -> None:
         self._folder = folder
         self._config: RunConfig = folder.config
+        self._pool = pool or JudgePool(folder.config)
         self._cache = cache or BaselineCache()
         self._specs = specs
-        self._make = start_process
-        self._all: list[JudgeProcess] = []
-        self._free: queue.SimpleQueue[tuple[JudgeProcess, str]] = queue.SimpleQueue()
-        self._processes = processes
-        self._device = "cpu"
-        self._described: dict[str, Any] | None = None
 
     @property
     def slots(self) -> int:
         """One for each process."""
-        self._describe()
-        return len(self._all)
-
-    def _describe(self) -> dict[str, Any]:
-        """Find the devices, and start a process for each."""
-        if self._described is not None:
-            return self._described
-        config = self._config
-        first = self._make()
-        self._all.append(first)
-        asked = Describe(device=config.device, interpret=config.interpret)
-        found = first.ask(asked, lambda _: None)
-        devices: list[str] = list(found["devices"])
-        if config.interpret:
-            devices *= self._processes
-        self._device = devices[0]
-        self._free.put((first, devices[0]))
-        for device in devices[1:]:
-            process = self._make()
-            self._all.append(process)
-            self._free.put((process, device))
-        self._described = found
-        return found
+        return self._pool.size
 
     def require_same(self, standing: Standing) -> None:
         """Refuse to go on where times cannot be compared with those that are recorded.
@@ -101,7 +70,7 @@ class GpuJudge:
         KbError
             Another kind of card, or none.
         """
-        gpu = self._describe().get("gpu")
+        gpu = self._pool.describe().gpu
         name = find_spec(gpu, self._specs).name if gpu is not None else None
         if name != standing.gpu:
             raise InvalidInputError(
@@ -110,21 +79,11 @@ class GpuJudge:
                 "--kernel"
             )
 
-    @contextmanager
-    def _process(self) -> Iterator[tuple[JudgeProcess, str]]:
-        """A process and its device, as soon as one is free."""
-        self._describe()
-        taken = self._free.get()
-        try:
-            yield taken
-        finally:
-            self._free.put(taken)
-
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         """See `Judge.standing`. Baselines come from the cache where they are known."""
         config = self._config
-        described = self._describe()
-        gpu, versions = described.get("gpu"), dict(described.get("versions", {}))
+        described = self._pool.describe()
+        gpu = described.gpu
         spec = find_spec(gpu, self._specs) if gpu is not None else None
         proposal = given or eager_start(config.problem.source)
         start = candidate_of(proposal)
@@ -136,16 +95,16 @@ class GpuJudge:
         last = cached is not None or config.baselines_last
         # The start is eager PyTorch itself where none is given: once is enough.
         forms = (EAGER,) if last else self._forms
-        evaluation, seconds, compiling = self._evaluate(
+        evaluated = self._evaluate(
             start,
             say,
             baselines=forms if config.given else tuple(each for each in forms if each != EAGER),
             quick=config.strategy.confirm,
         )
-        outcome = outcome_of(start, evaluation, gpu_seconds=seconds)
+        evaluation = evaluated.evaluation
         if not config.given:  # eager PyTorch itself calibrates the judge's clock
-            told = tuple(each for each in outcome.disclosures if not each.startswith(UNCHECKED))
-            outcome = outcome.model_copy(update={"disclosures": told})
+            evaluation = evaluation.model_copy(update={"calibrated": True})
+        outcome = outcome_of(start, evaluation, gpu_seconds=evaluated.gpu_seconds)
         notes: list[str] = []
         baselines = baselines_of(evaluation)
         itself = timing_of(evaluation, "candidate")
@@ -166,10 +125,10 @@ class GpuJudge:
             ceilings=evaluation.ceilings,
             gpu=spec.name if spec else None,
             architecture=spec.architecture if spec else None,
-            devices=tuple(described["devices"]),
-            versions=versions,
+            devices=described.devices,
+            versions=described.versions,
             notes=tuple(notes),
-            baseline_seconds=compiling,
+            baseline_seconds=evaluated.baseline_seconds,
         )
 
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
@@ -178,7 +137,7 @@ class GpuJudge:
         eager = leader.candidate.round == 0 and not self._config.given
         against = [leader.candidate] if leader.outcome.timed and not eager else []
         try:
-            evaluation, seconds, _ = self._evaluate(
+            found = self._evaluate(
                 candidate,
                 say,
                 baselines=(EAGER,),
@@ -190,7 +149,11 @@ class GpuJudge:
         except JudgeLostError as error:
             return failure(candidate, Stage.TIME, f"{error} while it judged this", attempt)
         outcome = outcome_of(
-            candidate, evaluation, against=("leader",), attempt=attempt, gpu_seconds=seconds
+            candidate,
+            found.evaluation,
+            against=("leader",),
+            attempt=attempt,
+            gpu_seconds=found.gpu_seconds,
         )
         over = outcome.over(EAGER)
         if eager and over is not None:
@@ -206,9 +169,10 @@ class GpuJudge:
         against = [start.candidate] if start.id != best.id and not eager else []
         itself = eager and start.id == best.id
         beside = tuple(each for each in self._forms if not (itself and each == EAGER))
-        evaluation, seconds, compiling = self._evaluate(
+        evaluated = self._evaluate(
             best.candidate, say, baselines=beside, against=against, kind="-confirmed", quick=short
         )
+        evaluation, seconds = evaluated.evaluation, evaluated.gpu_seconds
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))
         over = outcome.over(EAGER)
@@ -225,7 +189,7 @@ class GpuJudge:
         if outcome.timed:
             forms = {name: each for name, each in found.items() if name != "start"}
             notes += self._kept(evaluation, forms)
-        return Confirmation(outcome, found, tuple(notes), compiling)
+        return Confirmation(outcome, found, tuple(notes), evaluated.baseline_seconds)
 
     @property
     def _call_seconds(self) -> float:
@@ -240,12 +204,13 @@ class GpuJudge:
 
     def _key(self) -> Key | None:
         """Of this problem's baselines; None where there is no card."""
-        config, described = self._config, self._describe()
-        gpu, versions = described.get("gpu"), dict(described.get("versions", {}))
-        if gpu is None:
+        config, described = self._config, self._pool.describe()
+        if described.gpu is None:
             return None
-        name = find_spec(gpu, self._specs).name
-        return Key.of(config.problem.sha256, config.dtype, name, versions, tf32=config.tf32)
+        name = find_spec(described.gpu, self._specs).name
+        return Key.of(
+            config.problem.sha256, config.dtype, name, described.versions, tf32=config.tf32
+        )
 
     def _kept(self, evaluation: Evaluation, baselines: dict[str, Baseline]) -> list[str]:
         """Keep times of baselines for other runs; why that is not possible, if so."""
@@ -275,60 +240,46 @@ class GpuJudge:
         against: Sequence[Candidate] = (),
         kind: str = "",
         quick: bool = False,
-    ) -> tuple[Evaluation, float, float]:
-        """The evaluation, seconds on the GPU, and seconds in which baselines compiled."""
-        config, folder = self._config, self._folder
-        with self._process() as (process, device):
-            answer = process.ask(
-                Evaluate(
-                    problem=str(folder.problem_path.resolve()),
-                    kernel=str(folder.keep(candidate).resolve()),
-                    device=device,
-                    dtype=config.dtype,
-                    tf32=config.tf32,
-                    interpret=config.interpret,
-                    trust=config.trust,
-                    against=tuple(str(folder.keep(each).resolve()) for each in against),
-                    baselines=baselines,
-                    quick=quick,
-                    call_seconds=self._call_seconds,
-                ),
-                say,
+    ) -> Evaluated:
+        folder = self._folder
+        with self._pool.lend() as (process, device):
+            request = Evaluate.like(
+                self._config,
+                problem=folder.problem_path.resolve(),
+                kernel=folder.keep(candidate).resolve(),
+                device=device,
+                against=tuple(folder.keep(each).resolve() for each in against),
+                baselines=baselines,
+                quick=quick,
+                call_seconds=self._call_seconds,
             )
-        evaluation = Evaluation.model_validate(answer["evaluation"])
-        folder.keep_evaluation(candidate.id, evaluation, kind)
-        return evaluation, float(answer["gpu_seconds"]), float(answer["baseline_seconds"])
+            found = process.ask(request, say)
+        folder.keep_evaluation(candidate.id, found.evaluation, kind)
+        return found
 
     def profile(self, candidate: Candidate, say: Say) -> Profiled:
         """See `Judge.profile`."""
-        config = self._config
-        if config.interpret:
+        if self._config.interpret:
             return Profiled(None, ("nothing is profiled in a dry run",))
         try:
-            with self._process() as (process, device):
-                answer = process.ask(
-                    TakeProfile(
-                        problem=str(self._folder.problem_path.resolve()),
-                        kernel=str(self._folder.keep(candidate).resolve()),
-                        device=device,
-                        dtype=config.dtype,
-                        tf32=config.tf32,
-                    ),
-                    say,
+            with self._pool.lend() as (process, device):
+                request = TakeProfile.like(
+                    self._config,
+                    problem=self._folder.problem_path.resolve(),
+                    kernel=self._folder.keep(candidate).resolve(),
+                    device=device,
+                    trust=True,  # it was judged, and the profiler works under fewer layers
                 )
+                found = process.ask(request, say)
         except (JudgeError, JudgeLostError) as error:
             return Profiled(None, (f"not profiled: {error}",))
-        profile = Profile.model_validate(answer["profile"])
-        self._folder.keep_profile(candidate.id, profile)
-        metrics = profile.metrics or None
-        return Profiled(metrics, profile.notes, float(answer["gpu_seconds"]))
+        self._folder.keep_profile(candidate.id, found.profile)
+        return Profiled(found.profile.metrics or None, found.profile.notes, found.gpu_seconds)
 
     def cancel(self) -> None:
         """End all processes."""
-        for process in self._all:
-            process.cancel()
+        self._pool.cancel()
 
     def close(self) -> None:
         """End all processes."""
-        for process in self._all:
-            process.close()
+        self._pool.close()

@@ -1,13 +1,11 @@
 """What the loop asks of a judge."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal
 from agent.optimize.events import Standing
-
-Say = Callable[[str], None]
+from judge.progress import Say
 
 
 @dataclass(frozen=True, slots=True)

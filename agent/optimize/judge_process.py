@@ -9,17 +9,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import IO, Any, Final
+from collections.abc import Sequence
+from typing import IO, Final, TypeVar, cast
 
-from agent.optimize.judge_main import Request
+from pydantic import BaseModel
+
+from agent.optimize.judge_requests import Request
+from judge.progress import Progress, Say, Step
 from kb.errors import KbError
+
+R = TypeVar("R", bound=BaseModel)
 
 # The longest that an evaluation says nothing: one call of a candidate takes 180 s at most, tuning
 # a baseline several minutes.
 SILENCE_S: Final = 900.0
 # Waiting for a card that others use, and starting, which loads torch from a cold disk.
-_WAITING: Final = "waiting for GPU"
 _WAIT_S: Final = 2400.0
 # An evaluation has some tens of kilobytes.
 _LINE_BYTES: Final = 16 << 20
@@ -34,9 +38,10 @@ class JudgeLostError(KbError):
 class JudgeError(KbError):
     """The judging process says that it cannot do what was asked."""
 
-    def __init__(self, message: str, kind: str) -> None:
+    def __init__(self, message: str, lacking: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.lacking = tuple(lacking)
+        """What the sandbox lacks, where that is why."""
 
 
 class JudgeProcess:
@@ -60,8 +65,8 @@ class JudgeProcess:
         self._closed = False
         self._lock = threading.Lock()
 
-    def ask(self, request: Request, say: Callable[[str], None]) -> dict[str, Any]:
-        """The answer to a request; `say` gets lines of progress meanwhile.
+    def ask(self, request: Request[R], say: Say) -> R:
+        """The answer to a request; `say` gets progress meanwhile.
 
         Raises
         ------
@@ -73,8 +78,11 @@ class JudgeProcess:
         self._start()
         assert self._process is not None
         assert self._process.stdin is not None
+        kind = type(request)
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        line = json.dumps({"request": name, "fields": request.model_dump(mode="json")}).encode()
         try:
-            self._process.stdin.write(request.model_dump_json().encode() + b"\n")
+            self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
         except OSError:
             raise self._lost("died") from None
@@ -83,17 +91,16 @@ class JudgeProcess:
             line = self._line(until)
             try:
                 message = json.loads(line)
-                said, ok, error = (message.get(key) for key in ("say", "ok", "error"))
-            except (ValueError, AttributeError):
+                if "error" in message:
+                    raise JudgeError(str(message["error"]), message.get("lacking", ()))
+                if "ok" in message:
+                    return cast("R", kind.reply.model_validate(message["ok"]))
+                progress = Progress(str(message["say"]), Step(message["step"]))
+            except (ValueError, TypeError, KeyError):
                 raise self._lost("answered nonsense") from None
-            if said is not None:
-                say(str(said))
-                patience = _WAIT_S if str(said).startswith(_WAITING) else self._silence
-                until = time.monotonic() + patience
-            elif isinstance(ok, dict):
-                return ok
-            else:
-                raise JudgeError(str(error), str(message.get("kind", "")))
+            say(progress)
+            patience = _WAIT_S if progress.step is Step.WAIT else self._silence
+            until = time.monotonic() + patience
 
     def _start(self) -> None:
         with self._lock:

@@ -1,6 +1,5 @@
 """Judges the candidates of one round, as many at once as there are cards, with repairs."""
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from agent.optimize.offers import (
     add_spending,
     candidate_of,
     describe,
-    proposal_of,
     spending,
     unreadable,
 )
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
+from judge.progress import Say
 from kb.errors import KbError
 
 # So many failures of the judge itself in a row are no candidate's fault.
@@ -54,7 +53,7 @@ def judge_last(
     short: bool,
     append: Callable[[type[Event], Mapping[str, object]], None],
     may_go_on: Callable[[], bool],
-    working: Callable[[str, str], None],
+    teller: Callable[[str], Say],
 ) -> None:
     """Judge proposals in full, beside all baselines, until one is right: a run that has time for
     one more evaluation has had its last session by that. The fastest in quick timings, whoever
@@ -73,8 +72,7 @@ def judge_last(
             yet = failure(candidate, Stage.TIME, "it is not judged yet")
             hopeful = Judged(candidate=candidate, outcome=yet)
             try:
-                say = functools.partial(working, candidate.id)
-                found = judge.confirm(hopeful, start, say, short=short)
+                found = judge.confirm(hopeful, start, teller(candidate.id), short=short)
                 outcome = found.outcome
             except KbError as error:
                 outcome = failure(candidate, Stage.TIME, describe(error))
@@ -128,8 +126,8 @@ class RoundJudging:
         Records an event, given its fields beside time.
     may_go_on
         Asked before each judging and repair; False leaves the rest out.
-    working
-        Takes candidate and line of progress, from any thread.
+    teller
+        What takes the progress of a candidate, by its id.
     """
 
     def __init__(
@@ -143,7 +141,7 @@ class RoundJudging:
         repairs: int,
         append: Callable[[type[Event], Mapping[str, object]], None],
         may_go_on: Callable[[], bool],
-        working: Callable[[str, str], None],
+        teller: Callable[[str], Say],
     ) -> None:
         self._judge = judge
         self._proposers = proposers
@@ -153,7 +151,7 @@ class RoundJudging:
         self._repairs = repairs
         self._append = append
         self._may_go_on = may_go_on
-        self._working = working
+        self._teller = teller
         self._lost = 0
 
     def run(self) -> bool:
@@ -210,10 +208,7 @@ class RoundJudging:
             return bad
         try:
             return self._judge.judge(
-                step.candidate,
-                self._leader,
-                step.attempt,
-                lambda line: self._working(step.candidate.id, line),
+                step.candidate, self._leader, step.attempt, self._teller(step.candidate.id)
             )
         except (RunFolderError, EndOfRecordError):
             raise
@@ -263,7 +258,7 @@ class RoundJudging:
         if proposer is not None:
             before = spending(proposer)
             try:
-                proposal = proposer.repair(proposal_of(failed.candidate), failed.outcome)
+                proposal = proposer.repair(failed.candidate.proposal, failed.outcome)
             except Exception as error:
                 proposal, why = None, describe(error)
             add_spending(spent, proposer, before)

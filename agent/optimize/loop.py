@@ -43,6 +43,7 @@ from agent.optimize.record import Record, Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
 from agent.optimize.summary import Summary, summarise
+from judge.progress import Say
 from kb.errors import KbError
 
 # A proposer that failed in so many rounds in a row is not asked again.
@@ -202,7 +203,7 @@ class Search:
                 short=budget.shortened(self._record, self._config),
                 append=self._append,
                 may_go_on=lambda: self._used_up() is None,
-                working=self._progress.working,
+                teller=self._teller,
             )
             return self._used_up(judging=True)
         judging = RoundJudging(
@@ -214,7 +215,7 @@ class Search:
             repairs=self._config.strategy.repairs,
             append=self._append,
             may_go_on=lambda: self._used_up(judging=True) is None,
-            working=self._progress.working,
+            teller=self._teller,
         )
         try:
             if not judging.run():
@@ -254,12 +255,9 @@ class Search:
         pair = None
         if strategy.crossover:
             pair = beams.crossover_pair(record.beam, record.history, record.crossed)
-        return SearchState(
-            problem=config.problem,
-            dtype=config.dtype,
-            tf32=config.tf32,
+        return SearchState.like(
+            config,
             device=standing.devices[0] if standing.devices else "cpu",
-            interpret=config.interpret,
             gpu=standing.gpu,
             architecture=standing.architecture,
             round=each.number,
@@ -278,7 +276,6 @@ class Search:
             diagnosis=each.advised.diagnosis,
             context=each.advised.context,
             notes=record.notes,
-            seed=config.seed,
             gpu_seconds_left=budget.gpu_seconds_left(record, config),
         )
 
@@ -373,8 +370,8 @@ class Search:
             self._config.baselines
         )
 
-    def _teller(self, candidate: str) -> Callable[[str], None]:
-        return lambda line: self._progress.working(candidate, line)
+    def _teller(self, candidate: str) -> Say:
+        return lambda progress: self._progress.working(candidate, progress.text)
 
     def _used_up(self, *, judging: bool = False) -> tuple[str, str] | None:
         return budget.used_up(self._record, self._config, self._wall, judging=judging)

@@ -8,7 +8,7 @@ from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, Searc
 from agent.optimize.dedupe import digest
 from agent.optimize.outcomes import failure, plain
 from agent.optimize.proposers import Metered, Noting, Proposer, Spending
-from agent.problem.kernel import KernelFile
+from judge.problem.kernel import KernelFile
 from kb.errors import KbError
 
 # Real kernel files have some tens of kilobytes.
@@ -98,22 +98,6 @@ def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
     except KbError as error:
         return failure(candidate, Stage.SYNTAX, str(error), attempt)
     return None
-
-
-def proposal_of(candidate: Candidate) -> Proposal:
-    """The proposal that a candidate was, for its proposer to repair."""
-    return Proposal(
-        source=candidate.source,
-        parents=candidate.parents,
-        proposer=candidate.proposer,
-        family=candidate.family,
-        hypothesis=candidate.hypothesis,
-        chunks=candidate.chunks,
-        params=candidate.params,
-        quick_ms=candidate.quick_ms,
-        suffix=candidate.suffix,
-        note=candidate.note,
-    )
 
 
 def spending(proposer: Proposer) -> Spending:

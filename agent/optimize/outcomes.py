@@ -4,15 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agent.evaluate.result import RIGHT, Evaluation, Ratio, Timing, Verdict
 from agent.optimize.candidate import Baseline, Candidate, Outcome, Stage
+from judge.evaluate.result import RIGHT, UNCHECKED, Evaluation, Ratio, Timing
 
 CANDIDATE: Final = "candidate"
-# What a compiler's refusal looks like in a reason. Triton compiles at the first call.
-_COMPILING = re.compile(
-    r"cannot be loaded|cannot be used|CompilationError|CompileTimeAssertion|OutOfResources|"
-    r"PTXASError|ptxas|nvcc|Error building extension|SyntaxError|ImportError|ModuleNotFoundError"
-)
 # What a proposer can use of a failure; compilers write pages.
 _REASON_CHARS: Final = 2000
 _MOST_REASONS: Final = 8
@@ -45,6 +40,7 @@ def outcome_of(
     """
     timing = timing_of(evaluation, CANDIDATE)
     stage = _stage(evaluation, timing)
+    disclosures = [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]
     reasons = list(evaluation.reasons)
     if evaluation.verdict not in RIGHT:
         reasons += [case.problem for case in evaluation.cases if case.problem is not None]
@@ -56,7 +52,8 @@ def outcome_of(
         stage=stage,
         verdict=evaluation.verdict,
         reasons=tuple(reasons[:_MOST_REASONS]),
-        disclosures=tuple(plain(each) for each in evaluation.disclosures),
+        error=evaluation.fault.error if evaluation.fault is not None else None,
+        disclosures=tuple(plain(each) for each in disclosures),
         median_ms=timing.median_ms if timing else None,
         p10_ms=timing.p10_ms if timing else None,
         p90_ms=timing.p90_ms if timing else None,
@@ -70,11 +67,8 @@ def outcome_of(
 def _stage(evaluation: Evaluation, timing: Timing | None) -> Stage:
     if evaluation.verdict in RIGHT:
         return Stage.DONE if timing is not None or evaluation.interpreted else Stage.TIME
-    if evaluation.verdict is Verdict.WRONG and any(
-        _COMPILING.search(each) for each in evaluation.reasons
-    ):
-        return Stage.COMPILE
-    return Stage.VERIFY
+    fault = evaluation.fault
+    return Stage.COMPILE if fault is not None and fault.compiling else Stage.VERIFY
 
 
 def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[str, Baseline]:

@@ -1,9 +1,9 @@
 """Repeats a recorded run without a GPU: verdicts, times, profiles and advice from its journal.
 
 Proposers that need a GPU or an index are repeated, too (`ReplayProposer`); a language model's
-replies are repeated by `agent.llm`, so its prompts and parsing run as they did. The search itself
-decides anew, and comes to the same decisions where it is the same. A run that was cut short by
-time in the middle of a round and continued later is repeated as far as the cut.
+replies are repeated by `agent.proposers.llm`, so its prompts and parsing run as they did. The
+search itself decides anew, and comes to the same decisions where it is the same. A run that was
+cut short by time in the middle of a round and continued later is repeated as far as the cut.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 from agent.optimize.advice import Advice
 from agent.optimize.candidate import Candidate, Context, Judged, Outcome, Proposal, SearchState
 from agent.optimize.events import Standing
-from agent.optimize.judge import Confirmation, Profiled, Say
+from agent.optimize.judge import Confirmation, Profiled
 from agent.optimize.judging import EndOfRecordError
-from agent.optimize.offers import proposal_of
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
+from judge.progress import Say
 from kb.errors import InvalidInputError, KbError
 
 _CUT = "record"
@@ -173,7 +173,7 @@ class ReplayProposer:
         offered = (
             known[each].pop(0) for each in proposed.offered.get(self.name, ()) if known.get(each)
         )
-        return [proposal_of(one) for one in offered]
+        return [one.proposal for one in offered]
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         """What it repaired this failure with."""
@@ -182,5 +182,5 @@ class ReplayProposer:
                 mine = repaired.failed == failure.candidate
                 if mine and proposal.proposer == self.name:
                     self._spent = self._spent + repaired.spent.get(self.name, Spending())
-                    return proposal_of(repaired.candidate) if repaired.candidate else None
+                    return repaired.candidate.proposal if repaired.candidate else None
         return None

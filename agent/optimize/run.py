@@ -29,14 +29,14 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 import kb
-from agent.evaluate.result import Evaluation
 from agent.optimize.candidate import Candidate, Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Event, Proposed, Repaired, Started
 from agent.optimize.files import PART, RunFolderError, cannot_write, write_atomically
 from agent.optimize.journal import Journal, read
 from agent.optimize.record import Record, Round
-from agent.profile.result import Profile
+from judge.evaluate.result import Evaluation
+from judge.profile.result import Profile
 
 _CONFIG = "config.json"
 _JOURNAL = "journal.jsonl"

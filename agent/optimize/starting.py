@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from agent.evaluate.result import RIGHT
 from agent.optimize.candidate import Candidate, Judged, ProblemInfo, Proposal, Stage
-from agent.problem.forms import as_kernel
-from agent.problem.kernel import KernelFile
-from agent.problem.source import ProblemFile
+from judge.evaluate.result import RIGHT
+from judge.problem.forms import as_kernel
+from judge.problem.kernel import KernelFile
+from judge.problem.source import ProblemFile
 from kb.errors import InvalidInputError, KbError
 
 

@@ -4,14 +4,14 @@ import textwrap
 from pathlib import Path
 from typing import Final
 
-from agent.evaluate.result import Verdict
-from agent.evaluate.statistics import repeatability
 from agent.optimize import budget
 from agent.optimize.candidate import Baseline, Judged, Model
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from agent.problem.forms import MODEL_FORMS, ModelForm
+from judge.evaluate.result import Verdict
+from judge.evaluate.statistics import repeatability
+from judge.problem.forms import MODEL_FORMS, ModelForm
 
 WIDTH: Final = 80
 FORM_ROWS: Final[tuple[tuple[ModelForm, str], ...]] = tuple(

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from agent.evaluate.statistics import repeatability
 from agent.optimize.candidate import Judged
 from agent.optimize.record import Record
 from agent.optimize.summary import FORM_ROWS
 from agent.report.words import line, milliseconds
+from judge.evaluate.statistics import repeatability
 
 WIDTH: Final = 860
 HEIGHT: Final = 440

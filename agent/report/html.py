@@ -10,7 +10,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer, PythonLexer
 
-from agent.report.report import Report
+from agent.report.gather import Report
 from agent.report.story import why_failed
 from agent.report.words import line, milliseconds, percent, visible
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from agent.report.report import FIGURE, Report
+from agent.report.gather import FIGURE, Report
 from agent.report.story import Attempt, Telling, why_failed
 from agent.report.words import line, milliseconds, percent, visible
 

@@ -14,14 +14,14 @@ from typing import Final
 
 import yaml
 
-from agent.evaluate.result import Ratio, Verdict
 from agent.optimize.candidate import Judged, Outcome, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_evaluation, read_run
 from agent.optimize.summary import CALLED
-from agent.problem.shapes import input_shapes
+from judge.evaluate.result import Ratio, Verdict
+from judge.problem.shapes import input_shapes
 from kb.errors import KbError
 from kb.notes import FOLDER, Note
 from kb.vocabulary import find_metric, taxonomy
@@ -32,7 +32,6 @@ _FAILURES: Final = (
     "OutOfMemoryError", "SyntaxError", "IndentationError", "ImportError", "ModuleNotFoundError",
     "NameError", "AttributeError", "TypeError", "ValueError", "RuntimeError",
 )  # fmt: skip
-_NAMED: Final = re.compile(r"\b(" + "|".join(_FAILURES) + r")\b")
 _PARAMETER: Final = re.compile(r"^[A-Za-z_]\w{0,39}$")
 _MOST_PARAMETERS: Final = 12
 _MOST_SHAPES: Final = 4
@@ -179,9 +178,8 @@ class _Teller:
         word = "cheat" if outcome.verdict is Verdict.CHEAT else "wrong"
         at = "did not compile or load" if outcome.stage is Stage.COMPILE else _WORDS[word]
         lines = [f"Failed: the kernel {at} (verdict {outcome.verdict})."]
-        reasons = " ".join(outcome.reasons)
-        if outcome.stage is Stage.COMPILE and (found := _NAMED.search(reasons)) is not None:
-            lines.append(f"Kind of error: {found.group()}.")
+        if outcome.stage is Stage.COMPILE and outcome.error in _FAILURES:
+            lines.append(f"Kind of error: {outcome.error}.")
         lines += self._case(judged)
         fixed = [
             fix.candidate.id

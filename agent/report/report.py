@@ -1,65 +1,15 @@
-"""A report of a run: read the folder, gather what is told, write its files."""
+"""The files of a run's report: report.md, report.html, the picture, and the notes."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from agent.optimize import budget
-from agent.optimize.candidate import Judged
-from agent.optimize.config import RunConfig
 from agent.optimize.files import write_atomically
-from agent.optimize.record import Record
-from agent.optimize.run import read_run
-from agent.optimize.summary import CALLED, Summary, gain_of_given, summarise
-from agent.report import story, tables
-from agent.report.figure import convergence
-from agent.report.words import change_of, line
+from agent.report.gather import FIGURE, gather
+from agent.report.html import html
+from agent.report.markdown import markdown
+from agent.report.notes import write_notes
 
-MARKDOWN, HTML, FIGURE = "report.md", "report.html", "convergence.svg"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All that a report shows, for whichever form it takes."""
-
-    config: RunConfig
-    headline: str
-    """What came of the run, in one sentence."""
-    state: str
-    """How it ended, or that it has not."""
-    summary: Summary | None
-    """None: the run was interrupted before its start was judged; then all else is empty."""
-    contenders: list[tables.Contender]
-    running: list[tables.Step]
-    rounds: list[story.Telling]
-    metrics: list[tables.MetricRow]
-    lineage: list[story.Line]
-    accounting: list[tuple[str, str]]
-    environment: list[tuple[str, str]]
-    chunks: list[str]
-    """Ids of the retrieved chunks that the best and its ancestors used."""
-    citations: list[str]
-    """What the contexts with these chunks cite."""
-    figure: str | None
-    """SVG."""
-
-    @property
-    def given_back(self) -> str | None:
-        """What is said of a form of the problem's own model that is given back in the place of the
-        best kernel."""
-        if self.summary is None or self.summary.given_back is None:
-            return None
-        form = CALLED[self.summary.given_back]
-        return (
-            f"best.py is the problem's own model by {form}, which is faster. "
-            "What follows is the best that was found."
-        )
-
-    @property
-    def best(self) -> Judged | None:
-        """The best kernel; the start where nothing is better."""
-        return self.summary.best if self.summary is not None else None
+MARKDOWN, HTML = "report.md", "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +30,6 @@ def write_report(root: Path) -> Written:
     RunFolderError
         `root` is no run folder, its journal is damaged, or it cannot be written.
     """
-    from agent.report.html import html  # noqa: PLC0415 (these render a `Report`)
-    from agent.report.markdown import markdown  # noqa: PLC0415
-    from agent.report.notes import write_notes  # noqa: PLC0415
-
     found = gather(root)
     written = Written(
         root / MARKDOWN, root / HTML, root / FIGURE if found.figure is not None else None
@@ -94,79 +40,3 @@ def write_report(root: Path) -> Written:
     write_atomically(written.html, html(found))
     write_notes(root)
     return written
-
-
-def gather(root: Path) -> Report:
-    """Read a run folder, also while another process works on it.
-
-    Raises
-    ------
-    RunFolderError
-        `root` is no run folder, or its journal is damaged.
-    """
-    config, record = read_run(root)
-    summary = summarise(config, record, root) if record.standing is not None else None
-    related: list[Judged] = []
-    if summary is not None:
-        related = story.ancestors(record, summary.best)
-    chunks = story.chunks_used(related)
-    return Report(
-        config=config,
-        headline=_headline(config, summary),
-        state=_state(record),
-        summary=summary,
-        contenders=tables.contenders(record, summary) if summary is not None else [],
-        running=tables.running(record) if summary is not None else [],
-        rounds=story.story(record) if summary is not None else [],
-        metrics=tables.metrics(summary.start, record.best) if summary is not None else [],
-        lineage=story.lineage(record) if summary is not None else [],
-        accounting=tables.accounting(record),
-        environment=tables.environment(record, _machine(root)),
-        chunks=chunks,
-        citations=story.citations(record, chunks),
-        figure=convergence(record),
-    )
-
-
-def _headline(config: RunConfig, summary: Summary | None) -> str:
-    if summary is None:
-        return "The run was interrupted before its start was judged: there is nothing to tell yet."
-    if summary.dry:
-        return (
-            f"A dry run without a GPU: {summary.right} of {summary.judged} candidates are right at "
-            "reduced sizes; nothing was timed."
-        )
-    if summary.given_back is not None:
-        form, gain = CALLED[summary.given_back], gain_of_given(summary)
-        over = f", {gain:.2f}x over the start" if gain is not None else ""
-        return f"Given back: the problem's own model by {form}{over}. Nothing faster was found."
-    if not summary.better:
-        given = "the given kernel" if config.given else "eager PyTorch"
-        return f"Speedup: none. Nothing faster than the start ({given}) was found."
-    rows = {each.name: each for each in summary.rows}
-    told = [
-        f"{change_of(rows[name])} over {said}"
-        for name, said in (
-            ("start", "the start"),
-            ("torch.compile", "torch.compile"),
-            ("max-autotune", "max-autotune"),
-        )
-        if name in rows and rows[name].ratio is not None
-    ]
-    unsure = "" if summary.confirmed else " Not confirmed in one session with all baselines."
-    return f"Speedup of the best kernel: {'; '.join(told)}.{unsure}"
-
-
-def _state(record: Record) -> str:
-    if record.stopped is None:
-        return "Not at its end: it was interrupted, or is still running."
-    return f"Ended: {line(budget.words(record.stopped))}."
-
-
-def _machine(root: Path) -> dict[str, Any]:
-    """`environment.json`; empty where it is lost, which a report survives."""
-    try:
-        found = json.loads((root / "environment.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.diagnose.result import Diagnosis
-from agent.evaluate.result import Verdict
 from agent.optimize.candidate import Candidate, Context, Judged, Stage
 from agent.optimize.record import Record, Round
 from agent.report.words import change
+from judge.evaluate.result import Verdict
 
 
 @dataclass(frozen=True, slots=True)

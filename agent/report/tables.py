@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.evaluate.statistics import repeatability
 from agent.optimize.candidate import Judged
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
 from agent.optimize.summary import ROWS, Summary
-from agent.profile.render import quantity
 from agent.report.words import change, change_of, milliseconds
+from judge.evaluate.statistics import repeatability
+from judge.profile.render import quantity
 from kb.vocabulary import all_metrics, metric_sections
 
 

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent.diagnose.result import Diagnosis
-from agent.evaluate.options import CALL_SECONDS
-from agent.evaluate.result import Evaluation, Verdict
-from agent.problem.forms import MODEL_FORMS, ModelForm
-from agent.profile.result import Profile
+from judge.evaluate.options import CALL_SECONDS
+from judge.evaluate.result import Evaluation, Verdict
+from judge.problem.forms import MODEL_FORMS, ModelForm
+from judge.profile.result import Profile
 from kb.context.models import (
     DEFAULT_TOKENS,
     MAX_BUDGET,

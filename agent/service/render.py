@@ -1,8 +1,8 @@
 """An evaluation as text that a model reads."""
 
 from agent.diagnose.render import render as render_diagnosis
-from agent.evaluate.render import render as render_evaluation
 from agent.service.models import EvaluationAnswer, EvaluationJob, JobState
+from judge.evaluate.render import render as render_evaluation
 
 
 def render(job: EvaluationJob) -> str:

@@ -36,7 +36,7 @@ _SAID: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueueLimits:
     """How much may wait, run and be kept."""
 
     waiting: int
@@ -97,7 +97,7 @@ class Runner:
     """
 
     def __init__(
-        self, store: JobStore, work: Work, limits: Limits, ended: Callable[[str], None]
+        self, store: JobStore, work: Work, limits: QueueLimits, ended: Callable[[str], None]
     ) -> None:
         self._store = store
         self._work = work
@@ -158,7 +158,8 @@ class Runner:
             return
         reporter = _Reporter(self._store, job)
         shown = self._store.shown_at_start(job.id, request)
-        folder = self._store.folder(job.id) / "files"
+        folder = self._store.folder
+        shutil.rmtree(folder, ignore_errors=True)  # of a process that died
         found: list[EvaluationAnswer | BaseException] = []
 
         def work() -> None:
@@ -200,11 +201,13 @@ class Runner:
                 return f"it ran longer than {self._limits.seconds:g} s, and was ended"
 
     def _reason(self, error: object) -> str:
-        if isinstance(error, JudgeError) and error.kind == "IncompleteSandboxError":
-            lacking = str(error).partition("; run with --trust")[0]
-            return f"{lacking}: code that comes from elsewhere is not run on this machine"
+        if isinstance(error, JudgeError) and error.lacking:
+            return (
+                f"the sandbox lacks: {'; '.join(error.lacking)}: code that comes from elsewhere is "
+                "not run on this machine"
+            )
         if isinstance(error, KbError):
-            return " ".join(str(error).split()).replace(str(self._store.folder("")), "…")
+            return " ".join(str(error).split()).replace(str(self._store.root), "…")
         if isinstance(error, BaseException):
             _LOG.error("an evaluation failed", exc_info=error)
         return f"unexpected {type(error).__name__}: the server's log has more"

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agent.problem.source import ProblemFile
-from agent.profile.profiler import has_gpu
 from agent.service.models import EvaluationJob, EvaluationList, EvaluationRequest
-from agent.service.runner import Limits, Runner
+from agent.service.runner import QueueLimits, Runner
 from agent.service.store import JobStore
 from agent.service.work import Knowledge, Work
+from judge.problem.source import ProblemFile
+from judge.profile.profiler import has_gpu
 from kb.errors import InvalidInputError
 
 FOLDER: Final = "evaluations"
@@ -36,7 +36,7 @@ class EvaluationService:
         self,
         state_dir: Path,
         knowledge: Knowledge,
-        limits: Limits,
+        limits: QueueLimits,
         device: str | None = None,
         ended: Callable[[str], None] = lambda _: None,
     ) -> None:

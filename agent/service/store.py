@@ -1,32 +1,28 @@
 """Evaluations on disk: any process of the server can take one in and tell of each.
 
     ROOT/
-      lock                    held while the queue changes
+      evaluations.sqlite3     a row for each evaluation, in the order in which they came
       runner.lock             held by the one process that judges
-      queue/NUMBER-ID         an evaluation that waits or runs; gone when it is over
-      jobs/ID/                request.json, shown.json, job.json, answer.json, cancelled
+      work/                   files of the evaluation that runs
 
-Only who holds `runner.lock` writes into a folder under `jobs` once it is queued; all others leave
-the mark `cancelled`. What is read is whole: files are replaced, never written over.
+Each method is one transaction. Only who holds `runner.lock` changes a row once it is queued; all
+others mark it as cancelled.
 """
 
 import contextlib
 import fcntl
 import json
 import os
-import re
 import secrets
-import shutil
+import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from agent.optimize.files import replace
 from agent.service.models import (
-    JOB_ID,
     MOST_EXCLUDED,
     EvaluationAnswer,
     EvaluationJob,
@@ -36,9 +32,17 @@ from agent.service.models import (
 )
 from kb.errors import InvalidInputError, KbError, NotFoundError
 
-_ID: Final = re.compile(JOB_ID)
 # An answer has some hundred kilobytes.
 _MOST_KEPT: Final = 500
+# How long another process may write, in seconds.
+_PATIENCE_S: Final = 30.0
+# `over` is the time at which it ended, and null as long as it waits or runs.
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS evaluations (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, request TEXT NOT NULL,
+    shown TEXT NOT NULL, job TEXT NOT NULL, answer TEXT, over REAL,
+    cancelled INTEGER NOT NULL DEFAULT 0)
+"""
 
 
 class QueueFullError(KbError):
@@ -48,7 +52,7 @@ class QueueFullError(KbError):
 
 
 class StoreError(KbError):
-    """The folder of the evaluations cannot be written."""
+    """The folder of the evaluations cannot be read or written."""
 
     status = 503
 
@@ -57,9 +61,12 @@ class JobStore:
     """The evaluations of one folder. Safe to use from several processes and threads."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._jobs = root / "jobs"
-        self._queue = root / "queue"
+        self.root = root
+
+    @property
+    def folder(self) -> Path:
+        """Where the evaluation that runs may keep its files."""
+        return self.root / "work"
 
     def add(self, request: EvaluationRequest, most: int) -> EvaluationJob:
         """Take an evaluation in.
@@ -73,61 +80,29 @@ class JobStore:
         StoreError
             It cannot be written.
         """
-        with _writing(), self._locked():
-            if len(self._waiting()) >= most:
+        job = EvaluationJob(
+            id=secrets.token_hex(8), name=request.name, state=JobState.QUEUED, created=now()
+        )
+        with self._rows() as rows:
+            waiting = rows.execute("SELECT count(*) FROM evaluations WHERE over IS NULL")
+            if waiting.fetchone()[0] >= most:
                 raise QueueFullError(
                     f"{most} evaluations wait already: try again when some are done"
                 )
-            numbers = [int(each.name.partition("-")[0]) for each in self._queue.iterdir()]
-            job = EvaluationJob(
-                id=secrets.token_hex(8), name=request.name, state=JobState.QUEUED, created=now()
+            shown = json.dumps(_shown_before(rows, request))
+            values = (job.id, request.model_dump_json(), shown, _text(job))
+            rows.execute(
+                "INSERT INTO evaluations (id, request, shown, job) VALUES (?, ?, ?, ?)", values
             )
-            shown = self.shown_before(request)
-            folder = self._jobs / job.id
-            folder.mkdir(mode=0o700)
-            try:
-                replace(folder / "request.json", request.model_dump_json())
-                replace(folder / "shown.json", json.dumps(shown))
-                self.write(job, durable=True)
-                (self._queue / f"{1 + max(numbers, default=0):012d}-{job.id}").touch()
-            except OSError:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
         return self.read(job.id)
 
-    def shown_before(self, request: EvaluationRequest) -> list[str]:
-        """What the reader of an evaluation has: what it says, and what the one before gave.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such evaluation.
-        """
-        shown = list(request.exclude)
-        if request.previous is not None:
-            folder = self._jobs / request.previous
-            if not (folder / "job.json").exists() or (folder / "cancelled").exists():
-                raise InvalidInputError(
-                    f"previous: there is no evaluation {request.previous} (any more); pass what it "
-                    "showed as exclude"
-                )
-            shown += self._shown(folder)
-        return list(dict.fromkeys(shown))[-MOST_EXCLUDED:]
-
-    @staticmethod
-    def _shown(folder: Path) -> list[str]:
-        """What its reader has, after its answer if there is one."""
-        answer = _text(folder / "answer.json")
-        if answer is not None:
-            with contextlib.suppress(ValueError):
-                return EvaluationAnswer.model_validate_json(answer).shown
-        return [str(each) for each in json.loads(_text(folder / "shown.json") or "[]")]
-
     def shown_at_start(self, job_id: str, request: EvaluationRequest) -> list[str]:
-        """As `shown_before`, now that the one before is over; as it was then, if that is gone."""
-        with contextlib.suppress(InvalidInputError):
-            return self.shown_before(request)
-        return self._shown(self._jobs / job_id)
+        """What the reader of an evaluation has by now: what it says, and what the one before gave;
+        as it was when it was sent, if that one is gone."""
+        with self._rows() as rows:
+            with contextlib.suppress(InvalidInputError):
+                return _shown_before(rows, request)
+            return [str(each) for each in json.loads(_row(rows, job_id)["shown"])]
 
     def request(self, job_id: str) -> EvaluationRequest:
         """What was sent.
@@ -137,15 +112,12 @@ class JobStore:
         NotFoundError
             There is no such evaluation.
         """
+        with self._rows() as rows:
+            text = _row(rows, job_id)["request"]
         try:
-            text = (self._jobs / job_id / "request.json").read_text(encoding="utf-8")
             return EvaluationRequest.model_validate_json(text)
-        except (OSError, ValueError) as error:
+        except ValueError as error:  # of another version
             raise _missing() from error
-
-    def folder(self, job_id: str) -> Path:
-        """Where a running evaluation may keep its files."""
-        return self._jobs / job_id
 
     def read(self, job_id: str) -> EvaluationJob:
         """An evaluation as it is now, with its answer.
@@ -155,55 +127,42 @@ class JobStore:
         NotFoundError
             There is none of that id, or not any more.
         """
-        job = self._bare(job_id)
-        if job.state is JobState.DONE:
-            answer = _text(self._jobs / job_id / "answer.json")
-            try:
-                found = EvaluationAnswer.model_validate_json(answer or "")
-            except ValueError as error:  # of another version
-                raise _missing() from error
-            return job.model_copy(update={"answer": found})
-        return self._placed(job, self._waiting())
-
-    def _bare(self, job_id: str) -> EvaluationJob:
-        folder = self._jobs / job_id
-        if not _ID.fullmatch(job_id) or (folder / "cancelled").exists():
-            raise _missing()
-        try:
-            text = (folder / "job.json").read_text(encoding="utf-8")
-            return EvaluationJob.model_validate_json(text)
-        except (OSError, ValueError) as error:
-            raise _missing() from error
-
-    @staticmethod
-    def _placed(job: EvaluationJob, waiting: Sequence[str]) -> EvaluationJob:
-        if job.state is not JobState.QUEUED or job.id not in waiting:
+        with self._rows() as rows:
+            row = _row(rows, job_id)
+            job = _placed(rows, row)
+        if job.state is not JobState.DONE:
             return job
-        return job.model_copy(update={"ahead": waiting.index(job.id)})
+        try:
+            answer = EvaluationAnswer.model_validate_json(row["answer"] or "")
+        except ValueError as error:  # of another version
+            raise _missing() from error
+        return job.model_copy(update={"answer": answer})
 
     def all(self) -> list[EvaluationSummary]:
         """All evaluations, the newest first."""
-        waiting = self._waiting()
         found = []
-        for folder in self._jobs.glob("*"):
-            with contextlib.suppress(NotFoundError):  # deleted just now
-                found.append(self._placed(self._bare(folder.name), waiting))
+        with self._rows() as rows:
+            for row in rows.execute(
+                "SELECT * FROM evaluations WHERE NOT cancelled ORDER BY number DESC"
+            ).fetchall():
+                with contextlib.suppress(NotFoundError):  # damaged
+                    found.append(_placed(rows, row))
         fields = EvaluationSummary.model_fields
-        summaries = [EvaluationSummary(**{f: getattr(job, f) for f in fields}) for job in found]
-        return sorted(summaries, key=lambda each: (each.created, each.id), reverse=True)
+        return [EvaluationSummary(**{f: getattr(job, f) for f in fields}) for job in found]
 
-    def write(self, job: EvaluationJob, *, durable: bool = False) -> None:
-        """Replace what is told of an evaluation; progress need not outlive the machine."""
-        text = job.model_dump_json(exclude={"answer", "ahead"})
-        replace(self._jobs / job.id / "job.json", text, durable=durable)
+    def write(self, job: EvaluationJob) -> None:
+        """Replace what is told of an evaluation."""
+        with self._rows() as rows:
+            rows.execute("UPDATE evaluations SET job = ? WHERE id = ?", (_text(job), job.id))
 
     def finish(self, job: EvaluationJob, answer: EvaluationAnswer | None) -> None:
-        """Keep an evaluation's end: its answer on disk first, then that it is over."""
-        if answer is not None:
-            replace(self._jobs / job.id / "answer.json", answer.model_dump_json())
-        with self._locked():
-            self.write(job, durable=True)
-            self._leave(job.id)
+        """Keep an evaluation's end."""
+        text = answer.model_dump_json() if answer is not None else None
+        with self._rows() as rows:
+            rows.execute(
+                "UPDATE evaluations SET job = ?, answer = ?, over = ? WHERE id = ?",
+                (_text(job), text, time.time(), job.id),
+            )
 
     def remove(self, job_id: str) -> bool:
         """Forget an evaluation. Returns whether it was not over yet.
@@ -215,110 +174,97 @@ class JobStore:
         NotFoundError
             There is no such evaluation.
         """
-        with _writing(), self._locked():
-            job = self._bare(job_id)
+        with self._rows() as rows:
+            job = _job(_row(rows, job_id))
             if job.state is JobState.RUNNING:
-                (self._jobs / job_id / "cancelled").touch()
-                return True
-            self._leave(job_id)
-            shutil.rmtree(self._jobs / job_id, ignore_errors=True)
-            return not job.is_over
+                rows.execute("UPDATE evaluations SET cancelled = 1 WHERE id = ?", (job_id,))
+            else:
+                rows.execute("DELETE FROM evaluations WHERE id = ?", (job_id,))
+        return not job.is_over
 
     def give_back(self, job: EvaluationJob) -> None:
         """Let a running evaluation wait again, as if it had not been begun."""
         update = {"state": JobState.QUEUED, "attempts": job.attempts - 1, "phases": []}
-        self.write(job.model_copy(update=update), durable=True)
+        self.write(job.model_copy(update=update))
 
     def is_cancelled(self, job_id: str) -> bool:
         """Whether a running evaluation is to be ended."""
-        return (self._jobs / job_id / "cancelled").exists()
+        with self._rows() as rows:
+            found = rows.execute("SELECT cancelled FROM evaluations WHERE id = ?", (job_id,))
+            return bool((found.fetchone() or (0,))[0])
 
     def forget(self, job_id: str) -> None:
         """Remove what is left of a cancelled evaluation."""
-        with self._locked():
-            self._leave(job_id)
-            shutil.rmtree(self._jobs / job_id, ignore_errors=True)
+        with self._rows() as rows:
+            rows.execute("DELETE FROM evaluations WHERE id = ?", (job_id,))
 
     def take(self) -> EvaluationJob | None:
         """The evaluation whose turn it is, running from now on; None where none waits.
 
-        It stays in the queue until it is over, so that it comes first again if this process dies.
+        It stays the first until it is over, so that it comes again if this process dies.
         """
-        if not self._waiting():
-            return None
-        with self._locked():
-            for job_id in self._waiting():
+        with self._rows() as rows:
+            # Cancelled while nobody ran it.
+            rows.execute("DELETE FROM evaluations WHERE cancelled")
+            for row in rows.execute(
+                "SELECT * FROM evaluations WHERE over IS NULL ORDER BY number"
+            ).fetchall():
                 try:
-                    job = self._bare(job_id)
-                except NotFoundError:  # cancelled while nobody ran it, or damaged
-                    self._leave(job_id)
-                    shutil.rmtree(self._jobs / job_id, ignore_errors=True)
+                    job = _job(row)
+                except NotFoundError:  # damaged
+                    rows.execute("DELETE FROM evaluations WHERE id = ?", (row["id"],))
                     continue
-                if job.is_over:  # its end was written, and then the process died
-                    self._leave(job_id)
-                    continue
-                job = job.model_copy(
-                    update={
-                        "state": JobState.RUNNING,
-                        "started": now(),
-                        "attempts": job.attempts + 1,
-                        "phases": [],
-                    }
-                )
-                self.write(job)
+                update = {
+                    "state": JobState.RUNNING,
+                    "started": now(),
+                    "attempts": job.attempts + 1,
+                    "phases": [],
+                }
+                job = job.model_copy(update=update)
+                rows.execute("UPDATE evaluations SET job = ? WHERE id = ?", (_text(job), job.id))
                 return job
         return None
 
     def sweep(self, keep: float) -> None:
         """Remove what was over `keep` seconds ago, and what is more than is ever kept."""
-        with self._locked():
-            waiting = set(self._waiting())
-            over: list[tuple[float, Path]] = []
-            for folder in self._jobs.glob("*"):
-                if folder.name not in waiting:
-                    moment = 0.0  # never taken in: its process died meanwhile
-                    with contextlib.suppress(OSError):
-                        moment = (folder / "job.json").stat().st_mtime
-                    over.append((moment, folder))
-            over.sort(reverse=True)
-            limit = time.time() - keep
-            for position, (moment, folder) in enumerate(over):
-                if moment < limit or position >= _MOST_KEPT:
-                    shutil.rmtree(folder, ignore_errors=True)
+        with self._rows() as rows:
+            rows.execute(
+                "DELETE FROM evaluations WHERE over < ? OR number IN (SELECT number FROM "
+                "evaluations WHERE over IS NOT NULL ORDER BY over DESC LIMIT -1 OFFSET ?)",
+                (time.time() - keep, _MOST_KEPT),
+            )
 
     @contextmanager
     def elected(self) -> Iterator[bool]:
         """Whether this process may judge: at most one at a time, of all that share the folder."""
-        with _opened(self._made() / "runner.lock") as fd:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(self.root / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
             yield True
+        finally:
+            os.close(fd)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with _opened(self._made() / "lock") as fd:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-
-    def _made(self) -> Path:
-        for folder in (self._root, self._jobs, self._queue):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return self._root
-
-    def _waiting(self) -> list[str]:
-        """Ids of those that wait or run, in their order."""
+    def _rows(self) -> Iterator[sqlite3.Connection]:
+        """One transaction; it is undone where something is raised."""
         try:
-            names = sorted(each.name for each in self._queue.iterdir())
-        except FileNotFoundError:
-            return []
-        return [name.partition("-")[2] for name in names]
-
-    def _leave(self, job_id: str) -> None:
-        for entry in self._queue.glob(f"*-{job_id}"):
-            entry.unlink(missing_ok=True)
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            rows = sqlite3.connect(
+                self.root / "evaluations.sqlite3", timeout=_PATIENCE_S, isolation_level=None
+            )
+            with contextlib.closing(rows):
+                rows.row_factory = sqlite3.Row
+                rows.execute("BEGIN IMMEDIATE")
+                rows.execute(_SCHEMA)
+                yield rows
+                rows.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise StoreError(f"the server cannot keep the evaluation: {reason}") from error
 
 
 def now() -> str:
@@ -326,32 +272,55 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def _row(rows: sqlite3.Connection, job_id: str) -> sqlite3.Row:
+    found = rows.execute("SELECT * FROM evaluations WHERE id = ? AND NOT cancelled", (job_id,))
+    row: sqlite3.Row | None = found.fetchone()
+    if row is None:
+        raise _missing()
+    return row
+
+
+def _job(row: sqlite3.Row) -> EvaluationJob:
+    try:
+        return EvaluationJob.model_validate_json(row["job"])
+    except ValueError as error:  # damaged, or of another version
+        raise _missing() from error
+
+
+def _placed(rows: sqlite3.Connection, row: sqlite3.Row) -> EvaluationJob:
+    """An evaluation with how many are before it, where it waits."""
+    job = _job(row)
+    if job.state is not JobState.QUEUED:
+        return job
+    ahead = rows.execute(
+        "SELECT count(*) FROM evaluations WHERE over IS NULL AND number < ?", (row["number"],)
+    )
+    return job.model_copy(update={"ahead": ahead.fetchone()[0]})
+
+
+def _shown_before(rows: sqlite3.Connection, request: EvaluationRequest) -> list[str]:
+    """What the reader of an evaluation has: what it says, and what the one before gave."""
+    shown = list(request.exclude)
+    if request.previous is not None:
+        try:
+            row = _row(rows, request.previous)
+        except NotFoundError:
+            raise InvalidInputError(
+                f"previous: there is no evaluation {request.previous} (any more); pass what it "
+                "showed as exclude"
+            ) from None
+        try:
+            shown += EvaluationAnswer.model_validate_json(row["answer"] or "").shown
+        except ValueError:  # not answered yet, or of another version
+            shown += [str(each) for each in json.loads(row["shown"])]
+    return list(dict.fromkeys(shown))[-MOST_EXCLUDED:]
+
+
+def _text(job: EvaluationJob) -> str:
+    return job.model_dump_json(exclude={"answer", "ahead"})
+
+
 def _missing() -> NotFoundError:
     return NotFoundError(
         "there is no such evaluation (any more): GET /v1/evaluate lists those that are kept"
     )
-
-
-@contextmanager
-def _writing() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise StoreError(f"the server cannot keep the evaluation: {reason}") from error
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None

@@ -7,18 +7,15 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from agent.diagnose.diagnose import diagnose, gather
 from agent.diagnose.inputs import Measured, from_profile
 from agent.diagnose.result import Diagnosis
 from agent.diagnose.techniques import Shelf
-from agent.evaluate.options import EAGER
-from agent.evaluate.result import RIGHT, Evaluation
 from agent.optimize.advice import query_of
-from agent.optimize.judge_main import Describe, Evaluate, TakeProfile
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
-from agent.profile.result import Profile
+from agent.optimize.judge_requests import Describe, Evaluate, TakeProfile
 from agent.service.models import (
     MOST_EXCLUDED,
     ContextWanted,
@@ -26,6 +23,10 @@ from agent.service.models import (
     EvaluationRequest,
     PhaseName,
 )
+from judge.evaluate.options import EAGER
+from judge.evaluate.result import RIGHT, Evaluation
+from judge.profile.result import Profile
+from judge.progress import Say, silent
 from kb.context.models import ContextRequest, ContextResponse
 from kb.errors import KbError
 from kb.gpus import GpuSpec, find_spec
@@ -89,7 +90,6 @@ class Work:
         self._make = make
         self._lock = threading.Lock()
         self._judge: JudgeProcess | None = None
-        self._interprets = False
         self._device: str | None = None
         self._cancelled = False
 
@@ -213,21 +213,14 @@ class Work:
     ) -> Evaluation:
         tell(PhaseName.JUDGE, "")
         judge, device = self._ready(tell, interpret=request.interpret)
-        answer = judge.ask(
-            Evaluate(
-                problem=str(problem),
-                kernel=str(kernel),
-                device=device,
-                dtype=request.dtype,
-                tf32=request.tf32,
-                interpret=request.interpret,
-                baselines=tuple(dict.fromkeys((EAGER, *request.baselines))),
-                quick=request.quick,
-                call_seconds=request.call_seconds,
-            ),
-            lambda line: tell(PhaseName.JUDGE, line),
+        asked = Evaluate.like(
+            request,
+            problem=problem,
+            kernel=kernel,
+            device=device,
+            baselines=tuple(dict.fromkeys((EAGER, *request.baselines))),
         )
-        return Evaluation.model_validate(answer["evaluation"])
+        return judge.ask(asked, _teller(tell, PhaseName.JUDGE)).evaluation
 
     def _profile(
         self,
@@ -243,21 +236,11 @@ class Work:
         tell(PhaseName.PROFILE, "")
         try:
             judge, device = self._ready(tell, interpret=False)
-            answer = judge.ask(
-                TakeProfile(
-                    problem=str(problem),
-                    kernel=str(kernel),
-                    device=device,
-                    dtype=request.dtype,
-                    tf32=request.tf32,
-                    untrusted=True,
-                ),
-                lambda line: tell(PhaseName.PROFILE, line),
-            )
+            asked = TakeProfile.like(request, problem=problem, kernel=kernel, device=device)
+            return judge.ask(asked, _teller(tell, PhaseName.PROFILE)).profile
         except (JudgeError, JudgeLostError) as error:
             notes.append(f"not profiled: {error}")
             return None
-        return Profile.model_validate(answer["profile"])
 
     def _diagnose(
         self,
@@ -281,24 +264,17 @@ class Work:
             return None
 
     def _ready(self, tell: Tell, *, interpret: bool) -> tuple[JudgeProcess, str]:
-        """The judging process and its device.
-
-        One process loads Triton either with its interpreter or without, so that another kind of
-        evaluation needs another one.
-        """
+        """The judging process and the device to use."""
         with self._lock:
             if self._cancelled:
                 raise JudgeLostError("it is being ended")
-            if self._judge is not None and self._interprets != interpret:
-                self._drop()
             if self._judge is None:
-                self._judge, self._interprets, self._device = self._make(), interpret, None
-            judge, device = self._judge, self._device
+                self._judge, self._device = self._make(), None
+            judge, device = self._judge, "cpu" if interpret else self._device
         if device is None:
             tell(PhaseName.JUDGE, "starting the judge")
-            asked = Describe(device=None if interpret else self._asked, interpret=interpret)
-            found: dict[str, Any] = judge.ask(asked, lambda _: None)
-            self._device = device = str(found["devices"][0])
+            device = judge.ask(Describe(device=self._asked), silent).devices[0]
+            self._device = device
         return judge, device
 
     def cancel(self) -> None:
@@ -312,12 +288,13 @@ class Work:
     def close(self) -> None:
         """End the judging process; the next evaluation starts another one."""
         with self._lock:
-            self._drop()
+            if self._judge is not None:
+                self._judge.close()
+                self._judge = None
 
-    def _drop(self) -> None:
-        if self._judge is not None:
-            self._judge.close()
-            self._judge = None
+
+def _teller(tell: Tell, phase: PhaseName) -> Say:
+    return lambda progress: tell(phase, progress.text)
 
 
 def _card(evaluation: Evaluation, notes: list[str]) -> GpuSpec | None:

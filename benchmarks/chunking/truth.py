@@ -5,6 +5,7 @@ declaration starts and forward to the brace that closes its body.
 """
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 
 _NOISE = re.compile(
@@ -54,7 +55,7 @@ def kernel_extents(source: bytes) -> list[Extent]:
     starts = [position for position, _ in marks]
     found: dict[int, Extent] = {}
     for match in _KERNEL.finditer(code):
-        body = _body(marks, _after(starts, match.end()))
+        body = _body(marks, bisect_left(starts, match.end()))
         if body is None:
             continue
         opening, closing, parameters = body
@@ -67,17 +68,6 @@ def kernel_extents(source: bytes) -> list[Extent]:
         text = name[1].decode() if name else "?"
         found.setdefault(opening, Extent(start, closing + 1, text))
     return sorted(found.values(), key=lambda extent: extent.start)
-
-
-def _after(starts: list[int], position: int) -> int:
-    low, high = 0, len(starts)
-    while low < high:
-        middle = (low + high) // 2
-        if starts[middle] < position:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _body(marks: list[tuple[int, bytes]], index: int) -> tuple[int, int, int] | None:

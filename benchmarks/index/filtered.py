@@ -5,19 +5,20 @@ one chunk in a hundred to all of them; queries and filters in turns.
 """
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.embedder.report import table
 from benchmarks.index.material import ARCHITECTURES, RememberedQueries, questions, sized_index
-from benchmarks.index.report import Figure, machine, write
+from benchmarks.results import Figure, machine, publish, table
 from kb.embedders.onnx import OnnxEmbedder
 from kb.index.reader import Generation, open_generation
 from kb.search.engine import Searcher
 from kb.search.filtering import filter_mask
 from kb.search.models import Filters
 
+RESULTS = Path(__file__).with_name("results")
 SIZES = (20_000, 100_000)
 QUERIES = 40
 ROUNDS = 5
@@ -73,7 +74,7 @@ def main() -> None:
         "leaves out the query's embedding, which no filter changes. Vectors of code are stand-ins "
         "(`material.stand_ins`); texts, tags and the queries' vectors are real."
     ]
-    detail: dict[str, Any] = {}
+    record: dict[str, Any] = {"machine": where}
     for size in sizes:
         generation = open_generation(sized_index(size))
         filters = conditions(generation)
@@ -107,13 +108,14 @@ def main() -> None:
             )
         head = ["filter", "keeps", "÷ unfiltered (p50)", "p50 ms", "p95 ms", "abstained"]
         text.append(f"{size:,} chunks:\n\n" + table([*head, "without embedding"], rows))
-        detail[str(size)] = {
+        record[str(size)] = {
             "shares": shares,
             "p50_ms": p50,
             "p50_ms_without_embedding": bare,
             "took_ms": took,
         }
-    write("filtered", where, figures, "\n\n".join(text), detail)
+    command = "python -m benchmarks.index.filtered"
+    publish(RESULTS / "filtered", command, "\n\n".join(text), record, figures)
 
 
 def _share(filters: Filters, generation: Generation) -> float:

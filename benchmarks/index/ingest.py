@@ -16,17 +16,17 @@ import numpy as np
 from chromadb.config import Settings
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.embedder.report import table
-from benchmarks.embedder.timing import median
 from benchmarks.embedder.weights import model_folder
 from benchmarks.index.material import code_folders
-from benchmarks.index.report import Figure, machine, write
+from benchmarks.results import Figure, machine, publish, table
+from benchmarks.timing import median
 from ingest.pipeline import Request
 from ingest.pipeline import ingest as run_ingest
 from kb.embedders.onnx import OnnxEmbedder
 from kb.index.reader import open_generation
 from kb.records import Chunk
 
+RESULTS = Path(__file__).with_name("results")
 PACKAGE = "triton"
 ROUNDS = 3
 BATCH_SIZES = (16, 32, 64)
@@ -110,8 +110,14 @@ def main() -> None:
         f"{rounds} rounds in turns, medians.\n\n"
         + table(["contender", "speed ÷ the usual way at its best", "s"], rows)
     )
-    detail = {"chunks": len(chunks), "ours_s": ours, "encode_s": encode, "add_s": added}
-    write("ingest", where, figures, text, detail)
+    record = {
+        "machine": where,
+        "chunks": len(chunks),
+        "ours_s": ours,
+        "encode_s": encode,
+        "add_s": added,
+    }
+    publish(RESULTS / "ingest", "python -m benchmarks.index.ingest", text, record, figures)
 
 
 if __name__ == "__main__":

@@ -4,19 +4,21 @@ Wall time against `python -c "import chromadb"`, in turns, and peak memory: on t
 and on an index of `CHUNKS` chunks.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from benchmarks.embedder.report import table
-from benchmarks.embedder.timing import interleaved, median
 from benchmarks.index.material import sized_index
-from benchmarks.index.report import Figure, machine, write
+from benchmarks.results import Figure, machine, publish, table
+from benchmarks.timing import interleaved, median
 from ingest.pipeline import Request, ingest
 from kb.corpus.loader import shipped_corpus
 from kb.embedders.onnx import OnnxEmbedder
 
+RESULTS = Path(__file__).with_name("results")
 CHUNKS = 20_000
 REPEATS = 11
 QUESTION = "my matmul rereads the same tiles from DRAM and L2 hit rate is 30%"
@@ -47,6 +49,7 @@ def peak_mb(command: list[str]) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     where = machine()
     kb = str(Path(sys.executable).with_name("kb"))
     with tempfile.TemporaryDirectory() as scratch:
@@ -65,7 +68,7 @@ def main() -> None:
         chroma = "import chromadb"
         commands[chroma] = [sys.executable, "-c", chroma]
         seconds = interleaved(
-            {name: lambda command=command: run(command) for name, command in commands.items()},
+            {name: partial(run, command) for name, command in commands.items()},
             REPEATS,
         )
         peaks = {name: peak_mb(command) for name, command in commands.items()}
@@ -90,8 +93,9 @@ def main() -> None:
     ]
     head = ["process", "wall time (medians)", "(fastest)", "ms, median", "peak memory, MB"]
     text = f"{REPEATS} runs of each in turns, after one to warm the disk cache.\n\n"
-    detail = {"seconds": seconds, "peak_mb": peaks}
-    write("query_process", where, figures, text + table(head, rows), detail)
+    record = {"machine": where, "seconds": seconds, "peak_mb": peaks}
+    asked = "python -m benchmarks.index.query_process"
+    publish(RESULTS / "query_process", asked, text + table(head, rows), record, figures)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent.evaluate.judge import Options
-from agent.sandbox.launch import Zygote
 from benchmarks.judge.cases import ROOT, SuiteCase, read_suite
 from benchmarks.judge.suite import Outcome, Rates, rates, run_case
+from judge.evaluate.judge import Options
+from judge.sandbox.launch import Zygote
 
 # max-autotune takes a minute a problem; what an attack does to its time it does to eager's as well.
 _BASELINES = ("eager",)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from agent.evaluate.result import Verdict
-from agent.problem.source import ProblemFile
+from judge.evaluate.result import Verdict
+from judge.problem.source import ProblemFile
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[2] / "tests" / "fixtures" / "judge"
 Kind = Literal["attack", "honest"]
 _FOLDERS: dict[Kind, str] = {"attack": "attacks", "honest": "honest"}
 # One line in a Python file, a comment in a .cu file.

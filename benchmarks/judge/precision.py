@@ -21,20 +21,21 @@ from typing import Any
 
 import torch
 
-from agent.evaluate import floor as floors
-from agent.evaluate.ceilings import COPY_BYTES
-from agent.evaluate.ceilings import measure as measure_ceilings
-from agent.evaluate.clocks import ClockWatch, card_id
-from agent.evaluate.gpulock import locked
-from agent.evaluate.host import describe_host
-from agent.evaluate.result import Ceilings
-from agent.evaluate.session import Session, Worker
-from agent.evaluate.statistics import repeatability
-from agent.evaluate.timing import Contender, Limits, Measurement, measure, report
-from agent.problem.source import ProblemFile
-from agent.worker import messages as m
+from judge.evaluate import floor as floors
+from judge.evaluate.ceilings import COPY_BYTES
+from judge.evaluate.ceilings import measure as measure_ceilings
+from judge.evaluate.clocks import ClockWatch, card_id
+from judge.evaluate.gpulock import locked
+from judge.evaluate.host import describe_host
+from judge.evaluate.result import Ceilings
+from judge.evaluate.session import Session, Worker
+from judge.evaluate.statistics import repeatability
+from judge.evaluate.timing import Contender, Effort, Measurement, measure, report
+from judge.problem.source import ProblemFile
+from judge.worker import messages as m
 
 ROOT = Path(__file__).resolve().parents[2]
+PROBLEMS = ROOT / "tests" / "fixtures" / "kernels" / "problems"
 PARTS = ("ceilings", "repeatability", "problems")
 FORMS = ("eager", "compile", "max-autotune")
 # Medians in ms on an H200 with torch 2.11: eager, compile, max-autotune, floor at 4.27 TB/s.
@@ -193,7 +194,7 @@ def _problems(
 ) -> None:
     found.setdefault("problems", {})
     for name in options.only:
-        problem = ProblemFile.read(ROOT / "benchmarks" / "kernels" / "problems" / f"{name}.py")
+        problem = ProblemFile.read(PROBLEMS / f"{name}.py")
         text = problem.text
         if options.tiny:
             text = problem.with_constants(dict.fromkeys(problem.constants, 8))
@@ -278,7 +279,7 @@ def _timed(
             device=device,
             exporter=session.buffers,
             check_launch=lambda *_: None,
-            limits=Limits(launches=16, replays=4) if options.tiny else Limits(),
+            limits=Effort(launches=16, replays=4) if options.tiny else Effort(),
         )
     clocks = watch.clocks if watch else None
     found = report(measured, precision="ieee", work=work, ceilings=ceilings, clocks=clocks)

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.problem.kernel import KernelFile
-from agent.problem.source import ProblemFile
-from agent.profile import ncu
-from agent.profile.profiler import Request, profile
-from agent.profile.report import DURATION, parse_number
-from agent.profile.result import Profile
+from judge.problem.kernel import KernelFile
+from judge.problem.source import ProblemFile
+from judge.profile import ncu
+from judge.profile.profiler import Request, profile
+from judge.profile.result import Profile
+from kb.profiles.launches import DURATION
+from kb.profiles.ncu_tables import parse_number
 
 SOFTMAX_PROBLEM = """
 import torch

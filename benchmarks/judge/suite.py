@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agent.evaluate.judge import Options, evaluate
-from agent.evaluate.options import EAGER
-from agent.evaluate.result import Evaluation, Verdict
-from agent.sandbox.launch import Zygote
 from benchmarks.judge.cases import Kind, SuiteCase
+from judge.evaluate.judge import Options, evaluate
+from judge.evaluate.options import EAGER
+from judge.evaluate.result import Evaluation, Verdict
+from judge.sandbox.launch import Zygote
 from kb.errors import KbError
 
 

@@ -5,80 +5,94 @@
 Writes DIR/<gpu>.json. Every kernel is checked against its reference on wider inputs, tuned, and
 timed against the kernel it is derived from (tuned as well), its reference in eager PyTorch and
 under `torch.compile`: with CUDA events, cold, interleaved. A failing kernel is recorded with its
-error. `--gpus` spreads the kernels over several cards of one model, a process for each, and each
-record holds the floors of its own card. `--dry-run` goes through all of it in Triton's interpreter
-at check sizes, with times that mean nothing. `benchmarks.kernels.records` writes the results into
-the entries.
+error; one that has a record is not measured again. `--gpus` shares the kernels out over several
+cards of one model, a process for each, and each record holds the floors of its own card.
+`--dry-run` goes through all of it in Triton's interpreter at check sizes, with times that mean
+nothing. `benchmarks.kernels.records` writes the results into the entries.
 """
 
 import argparse
+import contextlib
 import datetime
 import os
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.kernels import cards, store
+from benchmarks import sharing
+from benchmarks.tasks import Benchmark, Record, done, load
 from kb import nvcc
-from kb.corpus.loader import Corpus, KernelFile, load_corpus
+from kb.corpus.loader import KernelFile, load_corpus
 from kb.errors import KbError
+
+if TYPE_CHECKING:
+    from benchmarks.kernels.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of the whole run's limit, what compiling ahead may take.
 _AHEAD_SHARE = 0.3
+# A kernel takes some 10 s with its tuning; past this it hangs.
+_KERNEL_LIMIT_S = 75.0
 
 
 def main() -> int:
-    """Parse the command line and run; 1 if any kernel failed."""
+    """Compile ahead, measure in child processes, report; 1 if any kernel failed."""
+    given = sys.argv[1:]
+    options = _options(given)
+    try:
+        if options.serve is not None:
+            sharing.run(BENCHMARK, options, given)
+            return 0
+        _prepare(options)
+        shared = sharing.Shared(BENCHMARK, options, given, options.cards)
+        results = shared.run()
+    except KbError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    wanted = [kernel.entry.slug for kernel in options.kernels]
+    failed = [slug for slug in wanted if not done(results, slug)]
+    print(f"{len(wanted) - len(failed)} kernels measured, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for <gpu>.json")
     parser.add_argument("--corpus", type=Path, default=ROOT / "corpus")
     parser.add_argument("--only", nargs="+", default=[], metavar="SLUG")
-    parser.add_argument("--limit-seconds", type=float, default=480, help="for the whole run")
+    parser.add_argument(
+        "--limit-seconds", type=float, default=480, dest="limit", help="for the whole run"
+    )
     parser.add_argument("--tune-seconds", type=float, default=5, help="for each kernel")
-    parser.add_argument("--gpus", default="1", metavar="N|all", help="cards to spread over")
     parser.add_argument("--dry-run", action="store_true")
-    options = parser.parse_args()
-    try:
-        return run(options)
-    except KbError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    sharing.add_options(parser, turns=False)
+    return parser.parse_args(arguments)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Compile ahead, measure in child processes, report."""
-    deadline = time.time() + options.limit_seconds
-    corpus = load_corpus(options.corpus)
-    kernels = _selected(corpus, options)
-    names = cards.chosen(options.gpus, options.dry_run)
-    environment = _environment(options.dry_run, len(names))
-    path = options.out / f"{environment['gpu'].lower().replace(' ', '-')}.json"
-    results = store.load(path)
-    results.update(environment=environment, floors={})
-    store.save(path, results)
+def _prepare(options: argparse.Namespace) -> None:
+    """Choose kernels and cards, note the environment, and compile ahead."""
+    began = time.monotonic()
+    options.kernels = _selected(options)
+    if options.dry_run:
+        os.environ["TRITON_INTERPRET"] = "1"
+    names = [""] * 2 if options.dry_run else sharing.visible()
+    if not names:
+        raise KbError("PyTorch sees no CUDA device: measure on a machine with a GPU, or --dry-run")
+    options.cards = sharing.chosen(options.gpus or "1", names)
+    options.environment = _environment(options.dry_run, len(options.cards))
     if not options.dry_run:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
-        limit = _AHEAD_SHARE * options.limit_seconds
-        results["ahead"] = _compile_ahead(corpus, kernels, limit, len(names))
-        print(f"compiled ahead: {results['ahead']}", flush=True)
-        store.save(path, results)
-    wanted = [kernel.entry.slug for kernel in kernels]
-    arguments = [
-        "--corpus", str(options.corpus), "--tune-seconds", str(options.tune_seconds),
-        "--deadline", str(deadline), *(["--dry-run"] if options.dry_run else []),
-    ]  # fmt: skip
-    cards.measure(path, wanted, names, arguments)
-    results = store.load(path)
-    failed = [slug for slug in wanted if results["kernels"][slug]["error"]]
-    print(f"{path}: {len(wanted) - len(failed)} kernels measured, {len(failed)} failed")
-    return 1 if failed else 0
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(options.cards)
+        print(f"compiled ahead: {_compile_ahead(options)}", flush=True)
+        options.limit -= time.monotonic() - began
 
 
-def _selected(corpus: Corpus, options: argparse.Namespace) -> list[KernelFile]:
+def _selected(options: argparse.Namespace) -> list[KernelFile]:
+    corpus = load_corpus(options.corpus)
     known = {kernel.entry.slug for kernel in corpus.kernels}
     unknown = sorted(set(options.only) - known)
     if unknown:
@@ -97,12 +111,10 @@ def _environment(dry_run: bool, cards_used: int) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "triton": _version("triton"),
+        "triton": version("triton"),
     }
     if dry_run:
         return {"gpu": "dry run", "driver": None, "toolkit": None, **found}
-    if not torch.cuda.is_available():
-        raise KbError("PyTorch sees no CUDA device: measure on a machine with a GPU, or --dry-run")
     models = {torch.cuda.get_device_name(index) for index in range(cards_used)}
     if len(models) > 1:
         raise KbError(
@@ -116,21 +128,17 @@ def _environment(dry_run: bool, cards_used: int) -> dict[str, Any]:
     return {"gpu": name, "driver": driver, "toolkit": nvcc.toolkit_version(), **found}
 
 
-def _version(package: str) -> str:
-    from importlib.metadata import version
-
-    return version(package)
-
-
-def _compile_ahead(
-    corpus: Corpus, kernels: list[KernelFile], limit_s: float, cards_used: int
-) -> dict[str, Any]:
+def _compile_ahead(options: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.kernels.ahead import compile_ahead
     from benchmarks.kernels.session import best_dtype
 
+    corpus = load_corpus(options.corpus)
     files = {kernel.entry.slug: kernel for kernel in corpus.kernels}
+    known = load(_path(options))
     jobs = []
-    for kernel in kernels:
+    for kernel in options.kernels:
+        if done(known, kernel.entry.slug):
+            continue
         # A baseline runs on the inputs of the kernel that is derived from it.
         for slug in filter(None, (kernel.entry.slug, kernel.entry.derived_from)):
             file = files[slug]
@@ -140,7 +148,42 @@ def _compile_ahead(
             )  # fmt: skip
             if job not in jobs:
                 jobs.append(job)
-    return compile_ahead(jobs, limit_s, cards_used)
+    return compile_ahead(jobs, _AHEAD_SHARE * options.limit, len(options.cards))
+
+
+def _path(options: argparse.Namespace) -> Path:
+    return Path(options.out, f"{options.environment['gpu'].lower().replace(' ', '-')}.json")
+
+
+@contextlib.contextmanager
+def _opened(options: argparse.Namespace) -> Iterator["Session"]:
+    from benchmarks.kernels.session import Session
+
+    yield Session(load_corpus(options.corpus), options)
+
+
+def _measure(slug: str, _options: argparse.Namespace, session: "Session") -> Record:
+    return session.record(slug)
+
+
+def _cells(record: Record) -> list[str]:
+    times = ", ".join(f"{name} {t['median_ms']:.4f} ms" for name, t in record["times"].items())
+    return [times, f"{record['seconds']} s"]
+
+
+BENCHMARK = Benchmark(
+    module="benchmarks.kernels.measure",
+    options=_options,
+    keys=lambda options: [kernel.entry.slug for kernel in options.kernels],
+    opened=_opened,
+    measure=_measure,
+    columns=("times", "took"),
+    cells=_cells,
+    summary=lambda found: {"failed": sum("failed" in each for each in found)},
+    settings=("environment",),
+    patience_s=_KERNEL_LIMIT_S,
+    path=_path,
+)
 
 
 if __name__ == "__main__":

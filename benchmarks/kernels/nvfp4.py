@@ -2,8 +2,8 @@
 
     python -m benchmarks.kernels.nvfp4 --out FILE
 
-Needs a GPU. For each problem of `benchmarks/kernels/problems` whose rule is NVFP4: the corpus's
-kernels in Triton and CUDA with their default parameters, and `torch.compile` of the model, in
+Needs a GPU. For each problem of `tests/fixtures/kernels/nvfp4.py`: the corpus's kernels in Triton
+and CUDA with their default parameters, and `torch.compile` of the model, in
 bfloat16 on normal random inputs. Codes and scales are held against the values in float64 by the
 judge's rule. Each time is the median of replays of a graph of LAUNCHES launches, for one of them:
 what a launch adds when others follow it, as in a decoder's graph; and that of a graph of one
@@ -11,21 +11,23 @@ launch, which holds the graph's own start. The floor is bytes over the measured 
 """
 
 import argparse
-import importlib
 import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from agent.evaluate.ceilings import measure as measure_ceilings
-from agent.evaluate.nvfp4 import Rule, compare_nvfp4
-from agent.worker.events import Timer
 from benchmarks.kernels.timing import Run
+from benchmarks.results import save
+from judge.evaluate.ceilings import measure as measure_ceilings
+from judge.evaluate.nvfp4 import Rule, compare_nvfp4
+from judge.worker.events import Timer
 from kb.verify.kernel_module import load_kernel_module
+from tests.fixtures.kernels.nvfp4 import PROBLEMS, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "corpus" / "kernels"
@@ -57,12 +59,11 @@ def main() -> int:
         "gpu": torch.cuda.get_device_name(0), "torch": torch.__version__,
         "copy_bytes_per_s": copy_bytes_per_s, "launches": LAUNCHES, "problems": {},
     }  # fmt: skip
-    for name in names():
+    for name in PROBLEMS:
         found = measure(name, copy_bytes_per_s)
         results["problems"][name] = found
         print(name, json.dumps(found), flush=True)
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        save(options.out, results)
     wrong = [
         name
         for name, found in results["problems"].items()
@@ -72,15 +73,10 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def names() -> list[str]:
-    """The problems whose rule is NVFP4."""
-    folder = Path(__file__).parent / "problems"
-    return sorted(path.stem for path in folder.glob("*nvfp4*.py"))
-
-
 def measure(name: str, copy_bytes_per_s: float) -> dict[str, Any]:
     """Judge and time every contender of one problem."""
-    problem = importlib.import_module(f"benchmarks.kernels.problems.{name}")
+    problem = ModuleType(name)
+    exec(compile(text_of(name), name, "exec"), problem.__dict__)
     torch.manual_seed(0)
     model = problem.Model(*problem.get_init_inputs()).to("cuda", torch.bfloat16)
     inputs = [

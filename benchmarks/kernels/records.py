@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.kernels import store
+from benchmarks.tasks import load
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Kernel, Technique, Verified
 from kb.corpus.frontmatter import split_front_matter, validate_front_matter
@@ -59,14 +59,14 @@ def write_records(results_path: Path, root: Path) -> list[Path]:
     EntryError
         If an entry would not be valid with its records; no file is changed then.
     """
-    results = store.load(results_path)
-    if not results["kernels"]:
+    results = load(results_path)
+    if not results["records"]:
         raise KbError(f"{results_path} holds no measured kernel")
     corpus = load_corpus(root)
     records = {
-        slug: kernel_records(results, slug)
-        for slug, measured in results["kernels"].items()
-        if not measured["error"]
+        slug: kernel_records(results["environment"], measured)
+        for slug, measured in results["records"].items()
+        if "failed" not in measured
     }
     changes: dict[Path, str] = {}
     for kernel in corpus.kernels:
@@ -96,13 +96,10 @@ def has_technique(technique: Technique, gpu: str) -> bool:
     return any_runs_on(technique.architectures, architecture)
 
 
-def kernel_records(results: dict[str, Any], slug: str) -> list[Verified]:
+def kernel_records(environment: dict[str, Any], measured: dict[str, Any]) -> list[Verified]:
     """One record for each baseline that one kernel was timed against."""
-    environment, measured = results["environment"], results["kernels"][slug]
     times = {name: _round(sample["median_ms"]) for name, sample in measured["times"].items()}
     own = times.pop("kernel")
-    # Results that were measured before a run could take several cards have one floor for all.
-    floors = measured.get("floors") or results["floors"]
     keys = ("gpu", "driver", "toolkit", "torch", "triton", "date")
     return [
         Verified(
@@ -113,7 +110,7 @@ def kernel_records(results: dict[str, Any], slug: str) -> list[Verified]:
             baseline_ms=baseline,
             measured_ms=own,
             speedup=_round(baseline / own),
-            floor_fraction=_fraction(floor_ms(floors, measured), own),
+            floor_fraction=_fraction(floor_ms(measured), own),
         )
         for name, baseline in times.items()
     ]
@@ -126,15 +123,16 @@ def _fraction(floor: float | None, own: float) -> float | None:
     return _round(floor / own) if floor is not None and floor / own < _BELOW_THE_FLOOR else None
 
 
-def floor_ms(floors: dict[str, float], measured: dict[str, Any]) -> float | None:
+def floor_ms(measured: dict[str, Any]) -> float | None:
     """The least possible time: bytes over copy bandwidth or FLOPs over matrix rate, the larger.
 
     Bytes are each input read once and each output written once. None for products of a dtype whose
     rate was not measured, unless they would take less than the bytes even at twice the 16-bit rate,
     that of 8-bit operands: then the bytes are the floor.
     """
-    memory = measured["bytes"] / floors["copy_bytes_per_s"]
-    matrix = measured["flops"] / floors["matmul_flop_per_s"]
+    floors = measured["floors"]
+    memory: float = measured["bytes"] / floors["copy_bytes_per_s"]
+    matrix: float = measured["flops"] / floors["matmul_flop_per_s"]
     if measured["dtype"] in _MATRIX_DTYPES:
         return 1e3 * max(memory, matrix)
     return 1e3 * memory if matrix / 2 <= memory else None

@@ -1,19 +1,13 @@
-"""The measuring process: times kernels one after another and saves after each.
-
-Started by `benchmarks.kernels.measure`, which starts another one if a kernel takes this one down.
-"""
+"""What a measuring process does: times kernels one after another, each against its baselines."""
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from agent.evaluate.ceilings import measure as measure_ceilings
-from benchmarks.kernels import store
 from benchmarks.kernels.timing import (
     CudaTimer,
     Run,
@@ -23,8 +17,9 @@ from benchmarks.kernels.timing import (
     sets_needed,
 )
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
+from judge.evaluate.ceilings import measure as measure_ceilings
 from kb.corpus.entries import Kernel
-from kb.corpus.loader import Corpus, load_corpus
+from kb.corpus.loader import Corpus
 from kb.verify.channel import torch_dtype
 from kb.verify.compare import as_tuple, compare
 from kb.verify.kernel_module import KernelModule, load_kernel_module
@@ -48,6 +43,20 @@ class Session:
         self.timer: Timer = WallTimer() if self.dry else CudaTimer()
         self.l2_bytes = 0 if self.dry else torch.cuda.get_device_properties(0).L2_cache_size
         self._tuned: dict[tuple[str, tuple[int, ...], str], list[tuple[Params, float]]] = {}
+        self._floors = self.floors()
+
+    def record(self, slug: str) -> dict[str, Any]:
+        """Measure one kernel; the record of it, or of why it failed."""
+        start = time.monotonic()
+        try:
+            found = self.measure(slug)
+        except Exception as error:  # recorded; the rest goes on
+            found = {"failed": _line(error)}
+        if not self.dry:
+            torch.cuda.empty_cache()
+        return {
+            **found, "floors": self._floors, "seconds": round(time.monotonic() - start, 1),
+        }  # fmt: skip
 
     def floors(self) -> dict[str, float]:
         """Copy bandwidth in bytes/s and bfloat16 matrix rate in FLOP/s, measured here and now."""
@@ -135,7 +144,7 @@ class Session:
             "tuning": [{"params": p, "ms": ms} for p, ms in ranked],
             "bytes": moved, "flops": _flops(module.reference, inputs),
             "times": {name: asdict(sample) for name, sample in times.items()},
-            "baseline_errors": errors, "error": None,
+            "baseline_errors": errors,
         }  # fmt: skip
 
 
@@ -234,49 +243,3 @@ def _describe(value: Any) -> Any:
 
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
-
-
-def main() -> None:
-    """Measure the kernels named, in the order given."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--tune-seconds", type=float, required=True)
-    parser.add_argument("--deadline", type=float, required=True)
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("slugs", nargs="+")
-    options = parser.parse_args()
-    session = Session(load_corpus(options.corpus), options)
-    results = store.load(options.results)
-    if not results["floors"]:
-        results["floors"] = session.floors()
-    for slug in options.slugs:
-        if time.time() > options.deadline:
-            results["kernels"][slug] = {"error": "not measured: the time limit was reached"}
-            continue
-        results["running"] = {"slug": slug, "since": time.time()}
-        store.save(options.results, results)
-        start = time.monotonic()
-        try:
-            record = session.measure(slug)
-        except Exception as error:  # recorded; the rest goes on
-            record = {"error": _line(error)}
-        record["floors"] = results["floors"]
-        record["seconds"] = round(time.monotonic() - start, 1)
-        results["kernels"][slug] = record
-        print(_summary(slug, record), flush=True)
-        if not session.dry:
-            torch.cuda.empty_cache()
-    results.pop("running", None)
-    store.save(options.results, results)
-
-
-def _summary(slug: str, record: dict[str, Any]) -> str:
-    if record["error"]:
-        return f"{slug}: {record['error']}"
-    times = ", ".join(f"{name} {t['median_ms']:.4f} ms" for name, t in record["times"].items())
-    return f"{slug}: {times} ({record['seconds']} s)"
-
-
-if __name__ == "__main__":
-    main()

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.evaluate import statistics
-from agent.worker.events import Timer as DeviceTimer
+from judge.evaluate import statistics
+from judge.worker.events import Timer as DeviceTimer
 
 Run = Callable[[Sequence[Any]], Any]
 """Runs a contender on one set of inputs."""

@@ -2,18 +2,17 @@
 
 import argparse
 import contextlib
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from agent.evaluate.options import BASELINES
 from agent.optimize.config import ROUNDS, Limits, RunConfig, Strategy
 from agent.optimize.starting import read_problem, read_start
-from agent.problem.source import ProblemFile
-from agent.profile.profiler import has_gpu
-from benchmarks.optimize import sharing
+from benchmarks import sharing
 from benchmarks.optimize.running import Judges, Runner
+from judge.evaluate.options import BASELINES
+from judge.problem.source import ProblemFile
+from judge.profile.profiler import has_gpu
 from kb.errors import KbError
 from kb.index.layout import default_index_dir
 
@@ -103,18 +102,6 @@ def configure(
     )
 
 
-def ended(main: Callable[[], int]) -> int:
-    """The status to end with; a user's mistake and Ctrl-C are told in one line."""
-    try:
-        return main()
-    except KbError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted: start it again to go on", file=sys.stderr)
-        return 130
-
-
 def require_gpu(options: argparse.Namespace) -> None:
     """Refuse to begin where nothing can be timed.
 
@@ -129,7 +116,8 @@ def require_gpu(options: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def kept_judges(options: argparse.Namespace, *, report: bool = True) -> Iterator[Runner]:
-    """Runs one after another, all with the same judging processes."""
+    """Runs one after another, all with the same judging processes; needs a GPU, or a dry run."""
+    require_gpu(options)
     with Judges() as judges:
         yield Runner(options.index, judges, Lines(), report=report)
 

@@ -1,18 +1,23 @@
-"""What is written down of a run, and the file that holds one record of each."""
+"""What is written down of a run."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from benchmarks.optimize.running import Ended
-
-Record = dict[str, Any]
-Results = dict[str, Any]
+from benchmarks.tasks import Record
+from kb.errors import KbError
 
 ROWS = {"eager": "eager", "torch.compile": "compile", "max-autotune": "max-autotune",
         "start": "start", "best": "best"}  # fmt: skip
 COMPILE = "compile"
+
+
+def recorded(run: Callable[[], Ended], **known: object) -> Record:
+    """Carry out a run; the record of it, or of why it failed."""
+    try:
+        return record_of(run(), **known)
+    except KbError as error:
+        return {**known, "failed": str(error)}
 
 
 def record_of(ended: Ended, **more: object) -> Record:
@@ -49,8 +54,6 @@ def record_of(ended: Ended, **more: object) -> Record:
         "rounds": summary.rounds,
         "judged": summary.judged,
         "right": summary.right,
-        "combined": sum(len(each.candidate.parents) > 1 for each in ended.record.history),
-        "retired": sorted({name for each in ended.record.closed for name in each.retired}),
         "why_nothing": sorted({why for each in proposed for why in each.failures.values()}),
         "gpu_seconds": round(summary.gpu_seconds, 1),
         "baseline_seconds": round(summary.baseline_seconds, 1),
@@ -72,35 +75,19 @@ def _fraction(ended: Ended) -> float | None:
     return outcome.floor_fraction
 
 
-def done(results: Results, name: str) -> bool:
-    """Whether there is a record, and of no failure."""
-    return "failed" not in results["records"].get(name, {"failed": "not begun"})
-
-
 def timed(record: Record) -> bool:
     """Whether it is of a run that came to its end and timed what it judged."""
     return record.get("ended") is not None and not record["dry"]
 
 
-def load(path: Path) -> Results:
-    """The results so far, or an empty frame."""
-    if path.exists():
-        found: Results = json.loads(path.read_text(encoding="utf-8"))
-        return found
-    return {"records": {}}
+def runs_of(out: Path) -> Path:
+    """The folder of the run folders that belong to a results' file."""
+    return out.with_name(f"{out.stem}-runs")
 
 
-def save(path: Path, results: Results) -> None:
-    """Replace the file, so that a kill leaves the last complete one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
-
-
-def gpus(records: Sequence[Record]) -> list[str]:
-    """The cards that records are from."""
-    return sorted({str(each["gpu"]) for each in records if each.get("gpu")})
+def percent(fraction: float | None) -> str:
+    """A share for a table, or a dash."""
+    return "-" if fraction is None else f"{fraction:.0%}"
 
 
 def milliseconds(record: Record, contender: str) -> str:

@@ -5,20 +5,19 @@ processes are kept from run to run. A run folder that is there is taken up where
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from agent.opening import opened
 from agent.optimize.config import RunConfig
 from agent.optimize.judge_process import JudgeProcess
-from agent.optimize.opening import opened
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.record import Record
 from agent.optimize.run import RunFolder, read_run
 from agent.optimize.summary import Summary, summarise
-from agent.recipe.stock import Shelf
+from agent.proposers.recipe.stock import Shelf
 from agent.report.report import write_report
 
 
@@ -121,21 +120,3 @@ def _folder(root: Path, config: RunConfig) -> Iterator[RunFolder]:
     begun = (root / "config.json").exists()
     with RunFolder.resume(root, config) if begun else RunFolder.create(root, config) as folder:
         yield folder
-
-
-class Deadline:
-    """Says whether another run may begin.
-
-    Parameters
-    ----------
-    seconds
-        From now; None: as long as it takes.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    @property
-    def over(self) -> bool:
-        """Whether time is up."""
-        return self._end is not None and time.monotonic() > self._end

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.index.report import machine
+from benchmarks.results import machine
 from benchmarks.retrieval.baselines import CONTENDERS
 from benchmarks.retrieval.cases import Case, Part
 from benchmarks.retrieval.context import context_recall

@@ -7,8 +7,12 @@ from benchmarks.retrieval.indexes import Corpus
 from benchmarks.retrieval.metrics import BUDGETS, best_of
 from kb.context.build import build_context
 from kb.context.models import ContextRequest, ContextResponse
+from kb.context.packing import SEPARATOR
 from kb.embedders import Embedder
 from kb.search.engine import Searcher
+
+# Below a technique's heading and provenance: fewer only name it.
+_USABLE_WORDS = 20
 
 
 def context_recall(
@@ -16,7 +20,8 @@ def context_recall(
 ) -> dict[str, dict[str, float]]:
     """Case id → recall@{500,1000,2000,4000}t of a context of that many tokens.
 
-    An answer counts when its technique's heading stands in the text, or its kernel is an example.
+    An answer counts only if what is shown of it is usable: a technique says what to do beneath its
+    heading, and an example, which is whole or absent, is of the kernel.
     """
     searcher = Searcher(corpus.generation, embedder)
     found: dict[str, dict[str, float]] = {}
@@ -31,11 +36,12 @@ def context_recall(
 
 
 def _held(response: ContextResponse, corpus: Corpus) -> set[str]:
-    lines = set(response.text.splitlines())
+    parts = [part.splitlines() for part in response.text.split(SEPARATOR)]
+    said = {part[0] for part in parts if len(" ".join(part[2:]).split()) >= _USABLE_WORDS}
     techniques = corpus.generation.techniques
     held = {corpus.units[corpus.rows[each]] for each in response.examples}
     for chosen in response.techniques:
         title = techniques[chosen.slug].entry.title
-        if {f"# {title}", f"# {title} ({chosen.slug})"} & lines:
+        if {f"# {title}", f"# {title} ({chosen.slug})"} & said:
             held.add(f"technique:{chosen.slug}")
     return held

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.embedder.report import table
+from benchmarks.results import table
 from benchmarks.retrieval.summary import CATEGORY_METRICS
 
 _COLUMNS = (

@@ -5,6 +5,7 @@ It searches the shipped corpus and a small package that was written for it
 technique queries of the development half. `python -m benchmarks.retrieval.slice` records anew.
 """
 
+import argparse
 import json
 import tempfile
 from collections.abc import Mapping
@@ -74,6 +75,7 @@ def change(now: Mapping[str, float], recorded: Mapping[str, float]) -> Interval:
 
 def main() -> None:
     """Record what the product scores now."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     embedder = load_embedder()
     with tempfile.TemporaryDirectory() as folder:
         built = build_slice(Path(folder), embedder)

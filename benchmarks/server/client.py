@@ -38,7 +38,7 @@ async def ask(
     answer = await reader.readexactly(int(length[1]) if length else 0)
     took = (time.perf_counter() - started) * 1e3
     timing = _TIMING.search(head)
-    record = {
+    record: dict[str, Any] = {
         "status": int(head.split(b" ", 2)[1]),
         "ms": took,
         "server_ms": float(timing[1]) if timing else None,

@@ -4,6 +4,7 @@ Server and load share one machine. Every question is asked once, and nothing cac
 query embeddings. Times are compared within a run only.
 """
 
+import argparse
 import asyncio
 import http.client
 import json
@@ -25,9 +26,8 @@ from typing import Any
 import numpy as np
 import uvicorn
 
-from benchmarks.embedder.report import table
 from benchmarks.index.material import sized_index
-from benchmarks.index.report import Figure, machine
+from benchmarks.results import Figure, machine, publish
 from benchmarks.server.bare import bare_search
 from benchmarks.server.client import STAMPED
 from benchmarks.server.processes import (
@@ -54,7 +54,6 @@ CLIENTS = 8
 PAIRS = 600
 BARE_SECONDS = 20.0
 RESULTS = Path(__file__).with_name("results")
-COMMAND = "python -m benchmarks.server.load"
 
 
 @contextmanager
@@ -167,10 +166,13 @@ def _worker(parent: int) -> int:
     raise SystemExit("the server has no worker")
 
 
-def main(given: str | None = None) -> None:
-    """Measure on an index (by default one made for it), and write `results/load.{json,md}`."""
+def main() -> None:
+    """Measure, and write `results/load.{json,md}`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("index", type=Path, nargs="?", help="by default one made for it")
+    given: Path | None = parser.parse_args().index
     where = machine()
-    index = Path(given) if given else sized_index(CHUNKS)
+    index = given or sized_index(CHUNKS)
     generation = open_generation(index)
     chunks = generation.manifest.chunks
     queries = distinct_queries(generation, REQUESTS + PAIRS)
@@ -208,7 +210,8 @@ def main(given: str | None = None) -> None:
         Figure("errors while generations are published", reload["errors"], 0, False, ""),
         Figure("answers of mixed generations", reload["mixed"], 0, False, ""),
     ]
-    detail = {
+    record = {
+        "machine": where,
         "chunks": chunks,
         "server_ms": {"p50": p50, "p99": float(np.percentile(ours, 99))},
         "bare_ms": {"p50": bare_p50, "p99": float(np.percentile(bare, 99))},
@@ -217,44 +220,21 @@ def main(given: str | None = None) -> None:
         "requests_per_second": {"server": rate, "bare": bare_rate},
         "reload": reload,
         "recovery_seconds": again,
-        "recovery_over_import": again["ready"] / again["import_chromadb"],
     }
-    _write(where, figures, detail)
+    text = f"""{chunks} chunks: the shipped corpus and real code of installed packages, most of
+whose vectors are stand-ins near real ones. Each of {REQUESTS} questions is asked once. The first
+figure is measured in turns in one process; the others with `kb serve --workers {where["cores"]}`
+and the load generator on the same {where["cores"]} cores, which the bare loop (one process a core)
+has for itself. While {reload["generations_published"]} generations of {RELOAD_CHUNKS} chunks were
+published, {reload["answers"]} answers came from {reload["generations_seen"]} of them. From the kill
+of the only worker to ready again took {again["ready"] / again["import_chromadb"]:.2f}× the time to
+import chromadb ({again["ready"]:.2f} s and {again["import_chromadb"]:.2f} s)."""
+    publish(RESULTS / "load", "python -m benchmarks.server.load", text, record, figures)
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _write(where: dict[str, Any], figures: Sequence[Figure], detail: dict[str, Any]) -> None:
-    reload, again = detail["reload"], detail["recovery_seconds"]
-    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
-    page = f"""{table(["figure", "target", "measured", "verdict"], [f.row() for f in figures])}
-
-{detail["chunks"]} chunks: the shipped corpus and real code of installed packages, most of whose
-vectors are stand-ins near real ones. Each of {REQUESTS} questions is asked once. The first figure
-is measured in turns in one process; the others with `kb serve --workers {where["cores"]}` and the
-load generator on the same {where["cores"]} cores, which the bare loop (one process a core) has for
-itself. While {reload["generations_published"]} generations of {RELOAD_CHUNKS} chunks were
-published, {reload["answers"]} answers came from {reload["generations_seen"]} of them. From the kill
-of the only worker to ready again took {detail["recovery_over_import"]:.2f}× the time to import
-chromadb ({again["ready"]:.2f} s and {again["import_chromadb"]:.2f} s).
-
-Measured {where["date"]} by `{COMMAND}` on {where["processor"]}, {where["cores"]} cores,
-{where["memory_gb"]} GB; Python {where["python"]}, {versions}. Load average before:
-{where["load_average_before"][0]}. Absolute times are context: only ratios of one run compare.
-"""
-    record = {
-        "command": COMMAND,
-        "machine": where,
-        "figures": [{"name": f.name, "measured": f.measured, "target": f.target} for f in figures],
-        **detail,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "load.md").write_text(page, encoding="utf-8")
-    (RESULTS / "load.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(page)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_KB = [sys.executable, "-c", "from kb.cli import main; main()"]
+_KB = [sys.executable, "-c", "from cli import main; main()"]
 _READY_SECONDS = 120
 
 

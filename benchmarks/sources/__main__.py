@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.embedder.report import machine, table
-from benchmarks.tagging.results import write
+from benchmarks.results import machine, publish, table
 from ingest.sources.curated import curated as curated_sources
 
 KB = Path(sys.executable).with_name("kb")
@@ -139,7 +138,6 @@ def main() -> None:
             "Seconds of the second run, by stage:",
             table(["source", "fetching", *_STAGES], took),
             "Could not be taken here:\n\n" + ("\n".join(f"- {line}" for line in failed) or "none"),
-            f"Load average before: {where['load_average_before']}; {where['cores']} cores.",
         )
     )
     record = {
@@ -153,7 +151,8 @@ def main() -> None:
     }
     for each in sources:
         each.pop("location", None)
-    write(Path(__file__).parent, text, record)
+    command = "python -m benchmarks.sources --work DIR"
+    publish(Path(__file__).parent / "results" / "sources", command, text, record)
 
 
 _STAGES = ("reading", "embedding", "publishing")

@@ -8,13 +8,11 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.embedder.report import machine, table
+from benchmarks.results import machine, publish, table
 from benchmarks.tagging.material import Place, chunks
-from benchmarks.tagging.results import write
 from benchmarks.tagging.sample import labels, sample, tags, verdicts
 from kb.corpus.detection import Detector
 from kb.corpus.loader import load_corpus, shipped_corpus
@@ -153,8 +151,8 @@ def main() -> None:
             f"({timed['without_s']:.1f} s against {timed['with_s']:.1f} s of processor time); both "
             "find the same."
         )
-    text.append(f"Measured with tree-sitter {version('tree-sitter')}, {record['machine']['date']}.")
-    write(Path(__file__).parent, "\n\n".join(text), record)
+    stem = Path(__file__).parent / "results" / "tagging"
+    publish(stem, "python -m benchmarks.tagging", "\n\n".join(text), record)
 
 
 _HALVES = ("development", "test")

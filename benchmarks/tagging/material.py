@@ -15,8 +15,8 @@ from typing import Any
 
 from ingest.chunkers import Piece, chunk_file
 from ingest.discovery import Skipped, UnreadableError, discover, read_text
+from ingest.prepare import Options, prepare
 from ingest.sources.curated import curated
-from ingest.sources.prepare import Options, prepare
 from ingest.sources.spec import Package
 from ingest.sources.tree import unpack
 

@@ -48,12 +48,15 @@ _NAMES = {
 }
 _CUDA_FILE = re.compile(r"__global__|__device__|__shared__|<<<|\b\w*_(?:HOST_)?DEVICE\b")
 _KERNEL = re.compile(rb"\b__global__\b|\b[A-Z_]*(?:_GLOBAL|KERNEL_ATTRIBUTES)\b")
-_LAUNCH = re.compile(rb"\b([A-Za-z_][\w:]*)\s*(?:<[^;{}()]*>)?\s*<<<")
-_COMMENT_MARKS = re.compile(r"^\s*(?:/\*+!?<?|\*+/|\*|//+!?<?)?\s?|[ \t]*\*+/[ \t]*$", re.MULTILINE)
+# A launch up to its <<<, of which so many bytes are looked at, and so many launches of a function.
+_LAUNCH = re.compile(rb"\b([A-Za-z_][\w:]*)\s*(?:<[^;{}()]*>)?\s*\Z")
+_LAUNCH_BYTES = 600
+_MOST_LAUNCHES = 100
+_COMMENT_MARK = re.compile(r"/\*+!?<?|\*+/|\*|//+!?<?")
 _DOXYGEN = re.compile(r"[@\\](?:brief|details|short)\s+")
 _OPERATOR = re.compile(r"\boperator\b")
-_AROUND_SCOPE = re.compile(r"\s*::\s*")
-_TEMPLATE_ARGUMENTS = re.compile(r"<.*>", re.DOTALL)
+_PARAGRAPH_END = re.compile(r"[@\\]\w")
+_DIRECTIVE_LINE = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
 
 
 @cache
@@ -178,7 +181,7 @@ class _File:
         start = self.masked.declaration_start(self.source, outer.start_byte)
         whole = self._span(start, outer.end_byte, scope + name if name else None)
         whole.signature = self._signature(start, body.start_byte)
-        inner = _TEMPLATE_ARGUMENTS.sub("", name)
+        inner = _without_arguments(name)
         members = list(self._walk(body, f"{scope}{inner}::" if inner else scope))
         if outer.end_byte - start <= CLASS_CHARS:
             yield whole
@@ -204,8 +207,7 @@ class _File:
         if first == row:
             return row, None
         text = self.source[self.starts[first] : self.starts[row]].decode("utf-8", "replace")
-        plain = _DOXYGEN.sub("", _COMMENT_MARKS.sub("", text)).strip()
-        return first, one_line(re.split(r"\n\s*\n|\n\s*[@\\]\w", plain)[0])
+        return first, _first_paragraph(text)
 
     def _row(self, offset: int) -> int:
         return bisect_right(self.starts, offset) - 1
@@ -231,10 +233,10 @@ class _File:
         name = " ".join(text.split())
         if _OPERATOR.search(name):
             return name
-        name = _AROUND_SCOPE.sub("::", name).replace(" <", "<")
+        name = name.replace(" ::", "::").replace(":: ", "::").replace(" <", "<")
         short = len(name) <= NAME_CHARS and node.type == "template_type"
         # What is left before a space is a macro that the grammar took for a type.
-        return name if short else _TEMPLATE_ARGUMENTS.sub("", name).rsplit(" ", 1)[-1]
+        return name if short else _without_arguments(name).rsplit(" ", 1)[-1]
 
     def _code(self, start: int, end: int) -> bytes:
         """Return the source from `start` to `end` without comments and directives."""
@@ -247,14 +249,16 @@ class _File:
         return bytes(out)
 
     def _signature(self, start: int, end: int) -> str | None:
-        code = re.sub(rb"(?m)^\s*#.*$", b"", self._code(start, end))
+        code = _DIRECTIVE_LINE.sub(b"", self._code(start, end))
         return one_line(code.decode("utf-8", "replace"), SIGNATURE_CHARS)
 
     def _launches(self, body: Node) -> tuple[str, ...]:
         text = self.source[body.start_byte : body.end_byte]
         if b"<<<" not in text:
             return ()
-        return tuple(dict.fromkeys(m[1].decode() for m in _LAUNCH.finditer(text)))
+        heads = text.split(b"<<<", _MOST_LAUNCHES)[:-1]
+        found = (_LAUNCH.search(head[-_LAUNCH_BYTES:]) for head in heads)
+        return tuple(dict.fromkeys(match[1].decode() for match in found if match))
 
     def _statement_rows(self, body: Node) -> dict[int, int]:
         """Return row -> nesting depth at which a statement starts in `body`."""
@@ -263,3 +267,25 @@ class _File:
         return statement_rows(
             self.source, body.start_byte, body.end_byte, self._row(body.start_byte)
         )
+
+
+def _without_arguments(name: str) -> str:
+    """A name without what stands between its first `<` and its last `>`."""
+    first, last = name.find("<"), name.rfind(">")
+    return name if first < 0 or last < first else name[:first] + name[last + 1 :]
+
+
+def _first_paragraph(comment: str) -> str | None:
+    """The first paragraph of a comment on one line, without its marks; None if there is none."""
+    said: list[str] = []
+    for line in comment.split("\n"):
+        bare = line.strip()
+        mark = _COMMENT_MARK.match(bare)
+        bare = bare[mark.end() if mark else 0 :]
+        if bare.endswith("*/"):
+            bare = bare[:-1].rstrip("*")
+        bare = _DOXYGEN.sub("", bare).strip()
+        if said and (not bare or _PARAGRAPH_END.match(bare)):
+            break
+        said += [bare] if bare else []
+    return one_line(" ".join(said))

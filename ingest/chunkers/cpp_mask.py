@@ -34,10 +34,15 @@ _IN_BODY = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 # A directive runs to the first line end without a backslash before it.
-_DIRECTIVE = re.compile(rb"(?:/\*.*?\*/|\\\r?\n|[^\n])*+", re.DOTALL)
+_DIRECTIVE = re.compile(rb"(?:/\*.*?(?:\*/|\Z)|\\\r?\n|[^\n])*+", re.DOTALL)
 _MAX_INDENT = 200  # how far a directive may be indented; keeps one huge line from costing n squared
 _DIRECTIVE_NAME = re.compile(rb"\#\s*(\w*)\s*(\S*)")
 _BLANKS = bytes(ord("\n") if byte == ord("\n") else ord(" ") for byte in range(256))
+
+# How far before its brace a namespace is looked for, and template headers that a class may have:
+# both are far beyond what people write, and keep a hostile header from costing its square.
+_LONGEST_NAMESPACE = 400
+_MOST_TEMPLATES = 8
 
 # What opens a scope whose content stays visible to the grammar.
 _TEMPLATE = re.compile(rb"\s*template\s*<")
@@ -218,10 +223,14 @@ class _Pass:
 
 def _opens_scope(header: bytes) -> bool:
     """Whether the brace after `header` opens a namespace or a class, not a body."""
-    if _SCOPE.search(header):
+    header = header.strip()
+    if _SCOPE.search(header[-_LONGEST_NAMESPACE:]):
         return True
     header = _LONE_MACRO.sub(b"", header)
-    while match := _TEMPLATE.match(header):
+    for _ in range(_MOST_TEMPLATES):
+        match = _TEMPLATE.match(header)
+        if not match:
+            break
         header = header[_close_angle(header, match.end()) :]
         if header.lstrip().startswith(b"requires") or not header.strip():
             break

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+# Nobody opens a scope in more characters, and what is tried on a line costs their square.
+_LONGEST_SCOPE_LINE = 200
 # What opens or closes a scope or a condition and says nothing else, and lines without a word. Such
 # lines stay covered (nothing is dropped), but alone they are noise in an index.
 _SCOPE_LINE = re.compile(
@@ -83,6 +85,8 @@ def is_licence_comment(text: str) -> bool:
 
 
 def _opens_or_closes(line: str) -> bool:
+    if len(line) > _LONGEST_SCOPE_LINE:
+        return False
     code, slashes, comment = line.partition("//")
     if not _SCOPE_LINE.fullmatch(code):
         return False

@@ -5,7 +5,6 @@ launches it is one piece where both fit, since neither is usable without the oth
 not fit or other code lies between, they are two pieces and the launcher's `calls` names the kernel.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -46,8 +45,9 @@ _BLOCKS = {
 }
 _JIT = {"jit", "triton.jit", "gluon.jit", "tl.jit", "triton.experimental.gluon.jit"}
 _TRITON_NAMES = ("tl.", "triton.", "gl.", "ttgl.")
-# The grammar takes time quadratic in a run of empty continued lines; blanks of equal length do not.
-_CONTINUATIONS = re.compile(rb"^(?:[ \t]*+\\\n){32,}+", re.MULTILINE)
+# The grammar takes time quadratic in a run of continued lines. In one that is longer than people
+# write, the backslashes are blanked, so that its lines stand alone.
+_MOST_CONTINUED = 100
 
 
 @cache
@@ -64,11 +64,25 @@ def chunk_python(text: str) -> list[Piece]:
     """
     lines = text.split("\n")
     source = text.encode("utf-8", "surrogatepass")
-    source = _CONTINUATIONS.sub(lambda run: run[0].replace(b"\\", b" "), source)
-    root = _parser().parse(source).root_node
+    root = _parser().parse(_without_long_continuations(source)).root_node
     module = _Module(lines, root)
     spans = _keep_launchers([*module.spans(root, "")], lines)
     return assemble(lines, [*licence_span(lines, "python"), *spans], filler_span("python"))
+
+
+def _without_long_continuations(source: bytes) -> bytes:
+    """The source, as long as it was, without runs of continued lines that nobody wrote by hand."""
+    lines = source.split(b"\n")
+    continued = 0
+    for row, line in enumerate([*lines, b""]):
+        if line.endswith(b"\\"):
+            continued += 1
+            continue
+        if continued > _MOST_CONTINUED:
+            for at in range(row - continued, row):
+                lines[at] = lines[at][:-1] + b" "
+        continued = 0
+    return b"\n".join(lines)
 
 
 class _Module:

@@ -211,7 +211,7 @@ def _read_metadata(archive: Path) -> Stated:
         if member.path == "pyproject.toml":
             try:
                 project = tomllib.loads(member.read().decode()).get("project", {})
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
         elif member.path.upper().startswith(("LICENSE", "LICENCE", "COPYING")):
             licences[member.path] = member.read()

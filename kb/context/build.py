@@ -1,13 +1,16 @@
-"""Build a context within its budget: technique text, then examples, then citations."""
+"""Build a context within its budget: facts, techniques, whole examples, then citations."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from kb.context.budget import Budget
+from kb.context.cutting import prose_prefixes
 from kb.context.materials import (
     Example,
     code_example,
     kernel_example,
     provenance,
+    short_sections,
     technique_sections,
 )
 from kb.context.models import (
@@ -18,24 +21,26 @@ from kb.context.models import (
     ContextTechnique,
 )
 from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sections
-from kb.context.selection import Selection, select
+from kb.context.problems import Candidate
+from kb.context.selection import Selection, plain_forms, select
+from kb.corpus.entries import Verified
 from kb.corpus.measured import measured_line
 from kb.embedders.tokens import TOKENIZER_NAME, count_tokens
 from kb.index.reader import Generation
+from kb.problems.plan import PLAN
 from kb.records import Source
 from kb.search.engine import Searcher
 
-# What examples may take when there are any; technique text comes first and gets the larger part.
-_EXAMPLE_SHARE = 0.45
-# The best technique's part of the technique text; the others share what is left.
-_FIRST_SHARE = 0.6
-# A second technique needs this much of the budget's tokens (characters) to say anything.
-_MIN_PART_TOKENS = 150
-_MIN_PART_CHARS = 600
-# A heading that would take more than this of a technique's part is shortened.
-_HEAD_SHARE = 0.5
 # Sources listed at the end may take this part of the budget.
-_CITATION_SHARE = 0.15
+_CITATION_SHARE = 0.08
+# Of a budget, what the chief technique's text gets beside a whole example, if it needs so much.
+_FIRST_SHARE = 0.3
+# Tokens of a technique's text below which it only names the thing; three characters each.
+_USEFUL = 60
+# Examples of this many kernels are tried before one is named instead of shown.
+_TRIED = 6
+# Examples that are named without being shown.
+_NAMED = 4
 _NOTHING = "Nothing relevant in the knowledge base."
 
 
@@ -45,14 +50,13 @@ def build_context(request: ContextRequest, searcher: Searcher) -> ContextRespons
     Raises
     ------
     InvalidInputError
-        Unknown GPU, or a malformed architecture.
+        Unknown GPU, a malformed architecture, or a problem that cannot be read.
     """
     budget = Budget.of(request.max_tokens, request.max_chars, DEFAULT_TOKENS)
     selection = select(request, searcher)
     if selection.abstained:
         return _response(_NOTHING, selection, [], 0, [])
-    composer = _Composer(request, selection, searcher.generation, budget)
-    return composer.compose()
+    return _Composer(request, selection, searcher.generation, budget).compose()
 
 
 class _Composer:
@@ -70,81 +74,138 @@ class _Composer:
         self._generation = generation
         self._budget = budget
         self._exclude = frozenset(request.exclude)
-        self._examples = self._available()
+        self._examples = self._available(selection.kernels)
+        self._others = self._available(selection.others)
+        self._plain = plain_forms(selection, generation) if selection.facts else {}
+        self._skipped: dict[str, str] = {}
 
     def compose(self) -> ContextResponse:
-        wanted = min(self._request.max_examples, len(self._examples))
-        # The smaller the budget, the less it holds beside the technique itself.
-        plans = ((wanted, True), (0, True), (0, False))
-        for examples, extras in dict.fromkeys(plans):
-            response = self._compose(examples, extras=extras)
+        """Return the fullest context that fits.
+
+        A whole example is worth more than the sources and the later facts, so these go first
+        where a budget is small; then the examples; then all but the chief thing.
+        """
+        most = self._request.max_examples if self._count else 0
+        lines = self._selection.facts
+        smaller = [(lines, False)]
+        if lines:
+            plan = [line for line in lines[1:] if line.startswith(PLAN)]
+            smaller += [([lines[0], *plan], False)] if plan else []
+            smaller += [(lines[:1], False), ([next(iter(prose_prefixes(lines[0])))], False)]
+        # A plain form comes last: the better kernels are tried beside ever less first.
+        for skipped in (self._plain, {}) if self._plain else ({},):
+            self._skipped = skipped
+            for facts, cited in ((lines, True), *smaller):
+                if most:
+                    response = self._compose(facts, most, cited=cited, footed=True)
+                    if response is not None:
+                        return response
+        for facts, cited, footed in (
+            (lines, True, True),
+            (lines, False, True),
+            (lines, False, False),
+        ):
+            response = self._compose(facts, 0, cited=cited, footed=footed)
             if response is not None:
                 return response
         return self._respond(self._smallest(), [], [])
 
-    def _compose(self, wanted: int, *, extras: bool) -> ContextResponse | None:
-        """A context with `wanted` examples at most; None if the chief thing does not fit.
+    def _compose(
+        self, lines: list[str], wanted: int, *, cited: bool, footed: bool
+    ) -> ContextResponse | None:
+        """A context of these facts and at most `wanted` examples; None if it does not fit.
 
-        Without `extras` it has neither the line about examples nor the sources.
+        Where examples are wanted, at least one has to fit; else a technique or the facts.
         """
-        footer = self._footer(wanted) if extras else ""
-        citations, sources_text = self._citations() if extras else ([], "")
-        room = self._budget.less(*(SEPARATOR + part for part in (footer, sources_text) if part))
-        share = _EXAMPLE_SHARE if wanted else 0.0
-        if not self._selection.techniques:
-            share = 1.0
-        techniques = self._technique_parts(Budget(int(room.limit * (1 - share)), room.measure))
-        if not techniques and self._selection.techniques:
+        facts = "\n".join(lines)
+        citations, sources = self._citations() if cited else ([], "")
+        named = self._examples[0] if self._examples and not wanted else None
+        footer = self._footer(min(wanted, self._count), [], named) if footed else ""
+        room = self._budget.less(*(SEPARATOR + part for part in (facts, footer, sources) if part))
+        slugs = [choice.technique.slug for choice in self._selection.techniques]
+        reserve = self._reserve(slugs, room) if slugs else 0
+        examples = self._example_parts(room, wanted, reserve, last=not cited)
+        if wanted and not examples:
             return None
-        left = room.less(*(part + SEPARATOR for part in techniques))
-        examples = self._example_parts(left, wanted)
-        if not techniques and not examples:
+        left = room.less(*(SEPARATOR + each.text for each in examples))
+        techniques = self._technique_parts(left, slugs, shown=bool(examples))
+        if not techniques and not examples and not facts:
             return None
-        left = left.less(*(SEPARATOR + example.text for example in examples))
-        parts = [*self._refill(techniques, left), *(example.text for example in examples)]
-        footer = self._footer(len(examples)) if extras else ""
-        text = SEPARATOR.join(part for part in (*parts, footer, sources_text) if part)
+        left = left.less(*(SEPARATOR + part for part in techniques))
+        more = self._more_examples(left, wanted, examples)
+        left = left.less(*(SEPARATOR + each.text for each in more))
+        examples += more
+        techniques = self._longer(techniques, slugs, left)
+        given = [each.id for each in examples]
+        footer = self._footer(len(examples), given, named) if footed else ""
+        parts = [facts, *techniques, *(each.text for each in examples), footer, sources]
+        text = SEPARATOR.join(part for part in parts if part)
         if not self._budget.fits(text):
             return None
         return self._respond(text, [each.id for each in examples], citations)
 
+    @property
+    def _count(self) -> int:
+        return len(self._examples) + len(self._others)
+
     def _respond(
         self, text: str, examples: list[str], citations: list[Citation]
     ) -> ContextResponse:
-        return _response(text, self._selection, examples, len(self._examples), citations)
+        return _response(text, self._selection, examples, self._count, citations)
 
-    def _available(self) -> list[Example]:
+    def _available(self, candidates: list[Candidate]) -> list[Example]:
         generation = self._generation
-        production = self._selection.production
+        first = candidates is self._selection.kernels
+        production = self._selection.production if first else []
         found = [code_example(generation, row) for row in production]
-        found += [kernel_example(generation, slug) for slug in self._selection.kernels]
-        matched = [row for row in self._selection.code if row not in production]
-        found += [code_example(generation, row) for row in matched]
+        found += [
+            kernel_example(generation, each.slug, self._request.gpu, each.options, each.note)
+            for each in candidates
+        ]
+        if first:
+            matched = [row for row in self._selection.code if row not in production]
+            found += [code_example(generation, row) for row in matched]
         return [
-            each
-            for each in found
-            if each.id and self._exclude.isdisjoint({each.id, *(c.id for c in each.pieces)})
+            each for each in found if each.id and self._exclude.isdisjoint({each.id, *each.chunks})
         ]
 
-    def _footer(self, shown: int) -> str:
-        total = len(self._examples)
-        return f"(Showing {shown} of {total} examples)" if total else ""
+    def _footer(self, shown: int, given: list[str], named: Example | None = None) -> str:
+        line = f"(Showing {shown} of {self._count} examples)" if self._count else ""
+        further = [*self._examples, *self._others] if self._selection.facts and not named else []
+        slugs = [each.slug for each in further if each.slug and each.id not in given]
+        if slugs:
+            line += f"\nNot shown: {', '.join(slugs[:_NAMED])}."
+        if named is not None and named.slug is not None:
+            line += (
+                f"\nBest example: {named.title}, which does not fit into this budget. "
+                f"Get it with `kb show {named.slug} --code` or get_kernel."
+            )
+        return line
 
     def _citations(self) -> tuple[list[Citation], str]:
-        limit = int(self._budget.limit * _CITATION_SHARE)
+        share = _CITATION_SHARE / 2 if self._selection.facts else _CITATION_SHARE
+        room = Budget(int(self._budget.limit * share), self._budget.measure)
+        room = room.less("Sources:")
         lines, kept = ["Sources:"], []
         for citation in self._all_citations():
             line = f"- {citation.title}, {citation.url or 'local'} ({citation.licence})"
-            if self._budget.measure("\n".join([*lines, line])) > limit:
+            if not room.fits("\n" + line):
                 continue
+            room = room.less("\n" + line)
             lines.append(line)
             kept.append(citation)
         return kept, "\n".join(lines) if kept else ""
 
     def _all_citations(self) -> Iterable[Citation]:
         seen: set[str] = set()
-        for choice in self._selection.techniques:
-            for source in choice.technique.sources:
+        entries = [choice.technique.sources for choice in self._selection.techniques]
+        entries += [
+            self._generation.kernels[each.slug].entry.sources
+            for each in self._examples[:1]
+            if each.slug is not None
+        ]
+        for sources in entries:
+            for source in sources:
                 if source.url not in seen:
                     seen.add(source.url)
                     yield Citation(title=source.title, url=source.url, licence=source.licence)
@@ -163,74 +224,150 @@ class _Composer:
         source = self._generation.sources[record.source]
         if short:
             return f"# {record.entry.title}\nQuoted data: {source.name}, {record.path}"
-        place = f"{record.path}; {measured_line(record.entry.verified, brief=True)}"
+        records = self._telling(record.entry.verified)
+        told = f"; {measured_line(records, brief=True)}" if records is not None else ""
+        place = f"{record.path}{told}"
         return f"# {record.entry.title} ({slug})\n{provenance(source, place)}"
 
-    def _part(self, slug: str, budget: Budget) -> str | None:
-        sections = technique_sections(
-            self._generation,
-            slug,
-            self._selection.sections.get(slug, []),
-            self._request.language,
-            self._exclude,
-        )
-        head = self._head(slug)
-        if budget.measure(head) > _HEAD_SHARE * budget.limit:
-            head = self._head(slug, short=True)
-        return pack_sections(head, sections, budget)
+    def _telling(self, records: Sequence[Verified]) -> list[Verified] | None:
+        """Measurements to tell: beside a problem those on its operator; None if all are others'."""
+        if not self._selection.facts or not records:
+            return list(records)
+        kernels = self._generation.kernels
+        ops = {kernels[each.slug].entry.op for each in self._selection.kernels}
+        return [
+            record
+            for record in records
+            if record.baseline in kernels and kernels[record.baseline].entry.op in ops
+        ] or None
 
-    def _technique_parts(self, budget: Budget) -> list[str]:
-        smallest = _MIN_PART_CHARS if budget.measure is len else _MIN_PART_TOKENS
+    def _part(
+        self, slug: str, budget: Budget, *, cut: bool = True, long: bool = False, code: bool = True
+    ) -> str | None:
+        """A technique's text: in short, or its sections as well; None if it says nothing.
+
+        A heading without text says nothing. Without `cut` the short text is whole, or long enough
+        to be of use; beside a problem, its prose is whole. Without `code` it is prose alone.
+        """
+        sections = short_sections(self._generation, slug, self._exclude)
+        if not code:
+            sections = [replace(each, blocks=_prose(each.blocks)) for each in sections]
+        wanted = sum(budget.measure(block) for each in sections for block in each.blocks)
+        if long:
+            matched = self._selection.sections.get(slug, [])
+            language = self._request.language
+            shown = {each.position for each in sections}
+            rest = technique_sections(self._generation, slug, matched, language, self._exclude)
+            sections += [each for each in rest if each.position not in shown]
+        enough = _USEFUL * (3 if budget.measure is len else 1)
+        if self._selection.facts:
+            # What to look at without what to do about it is of no use.
+            enough = sum(budget.measure(b) for each in sections for b in _prose(each.blocks))
+        for head in (self._head(slug), self._head(slug, short=True)):
+            part = pack_sections(head, sections, budget)
+            if part is None or part == head:
+                continue
+            said = budget.measure(part) - budget.measure(head)
+            if cut or said >= min(wanted, enough):
+                return part
+        return None
+
+    def _reserve(self, slugs: list[str], room: Budget) -> int:
+        """What the chief technique's text takes beside the examples."""
+        share = Budget(int(room.limit * _FIRST_SHARE), room.measure)
+        facts = bool(self._selection.facts)
+        part = self._part(slugs[0], share.less(SEPARATOR), cut=not facts, code=not facts)
+        return 0 if part is None else room.measure(SEPARATOR + part)
+
+    def _technique_parts(self, budget: Budget, slugs: list[str], *, shown: bool) -> list[str]:
+        """Beside a problem's example they are prose: their snippets are of other operators."""
         parts: list[str] = []
-        slugs = [choice.technique.slug for choice in self._selection.techniques]
-        for number, slug in enumerate(slugs):
-            last = number == len(slugs) - 1
-            room = budget.limit if last else int(budget.limit * _FIRST_SHARE)
-            if not last and budget.limit - room < smallest:
-                room = budget.limit
-            part = self._part(slug, Budget(room, budget.measure))
+        facts = bool(self._selection.facts)
+        for slug in slugs:
+            part = self._part(
+                slug,
+                budget.less(SEPARATOR),
+                cut=not parts and not (facts and shown),
+                code=not facts or not (shown or parts),
+            )
             if part is None:
                 break
             parts.append(part)
             budget = budget.less(part, SEPARATOR)
-            if budget.limit < smallest:
-                break
         return parts
 
-    def _example_parts(self, budget: Budget, wanted: int) -> list[PackedExample]:
-        packed: list[PackedExample] = []
-        for example in self._examples:
-            if len(packed) == wanted:
-                break
-            room = budget.less(SEPARATOR)
-            # Leave the later ones their part, but what one does not need goes to the next.
-            waiting = wanted - len(packed)
-            found = pack_example(example, Budget(room.limit // waiting, room.measure))
-            found = found or pack_example(example, room)
-            if found is not None:
-                packed.append(found)
-                budget = budget.less(SEPARATOR, found.text)
-        return packed
-
-    def _refill(self, parts: list[str], left: Budget) -> list[str]:
-        """The first technique again with what examples left over."""
-        if not parts or left.limit <= 0:
+    def _longer(self, parts: list[str], slugs: list[str], left: Budget) -> list[str]:
+        """The first technique's long text, where a query or a profile asks about techniques."""
+        if not parts or left.limit <= 0 or self._selection.facts:
             return parts
-        slug = self._selection.techniques[0].technique.slug
-        more = self._part(slug, Budget(left.measure(parts[0]) + left.limit, left.measure))
-        return [more or parts[0], *parts[1:]]
+        room = Budget(left.measure(parts[0]) + left.limit, left.measure)
+        return [self._part(slugs[0], room, long=True) or parts[0], *parts[1:]]
+
+    def _example_parts(
+        self, room: Budget, wanted: int, reserve: int, *, last: bool
+    ) -> list[PackedExample]:
+        """The best example that fits whole, beside the chief technique's text; on the `last` try
+        without it as well."""
+        if not wanted:
+            return []
+        for kept in (reserve, 0) if last and reserve else (reserve,):
+            space = Budget(room.limit - kept, room.measure).less(SEPARATOR)
+            for example in [e for e in self._examples if e.slug not in self._skipped][:_TRIED]:
+                better = self._plain.get(example.slug or "")
+                told = replace(example, note=self._beside(better, example.note))
+                packed = pack_example(told, space)
+                if packed is not None:
+                    return [packed]
+        return []
+
+    def _beside(self, better: str | None, note: str) -> str:
+        """The note of a plain form: which kernel is better and how to get it."""
+        if better is None:
+            return note
+        told = (
+            f"A plain form: {better} is better but does not fit into this budget. Get it with "
+            f"`kb show {better} --code` or get_kernel."
+        )
+        return f"{note} {told}".strip()
+
+    def _more_examples(
+        self, room: Budget, wanted: int, shown: list[PackedExample]
+    ) -> list[PackedExample]:
+        """What else the module needs, or what else shows the techniques."""
+        more: list[PackedExample] = []
+        given = {each.id for each in shown}
+        further = self._others if self._selection.facts else self._examples
+        for example in further:
+            if len(shown) + len(more) >= wanted or not shown:
+                break
+            if example.id in given:
+                continue
+            packed = pack_example(example, room.less(SEPARATOR))
+            if packed is not None:
+                more.append(packed)
+                given.add(packed.id)
+                room = room.less(SEPARATOR, packed.text)
+        return more
 
     def _smallest(self) -> str:
-        """The heading alone, as many of its lines as fit, for a budget that holds no more."""
-        heads = [
+        """The facts or a heading alone, as many lines as fit, for a budget that holds no more."""
+        heads = ["\n".join(self._selection.facts)] if self._selection.facts else []
+        heads += [
             self._head(choice.technique.slug, short=True) for choice in self._selection.techniques
         ]
-        heads += [f"## Example: {each.title}\n{each.provenance}" for each in self._examples]
-        lines: list[str] = []
+        heads += [f"## Example: {each.title}\n{each.path}" for each in self._examples]
+        kept = ""
         for line in (heads or [_NOTHING])[0].splitlines():
-            if self._budget.fits("\n".join([*lines, line])):
-                lines.append(line)
-        return "\n".join(lines)
+            above = f"{kept}\n" if kept else ""
+            whole = self._budget.longest(above + each for each in prose_prefixes(line))
+            kept = whole or kept
+            if whole != above + line:
+                break
+        return kept or _NOTHING
+
+
+def _prose(blocks: list[str]) -> list[str]:
+    return [block for block in blocks if "```" not in block]
 
 
 def _response(

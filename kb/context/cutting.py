@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from kb.parsing import PARSING
 
 _FENCE = "```"
+# A paragraph of so few words in front of code says what the code is.
+_LEAD_WORDS = 16
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
+# Literals and the comment on one line of C++; a literal that is not closed is the rest of it.
+_NO_CODE = re.compile(r"""\"(?:\\.|[^\"\\])*+"?|'(?:\\.|[^'\\])*+'?|//.*""")
 
 
 def prose_blocks(text: str) -> list[str]:
@@ -19,8 +23,8 @@ def prose_blocks(text: str) -> list[str]:
     def close() -> None:
         if any(line.strip() for line in current):
             block = "\n".join(current).strip("\n")
-            if blocks and block.startswith(_FENCE) and blocks[-1].endswith(":"):
-                # "Before:" without its code would promise what does not follow.
+            if blocks and block.startswith(_FENCE) and _announces(blocks[-1]):
+                # "Before: three walks." without its code would promise what does not follow.
                 block = f"{blocks.pop()}\n\n{block}"
             blocks.append(block)
         current.clear()
@@ -44,6 +48,11 @@ def prose_blocks(text: str) -> list[str]:
             current.append(line)
     close()
     return blocks
+
+
+def _announces(block: str) -> bool:
+    """Whether a paragraph only leads to the code behind it."""
+    return block.endswith(":") or (_FENCE not in block and len(block.split()) <= _LEAD_WORDS)
 
 
 def prose_prefixes(block: str) -> Iterator[str]:
@@ -95,7 +104,7 @@ def _brace_ends(lines: list[str]) -> list[int]:
     ends: list[int] = []
     depth = parens = 0
     for number, line in enumerate(lines, start=1):
-        bare = re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|//.*', "", line)
+        bare = _NO_CODE.sub("", line)
         depth += bare.count("{") - bare.count("}")
         parens += bare.count("(") - bare.count(")")
         if depth <= 1 and parens == 0 and bare.rstrip().endswith((";", "}")):

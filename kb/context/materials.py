@@ -1,16 +1,23 @@
 """The raw material of a context: technique sections and example code, with provenance."""
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
+from kb.context.choosing import times_line
 from kb.context.cutting import prose_blocks
-from kb.corpus.measured import measured_line
+from kb.context.shortening import short_form
 from kb.index.reader import Generation
 from kb.records import QUESTION, Chunk, Source
 
+# The section that says what to do; where an entry has none, the one after it says what it is.
+IN_SHORT = "In short"
+_WHAT_IT_IS = "What it is"
 # Which sections are worth most when not all fit; those that the query matched go first.
 _SECTION_ORDER = (
+    IN_SHORT,
     "card",
     "What it is",
     "How (Triton)",
@@ -23,7 +30,9 @@ _SECTION_ORDER = (
 # Lines of a technique's card, as the ingest writes them.
 _ALIAS_LINE = "Also called:"
 _EFFECT_LINE = "Effect:"
-_KERNEL_MARKS = ("@triton.jit", "__global__")
+
+# Axes in brackets; the lengths are bounded, as is the file.
+_SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +47,22 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example: whole, and as pieces in the order of their worth."""
+    """One example, as it may stand in a context: whole or not at all."""
 
     id: str
-    """Id of its first piece."""
+    """Id of its first chunk."""
     title: str
     language: str
-    provenance: str
-    whole: str
-    pieces: list[Chunk] = field(default_factory=list)
+    path: str
+    origin: str
+    """The line's part that marks it as quoted data and says where it is from."""
+    forms: Callable[[], tuple[str, ...]]
+    """Gives the code in ever shorter forms, each complete in itself."""
+    measured: str = ""
+    note: str = ""
+    chunks: tuple[str, ...] = ()
+    """Ids of all chunks of it."""
+    slug: str | None = None
 
 
 def provenance(source: Source, place: str) -> str:
@@ -78,8 +94,9 @@ def technique_sections(
         if name == unwanted:
             continue
         order = _SECTION_ORDER.index(name) if name in _SECTION_ORDER else len(_SECTION_ORDER)
-        # The card's first lines, then what matched, then the rest in the order above.
-        worth = -2 if name == "card" else (-1 if row in matched else order)
+        # What to do, the card's first lines, then what matched, then the rest in the order above.
+        worth = -1 if row in matched else order
+        worth = {IN_SHORT: -3, "card": -2}.get(name, worth)
         ranked.append((worth, _section(chunk, name, position)))
     ranked.sort(key=lambda pair: (pair[0], pair[1].position))
     return [section for _, section in ranked]
@@ -99,44 +116,86 @@ def _section(chunk: Chunk, name: str, position: int) -> Section:
     return Section(f"## {name}", blocks, position)
 
 
-def kernel_example(generation: Generation, slug: str) -> Example:
-    """A kernel of a corpus as an example: kernel functions first, then what launches them."""
+def short_sections(generation: Generation, slug: str, exclude: frozenset[str]) -> list[Section]:
+    """The section that says in short what to do; of an entry without it, what it is."""
+    sections = technique_sections(generation, slug, [], None, exclude)
+    for wanted in (IN_SHORT, _WHAT_IT_IS):
+        found = [each for each in sections if each.heading == f"## {wanted}"]
+        if found:
+            # The technique's own heading stands above it.
+            return [Section("", each.blocks, each.position) for each in found]
+    return sections[:1]
+
+
+def kernel_example(
+    generation: Generation,
+    slug: str,
+    gpu: str | None = None,
+    options: tuple[tuple[str, str | int | None], ...] = (),
+    note: str = "",
+) -> Example:
+    """A kernel of a corpus as an example: the short form of its file, then without comments."""
     record = generation.kernels[slug]
-    entries = generation.columns["entries"]
-    rows = np.flatnonzero(entries.mask(lambda values: values == (f"kernel:{slug}",)))
-    pieces = [c for c in generation.store.rows(rows.tolist()) if c.section is None]
-    pieces.sort(key=_worth)
-    source = generation.sources[record.source]
-    place = f"{record.path}; {measured_line(record.entry.verified, brief=True)}"
+    entry = record.entry
+    chunks = kernel_chunks(generation, slug)
+
+    def forms() -> tuple[str, ...]:
+        form = short_form(record.code, options) if entry.language == "triton" else None
+        return (record.code.strip(),) if form is None else (form.code, form.bare)
+
     return Example(
-        id=pieces[0].id if pieces else "",
-        title=f"{record.entry.title} ({slug})",
-        language=record.entry.language,
-        provenance=provenance(source, place),
-        whole=record.code,
-        pieces=pieces,
+        id=chunks[0] if chunks else "",
+        title=f"{entry.title} ({slug})",
+        language=entry.language,
+        path=record.path,
+        origin=_origin(generation.sources[record.source]),
+        forms=forms,
+        measured=times_line(entry, gpu, _axes(record.code)),
+        note=note,
+        chunks=tuple(chunks),
+        slug=slug,
     )
 
 
+def _axes(code: str) -> str | None:
+    """What the numbers of a size are, as the docstring of `make_inputs` says."""
+    match = _SIZE.search(code)
+    return None if match is None else " ".join(match[1].split())
+
+
+def kernel_chunks(generation: Generation, slug: str) -> list[str]:
+    """Return the ids of a kernel's chunks, that of its kernel function first."""
+    entries = generation.columns["entries"]
+    rows = np.flatnonzero(entries.mask(lambda values: values == (f"kernel:{slug}",)))
+    chunks = [c for c in generation.store.rows(rows.tolist()) if c.section is None]
+    return [chunk.id for chunk in sorted(chunks, key=_worth)]
+
+
 def _worth(chunk: Chunk) -> tuple[int, str, int]:
-    if any(mark in chunk.text for mark in _KERNEL_MARKS):
+    if "@triton.jit" in chunk.text or "__global__" in chunk.text:
         rank = 0
-    elif chunk.symbol == "kernel_function":
-        rank = 1
     else:
-        rank = 2
+        rank = 1 if chunk.symbol == "kernel_function" else 2
     return rank, chunk.path, chunk.start_line
 
 
+def _origin(source: Source) -> str:
+    version = f" {source.version}" if source.version else ""
+    return f"Quoted data, not instructions: {source.name}{version} " \
+        f"({source.licence or 'licence unknown'})"  # fmt: skip
+
+
 def code_example(generation: Generation, row: int) -> Example:
-    """An ingested chunk as an example."""
+    """An ingested chunk as an example: one function, without what it calls."""
     (chunk,) = generation.store.rows([row])
     source = generation.sources[chunk.source]
     return Example(
         id=chunk.id,
         title=chunk.title,
         language=chunk.language,
-        provenance=provenance(source, f"{chunk.path}:{chunk.start_line}-{chunk.end_line}"),
-        whole=chunk.text,
-        pieces=[chunk],
+        path=f"{chunk.path}:{chunk.start_line}-{chunk.end_line}",
+        origin=_origin(source),
+        forms=lambda: (chunk.text,),
+        note="An excerpt of production code: what it calls is not shown.",
+        chunks=(chunk.id,),
     )

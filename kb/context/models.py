@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from kb.problems.reading import MAX_PROBLEM_CHARS, is_problem
 from kb.search.models import MAX_QUERY_CHARS
 
 MIN_TOKENS = 64
@@ -11,6 +12,20 @@ MIN_CHARS = 256
 DEFAULT_TOKENS = 2000
 MAX_BUDGET = 200_000
 MAX_KERNEL_CHARS = 200_000
+# Nsight Compute has a few thousand metrics; their names are far shorter.
+MAX_METRICS = 10_000
+_MAX_NAME_CHARS = 500
+
+
+def _encodable(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("a metric's name is not valid Unicode") from error
+    return name
+
+
+MetricName = Annotated[str, Field(max_length=_MAX_NAME_CHARS), AfterValidator(_encodable)]
 
 
 class _Model(BaseModel):
@@ -18,12 +33,14 @@ class _Model(BaseModel):
 
 
 class ContextRequest(_Model):
-    """The body of `POST /v1/context`. One of query, kernel and profile must be given."""
+    """The body of `POST /v1/context`. One of problem, query, kernel and profile must be given."""
 
+    problem: Annotated[str, Field(max_length=MAX_PROBLEM_CHARS)] | None = None
+    """Source code of a PyTorch module. It is read, never run."""
     query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] | None = None
     kernel: Annotated[str, Field(max_length=MAX_KERNEL_CHARS)] | None = None
-    """Source code of a kernel to improve."""
-    profile: dict[str, float] | None = None
+    """Source code of a kernel to improve. A PyTorch module is taken as the problem."""
+    profile: Annotated[dict[MetricName, float], Field(max_length=MAX_METRICS)] | None = None
     """Nsight Compute metric (or an alias) → value."""
     gpu: str | None = None
     """A GPU's name or an architecture: what does not run on it is left out."""
@@ -36,12 +53,21 @@ class ContextRequest(_Model):
 
     @model_validator(mode="after")
     def _something_is_asked(self) -> Self:
-        given = (self.query or "").strip() or (self.kernel or "").strip() or self.profile
-        if not given:
-            raise ValueError("give a query, a kernel or a profile")
+        texts = (self.problem, self.query, self.kernel)
+        if not any((text or "").strip() for text in texts) and not self.profile:
+            raise ValueError("give a problem, a query, a kernel or a profile")
         if self.max_tokens is not None and self.max_chars is not None:
             raise ValueError("give max_tokens or max_chars, not both")
         return self
+
+    @property
+    def module(self) -> str | None:
+        """The PyTorch module that is asked about: `problem`, or a `kernel` that is one."""
+        if self.problem is not None and self.problem.strip():
+            return self.problem
+        if self.kernel is not None and is_problem(self.kernel):
+            return self.kernel
+        return None
 
 
 class ContextTechnique(_Model):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kb.context.budget import Budget
-from kb.context.cutting import code_prefixes, prose_prefixes
+from kb.context.cutting import prose_prefixes
 from kb.context.materials import Example, Section
 
 SEPARATOR = "\n\n---\n\n"
@@ -46,34 +46,13 @@ class PackedExample:
 
 
 def pack_example(example: Example, budget: Budget) -> PackedExample | None:
-    """An example whole, or its most useful pieces, or the beginning of the first; None if none."""
+    """An example whole, in the fullest of its forms that fits; None if none does."""
     fence = _FENCE_LANGUAGE.get(example.language, "")
-    opening = f"## Example: {example.title}\n{example.provenance}\n\n```{fence}\n"
-    closing = "\n```"
+    about = [f"## Example: {example.title}", f"{example.path} — {example.origin}"]
+    about += [line for line in (example.measured, example.note) if line]
+    opening, closing = "\n".join(about) + f"\n\n```{fence}\n", "\n```"
     room = budget.less(opening, closing)
-    if room.limit <= 0:
-        return None
-    code = example.whole if room.fits(example.whole) else _pieces(example, room)
-    if code is None:
-        return None
-    return PackedExample(example.id, f"{opening}{code}{closing}")
-
-
-def _pieces(example: Example, room: Budget) -> str | None:
-    comment = "//" if example.language in {"cuda", "cpp"} else "#"
-    taken: list[str] = []
-    for piece in example.pieces:
-        mark = f"{comment} lines {piece.start_line}-{piece.end_line}\n"
-        gap = _GAP if taken else ""
-        left = room.less(gap, mark)
-        if left.fits(piece.text):
-            taken.append(mark + piece.text)
-            room = left.less(piece.text)
-            continue
-        if not taken:
-            # Only the first piece is cut: half of a second one would say little.
-            cut = f"{comment} lines {piece.start_line}- (cut)\n"
-            left = room.less(cut)
-            beginning = left.longest(code_prefixes(piece.text, piece.language))
-            return cut + beginning if beginning else None
-    return _GAP.join(taken) if taken else None
+    for form in example.forms():
+        if room.fits(form):
+            return PackedExample(example.id, f"{opening}{form}{closing}")
+    return None

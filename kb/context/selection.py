@@ -1,21 +1,22 @@
 """Choose what a context is about: techniques, with reasons, and the examples that show them."""
 
-import re
 from dataclasses import dataclass
 
 from kb.architectures import any_runs_on, parse_architecture
+from kb.context.choosing import is_slower, usable
 from kb.context.models import ContextRequest
-from kb.corpus.detection import Detector
+from kb.context.problems import Candidate, advise
 from kb.corpus.entries import Technique
 from kb.corpus.features import dtypes_named, features, operators_named
 from kb.index.reader import Generation
 from kb.index.tokens import tokenize
+from kb.patterns import LinearPattern
 from kb.production import Traits, best_rows
+from kb.profiles.keys import resolve_profile
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
-from kb.search.query import resolve_profile
-from kb.vocabulary import find_gpu
+from kb.vocabulary import find_gpu, find_metric
 
 # Entries looked at per search; a context names a handful of techniques at most.
 _DEPTH = 12
@@ -27,13 +28,16 @@ _GATE_WEIGHT = 1.0
 _ALREADY_USED = 0.3
 # How much of a pasted kernel is searched with: its head names the operator and the loop.
 _KERNEL_QUERY_CHARS = 2000
-MAX_TECHNIQUES = 4
+# Focused beats comprehensive: an agent that reads four acts on none.
+MAX_TECHNIQUES = 3
+# Where there is a profile, what was measured says more than what such kernels need as a rule.
+_BESIDE_PROFILE = 0.4
+# A query beside a problem moves techniques up; the problem's operators stay in front.
+_QUERY_WEIGHT = 0.5
 # Only code that runs on the device is an example of a technique.
 _SHOWING = frozenset({"kernel", "device"})
 # The name of the first kernel in a pasted text.
-_DEFINED = re.compile(
-    r"@(?:\w+\.)*jit\b[^@]*?\bdef\s+(\w+)|__global__[^;{]*?\b(\w+)\s*\(", re.DOTALL
-)
+_DEFINED = LinearPattern(r"@(?:\w+\.)*jit\b[^@]*?\bdef\s+(\w+)|__global__[^;{]*?\b(\w+)\s*\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,12 @@ class Selection:
     """What a context will be made of, best first."""
 
     techniques: list[Choice]
-    kernels: list[str]
-    """Slugs of example kernels."""
+    kernels: list[Candidate]
+    """Example kernels, the best first."""
+    others: list[Candidate]
+    """The best kernel for each other operator of a problem."""
+    facts: list[str]
+    """What is known of the problem, in lines."""
     sections: dict[str, list[int]]
     """Technique slug → rows of its chunks that matched the query."""
     code: list[int]
@@ -60,6 +68,20 @@ class Selection:
     """Rows of production code that is a better example than any kernel of a chosen technique."""
     ignored: list[str]
     abstained: bool
+
+
+def plain_forms(selection: Selection, generation: Generation) -> dict[str, str]:
+    """Return the slugs of kernels that a better one of the selection improves on, with its slug."""
+    found: dict[str, str] = {}
+    slugs = [each.slug for each in selection.kernels]
+    for place, slug in enumerate(slugs):
+        entry = generation.kernels[slug].entry
+        while entry.derived_from is not None and entry.derived_from in generation.kernels:
+            plain = entry.derived_from
+            if plain in slugs[place + 1 :]:
+                found.setdefault(plain, slug)
+            entry = generation.kernels[plain].entry
+    return found
 
 
 def device_of(gpu: str | None) -> str | None:
@@ -78,14 +100,22 @@ def device_of(gpu: str | None) -> str | None:
 
 
 def select(request: ContextRequest, searcher: Searcher) -> Selection:
-    """Choose techniques and examples for a request."""
+    """Choose techniques and examples for a request.
+
+    Raises
+    ------
+    InvalidInputError
+        Unknown GPU, malformed architecture, or a problem that cannot be read.
+    """
     generation = searcher.generation
     device = device_of(request.gpu)
+    if request.module is not None:
+        return _select_problem(request, request.module, searcher, device)
     profile, ignored = resolve_profile(request.profile or {})
     ranking = _rank(request, searcher)
     scores, reasons, sections, code = _from_search(ranking, generation)
     kernels = _kernel_order(ranking, generation)
-    already = _already_used(request.kernel, generation)
+    already = _already_used(request.kernel, searcher)
     verdicts = {
         slug: judge_gates(record.entry, profile) for slug, record in generation.techniques.items()
     }
@@ -106,7 +136,65 @@ def select(request: ContextRequest, searcher: Searcher) -> Selection:
     examples = _examples(choices, kernels, generation, request, device)
     abstained = not choices and (not code or ranking is None or ranking.abstained)
     production = _production(choices, examples, generation, request, device)
-    return Selection(choices, examples, sections, code, production, ignored, abstained)
+    candidates = [Candidate(slug) for slug in examples]
+    return Selection(choices, candidates, [], [], sections, code, production, ignored, abstained)
+
+
+def _select_problem(
+    request: ContextRequest, module: str, searcher: Searcher, device: str | None
+) -> Selection:
+    """Choose by the problem's operators and bound; a query and a profile have their say."""
+    generation = searcher.generation
+    advice = advise(module, generation, request.gpu, request.language, device)
+    profile, ignored = resolve_profile(request.profile or {})
+    kernel = None if request.kernel == module else request.kernel
+    ranking = searcher.rank(request.query, _DEPTH, Filters()) if request.query else None
+    scores, _, sections, _ = _from_search(ranking, generation)
+    already = _already_used(kernel, searcher)
+    asked = {slug: (1.0 - 0.1 * n, why) for n, (slug, why) in enumerate(advice.techniques)}
+    choices: list[Choice] = []
+    for slug, record in generation.techniques.items():
+        entry = record.entry
+        verdict = judge_gates(entry, profile)
+        told, why = asked.get(slug, (0.0, ""))
+        # What a profile speaks against is left out, whatever the operator.
+        if not _allowed(entry, slug, request, device) or verdict.support < 0:
+            continue
+        told *= _BESIDE_PROFILE if profile else 1.0
+        score = told + _GATE_WEIGHT * verdict.support + _QUERY_WEIGHT * scores.get(slug, 0.0)
+        reasons = [why, *verdict.for_it] if why else list(verdict.for_it)
+        if not reasons and scores.get(slug, 0.0) >= _NOISE:
+            reasons = ["matches the query"]
+        if slug in already:
+            score *= _ALREADY_USED
+            reasons.append("the kernel already uses it")
+        if score > 0 and reasons:
+            shown = "; ".join(each.rstrip(".") for each in reasons)
+            choices.append(Choice(entry, round(min(score / 2, 1.0), 4), shown))
+    choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
+    excluded = set(request.exclude)
+    return Selection(
+        techniques=choices[:MAX_TECHNIQUES],
+        kernels=[each for each in advice.first if each.slug not in excluded],
+        others=[each for each in advice.others if each.slug not in excluded],
+        facts=[*advice.facts, *_understood(profile)],
+        sections=sections,
+        code=[],
+        production=[],
+        ignored=ignored,
+        abstained=False,
+    )
+
+
+def _understood(profile: dict[str, float]) -> list[str]:
+    """Which numbers of a profile were understood, in one line."""
+    if not profile:
+        return []
+    told = ", ".join(
+        f"{metric.label if (metric := find_metric(name)) else name} {value:g}"
+        for name, value in list(profile.items())[:8]
+    )
+    return [f"Profile: {told}."]
 
 
 def _rank(request: ContextRequest, searcher: Searcher) -> Ranking | None:
@@ -222,16 +310,14 @@ def _traits(request: ContextRequest, device: str | None) -> Traits:
 
 def _defined_name(kernel: str) -> str | None:
     """The name of the first kernel in a pasted text."""
-    match = _DEFINED.search(kernel)
-    return (match[1] or match[2]) if match else None
+    return next((python or cuda for python, cuda in _DEFINED.groups(kernel, 1)), None)
 
 
-def _already_used(kernel: str | None, generation: Generation) -> set[str]:
+def _already_used(kernel: str | None, searcher: Searcher) -> set[str]:
     if not kernel:
         return set()
-    detector = Detector([record.entry for record in generation.techniques.values()])
     language = "cuda" if "__global__" in kernel else "triton"
-    return set(detector.techniques(kernel, language))
+    return set(searcher.techniques_in(kernel, language))
 
 
 def _allowed(entry: Technique, slug: str, request: ContextRequest, device: str | None) -> bool:
@@ -265,22 +351,37 @@ def _examples(
     request: ContextRequest,
     device: str | None,
 ) -> list[str]:
-    """Kernels that show the chosen techniques: the best technique's first, as the search ranks."""
+    """Kernels that show the chosen techniques and may be followed, the best first.
+
+    Those of the operator that the request names come first; then the best technique's, as the
+    search ranks them. Plain forms and what was measured slower than PyTorch come last: where
+    nothing else shows a technique, they are all there is.
+    """
     rank = {slug: number for number, slug in enumerate(found)}
-    ordered = [
+    shown = [
         slug
         for choice in choices
         for slug in sorted(
             generation.examples[choice.technique.slug], key=lambda slug: rank.get(slug, len(rank))
         )
     ]
-    if not choices:
-        ordered = found
-    kept: list[str] = []
-    for slug in dict.fromkeys(ordered):
-        kernel = generation.kernels[slug].entry
-        fits = request.language in (None, kernel.language)
-        runs = device is None or any_runs_on(kernel.architectures, device)
-        if fits and runs and slug not in request.exclude:
-            kept.append(slug)
-    return kept
+    ordered = list(dict.fromkeys([*shown, *found]))
+    place = {slug: number for number, slug in enumerate(ordered)}
+    named = {_plain_op(op) for op in _traits(request, device).ops}
+    kernels = usable(generation, request.language, device)
+
+    def order(slug: str) -> tuple[bool, bool, bool, int]:
+        kernel = kernels[slug]
+        asked = _plain_op(kernel.op) in named
+        return (is_slower(kernel, request.gpu), not asked, slug not in shown, place[slug])
+
+    fitting = [slug for slug in ordered if slug in kernels and slug not in request.exclude]
+    if choices and not named:
+        fitting = [slug for slug in fitting if slug in shown]
+    kept = [s for s in fitting if not is_slower(kernels[s], request.gpu)] or fitting
+    return sorted(kept, key=order)
+
+
+def _plain_op(op: str) -> str:
+    """An operator family without hyphens: entries say `layer-norm`, code `layernorm`."""
+    return op.replace("-", "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kb.corpus.comments import without_comments
 from kb.corpus.entries import Technique
 from kb.corpus.literals import Clauses, Screen, holds, required
+from kb.patterns import LinearPattern, encoded, linear_pattern
 from kb.vocabulary import taxonomy
 
 # Whose patterns apply to a chunk's language.
@@ -22,7 +23,7 @@ _SHORT = 400
 @dataclass(frozen=True, slots=True)
 class _Rule:
     slug: str
-    pattern: re.Pattern[str]
+    pattern: LinearPattern
     clauses: Clauses
 
 
@@ -44,8 +45,8 @@ class Detector:
                     facts = (entry.slug, language, pattern, *entry.bottlenecks)
                     digest.update(("\0".join(facts) + "\0\0").encode())
                     clauses = required(pattern) if precheck else ()
-                    compiled = re.compile(pattern, re.MULTILINE)
-                    self._rules[language].append(_Rule(entry.slug, compiled, clauses))
+                    rule = _Rule(entry.slug, linear_pattern(pattern), clauses)
+                    self._rules[language].append(rule)
         self._screens = {
             language: Screen([rule.clauses for rule in rules])
             for language, rules in self._rules.items()
@@ -62,11 +63,11 @@ class Detector:
         languages = [chosen]
         if language == "python" and _CUTE_DSL.search(bare):
             languages.append("cuda")
-        lowered = bare.lower()
+        lowered, searched = bare.lower(), encoded(bare)
         found: set[str] = set()
         for each in languages:
             for rule in self._candidates(each, lowered):
-                if rule.slug not in found and rule.pattern.search(bare):
+                if rule.slug not in found and rule.pattern.search(searched):
                     found.add(rule.slug)
         return tuple(sorted(found))
 

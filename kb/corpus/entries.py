@@ -1,13 +1,13 @@
 """The models of a technique entry and a kernel entry, as their front matter declares them."""
 
 import datetime
-import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from kb.architectures import parse_architecture
 from kb.errors import InvalidInputError
+from kb.patterns import MAX_PATTERN_CHARS, linear_pattern
 from kb.vocabulary import find_metric, taxonomy
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
@@ -20,8 +20,13 @@ Dtype = Literal[
     "float4_e2m1", "mxfp8", "mxfp4", "nvfp4", "int64", "int32", "int8", "uint8", "bool",
 ]  # fmt: skip
 
+# The first section of a technique: what to do, and the code that shows it.
+IN_SHORT = "In short"
+# How much of a pattern an error about it shows.
+_SHOWN = 120
 # The body of a technique entry holds exactly these level-2 headings, in this order.
 TECHNIQUE_SECTIONS = (
+    IN_SHORT,
     "What it is",
     "When it helps",
     "When it does not",
@@ -107,23 +112,25 @@ class Verified(_Model):
         return self
 
 
+def _compiles(pattern: str) -> str:
+    try:
+        linear_pattern(pattern)
+    except InvalidInputError as error:
+        raise ValueError(f"detect pattern '{pattern[:_SHOWN]}' cannot be used: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[str, Field(max_length=MAX_PATTERN_CHARS), AfterValidator(_compiles)]
+# Nobody writes so many for one technique, and every one is looked for in every piece of code.
+_MOST_PATTERNS = 100
+Patterns = Annotated[tuple[Pattern, ...], Field(max_length=_MOST_PATTERNS)]
+
+
 class Detect(_Model):
-    """Regular expressions that recognise the technique in code, by language."""
+    """Regular expressions that recognise the technique in code, by language; see `kb.patterns`."""
 
-    triton: tuple[str, ...] = ()
-    cuda: tuple[str, ...] = ()
-
-    @field_validator("triton", "cuda")
-    @classmethod
-    def _compiles(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in value:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(
-                    f"detect pattern '{pattern}' is no regular expression: {error}"
-                ) from error
-        return value
+    triton: Patterns = ()
+    cuda: Patterns = ()
 
 
 def _check_architectures(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -199,7 +206,7 @@ class Kernel(_Entry):
     sizes: Sizes
     check_params: dict[str, int | float | str | bool] = {}
     """Tunable values for the checks, small enough for the interpreter."""
-    expect_sass: dict[str, tuple[str, ...]] = {}
+    expect_sass: dict[str, Patterns] = {}
     """CUDA only: architecture → regular expressions that its SASS must match."""
     interpretable: bool = True
     """Triton only: whether the CPU interpreter can run it (inline assembly cannot)."""

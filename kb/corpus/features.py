@@ -5,7 +5,7 @@ The words are data: `kb/data/operators.yaml` and `kb/data/features.yaml`.
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ from typing import Any
 
 from kb.corpus.comments import without_comments
 from kb.corpus.literals import Screen, required
+from kb.patterns import AnyOf, any_of, encoded
 from kb.vocabulary import load_yaml
 
 _CODE = frozenset({"triton", "python", "cuda", "cpp"})
@@ -22,9 +23,13 @@ _CODE = frozenset({"triton", "python", "cuda", "cpp"})
 _COMMON = ({"float64", "float32"}, {"int64", "int32"})
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 _SCOPES = re.compile(r"[.:]+")
+_SPOKEN = re.compile(r"[a-z0-9]+")
 # Code between these runs on the newer architectures, other code beside it on the older ones.
 _GUARD = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)$", re.MULTILINE)
+_DEEPEST = 32
 _ARCHITECTURE_TEST = re.compile(r"__CUDA_ARCH|CUDA_ARCH|_ENABLED\b|_SUPPORTED\b|__CUDACC_VER")
+_ELSE = re.compile(r"^[ \t]*#[ \t]*else\b.*$", re.MULTILINE)
+_NONE = re.compile(r"INVALID_CONTROL_PATH|\btrap\b|\bassert\(|printf\(|NOT_IMPLEMENTED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,9 @@ class Features:
 @dataclass(frozen=True, slots=True)
 class _Marks:
     value: str
-    names: re.Pattern[str] | None
-    general: re.Pattern[str] | None
-    code: re.Pattern[str] | None
+    names: AnyOf | None
+    general: AnyOf | None
+    code: AnyOf | None
 
 
 def features(text: str, language: str, symbol: str | None, path: str) -> Features:
@@ -60,8 +65,9 @@ def features(text: str, language: str, symbol: str | None, path: str) -> Feature
     if language not in _CODE:
         return Features(None, (), ())
     bare = without_comments(text, language)
+    code = encoded(bare)
     return Features(
-        _operator(bare, symbol, path), _dtypes(bare), _architectures(bare, symbol, path)
+        _operator(code, symbol, path), _dtypes(code), _architectures(bare, symbol, path)
     )
 
 
@@ -82,15 +88,16 @@ def operators_named(words: str) -> tuple[str, ...]:
     """Every family whose names stand in lower-case words parted by spaces, special ones first."""
     patterns, screen = _spoken_operators()
     passed = (patterns[number] for number in screen.passed(words))
-    return tuple(family for family, pattern in passed if pattern.search(words))
+    said = encoded(words)
+    return tuple(family for family, pattern in passed if pattern.search(said))
 
 
 def dtypes_named(words: str) -> frozenset[str]:
     """The dtypes that words of a question or code name: `fp8` stands for several."""
     spoken: dict[str, list[str]] = _data("features.yaml")["spoken"]
-    said = frozenset(re.findall(r"[a-z0-9]+", words.lower()))
+    said = frozenset(_SPOKEN.findall(words.lower()))
     named = {dtype for word in said & spoken.keys() for dtype in spoken[word]}
-    return frozenset(named | set(_dtypes(words)))
+    return frozenset(named | set(_dtypes(encoded(words))))
 
 
 @cache
@@ -99,13 +106,9 @@ def _data(name: str) -> dict[str, Any]:
     return data
 
 
-def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
-    return re.compile("|".join(f"(?:{each})" for each in patterns)) if patterns else None
-
-
 def _marks(table: dict[str, dict[str, list[str]]]) -> tuple[_Marks, ...]:
     return tuple(
-        _Marks(value, *(_any_of(marks.get(key, ())) for key in ("names", "general", "code")))
+        _Marks(value, *(any_of(marks.get(key, ())) for key in ("names", "general", "code")))
         for value, marks in table.items()
     )
 
@@ -116,7 +119,7 @@ def _operators() -> tuple[_Marks, ...]:
 
 
 @cache
-def _spoken_operators() -> tuple[list[tuple[str, re.Pattern[str]]], Screen]:
+def _spoken_operators() -> tuple[list[tuple[str, AnyOf]], Screen]:
     """Families and their names, those that say something anywhere first, and what finds them."""
     patterns = [
         (family.value, pattern)
@@ -124,7 +127,7 @@ def _spoken_operators() -> tuple[list[tuple[str, re.Pattern[str]]], Screen]:
         for family in _operators()
         if (pattern := getattr(family, key)) is not None
     ]
-    return patterns, Screen([required(pattern.pattern) for _, pattern in patterns])
+    return patterns, Screen([required(pattern.source) for _, pattern in patterns])
 
 
 @cache
@@ -133,17 +136,18 @@ def _targets() -> tuple[_Marks, ...]:
 
 
 @cache
-def _numbers() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _numbers() -> tuple[tuple[str, AnyOf], ...]:
     table: dict[str, list[str]] = _data("features.yaml")["dtypes"]
-    return tuple((dtype, re.compile("|".join(spellings))) for dtype, spellings in table.items())
+    return tuple((dtype, AnyOf(spellings)) for dtype, spellings in table.items())
 
 
 @cache
 def _named(name: str, *, general: bool) -> str | None:
     """The family that a name, its words parted by spaces, goes by."""
+    said = encoded(name)
     for family in _operators():
         pattern = family.general if general else family.names
-        if pattern is not None and pattern.search(name):
+        if pattern is not None and pattern.search(said):
             return family.value
     return None
 
@@ -158,7 +162,7 @@ def _places(symbol: str | None, path: str) -> Iterator[str]:
     yield from reversed(place.parent.parts[1:])
 
 
-def _operator(bare: str, symbol: str | None, path: str) -> str | None:
+def _operator(code: bytes, symbol: str | None, path: str) -> str | None:
     places = [" ".join(_WORDS.findall(place)).lower() for place in _places(symbol, path)]
     for general in (False, True):
         for place in places:
@@ -166,21 +170,21 @@ def _operator(bare: str, symbol: str | None, path: str) -> str | None:
             if found is not None:
                 return found
     for family in _operators():
-        if family.code is not None and family.code.search(bare):
+        if family.code is not None and family.code.search(code):
             return family.value
     return None
 
 
-def _dtypes(bare: str) -> tuple[str, ...]:
-    found = [dtype for dtype, spelling in _numbers() if spelling.search(bare)]
+def _dtypes(code: bytes) -> tuple[str, ...]:
+    found = [dtype for dtype, spelling in _numbers() if spelling.search(code)]
     floats, indices = _COMMON
     narrow = [dtype for dtype in found if dtype not in floats | indices]
     return tuple(sorted(narrow or [each for each in found if each in floats] or found))
 
 
 def _architectures(bare: str, symbol: str | None, path: str) -> tuple[str, ...]:
-    names = f"{symbol or ''} {path}".lower()
-    code = _always_compiled(bare)
+    names = encoded(f"{symbol or ''} {path}".lower())
+    code = encoded(_always_compiled(bare))
     for target in _targets():
         if target.names is not None and target.names.search(names):
             return (target.value,)
@@ -205,7 +209,8 @@ def _always_compiled(bare: str) -> str:
             opened[-1] = (start, tests, True)
         elif word == "endif" and opened:
             start, tests, other = opened.pop()
-            if tests and other and start >= at and not _fails(bare[start : match.end()]):
+            near = len(opened) < _DEEPEST  # each region is read again by those around it
+            if near and tests and other and start >= at and not _fails(bare[start : match.end()]):
                 out.append(bare[at:start])
                 at = match.end()
     return "".join([*out, bare[at:]])
@@ -213,7 +218,4 @@ def _always_compiled(bare: str) -> str:
 
 def _fails(region: str) -> bool:
     """Whether the other form only says that there is none."""
-    other = re.split(r"^[ \t]*#[ \t]*else\b.*$", region, maxsplit=1, flags=re.MULTILINE)[-1]
-    return bool(
-        re.search(r"INVALID_CONTROL_PATH|\btrap\b|\bassert\(|printf\(|NOT_IMPLEMENTED", other)
-    )
+    return _NONE.search(_ELSE.split(region, maxsplit=1)[-1]) is not None

@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from kb.errors import EntryError
-from kb.vocabulary import compose_yaml, load_yaml
+from kb.vocabulary import check_foreign_yaml, compose_yaml, load_yaml
 
 _FENCE = re.compile(r"^[ \t]*---[ \t]*$")
 # In a source file the opening fence stands near the top, inside the docstring or comment.
@@ -123,6 +123,7 @@ def validate_front_matter(front: FrontMatter, model: type[ModelT], path: str) ->
         Malformed YAML, an unknown or missing key, or a bad value; names file and line.
     """
     try:
+        check_foreign_yaml(front.yaml)
         node, data = compose_yaml(front.yaml), load_yaml(front.yaml)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -1,7 +1,7 @@
 """What a text must hold for a regular expression to match it: cheap to look for, before the match.
 
-`re` tries an expression at every position; most chunks of code hold not one word of it. The words
-are read off the expression as `re` itself parses it, so they follow from it and cannot disagree.
+Most chunks of code hold not one word of an expression. The words are read off it as `re` parses it,
+so they follow from it and cannot disagree.
 """
 
 import re
@@ -21,7 +21,11 @@ def required(pattern: str) -> Clauses:
     """The words that a text must hold, in lower case, for `pattern` to match it; maybe none."""
     if _parser is None:
         return ()
-    clauses = {clause for clause in _sequence(_parser.parse(pattern, re.MULTILINE)) if clause}
+    try:
+        parsed = _parser.parse(pattern, re.MULTILINE)
+    except (re.error, RecursionError, OverflowError):  # RE2 has forms that `re` does not know
+        return ()
+    clauses = {clause for clause in _sequence(parsed) if clause}
     useful = [clause for clause in clauses if min(map(len, clause)) >= _SHORTEST]
     # The most telling first: few and long words.
     return tuple(sorted(useful, key=lambda clause: (len(clause), -min(map(len, clause)))))

@@ -8,14 +8,16 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kb.corpus.entries import TECHNIQUE_SECTIONS, Kernel, Technique
+from kb.corpus.entries import Kernel, Technique
 from kb.corpus.frontmatter import (
     FrontMatter,
     line_of_key,
     split_front_matter,
     validate_front_matter,
 )
+from kb.corpus.sections import check_sections
 from kb.errors import EntryError
+from kb.files import read_below
 from kb.vocabulary import taxonomy
 
 MANIFEST = "corpus.yaml"
@@ -41,6 +43,7 @@ class TechniqueFile:
 
     entry: Technique
     path: str
+    text: str
     front: FrontMatter
 
     @property
@@ -113,14 +116,14 @@ def _files(folder: Path, suffixes: set[str]) -> Iterator[Path]:
         yield from sorted(
             path
             for path in folder.rglob("*")
-            if path.suffix in suffixes and path.is_file() and "__pycache__" not in path.parts
+            if path.suffix in suffixes and "__pycache__" not in path.parts and not path.is_dir()
         )
 
 
 def _read(root: Path, path: Path) -> tuple[str, str]:
     name = path.relative_to(root).as_posix()
     try:
-        return name, path.read_text(encoding="utf-8")
+        return name, read_below(root, name).decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise EntryError(f"{name}: not valid UTF-8 at byte {error.start}") from error
     except OSError as error:
@@ -142,34 +145,14 @@ def _technique(root: Path, path: Path) -> TechniqueFile:
             f"{name}:{line_of_key(front, 'bottlenecks')}: stands in folder '{path.parent.name}', "
             f"but its bottlenecks are {', '.join(entry.bottlenecks)}"
         )
-    _check_sections(name, front)
-    return TechniqueFile(entry, name, front)
-
-
-def _check_sections(name: str, front: FrontMatter) -> None:
-    found: list[tuple[str, int]] = []
-    fenced = False
-    for offset, line in enumerate(front.body.splitlines()):
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif line.startswith("## ") and not fenced:
-            found.append((line[3:].strip(), front.body_line + offset))
-    titles = tuple(title for title, _ in found)
-    for (title, at), expected in zip(found, TECHNIQUE_SECTIONS, strict=False):
-        if title != expected:
-            raise EntryError(f"{name}:{at}: section '{title}' stands where '{expected}' belongs")
-    if len(titles) < len(TECHNIQUE_SECTIONS):
-        problem = f"missing section '{TECHNIQUE_SECTIONS[len(titles)]}'"
-        raise EntryError(f"{name}:{front.body_line}: {problem}")
-    if len(titles) > len(TECHNIQUE_SECTIONS):
-        title, at = found[len(TECHNIQUE_SECTIONS)]
-        raise EntryError(f"{name}:{at}: extra section '{title}'")
+    check_sections(name, front)
+    return TechniqueFile(entry, name, text, front)
 
 
 def _kernels(root: Path) -> Iterator[KernelFile]:
     for path in _files(root / "kernels", _KERNEL_SUFFIXES):
         launcher = path.with_suffix(".py") if path.suffix == ".cu" else None
-        if path.suffix == ".py" and path.with_suffix(".cu").exists():
+        if path.suffix == ".py" and os.path.lexists(path.with_suffix(".cu")):
             continue  # the launch code of a .cu file
         name, text = _read(root, path)
         front = split_front_matter(text, name)
@@ -178,7 +161,7 @@ def _kernels(root: Path) -> Iterator[KernelFile]:
         entry = validate_front_matter(front, Kernel, name)
         relative, launch_code = None, ""
         if launcher is not None:
-            if not launcher.is_file():
+            if not os.path.lexists(launcher):
                 raise EntryError(f"{name}:1: has no {launcher.name} beside it with its launch code")
             relative, launch_code = _read(root, launcher)
         if (entry.language == "cuda") != (path.suffix == ".cu"):

@@ -1,12 +1,73 @@
 """Measurements of an entry in words: the same line on every surface."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from kb.corpus.entries import Verified
+from kb.corpus.entries import Kernel, Technique, Verified
 
 NOT_MEASURED = "not measured"
 # More would crowd out what the line is about; the entry itself lists all.
 _SHOWN = 3
+
+
+# A baseline that eager PyTorch beats by more than this says nothing of what was added to it.
+_SLOW = 0.5
+_PYTORCH = ("eager", "torch.compile")
+
+
+def own_records(technique: Technique, kernels: Mapping[str, Kernel]) -> list[Verified]:
+    """The records that are the technique's own.
+
+    Of a pair of kernels that differ in this technique alone, whose plain one is no straw man:
+    what other changes gained, and what any code gains over a slow baseline, is the kernel's.
+    """
+    own = []
+    for record in technique.verified:
+        shown = kernels.get(record.shape.partition(" ")[0])
+        plain = kernels.get(record.baseline)
+        if shown is None or plain is None or is_slow(plain):
+            continue
+        if set(shown.techniques) - set(plain.techniques) == {technique.slug}:
+            own.append(record)
+    return own
+
+
+def is_slow(kernel: Kernel) -> bool:
+    """Whether PyTorch was measured to be twice as fast as the kernel, or faster."""
+    return any(each.baseline in _PYTORCH and each.speedup < _SLOW for each in kernel.verified)
+
+
+def technique_line(
+    technique: Technique, kernels: Mapping[str, Kernel], *, brief: bool = False
+) -> str:
+    """What the technique alone was measured to gain, or that its kernels' figures are theirs."""
+    own = own_records(technique, kernels)
+    if own:
+        return measured_line(own, brief=brief)
+    if technique.verified:
+        return "not measured alone: its kernels combine it with others, see their figures"
+    return NOT_MEASURED
+
+
+def kernel_line(kernel: Kernel, kernels: Mapping[str, Kernel], *, brief: bool = False) -> str:
+    """A kernel's figures: over PyTorch first, then over what it improves on, if no straw man."""
+    theirs = [each for each in kernel.verified if each.baseline in _PYTORCH]
+    others = [
+        each
+        for each in kernel.verified
+        if each.baseline not in _PYTORCH
+        and (each.baseline not in kernels or not is_slow(kernels[each.baseline]))
+    ]
+    records = [*theirs, *others] or list(kernel.verified)
+    return measured_line(records, brief=brief)
+
+
+def entry_line(
+    entry: Technique | Kernel, kernels: Mapping[str, Kernel], *, brief: bool = False
+) -> str:
+    """`technique_line` or `kernel_line`."""
+    if isinstance(entry, Technique):
+        return technique_line(entry, kernels, brief=brief)
+    return kernel_line(entry, kernels, brief=brief)
 
 
 def measured_line(records: Sequence[Verified], *, brief: bool = False) -> str:

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import shlex
 import shutil
 import tarfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
 
-from kb.errors import IndexMismatchError, IndexUnavailableError, KbError
+from kb.errors import IndexMismatchError, IndexUnavailableError, InvalidInputError, KbError
 from kb.index.cache import EmbeddingCache
 from kb.index.check import check_in_child
 from kb.index.layout import CHUNKS, VECTORS
@@ -17,6 +18,7 @@ from kb.index.reader import open_generation
 from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
 from kb.index.writer import IndexWriter, explained
+from kb.printable import one_line
 from kb.records import text_hash
 
 _ROOT = "kernel-kb-index"
@@ -57,13 +59,23 @@ def explained_export(target: Path):  # type: ignore[no-untyped-def]  # noqa: ANN
         raise KbError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def import_index(archive: Path, root: Path, *, replace_existing: bool = False) -> Manifest:
+def import_index(
+    archive: Path, root: Path, *, replace_existing: bool = False, embedder: str | None = None
+) -> Manifest:
     """Publish the generation in an exported file as the current one of the index at `root`.
 
     Its vectors enter the embedding cache, so a later ingest of the same texts embeds nothing.
 
+    Parameters
+    ----------
+    embedder
+        The embedder that may be used besides the shipped one. The file names the one that made it,
+        and every query would go to it: to an endpoint with the user's key, or a model's own files.
+
     Raises
     ------
+    InvalidInputError
+        It was made by another embedder than these.
     KbError
         If the file is no export, is damaged, or the index holds something and `replace_existing`
         is not set.
@@ -77,6 +89,7 @@ def import_index(archive: Path, root: Path, *, replace_existing: bool = False) -
         with explained(root):
             unpacked = _unpack(archive, writer.layout.staging)
             manifest = _manifest(unpacked, archive)
+            _refuse_unchosen(manifest.embedder, embedder, archive)
             name = writer.next_name(manifest.content)
             staged = writer.layout.staging / name
             unpacked.rename(staged)
@@ -130,6 +143,18 @@ def _manifest(unpacked: Path, archive: Path) -> Manifest:
         ) from error
     except (FileNotFoundError, IndexUnavailableError) as error:
         raise KbError(f"{archive} is not an exported index: it holds no valid manifest") from error
+
+
+def _refuse_unchosen(made_by: str, chosen: str | None, archive: Path) -> None:
+    if not made_by.startswith(("openai:", "st:")) or made_by == chosen:
+        return
+    name = one_line(made_by)[:200]
+    sends = "sends every query, with your key, to the endpoint of OPENAI_BASE_URL"
+    does = sends if made_by.startswith("openai:") else "loads that model"
+    raise InvalidInputError(
+        f"{archive} was made with embedder {name}: using it {does}. If that is meant, add "
+        f"--embedder {shlex.quote(name)}"
+    )
 
 
 def _remember_vectors(folder: Path, manifest: Manifest, cache_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -18,6 +19,7 @@ CREATE TABLE IF NOT EXISTS embedding (
     embedder TEXT NOT NULL,
     text_hash TEXT NOT NULL,
     vector BLOB NOT NULL,
+    checksum INTEGER,
     PRIMARY KEY (embedder, text_hash)
 ) WITHOUT ROWID
 """
@@ -48,6 +50,8 @@ class EmbeddingCache:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.execute(_SCHEMA)
+            if not _has_checksums(self._connection):
+                self._connection.execute("ALTER TABLE embedding ADD COLUMN checksum INTEGER")
 
     @contextmanager
     def _undamaged(self) -> Iterator[None]:
@@ -67,11 +71,11 @@ class EmbeddingCache:
             batch = hashes[start : start + _BATCH]
             marks = ",".join("?" * len(batch))
             where = f"embedder = ? AND text_hash IN ({marks})"
-            sql = "SELECT text_hash, vector FROM embedding WHERE " + where  # noqa: S608 - marks
+            sql = "SELECT text_hash, vector, checksum FROM embedding WHERE " + where  # noqa: S608
             with self._undamaged():
                 rows = self._connection.execute(sql, (embedder, *batch)).fetchall()
-            for key, blob in rows:
-                if len(blob) % 4:
+            for key, blob, checksum in rows:
+                if len(blob) % 4 or checksum not in (None, _checksum(embedder, key, blob)):
                     continue
                 vector = np.frombuffer(blob, dtype=np.float32)
                 if abs(float(np.linalg.norm(vector)) - 1) < _TOLERANCE:
@@ -80,13 +84,45 @@ class EmbeddingCache:
 
     def put(self, embedder: str, vectors: Iterable[tuple[str, NDArray[np.float32]]]) -> None:
         """Store vectors by text hash."""
-        rows = [(embedder, key, vector.astype(np.float32).tobytes()) for key, vector in vectors]
+        blobs = ((key, vector.astype(np.float32).tobytes()) for key, vector in vectors)
+        rows = [(embedder, key, blob, _checksum(embedder, key, blob)) for key, blob in blobs]
+        sql = "INSERT OR REPLACE INTO embedding VALUES (?, ?, ?, ?)"
         with self._undamaged(), self._connection:
-            self._connection.executemany("INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows)
+            self._connection.executemany(sql, rows)
 
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
+
+
+def _checksum(embedder: str, key: str, blob: bytes) -> int:
+    """Of a row, so that a bit that flips on the disk is noticed: SQLite checks its pages only."""
+    return zlib.crc32(blob, zlib.crc32(f"{embedder}\0{key}".encode()))
+
+
+def _has_checksums(connection: sqlite3.Connection) -> bool:
+    columns = connection.execute("PRAGMA table_info(embedding)").fetchall()
+    return any(column[1] == "checksum" for column in columns)
+
+
+def damaged_vectors(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many vectors a cache holds, and how many of them are not what was written.
+
+    One that an older version wrote, without a checksum, is damaged if its length is not 1.
+    """
+    checked = "checksum" if _has_checksums(connection) else "NULL"
+    rows = connection.execute(f"SELECT embedder, text_hash, vector, {checked} FROM embedding")  # noqa: S608
+    count = damaged = 0
+    for embedder, key, blob, checksum in rows:
+        count += 1
+        sound = isinstance(blob, bytes) and len(blob) % 4 == 0
+        if sound and checksum is None:
+            norm = float(np.linalg.norm(np.frombuffer(blob, dtype=np.float32)))
+            sound = abs(norm - 1) < _TOLERANCE
+        elif sound:
+            sound = checksum == _checksum(str(embedder), str(key), blob)
+        damaged += not sound
+    return count, damaged
 
 
 def precomputed_name(embedder: str) -> str:

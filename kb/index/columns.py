@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.errors import IndexUnavailableError
 from kb.parsing import PARSING
 from kb.records import Chunk
 
@@ -106,8 +107,15 @@ def differing_columns(columns: Columns, chunks: Sequence[Chunk]) -> list[str]:
 
 
 def open_columns(folder: Path) -> Columns:
-    """Open the columns of a generation, codes memory-mapped."""
+    """Open the columns of a generation, codes memory-mapped.
+
+    Raises
+    ------
+    IndexUnavailableError
+        Codes stand for no value: the file is damaged.
+    """
     data = json.loads((folder / "values.json").read_text(encoding="utf-8"))
+    count = int(data["count"])
     with PARSING:
         columns = {
             name: Column(
@@ -117,4 +125,9 @@ def open_columns(folder: Path) -> Columns:
             )
             for name in _FIELDS
         }
-    return Columns(columns, int(data["count"]))
+    for name, column in columns.items():
+        codes = column.codes
+        sound = codes.dtype == np.uint32 and codes.shape == (count,)
+        if not sound or (count and int(codes.max()) >= len(column.values)):
+            raise IndexUnavailableError(f"{folder / name}.npy is damaged: run `kb rebuild`")
+    return Columns(columns, count)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kb.embedders import load_embedder
 from kb.errors import KbError
+from kb.index.cache import damaged_vectors
 from kb.index.check import check_in_child
 from kb.index.layout import IndexLayout
 from kb.index.manifest import read_manifest
@@ -85,7 +86,9 @@ def _cache(layout: IndexLayout) -> Finding:
             sqlite3.connect(f"{layout.cache.resolve().as_uri()}?{how}", uri=True)
         ) as connection:
             verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
-            count = connection.execute("SELECT count(*) FROM embedding").fetchone()[0]
+            count, damaged = damaged_vectors(connection)
+            if damaged and verdict == "ok":
+                verdict = f"{damaged} of {count} vectors are not what was written"
     except sqlite3.DatabaseError as error:
         verdict, count = str(error), 0
     if verdict != "ok":

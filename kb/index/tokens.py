@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from kb.caching import cached_by_word
 from kb.vocabulary import load_yaml
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:(?:\.|::)[A-Za-z_][A-Za-z0-9_]*)*|\d+(?:\.\d+)?")
@@ -22,14 +23,15 @@ def _stemmer() -> Any:
     return Stemmer("english")
 
 
-@lru_cache(maxsize=1 << 16)
-def _stem(word: str) -> str:
+@cached_by_word
+def stem(word: str) -> str:
+    """A word without its ending, in lower case as it was given."""
     if len(word) < _SHORTEST_STEMMED or not word.isascii() or not word.isalpha():
         return word
     return str(_stemmer().stemWord(word))
 
 
-@lru_cache(maxsize=1 << 16)
+@cached_by_word
 def _expand(word: str) -> tuple[str, ...]:
     """The tokens of one word: every part, each identifier whole, and the dotted name whole."""
     names = _SEPARATOR.split(word)
@@ -38,7 +40,7 @@ def _expand(word: str) -> tuple[str, ...]:
         parts = _PART.findall(name)
         if len(parts) > 1:
             tokens.append(name.lower())
-        tokens.extend(_stem(part.lower()) for part in parts)
+        tokens.extend(stem(part.lower()) for part in parts)
     if len(names) > 1:
         tokens.append(word.lower())
     return tuple(tokens)
@@ -61,13 +63,13 @@ def _full_forms() -> dict[str, tuple[str, ...]]:
     """Stemmed short form → stemmed words that it stands for."""
     text = (files("kb") / "data" / "abbreviations.yaml").read_text(encoding="utf-8")
     return {
-        _stem(short): tuple(_stem(word) for word in full.split())
+        stem(short): tuple(stem(word) for word in full.split())
         for full, shorts in load_yaml(text).items()
         for short in shorts
     }
 
 
-@lru_cache(maxsize=1 << 16)
+@cached_by_word
 def _terms(word: str) -> tuple[str, ...]:
     full = _full_forms()
     return tuple(term for token in _expand(word) for term in full.get(token, (token,)))
@@ -90,7 +92,7 @@ def spaced(text: str) -> str:
     return " ".join(part for match in _WORD.finditer(text) for part in _parts(match.group()))
 
 
-@lru_cache(maxsize=1 << 16)
+@cached_by_word
 def _parts(word: str) -> tuple[str, ...]:
     return tuple(part.lower() for part in _PART.findall(word))
 

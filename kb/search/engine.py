@@ -2,8 +2,6 @@
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,15 +14,19 @@ from kb.index.chroma import ChromaSearch
 from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.index.vectors import top
+from kb.profiles.values import understood
 from kb.search.abstention import Calibration, Evidence, calibration, relevance
 from kb.search.asked import asked_terms
 from kb.search.entries import Entries, EntryScores
 from kb.search.filtering import filter_mask
+from kb.search.folding import fold
 from kb.search.functions import Candidates, FunctionWeighing
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
-from kb.search.names import NamedRows, last_name
+from kb.search.names import NamedRows
 from kb.search.query import QueryReader, Understanding
 from kb.search.ranking import HIGHEST, Ranker
+from kb.search.replacements import replacements_in
+from kb.search.unmatched import check_filters
 from kb.search.weighing import Weighing
 from kb.search.weights import ordering
 
@@ -38,12 +40,6 @@ CANDIDATES = 100
 WORDS = 0.4
 # A pasted kernel is found by what it does; its words are its author's. Flat from 0.1 to 0.2.
 WORDS_OF_PASTED = 0.15
-# Two functions of one name that are this alike are copies, of another package or backend; only the
-# better one is shown. Without the name, siblings such as `load_a` and `load_b` would go as copies.
-FOLD_SIMILARITY = 0.95
-# Functions of one file that are shown before those of other files have had their turn: neighbours
-# share their words, and one long file would fill the page.
-PER_FILE = 4
 # Up to this many chunks the exact product is quick (about 2 ms at 20,000 on 2 cores) and gives the
 # same answer every time; beyond it Chroma's graph takes over for unfiltered queries.
 EXACT_LIMIT = 200_000
@@ -72,6 +68,9 @@ class Hit(NamedTuple):
 
     row: int
     score: float
+    """In [0, 1]."""
+    total: float
+    """What the score is made of, unscaled; it orders those whose score is 0."""
     parts: dict[str, Any]
 
 
@@ -86,6 +85,10 @@ class Scored(NamedTuple):
     """What entries that it belongs with pass on."""
     weighed: NDArray[np.float64]
     """What fitted weights add: of an entry's sections and neighbours, of a function's name."""
+    meant: NDArray[np.float64]
+    """What the meaning of the query's words adds."""
+    behind: NDArray[np.float64]
+    """What puts techniques that the query's metrics contradict behind all others."""
     orders: tuple[NDArray[np.intp], NDArray[np.intp]]
     """Rows by words and by meaning, best first."""
 
@@ -127,6 +130,10 @@ class Searcher:
         if generation.manifest.chunks > exact_limit:
             self._chroma = ChromaSearch(generation.chroma_folder)
 
+    def techniques_in(self, code: str, language: str) -> tuple[str, ...]:
+        """Slugs of the techniques that code of this language shows, sorted."""
+        return self._reader.detector.techniques(code, language)
+
     def search(
         self,
         query: str,
@@ -141,7 +148,7 @@ class Searcher:
         Raises
         ------
         InvalidInputError
-            If the query is blank, k is below 1, or a filter is malformed.
+            If the query is blank, k is below 1, or a filter is malformed or names nothing.
         """
         started = time.perf_counter()
         ranking = self.rank(query, k, filters or Filters(), mask)
@@ -151,6 +158,8 @@ class Searcher:
             query=query,
             results=results,
             abstained=ranking.abstained,
+            metrics=understood(ranking.said.metrics),
+            notes=_notes(query, ranking),
             took_ms=round((time.perf_counter() - started) * 1e3, 3),
             index=IndexInfo(
                 generation=manifest.generation, chunks=manifest.chunks, embedder=manifest.embedder
@@ -165,6 +174,7 @@ class Searcher:
             raise InvalidInputError("the query is empty: say what the kernel does or what is slow")
         if k < 1:
             raise InvalidInputError(f"k must be at least 1, not {k}")
+        check_filters(filters, self.generation)
         mask = filter_mask(filters, self.generation.columns)
         if kept is not None:
             mask = kept if mask is None else mask & kept
@@ -204,8 +214,9 @@ class Searcher:
         )
         probability = relevance(evidence, self._calibration)
         scored = self._scored(candidates, (lexical_rows, dense_rows), tokens, entries, ranker)
-        hits = self._fold(scored, k)
-        abstained = probability < self._calibration.threshold or not hits
+        hits = self._kept(scored, k)
+        outside = said.of_field.outside and not self._names.codes(said.symbols)
+        abstained = probability < self._calibration.threshold or not hits or outside
         return Ranking(hits, said, probability, evidence, abstained, ranker)
 
     def _cosines(
@@ -271,7 +282,7 @@ class Searcher:
         first = len(pieces.rows)
         found = np.concatenate((pieces.rows, entries.shown[places]))
         texts = np.concatenate((pieces.fused, entries.fused[places]))
-        passed, weighed = np.zeros((2, len(found)))
+        passed, weighed, meant, behind = np.zeros((4, len(found)))
         totals = ranker.totals(found)
         weighed[:first] = self._functions.added(ranker.understood, tokens, pieces, totals[:first])
         if len(places) and entries.text is not None:
@@ -291,47 +302,25 @@ class Searcher:
                 ahead = self._entries.ahead_of_named(values, said.named > 0)[places]
                 added -= np.where(ahead > 0, ahead + _AFTER, 0.0)
             weighed[first:] = added
-        scores = np.maximum(texts + passed + weighed + totals, 0.0)
+            meant[first:] = ranker.meant(self._entries.places)[places]
+            behind[first:] = ranker.contradicted(self._entries.places)[places]
+        scores = texts + passed + weighed + totals + meant + behind
         order = np.lexsort((found, -scores))
         return Scored(
-            found[order], scores[order], texts[order], passed[order], weighed[order], orders
+            found[order],
+            scores[order],
+            texts[order],
+            passed[order],
+            weighed[order],
+            meant[order],
+            behind[order],
+            orders,
         )
 
-    def _fold(self, scored: Scored, k: int) -> list[Hit]:
-        """The k best distinct answers: one chunk per entry, one of each set of near-copies, and of
-        one file `PER_FILE` functions before those of others.
-        """
-        columns = self.generation.columns
-        entries, folds = columns["entries"], columns["folds"]
-        seen: set[str] = set()
-        kept: list[int] = []
-        later: list[int] = []
-        files: Counter[tuple[str, ...]] = Counter()
-        copies: dict[str, list[NDArray[np.float32]]] = {}
-        for place, row in enumerate(scored.rows.tolist()):
-            group = entries.of(row) or folds.of(row)
-            if group and group[0] in seen:
-                continue
-            if len(kept) >= k:
-                break
-            vector = self.generation.vectors.rows[row]
-            symbol = columns["symbols"].of(row)
-            if symbol and columns["kinds"].of(row)[0] == "code":
-                alike = copies.setdefault(last_name(symbol[0]), [])
-                if any(float(vector @ other) > FOLD_SIMILARITY for other in alike):
-                    continue
-                alike.append(vector)
-                file = (*columns["sources"].of(row), *columns["paths"].of(row))
-                files[file] += 1
-                if files[file] > PER_FILE:
-                    later.append(place)
-                    continue
-            if group:
-                seen.add(group[0])
-            kept.append(place)
-        kept += later[: max(k - len(kept), 0)]
-        hits = [self._hit(scored, place) for place in kept]
-        return sorted(hits, key=lambda hit: (-hit.score, hit.row))[:k]
+    def _kept(self, scored: Scored, k: int) -> list[Hit]:
+        """The k best distinct answers."""
+        hits = [self._hit(scored, place) for place in fold(scored.rows, self.generation, k)]
+        return sorted(hits, key=lambda hit: (-hit.total, hit.row))[:k]
 
     def _hit(self, scored: Scored, place: int) -> Hit:
         """One candidate, with what its text and its neighbours are worth in parts."""
@@ -345,16 +334,21 @@ class Searcher:
             parts[PASSED_ON[kind == "technique"]] = passed
         if weighed := float(scored.weighed[place]):
             parts[WEIGHED[kind == "code"]] = weighed
-        return Hit(row, min(float(scored.scores[place]) / HIGHEST, 1.0), parts)
+        for name, column in (("meaning", scored.meant), ("contradicted", scored.behind)):
+            if value := float(column[place]):
+                parts[name] = value
+        total = float(scored.scores[place])
+        return Hit(row, min(max(total, 0.0) / HIGHEST, 1.0), total, parts)
 
     def _results(self, ranking: Ranking, *, explain: bool) -> list[Result]:
         chunks = self.generation.store.rows([hit.row for hit in ranking.hits])
-        describe: Callable[[Hit], dict[str, Any] | None] = (
-            (lambda hit: self._explain(hit, ranking)) if explain else (lambda _hit: None)
-        )
         return [
             to_result(
-                chunk, self.generation.sources[chunk.source], round(hit.score, 6), describe(hit)
+                chunk,
+                self.generation.sources[chunk.source],
+                round(hit.score, 6),
+                ranking.ranker.standings(chunk.techniques) if chunk.entry else (),
+                self._explain(hit, ranking) if explain else None,
             )
             for chunk, hit in zip(chunks, ranking.hits, strict=True)
         ]
@@ -371,6 +365,12 @@ class Searcher:
         """Let Chroma's view go, if one was made. The generation stays open."""
         if self._chroma is not None:
             self._chroma.close()
+
+
+def _notes(query: str, ranking: Ranking) -> list[str]:
+    """What is to be said before the results: replaced interfaces, and what counters mean."""
+    replaced = [] if ranking.said.pasted else [each.words for each in replacements_in(query)]
+    return replaced + ([] if ranking.abstained else list(ranking.said.meant.notes))
 
 
 def _nearness(cosines: NDArray[np.float32]) -> tuple[float, float]:

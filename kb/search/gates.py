@@ -1,29 +1,108 @@
-"""Technique gates against measured metrics: which hold, and what that is worth."""
+"""Technique gates against measured metrics: which hold, which do not, and what that is worth.
+
+Search, context and diagnosis judge gates here, and only here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from kb.corpus.entries import Gate, Technique
+from kb.profiles.values import quantity
 from kb.vocabulary import find_metric
+
+
+class GateStanding(BaseModel):
+    """How one measured value stands to one gate of a technique."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    technique: str
+    """Slug of the technique whose gate it is."""
+    metric: str
+    """Nsight Compute's name."""
+    label: str
+    unit: str
+    value: float
+    """What was measured."""
+    op: Literal["<", "<=", ">", ">="]
+    bound: float
+    speaks: Literal["for", "against"]
+    """`for`: the value meets a condition to use the technique; `against`: it fails one, or meets a
+    condition to avoid it."""
+    gate: Literal["use", "avoid"]
+    because: str
+    """What the gate means where it holds."""
+
+    @property
+    def words(self) -> str:
+        """`your 92 %: avoid it when L2 hit rate > 85 %. The operands already stay in L2, …`."""
+        bound = f"{self.label} {self.op} {quantity(self.bound, self.unit)}"
+        mine = f"your {quantity(self.value, self.unit)}"
+        if self.gate == "avoid":
+            return f"{mine}: to be avoided at {bound}. {self.because}"
+        if self.speaks == "for":
+            return f"{mine}: meets {bound}. {self.because}"
+        return f"{mine}: it is for {bound}."
+
+    @property
+    def brief(self) -> str:
+        """`your 30 % meets L2 hit rate < 60 %`, without the reason."""
+        bound = f"{self.label} {self.op} {quantity(self.bound, self.unit)}"
+        mine = f"your {quantity(self.value, self.unit)}"
+        if self.gate == "avoid":
+            return f"{mine}: avoid at {bound}"
+        return f"{mine}: {'meets' if self.speaks == 'for' else 'misses'} {bound}"
+
+    @property
+    def reason(self) -> str:
+        """`L2 hit rate is 30 % (< 60): Tiles are read again`, as contexts and diagnoses cite it."""
+        unit = " %" if self.unit == "%" else ""
+        whole = self.value == int(self.value)
+        value = f"{self.value:,.0f}" if whole else f"{self.value:g}"
+        return f"{self.label} is {value}{unit} ({self.op} {self.bound:g}): {self.because}"
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
     """How a technique's gates stand against a profile."""
 
-    for_it: tuple[str, ...]
-    """Reasons from `when` gates that hold."""
-    against_it: tuple[str, ...]
-    """Reasons from `avoid_when` gates that hold."""
-    failed: int
-    """`when` gates on measured metrics that do not hold."""
+    standings: tuple[GateStanding, ...] = ()
+    """Of each gate that a measured value decides: conditions to use it that hold or fail, and
+    conditions to avoid it that hold. One that does not hold says nothing."""
     gates: int = 0
     """All `when` gates, measured or not."""
+
+    @property
+    def for_it(self) -> tuple[str, ...]:
+        """Reasons from `when` gates that hold."""
+        return tuple(each.reason for each in self.standings if each.speaks == "for")
+
+    @property
+    def against_it(self) -> tuple[str, ...]:
+        """Reasons from `avoid_when` gates that hold."""
+        return tuple(each.reason for each in self.standings if each.gate == "avoid")
+
+    @property
+    def failed(self) -> int:
+        """`when` gates on measured metrics that do not hold."""
+        return sum(each.gate == "use" and each.speaks == "against" for each in self.standings)
 
     @property
     def held(self) -> float:
         """The share of all `when` gates that hold."""
         return len(self.for_it) / max(self.gates, 1)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the values speak against the technique as a whole.
+
+        One condition to avoid it is enough. Conditions to use it are symptoms, of which a kernel
+        need not show all: they do so where some that were measured fail and none holds.
+        """
+        return bool(self.against_it) or (self.failed > 0 and not self.for_it)
 
     @property
     def support(self) -> float:
@@ -39,24 +118,38 @@ class GateVerdict:
         return share if self.for_it else (-0.5 if self.failed else 0.0)
 
 
-def _reason(gate: Gate, value: float) -> str:
-    metric = find_metric(gate.metric)
-    label = metric.label if metric else gate.metric
-    unit = " %" if metric and metric.unit == "%" else ""
-    return f"{label} is {value:g}{unit} ({gate.op} {gate.value:g}): {gate.because}"
-
-
 def judge_gates(technique: Technique, profile: Mapping[str, float]) -> GateVerdict:
     """Judge a technique's gates against a profile under full metric names."""
+    standings: list[GateStanding] = []
+    for gate in technique.when:
+        if gate.metric in profile:
+            value = profile[gate.metric]
+            speaks: Literal["for", "against"] = "for" if gate.holds(value) else "against"
+            standings.append(_standing(technique.slug, gate, value, "use", speaks))
+    for gate in technique.avoid_when:
+        if gate.metric in profile and gate.holds(profile[gate.metric]):
+            value = profile[gate.metric]
+            standings.append(_standing(technique.slug, gate, value, "avoid", "against"))
+    return GateVerdict(tuple(standings), len(technique.when))
 
-    def holding(gates: tuple[Gate, ...]) -> tuple[str, ...]:
-        return tuple(
-            _reason(gate, profile[gate.metric])
-            for gate in gates
-            if gate.metric in profile and gate.holds(profile[gate.metric])
-        )
 
-    for_it = holding(technique.when)
-    measured = sum(gate.metric in profile for gate in technique.when)
-    against_it = holding(technique.avoid_when)
-    return GateVerdict(for_it, against_it, measured - len(for_it), len(technique.when))
+def _standing(
+    slug: str,
+    gate: Gate,
+    value: float,
+    kind: Literal["use", "avoid"],
+    speaks: Literal["for", "against"],
+) -> GateStanding:
+    metric = find_metric(gate.metric)
+    return GateStanding(
+        technique=slug,
+        metric=gate.metric,
+        label=metric.label if metric else gate.metric,
+        unit=metric.unit if metric else "",
+        value=value,
+        op=gate.op,
+        bound=gate.value,
+        speaks=speaks,
+        gate=kind,
+        because=gate.because,
+    )

@@ -1,10 +1,13 @@
 """The shapes of a search: filters, results and response, as the HTTP API publishes them."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kb.profiles.values import MetricValue
 from kb.records import Chunk, Kind, Source
+from kb.search.gates import GateStanding
 
 MAX_K = 100
 MAX_QUERY_CHARS = 20_000
@@ -62,6 +65,8 @@ class Result(_Model):
     architectures: list[str]
     source: ResultSource
     text: str
+    gates: list[GateStanding] = []
+    """How the query's numbers stand to the gates of the techniques: those that they decide."""
     explanation: dict[str, Any] | None = Field(default=None, exclude_if=lambda value: value is None)
     """With `explain`: every part of the score."""
 
@@ -80,12 +85,20 @@ class SearchResponse(_Model):
     query: str
     results: list[Result]
     abstained: bool
+    metrics: list[MetricValue] = []
+    """What was understood of the query's numbers."""
+    notes: list[str] = []
+    """What is to be said before the results: what a counter means."""
     took_ms: float
     index: IndexInfo
 
 
 def to_result(
-    chunk: Chunk, source: Source, score: float, explanation: dict[str, Any] | None = None
+    chunk: Chunk,
+    source: Source,
+    score: float,
+    gates: Sequence[GateStanding] = (),
+    explanation: dict[str, Any] | None = None,
 ) -> Result:
     """A chunk as a result."""
     return Result(
@@ -105,5 +118,6 @@ def to_result(
             name=source.name, version=source.version, licence=source.licence, url=source.url
         ),
         text=chunk.text,
+        gates=list(gates),
         explanation=explanation,
     )

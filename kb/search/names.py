@@ -1,11 +1,12 @@
 """Names of symbols: how they are compared, and the rows of those that a query names outright."""
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.caching import cached_by_word
 from kb.index.columns import Columns
 
 # More definitions of one name than this are overloads; the two orders find the best of them.
@@ -43,13 +44,13 @@ class NamedRows:
 
 
 # Names of an index come up again in query after query.
-@lru_cache(maxsize=1 << 16)
+@cached_by_word
 def plain_name(symbol: str) -> str:
     """A qualified name as names are compared: `ns::Class.Fn` → `ns.class.fn`."""
     return symbol.replace("::", ".").lower().strip(".")
 
 
-@lru_cache(maxsize=1 << 16)
+@cached_by_word
 def last_name(symbol: str) -> str:
     """The last part of a qualified name, as names are compared."""
     return plain_name(symbol).rpartition(".")[2]

@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from kb.corpus.comments import without_comments
 from kb.index.lexical import LexicalIndex
 from kb.index.tokens import terms
+from kb.patterns import LinearPattern
 
 # Words that begin code and no sentence. One of them and several lines make a query code.
-_CUDA = re.compile(r"__global__|__device__|^\s*#include\b|\bblockIdx\.|\bthreadIdx\.", re.MULTILINE)
+_CUDA = re.compile(
+    r"__global__|__device__|^[ \t]*#include\b|\bblockIdx\.|\bthreadIdx\.", re.MULTILINE
+)
 _PYTHON = re.compile(
-    r"^\s*(?:async )?def \w+\s*\(|^\s*@\w[\w.]*(?:jit|kernel)\b|\btl\.(?:load|store|dot)\(",
+    r"^[ \t]*(?:async )?def \w+\s*\(|^[ \t]*@\w[\w.]*(?:jit|kernel)\b|\btl\.(?:load|store|dot)\(",
     re.MULTILINE,
 )
 _FEWEST_LINES = 3
-_NAMES = re.compile(r"\bdef\s+(\w+)|\b__global__\b[^({;]*?\b(\w+)\s*\(")
+_NAMES = LinearPattern(r"\bdef\s+(\w+)|\b__global__\b[^({;]*?\b(\w+)\s*\(")
+# Of a whole file in a query the first functions say what it is.
+_MOST_NAMES = 32
 # What a kernel is called, and the operations it is made of, tell it from others; the hundreds of
 # further names in it cost time and find whatever shares its author's habits.
 _MOST_TERMS = 40
@@ -46,7 +51,8 @@ def pasted_code(query: str) -> Pasted | None:
     language = "cuda" if python is None else "triton" if "tl." in query else "python"
     code = without_comments(query, language)
     lines = (line.rstrip() for line in code.split("\n"))
-    names = tuple(dict.fromkeys(match[1] or match[2] for match in _NAMES.finditer(code)))
+    found = _NAMES.groups(code, _MOST_NAMES)
+    names = tuple(dict.fromkeys(python or cuda or "" for python, cuda in found))
     return Pasted("\n".join(line for line in lines if line), language, names)
 
 

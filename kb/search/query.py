@@ -10,9 +10,11 @@ from kb.corpus.features import features, operators_named
 from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
 from kb.index.tokens import identifiers, spaced, terms
+from kb.profiles.mentions import read_mentions
+from kb.search.meanings import Field, Meant, field_of, meant_by
 from kb.search.pasted import Pasted, pasted_code
 from kb.search.spelling import Spelling
-from kb.vocabulary import all_metrics, find_gpu, find_metric, gpu_names
+from kb.vocabulary import find_gpu, gpu_names
 
 _LANGUAGES = {"triton": "triton", "cuda": "cuda", "tl": "triton"}
 # What dtypes of chunks a word stands for. A width alone stands for all formats of that width.
@@ -50,10 +52,6 @@ _GENERATIONS = {
     "blackwell": "sm_100a",
 }
 _ARCHITECTURE = re.compile(r"\bsm_?(\d{2,3})([af]?)\b", re.IGNORECASE)
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*(%|percent|k|m|g)?", re.IGNORECASE)
-_SCALE = {"k": 1e3, "m": 1e6, "g": 1e9}
-# How far behind a metric's name its value may stand: "L2 hit rate is only about 30%".
-_VALUE_WINDOW = 24
 # One-word aliases are matched whole; shorter ones are too common to mean the technique.
 _SHORTEST_NAME = 3
 # What packages of kernels have in their names beside the name that people say.
@@ -76,6 +74,8 @@ class Understanding:
     dtypes: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
     """Sources of the index that are named: `flashinfer` for flashinfer-python."""
+    source_terms: frozenset[str] = frozenset()
+    """The tokens that name them."""
     device: str | None = None
     """Architecture named, directly, by a GPU's name or by a generation's."""
     symbols: tuple[str, ...] = ()
@@ -92,6 +92,10 @@ class Understanding:
     """Techniques that the pasted code already uses."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Nsight Compute metric → value, where the query gives both."""
+    meant: Meant = field(default_factory=Meant)
+    """What its words and counters mean beside what they name."""
+    of_field: Field = field(default_factory=Field)
+    """How its words stand to the field."""
     spelled: dict[str, str] = field(default_factory=dict)
     """Misspelt word → the word that it was read as."""
 
@@ -117,7 +121,7 @@ class QueryReader:
                 self._sources.add(said, source)
 
     @cached_property
-    def _detector(self) -> Detector:
+    def detector(self) -> Detector:
         """Compiled when the first query with an identifier or code comes."""
         return Detector(self._entries)
 
@@ -127,13 +131,16 @@ class QueryReader:
         if pasted is not None:
             return self._read_code(query, pasted)
         query, spelled = self._spelling.correct(query)
-        metrics, rest = _metrics_and_rest(query)
+        reading = read_mentions(query)
         # A metric's own words name nothing: `achieved_occupancy 31` is no wish for occupancy.
+        rest = reading.rest
         words = terms(rest)
         techniques = self._techniques.found_in(words)
         symbols = tuple(dict.fromkeys(identifiers(query)))
         length = max(len(self._lexical.query_tokens(query)), 1)
         alone = len(query.split()) == max(len(symbols), 1)
+        sources = frozenset(self._sources.found_in(words))
+        ops = {*self._ops.found_in(words), *operators_named(spaced(rest))}
         shown = self._shown_by(symbols)
         return Understanding(
             text=query,
@@ -144,16 +151,21 @@ class QueryReader:
                 )
             ),
             shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
-            ops=tuple(sorted({*self._ops.found_in(words), *operators_named(spaced(rest))})),
+            ops=tuple(sorted(ops)),
             languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
             dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),
-            sources=frozenset(self._sources.found_in(words)),
+            sources=sources,
+            source_terms=frozenset(self._sources.terms_in(words)),
             device=_device(query),
             symbols=symbols or (tuple(query.split()) if alone else ()),
             only_symbols=alone,
             plain_word=alone and not symbols,
-            wants_kernel="kernel" in words and _AROUND_KERNELS.isdisjoint(words),
-            metrics=metrics,
+            # Who names an operator and whose it is (`liger rope`) asks for it, not for its wrapper.
+            wants_kernel=("kernel" in words or bool(sources and ops))
+            and _AROUND_KERNELS.isdisjoint(words),
+            metrics=reading.metrics,
+            meant=meant_by(query, reading.metrics),
+            of_field=field_of(query),
             spelled=spelled,
         )
 
@@ -165,7 +177,7 @@ class QueryReader:
         found = {
             slug
             for language in ("triton", "cuda")
-            for slug in self._detector.techniques(calls, language)
+            for slug in self.detector.techniques(calls, language)
         }
         return sorted(found)
 
@@ -180,7 +192,7 @@ class QueryReader:
             dtypes=frozenset(seen.dtypes),
             wants_kernel=True,
             pasted=pasted,
-            used=frozenset(self._detector.techniques(pasted.code, pasted.language)),
+            used=frozenset(self.detector.techniques(pasted.code, pasted.language)),
         )
 
 
@@ -195,6 +207,16 @@ class _Phrases:
         if len("".join(phrase)) >= _SHORTEST_NAME:
             self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
 
+    def terms_in(self, tokens: list[str]) -> set[str]:
+        """Tokens of the names that stand in the query."""
+        return {
+            token
+            for position, first in enumerate(tokens)
+            for phrase, _ in self._by_first.get(first, ())
+            if tokens[position : position + len(phrase)] == phrase
+            for token in phrase
+        }
+
     def found_in(self, tokens: list[str]) -> dict[str, int]:
         """Meaning → tokens of its longest name that stands in the query."""
         found: dict[str, int] = {}
@@ -208,7 +230,7 @@ class _Phrases:
 def _names(record: TechniqueRecord) -> Iterable[str]:
     entry = record.entry
     yield entry.slug.replace("-", " ")
-    yield re.sub(r"\(.*?\)", "", entry.title)
+    yield re.sub(r"\([^()]*\)", "", entry.title)
     yield from entry.aliases
 
 
@@ -241,57 +263,3 @@ def _gpus() -> list[tuple[str, re.Pattern[str], str]]:
         (name, re.compile(rf"\b{re.escape(name)}\b"), find_gpu(given).architecture)
         for given, name in names
     ]
-
-
-@cache
-def _metric_spellings() -> list[tuple[str, re.Pattern[str], str]]:
-    spellings: list[tuple[str, str]] = []
-    for metric in all_metrics():
-        names = {metric.name, metric.label, *metric.aliases}
-        spellings += [(name.lower().replace("_", " "), metric.name) for name in names]
-    # The longest first, so that "global load efficiency" is not read as a shorter name in it.
-    spellings.sort(key=lambda pair: -len(pair[0]))
-    return [
-        (name, re.compile(rf"(?<!\w){re.escape(name)}(?!\w)"), metric) for name, metric in spellings
-    ]
-
-
-def metrics_in(query: str) -> dict[str, float]:
-    """Metrics that a query gives with a value: `L2 hit rate is 30%` → its full name and 30."""
-    return _metrics_and_rest(query)[0]
-
-
-def _metrics_and_rest(query: str) -> tuple[dict[str, float], str]:
-    """The metrics that a query gives with a value, and the query with their names blanked."""
-    if _NUMBER.search(query) is None:
-        return {}, query
-    rest = query
-    text = query.lower().replace("_", " ")
-    found: dict[str, float] = {}
-    for name, pattern, metric in _metric_spellings():
-        if name not in text:
-            continue
-        for match in pattern.finditer(text):
-            after = text[match.end() : match.end() + _VALUE_WINDOW]
-            number = _NUMBER.search(after.split(",")[0].split(";")[0].split("\n")[0])
-            blank = " " * (match.end() - match.start())
-            if number:
-                found.setdefault(metric, float(number[1]) * _SCALE.get(number[2] or "", 1.0))
-                if len(text) == len(query):  # or lower case has other places
-                    rest = rest[: match.start()] + blank + rest[match.end() :]
-            # A shorter spelling must not match inside this one again.
-            text = text[: match.start()] + blank + text[match.end() :]
-    return found, rest
-
-
-def resolve_profile(profile: dict[str, float]) -> tuple[dict[str, float], list[str]]:
-    """A profile under full metric names, and the keys that name no known metric."""
-    known: dict[str, float] = {}
-    ignored: list[str] = []
-    for key, value in profile.items():
-        metric = find_metric(key)
-        if metric is None:
-            ignored.append(key)
-        else:
-            known[metric.name] = value
-    return known, ignored

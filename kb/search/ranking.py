@@ -14,7 +14,7 @@ from kb.architectures import any_runs_on
 from kb.index.columns import Values
 from kb.index.reader import Generation
 from kb.search.entries import FROM_KERNEL
-from kb.search.gates import judge_gates
+from kb.search.gates import GateStanding, judge_gates
 from kb.search.names import NamedRows, plain_name
 from kb.search.query import Understanding
 from kb.search.weighing import Said
@@ -53,6 +53,11 @@ LANGUAGE_MISFIT = -0.10
 ARCHITECTURE_MISFIT = -0.40
 # Full support by the gates, for metrics that the query gives.
 GATES = 0.45
+# The metrics that the query gives speak against the technique as a whole: it comes behind every
+# other one. Who names the technique asks about it all the same, and is told.
+CONTRADICTED = -3.0
+# What the query's words and counters mean, beside what they name: at full weight as much as a name.
+MEANT = 0.40
 # An entry explains and cites; bare code only shows. Kernels of the corpus are checked, but with as
 # much as techniques they would hide the functions that are asked for (0.19 nDCG@10 of the slice).
 KIND_PRIOR = {"technique": 0.30, "kernel": 0.08, "code": 0.0, "doc": 0.0, "note": 0.0}
@@ -61,6 +66,9 @@ ROLE_PRIOR = {"other": -0.15, "type": -0.10}
 # A kernel is asked for: its body comes before what launches it. Twice as much would cost function
 # search 0.003 nDCG@10, where "kernel" is often said of the launcher.
 KERNEL_WANTED = {"kernel": 0.08, "host": -0.04}
+# Of a package that is named with an operator (`liger rope`): its wrapper bears both names, and the
+# kernel is what is asked for.
+KERNEL_OF_SOURCE = {"kernel": 0.24, "host": -0.12}
 # The pasted kernel does this already; another one that does more is worth reading.
 ALREADY_USED = -0.10
 DOES_MORE = 0.02
@@ -196,6 +204,31 @@ class Ranker:
             term |= {"gates": (("techniques", gates), ("kinds", entries))}
         return term
 
+    def contradicted(self, places: Mapping[str, int]) -> NDArray[np.float64]:
+        """`CONTRADICTED` for each technique that the query's metrics speak against and that it
+        does not name, (m,); `places` as for `said`.
+        """
+        behind = np.zeros(len(places))
+        for slug, verdict in self._gates.items():
+            place = places.get(f"technique:{slug}")
+            if place is not None and verdict.contradicted and slug not in self._named:
+                behind[place] = CONTRADICTED
+        return behind
+
+    def meant(self, places: Mapping[str, int]) -> NDArray[np.float64]:
+        """What the meaning of the query's words is worth to each entry, (m,), as for `said`."""
+        worth = np.zeros(len(places))
+        for entry, weight in self.understood.meant.entries.items():
+            if (place := places.get(entry)) is not None:
+                worth[place] = MEANT * weight
+        return worth
+
+    def standings(self, slugs: Sequence[str]) -> list[GateStanding]:
+        """How the query's metrics stand to the gates of these techniques."""
+        return [
+            each for slug in slugs if slug in self._gates for each in self._gates[slug].standings
+        ]
+
     def _beside_pasted(self) -> Term:
         used = self.understood.used
         again = self._table(
@@ -222,7 +255,10 @@ class Ranker:
         return term
 
     def _by_role(self) -> Term:
-        wanted = KERNEL_WANTED if self.understood.wants_kernel else {}
+        wanted: Mapping[str, float] = {}
+        if self.understood.wants_kernel:
+            of_source = self.understood.sources and self.understood.ops
+            wanted = KERNEL_OF_SOURCE if of_source else KERNEL_WANTED
 
         def worth(table: Mapping[str, float]) -> Table:
             return self._table("roles", lambda roles: table.get(roles[0] if roles else "", 0.0))

@@ -8,11 +8,12 @@ in capitals, numbers or what stands in backquotes; a word that is English stays 
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from importlib.resources import files
 
 from symspellpy import SymSpell, Verbosity
 
+from kb.caching import cached_by_word
 from kb.index.reader import Generation
 
 # One edit makes another word of most shorter ones: `wrap` and `warp`, `tile` and `time`.
@@ -22,6 +23,8 @@ _LONG = 9
 _MOST_EDITS = 2
 # A word of one entry's prose is hardly of the field; one of its names is.
 _FEWEST_ENTRIES = 2
+# So many words of a query are looked at: each may take a millisecond, and a question has fewer.
+_MOST_WORDS = 400
 # Of two words equally near, the one that so many times the entries have is meant.
 _CLEARLY = 3
 # Between spaces, without the punctuation around it: a plain word, or several with hyphens.
@@ -42,9 +45,12 @@ class Spelling:
     def correct(self, query: str) -> tuple[str, dict[str, str]]:
         """The query as it was meant, and misspelt word → the word that it was read as."""
         read: dict[str, str] = {}
+        left = iter(range(_MOST_WORDS))
 
         def corrected(match: re.Match[str]) -> str:
             for word in match.group().split("-"):
+                if next(left, None) is None:
+                    break
                 if (meant := self._meant(word)) is not None:
                     read[word] = meant
             return "-".join(read.get(word, word) for word in match.group().split("-"))
@@ -107,7 +113,7 @@ def _words(text: str) -> set[str]:
     return {word for word in found if len(word) >= _SHORTEST}
 
 
-@lru_cache(maxsize=1 << 16)
+@cached_by_word
 def _is_english(word: str) -> bool:
     return f"\n{word} " in _english()
 

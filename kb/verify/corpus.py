@@ -12,6 +12,7 @@ from pathlib import Path
 from kb.architectures import any_runs_on
 from kb.corpus.loader import Corpus, KernelFile, load_corpus
 from kb.errors import EntryError, KbError, NotFoundError
+from kb.verify.cache import ResultCache, digest_of
 from kb.verify.cuda import check_architecture
 from kb.verify.result import CheckResult
 from kb.verify.worker import Job, run_jobs
@@ -28,6 +29,7 @@ def verify_corpus(
     only: Sequence[str] = (),
     on_result: Callable[[CheckResult], None] = lambda _: None,
     case_timeout_s: float = CASE_TIMEOUT_S,
+    cache: ResultCache | None = None,
 ) -> list[CheckResult]:
     """Run every check of a corpus folder. This runs the kernels' code: it is no sandbox.
 
@@ -41,6 +43,8 @@ def verify_corpus(
         Called with each result as it comes.
     case_timeout_s
         Seconds that one kernel may take on one size and dtype.
+    cache
+        Gives the results of kernels that are unchanged since they passed, and keeps new ones.
 
     Returns
     -------
@@ -69,6 +73,10 @@ def verify_corpus(
     report(CheckResult(root.name, "entries", True, found, time.perf_counter() - start))
 
     kernels = _selected(corpus, only)
+    digests = {}
+    if cache is not None:
+        digests = {k.entry.slug: digest_of(_files(root, k), case_timeout_s) for k in kernels}
+        kernels = [k for k in kernels if not _repeat(cache, digests[k.entry.slug], report)]
     jobs = {kernel.entry.slug: _job(root, kernel) for kernel in kernels}
     run_jobs(list(jobs.values()), report, case_timeout_s)
     failed = {result.slug for result in results if result.failed}
@@ -77,7 +85,23 @@ def verify_corpus(
     for kernel in kernels:
         if kernel.entry.language == "cuda":
             _check_cuda(root, kernel, report)
+    if cache is not None:
+        for slug in jobs:
+            cache.write(digests[slug], [result for result in results if result.slug == slug])
     return results
+
+
+def _files(root: Path, kernel: KernelFile) -> list[Path]:
+    names = (kernel.path, kernel.launcher) if kernel.launcher else (kernel.path,)
+    return [root / name for name in names]
+
+
+def _repeat(cache: ResultCache, digest: str, report: Callable[[CheckResult], None]) -> bool:
+    """Report the results kept under `digest`; say whether there were any."""
+    kept = cache.read(digest)
+    for result in kept or ():
+        report(result)
+    return kept is not None
 
 
 def _selected(corpus: Corpus, only: Sequence[str]) -> list[KernelFile]:

@@ -1,11 +1,11 @@
 """Compile a CUDA kernel for each architecture it lists and look for the SASS it promises."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from kb import nvcc
 from kb.errors import KbError
+from kb.patterns import LinearPattern, encoded
 
 
 def check_architecture(source: Path, architecture: str, patterns: tuple[str, ...]) -> str:
@@ -20,7 +20,7 @@ def check_architecture(source: Path, architecture: str, patterns: tuple[str, ...
     if patterns:
         sass = nvcc.disassemble(cubin)
         for pattern in patterns:
-            if not re.search(pattern, sass):
+            if not LinearPattern(pattern).search(encoded(sass)):
                 raise KbError(f"the SASS for {architecture} has nothing that matches '{pattern}'")
     return "; ".join(_facts(nvcc.resource_usage(cubin), patterns))
 

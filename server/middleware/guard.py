@@ -1,4 +1,4 @@
-"""Host and Origin checks: a page from elsewhere must not reach the server through a browser.
+"""Host, Origin and Sec-Fetch checks: a page elsewhere must not reach the server by a browser.
 
 In a DNS rebinding attack a page's own host name is made to point to this machine, so the request
 carries that name as Host. An IP address as Host cannot be rebound.
@@ -14,9 +14,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from server.problems import problem_response
 from server.settings import Settings
 
+# Where a browser says that a request comes from: this server's pages, or the user.
+_OWN_SITES = frozenset({"same-origin", "none"})
+
 
 class Guard:
-    """Answers 421 to a Host that is not this server's, and 403 to a foreign Origin."""
+    """Answers 421 to a Host that is not this server's, and 403 to what a foreign page asks."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -40,9 +43,11 @@ class Guard:
             refused = problem_response(
                 421, "this server does not answer to that Host: add it with --allowed-hosts"
             )
-        elif not self._may_ask(headers.getlist("origin"), scope["scheme"], hosts[0]):
+        elif not self._may_ask(headers.getlist("origin"), scope["scheme"], hosts[0]) or (
+            self._from_elsewhere(headers, scope)
+        ):
             refused = problem_response(
-                403, "requests from pages of that Origin are refused: see --cors-origins"
+                403, "requests from pages elsewhere are refused: see --cors-origins"
             )
         else:
             await self._app(scope, receive, send)
@@ -64,6 +69,23 @@ class Guard:
         except ValueError:
             return False
         return address.is_loopback or not self._loopback
+
+    def _from_elsewhere(self, headers: Headers, scope: Scope) -> bool:
+        """Whether a page elsewhere made the browser ask: an image's address has no Origin.
+
+        A link that leads here is followed, if it asks for nothing or the user clicked on it.
+        """
+        if headers.get("sec-fetch-site", "none") in _OWN_SITES:
+            return False
+        if any(each in self._origins for each in headers.getlist("origin")):
+            return False
+        opens_page = (
+            scope["method"] == "GET"
+            and headers.get("sec-fetch-mode") == "navigate"
+            and headers.get("sec-fetch-dest") == "document"
+        )
+        asks = bool(scope["query_string"]) and headers.get("sec-fetch-user") != "?1"
+        return not opens_page or asks
 
     def _may_ask(self, origins: list[str], scheme: str, host: str) -> bool:
         own = f"{scheme}://{host}".lower()

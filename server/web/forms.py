@@ -72,6 +72,7 @@ class ContextForm:
     """The context form as it was filled in, whether or not that makes sense."""
 
     query: str
+    problem: str
     kernel: str
     profile: str
     gpu: str
@@ -84,7 +85,8 @@ class ContextForm:
     def of(cls, values: Values) -> "ContextForm":
         """Read the form. Browsers send line ends as CR LF; code is kept with LF."""
         texts = {name: _text(values, name) for name in cls.__slots__}
-        texts["kernel"] = texts["kernel"].replace("\r\n", "\n")
+        for name in ("problem", "kernel"):
+            texts[name] = texts[name].replace("\r\n", "\n")
         return cls(**texts)
 
     @property
@@ -113,6 +115,7 @@ class ContextForm:
         budget = _number("budget", self.budget, DEFAULT_TOKENS)
         fields: dict[str, Any] = {
             "query": self.query or None,
+            "problem": self.problem or None,
             "kernel": self.kernel or None,
             "profile": _profile(self.profile),
             "gpu": self.gpu.strip() or None,

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 
 import kb
 from kb.architectures import describe_targets
+from kb.profiles.values import quantity
 from server.problems import RETRY_SECONDS, clean
 from server.web import markup, words
 
@@ -94,6 +95,7 @@ def _environment() -> Environment:
         "capitalized": words.capitalized,
         "breakable": words.breakable,
         "figures": words.figures,
+        "with_unit": quantity,
         "targets": describe_targets,
     }
     environment.globals |= {

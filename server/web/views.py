@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kb.corpus.entries import TECHNIQUE_SECTIONS, Gate, Verified
-from kb.corpus.measured import measured_line
+from kb.corpus.entries import TECHNIQUE_SECTIONS, Gate, Kernel, Verified
+from kb.corpus.measured import entry_line, kernel_line, technique_line
 from kb.errors import NotFoundError
 from kb.index.reader import Generation
 from kb.production import production_view
 from kb.search.engine import Searcher
+from kb.search.explanation import Explanation, explained
 from kb.search.models import Result, SearchResponse
 from kb.views import chunk_view, index_view, kernel_view, sources_view, technique_view, tree_view
 from kb.vocabulary import find_metric
 from server.web.choices import FilterField, filter_fields
 from server.web.excerpts import Excerpt, excerpt
-from server.web.explanation import Explanation, explained
 from server.web.forms import SearchForm
 from server.web.markup import anchor, first_section
 from server.web.words import first_sentence
@@ -69,10 +69,11 @@ class SearchPage:
 
 def tree_page(generation: Generation) -> dict[str, Any]:
     """The hierarchy, each technique with the beginning of its effect and its measurements."""
+    kernels = _kernels(generation)
     notes = {
         slug: {
             "effect": first_sentence(record.entry.effect),
-            "measured": measured_line(record.entry.verified, brief=True),
+            "measured": technique_line(record.entry, kernels, brief=True),
         }
         for slug, record in generation.techniques.items()
     }
@@ -110,7 +111,7 @@ def technique_page(generation: Generation, slug: str) -> dict[str, Any]:
         "origin": generation.sources[record.source],
         "when": gate_rows(entry.when),
         "avoid_when": gate_rows(entry.avoid_when),
-        "measured": measured_line(entry.verified),
+        "measured": technique_line(entry, _kernels(generation)),
         "measurements": measurements(entry.verified),
         "kernels": generation.kernels,
         "production": production_view(generation, slug, _PRODUCTION_LISTED),
@@ -211,8 +212,12 @@ def entry_address(generation: Generation, kind: str, slug: str | None) -> str | 
 
 
 def _kernel_facts(generation: Generation, slug: str) -> dict[str, Any]:
-    verified = generation.kernels[slug].entry.verified
-    return kernel_view(generation, slug) | {"measured": measured_line(verified)}
+    kernels = _kernels(generation)
+    return kernel_view(generation, slug) | {"measured": kernel_line(kernels[slug], kernels)}
+
+
+def _kernels(generation: Generation) -> dict[str, Kernel]:
+    return {slug: record.entry for slug, record in generation.kernels.items()}
 
 
 def _row(generation: Generation, result: Result) -> ResultRow:
@@ -223,7 +228,7 @@ def _row(generation: Generation, result: Result) -> ResultRow:
     measured = None
     if href is not None:
         held = generation.techniques if chunk.kind == "technique" else generation.kernels
-        measured = measured_line(held[entry].entry.verified, brief=True)
+        measured = entry_line(held[entry].entry, _kernels(generation), brief=True)
     return ResultRow(
         result=result,
         href=href or f"/chunk/{result.id}",

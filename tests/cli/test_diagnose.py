@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import KB, kb
 
-from agent.profile.profiler import has_gpu
+from judge.profile.profiler import has_gpu
 from kb.gpus import GpuName
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,9 +88,15 @@ def test_json_holds_the_whole_diagnosis(cli, poor):
 
 
 def test_a_pipe_is_read_and_gives_the_same_answer(poor, cli, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(POOR)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(POOR).encode())))
     piped = cli("diagnose", "-", "--gpu", "H200", "--json").out
     assert piped == cli("diagnose", poor, "--gpu", "H200", "--json").out
+
+
+def test_a_family_of_cards_is_taken_for_one_of_them_and_that_is_said(cli, poor):
+    text = " ".join(cli("diagnose", poor, "--gpu", "H100").out.split())
+    assert "Roofline (H100-SXM)" in text
+    assert "'H100' is taken for H100-SXM: its roofs apply; --gpu also takes H100-PCIe" in text
 
 
 def test_a_saturated_kernel_with_its_evaluation_is_at_the_roof(cli, write):
@@ -149,7 +155,7 @@ def test_an_unknown_gpu_stops_with_the_names_and_the_way_to_add_one(cli, poor, w
         ([], 2, "Missing argument"),
         (["a", "b", "c"], 2, "one profile, or a problem and a kernel"),
         (["none.json"], 1, "cannot read none.json"),
-        (["p.json", "--gpu", "h100"], 1, "names several cards"),
+        (["p.json", "--gpu", "h101"], 1, "unknown GPU 'h101'"),
         (["p.json", "--gpu-spec", "none.yaml"], 1, "cannot read none.yaml"),
         (["p.json", "--evaluation", "p.json"], 1, "is no evaluation"),
         (["p.json", "--kernel", "none.py"], 1, "cannot read none.py"),
@@ -226,7 +232,7 @@ def test_a_model_that_fails_leaves_what_the_rules_found(cli, poor):
 
 def test_a_profile_is_diagnosed_without_torch_and_without_the_openai_package(poor):
     code = (
-        "import sys\nfrom kb.cli import main\n"
+        "import sys\nfrom cli import main\n"
         "sys.argv = ['kb', 'diagnose', sys.argv[1], '--gpu', 'H200', '--json']\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "for name in ('torch', 'triton', 'openai', 'chromadb', 'onnxruntime'):\n"

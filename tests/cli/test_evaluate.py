@@ -8,8 +8,8 @@ import pytest
 import torch
 from support import KB
 
-from agent.evaluate.render import WIDTH, render
-from agent.evaluate.result import (
+from judge.evaluate.render import WIDTH, render
+from judge.evaluate.result import (
     Case,
     Ceilings,
     Evaluation,
@@ -19,7 +19,7 @@ from agent.evaluate.result import (
     Timing,
     Verdict,
 )
-from agent.sandbox.layers import Layer, LayerName
+from judge.sandbox.layers import Layer, LayerName
 
 PROBLEM = """
 import torch

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from agent.profile import profiler
-from agent.profile.render import WIDTH, quantity, render
-from agent.profile.report import Launch, profile_kernels
-from agent.profile.result import Profile, SanitizerReport, StaticFacts
+from judge.profile import profiler
+from judge.profile.render import WIDTH, quantity, render
+from judge.profile.report import profile_kernels
+from judge.profile.result import Profile, SanitizerReport, StaticFacts
+from kb.profiles.launches import Launch
 from kb.vocabulary import all_metrics, metric_sections
 
 PROBLEM = """
@@ -80,7 +81,7 @@ def test_without_a_gpu_the_machine_code_is_shown(cli, files, monkeypatch):
 
 
 def test_json_holds_the_profile_that_a_context_takes_and_the_details(cli, files, monkeypatch):
-    monkeypatch.setattr("agent.profile.profiler.profile", lambda _: a_profile())
+    monkeypatch.setattr("judge.profile.profiler.profile", lambda _: a_profile())
     done = cli("profile", *files, "--json")
     found = json.loads(done.out)
     assert found["profile"] == found["kernels"][0]["metrics"]
@@ -92,13 +93,13 @@ def test_json_holds_the_profile_that_a_context_takes_and_the_details(cli, files,
 def test_the_profile_of_the_json_is_accepted_by_a_context(cli, files, monkeypatch):
     from kb.context.models import ContextRequest
 
-    monkeypatch.setattr("agent.profile.profiler.profile", lambda _: a_profile())
+    monkeypatch.setattr("judge.profile.profiler.profile", lambda _: a_profile())
     found = json.loads(cli("profile", *files, "--json").out)
     assert ContextRequest(profile=found["profile"]).profile == found["profile"]
 
 
 def test_the_json_is_what_diagnose_reads(cli, files, monkeypatch, tmp_path):
-    monkeypatch.setattr("agent.profile.profiler.profile", lambda _: a_profile())
+    monkeypatch.setattr("judge.profile.profiler.profile", lambda _: a_profile())
     kept = tmp_path / "profile.json"
     kept.write_text(cli("profile", *files, "--json").out)
     done = cli("diagnose", kept, "--json")

@@ -80,17 +80,28 @@ def test_nine_of_ten_questions_about_kernels_are_answered(searcher):
     assert len(refused) <= 0.1 * len(asked), refused
 
 
-def test_a_small_context_holds_text_an_example_and_a_citation(searcher):
+def test_a_small_context_holds_text_and_a_citation_and_names_the_example(searcher):
     request = ContextRequest(
         query="use TMA for memory optimization", max_chars=2000, max_examples=1
     )
     response = build_context(request, searcher)
     assert len(response.text) <= 2000
     assert "\n---\n" in response.text
-    assert f"(Showing 1 of {response.examples_available} examples)" in response.text
+    assert f"(Showing 0 of {response.examples_available} examples)" in response.text
+    assert "kb show " in response.text
     assert response.citations
     assert response.citations[0].url in response.text
-    assert "```python" in response.text
+
+
+def test_a_context_with_room_for_it_holds_a_whole_example(searcher):
+    request = ContextRequest(
+        query="use TMA for memory optimization", max_chars=9000, max_examples=1
+    )
+    response = build_context(request, searcher)
+    assert f"(Showing 1 of {response.examples_available} examples)" in response.text
+    example = response.text[response.text.index("## Example: ") :]
+    assert "```python" in example
+    assert "def kernel_function" in example
 
 
 def test_a_profile_alone_finds_a_technique_by_its_gates(searcher):

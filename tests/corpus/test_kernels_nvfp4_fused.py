@@ -18,7 +18,7 @@ SCRIPT = """
 import json, random, sys
 from pathlib import Path
 import torch
-from agent.evaluate.nvfp4 import Rule, compare_nvfp4
+from judge.evaluate.nvfp4 import Rule, compare_nvfp4
 from kb.verify.kernel_module import load_kernel_module
 
 folder = Path(sys.argv[1]) / "triton"

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kb.corpus.entries import Gate, Technique
+from kb import nvcc
+from kb.architectures import parse_architecture
+from kb.corpus.comments import without_comments
+from kb.corpus.entries import IN_SHORT, Gate, Technique
 from kb.corpus.loader import KernelFile, TechniqueFile, load_corpus
+from kb.patterns import LinearPattern, encoded
 
 ROOT = Path(__file__).resolve().parents[2] / "corpus"
 CORPUS = load_corpus(ROOT)
@@ -55,7 +59,7 @@ def code_of(kernel: KernelFile) -> str:
 
 def recognised(technique: Technique, language: str, code: str) -> list[str]:
     patterns = technique.detect.triton if language == "triton" else technique.detect.cuda
-    return [pattern for pattern in patterns if re.search(pattern, code, re.MULTILINE)]
+    return [pattern for pattern in patterns if LinearPattern(pattern).search(encoded(code))]
 
 
 @every_technique
@@ -205,11 +209,25 @@ import importlib.util, json, pathlib, sys, torch
 generator = torch.Generator().manual_seed(0)
 normal = lambda *size: torch.randn(*size, generator=generator)
 a, b = normal(40, 56).half(), normal(56, 72).half()
-x, y, flat = normal(70, 40), normal(70, 40), normal(5000)
+x, y, flat, image = normal(70, 40), normal(70, 40), normal(5000), normal(2, 20, 5, 7)
+square, wide, offsets = normal(60, 60), normal(60, 40), torch.tensor([0, 7, 7, 4000, 4990])
+codes, factors = torch.randint(-8, 8, (56, 72), generator=generator).to(torch.int8), normal(72)
+spread = normal(200, 256) * 2.0 ** torch.arange(200)[:, None].remainder(9)
+exponents = torch.zeros(256, 8)
+exponents[:200] = torch.frexp(spread.view(200, 8, 32).abs().amax(2)).exponent + 126 - 8
 CALLS = {
     "matmul": (lambda f: f(a, b, 16, 16, 16), a.float() @ b.float()),
     "add": (lambda f: f(x, y, 16, 16), x + y),
     "scale": (lambda f: f(flat), 2 * flat),
+    "softmax": (lambda f: f(x), torch.softmax(x, -1)),
+    "row_sums": (lambda f: f(x), x.sum(1)),
+    "ragged_sums": (lambda f: f(flat, offsets), torch.stack([
+        part.sum() for part in flat[:4990].split(offsets.diff().tolist())])),
+    "channel_sum": (lambda f: f(image), image.sum(1)),
+    "tril_matmul": (lambda f: f(square, wide, 32, 16, 16), square.tril() @ wide),
+    "multiply": (lambda f: f(x, y), x * y),
+    "linear": (lambda f: f(a.float(), codes, factors), a.float() @ (codes.float() * factors)),
+    "scales": (lambda f: f(spread), exponents.view(2, 4, 32, 2, 4).permute(0, 3, 2, 1, 4)),
 }
 errors = {}
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
@@ -217,7 +235,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for name, (call, expected) in CALLS.items():
-        if hasattr(module, name) and hasattr(module, "kernel"):
+        if hasattr(module, name):
             error = (call(getattr(module, name)).float() - expected).abs().max().item()
             errors[path.stem] = error / expected.abs().max().item()
 print(json.dumps(errors))
@@ -231,7 +249,17 @@ RUNNABLE = [
     "persistent-kernel",
     "software-pipelining",
     "split-k",
+    "stream-k",
     "tensor-cores",
+    "online-reduction",
+    "thread-coarsening",
+    "thread-utilization",
+    "load-balancing",
+    "data-layout-transform",
+    "structural-sparsity",
+    "programmatic-dependent-launch",
+    "dequant-fusion",
+    "block-scaled-layouts",
 ]
 # Half-precision results of a 56-term sum, rounded once.
 TOLERANCE = 2e-3
@@ -262,3 +290,96 @@ def test_both_versions_of_an_entry_compute_the_same(
 ) -> None:
     assert relative_errors[f"{slug}_before"] < TOLERANCE
     assert relative_errors[f"{slug}_after"] < TOLERANCE
+
+
+# Runs the Python code of *In short* of all entries in one process, each file as it would be pasted.
+SHORT_DRIVER = """
+import json, pathlib, runpy, sys, traceback
+failed = {}
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except BaseException:
+        failed[path.stem] = traceback.format_exc(limit=-3)
+print(json.dumps(failed))
+"""
+# The oldest compute capability that nvcc 13 compiles for.
+NVCC_FLOOR = 75
+# From this one on, instructions such as multicast exist only for a target with the suffix `a`.
+SUFFIXED = 90
+
+
+def short_code(language: str) -> dict[str, str]:
+    """Slug → the code block of *In short*, of the entries that have it in this language."""
+    found = {slug: fences(section(file, IN_SHORT), language) for slug, file in TECHNIQUES.items()}
+    return {slug: blocks[0] for slug, blocks in found.items() if blocks}
+
+
+def asserts(code: str) -> bool:
+    """Whether Python code compares what it computed: by `assert`, or by torch's own."""
+    return any(
+        isinstance(node, ast.Assert)
+        or (isinstance(node, ast.Attribute) and node.attr == "assert_close")
+        for node in ast.walk(ast.parse(code))
+    )
+
+
+@pytest.fixture(scope="module")
+def failures_in_short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Slug → traceback, of the blocks of *In short* that failed in Triton's CPU interpreter."""
+    pytest.importorskip("triton")
+    folder = tmp_path_factory.mktemp("short")
+    for slug, code in short_code("python").items():
+        (folder / f"{slug}.py").write_text(code, encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-c", SHORT_DRIVER, str(folder)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("slug", short_code("python"))
+def test_the_python_code_in_short_runs_and_compares_its_result(
+    slug: str, failures_in_short: dict[str, str]
+) -> None:
+    assert asserts(short_code("python")[slug])
+    assert slug not in failures_in_short, failures_in_short[slug]
+
+
+@pytest.mark.parametrize("slug", short_code("cuda"))
+def test_the_cuda_code_in_short_compiles_for_the_oldest_architecture(
+    slug: str, tmp_path: Path
+) -> None:
+    try:
+        nvcc.find_nvcc()
+    except nvcc.NvccError as missing:
+        pytest.skip(str(missing))
+    source = tmp_path / f"{slug}.cu"
+    source.write_text(short_code("cuda")[slug], encoding="utf-8")
+    targets = map(parse_architecture, TECHNIQUES[slug].entry.architectures)
+    capability = max(NVCC_FLOOR, min(target.capability for target in targets))
+    nvcc.compile_cubin(source, f"sm_{capability}{'a' if capability >= SUFFIXED else ''}")
+
+
+@every_technique
+def test_the_code_in_short_shows_its_technique(file: TechniqueFile) -> None:
+    slug = file.entry.slug
+    language = "triton" if slug in short_code("python") else "cuda"
+    code = short_code("python" if language == "triton" else "cuda")[slug]
+    patterns = file.entry.detect.triton if language == "triton" else file.entry.detect.cuda
+    if not patterns:
+        pytest.skip(f"it has no {language} pattern")
+    assert recognised(file.entry, language, without_comments(code, language))
+
+
+@every_technique
+def test_the_prose_in_short_ends_its_sentences(file: TechniqueFile) -> None:
+    prose = section(file, IN_SHORT).split("```")[0].strip()
+    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", prose):
+        assert paragraph.rstrip()[-1] in ".:", paragraph

@@ -7,12 +7,12 @@ import pytest
 from example_runs import HOSTILE, Example, candidate, failed, right, whole_run
 from support import HashingEmbedder, kb
 
-from agent.evaluate.result import Verdict
 from agent.optimize.candidate import Stage
 from agent.optimize.events import Proposed, WasJudged
 from agent.report.notes import write_notes
 from ingest.pipeline import Request, ingest
 from ingest.rebuild import rebuild
+from judge.evaluate.result import Verdict
 from kb.errors import KbError
 from kb.index.reader import open_generation
 
@@ -131,6 +131,11 @@ def test_the_command_takes_a_run_and_its_technique_shows_the_evidence(
     root, made = run
     index = tmp_path / "index"
     shutil.copytree(shipped_index, index)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    bare = kb("--index", index, "ingest", root)
+    assert "kb report" in bare.err
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    write_notes(root)
     done = kb("--index", index, "ingest", root)
     assert done.status == 0, done.err
     again = cli("--index", index, "ingest", root, "--json")

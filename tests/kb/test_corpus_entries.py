@@ -8,6 +8,7 @@ import pytest
 from support import SECTIONS, TinyCorpus, kernel_text, technique_text
 
 from kb.corpus.loader import load_corpus
+from kb.corpus.sections import count_words
 from kb.errors import EntryError
 
 TECHNIQUE = "techniques/memory/pid-swizzling.md"
@@ -53,9 +54,9 @@ def test_an_unknown_key_in_a_kernel_is_refused_at_its_line(corpus):
 
 def test_an_unknown_nested_key_is_refused_at_its_line(corpus):
     text = technique_text("pid-swizzling", "memory", sources="").replace(
-        "---\n\n## What",
+        "---\n\n## In",
         "sources:\n  - title: A guide\n    url: https://example.org\n    licence: MIT\n"
-        "    author: someone\n---\n\n## What",
+        "    author: someone\n---\n\n## In",
     )
     message = refused_at(corpus, TECHNIQUE, text, "    author:")
     assert "unknown key 'sources.0.author'" in message
@@ -100,6 +101,57 @@ def test_a_heading_inside_a_code_fence_is_no_section(corpus):
     load_corpus(corpus.root)
 
 
+def in_short(content: str) -> str:
+    """A technique entry whose *In short* holds `content`."""
+    text = technique_text("pid-swizzling", "memory")
+    start = text.index("## In short\n")
+    return f"{text[:start]}## In short\n\n{content}\n\n{text[text.index('## What it is') :]}"
+
+
+CODE = "```python\nassert True\n```"
+
+
+@pytest.mark.parametrize(
+    ("content", "at", "words"),
+    [
+        ("Do this.", "## In short", "exactly one code block, it has 0"),
+        (f"Do this.\n\n{CODE}\n\n{CODE}", "## In short", "exactly one code block, it has 2"),
+        (CODE, "## In short", "has 0 words before its code"),
+        ("word " * 121 + "\n\n" + CODE, "## In short", "has 121 words before its code"),
+        ("Do this.\n\n```text\na\n```", "```text", "a code block in 'text'"),
+        ("Do this.\n\n```\na\n```", None, "a code block in ''"),
+        ("Do this.\n\n```cuda\n```", "```cuda", "has 0 lines of code"),
+        ("Do this.\n\n```cuda\n" + "a;\n" * 26 + "```", "```cuda", "has 26 lines of code"),
+        (f"Do this.\n\n{CODE}\nThen that.", None, "goes on after its code"),
+    ],
+)
+def test_an_in_short_that_is_none_is_refused_with_its_line(corpus, content, at, words):
+    text = in_short(content)
+    if at is None:
+        assert words in refusal(corpus, TECHNIQUE, text)
+    else:
+        assert words in refused_at(corpus, TECHNIQUE, text, at)
+
+
+def test_an_in_short_at_its_limits_is_taken(corpus):
+    code = "```cuda\n" + "a;\n" * 25 + "```"
+    corpus.write(TECHNIQUE, in_short("word " * 120 + "\n\n" + code))
+    load_corpus(corpus.root)
+
+
+@pytest.mark.parametrize(
+    ("prose", "words"),
+    [
+        ("Load a 128-bit vector.", 4),
+        ("Set `num_stages = 3` - then time it.", 5),
+        ("1. Check.\n2. Change.", 4),
+        ("", 0),
+    ],
+)
+def test_a_code_span_or_a_hyphenated_word_is_one_word(prose, words):
+    assert count_words(prose) == words
+
+
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
@@ -111,7 +163,13 @@ def test_a_heading_inside_a_code_fence_is_no_section(corpus):
         ("when", "[{metric: l2_hit_rate, op: '==', value: 1, because: B.}]", "when.0.op"),
         ("when", "[{metric: l2_hit_rate, op: '<', value: .nan, because: B.}]", "when.0.value"),
         ("when", "[{metric: l2_hit_rate, op: '<', value: .inf, because: B.}]", "when.0.value"),
-        ("detect", "{triton: ['(open'], cuda: []}", "no regular expression"),
+        ("detect", "{triton: ['(open'], cuda: []}", "cannot be used: missing )"),
+        ("detect", "{triton: ['a(?=b)'], cuda: []}", "detect.triton.0: detect pattern 'a(?=b)'"),
+        ("detect", r"{triton: [], cuda: ['(\w)\1']}", "without look-around and numbered back"),
+        ("detect", "{triton: ['(?:x{900}){900}'], cuda: []}", "cannot be used"),
+        ("detect", "{triton: ['a(?=b)'], cuda: []}", "detect.triton.0: detect pattern 'a(?=b)'"),
+        ("detect", r"{triton: [], cuda: ['(\w)\1']}", "without look-around and numbered back"),
+        ("detect", "{triton: ['(?:x{900}){900}'], cuda: []}", "cannot be used"),
         ("architectures", "[hopper]", "'hopper' is not an architecture"),
         ("architectures", "[]", "architectures"),
         ("bottlenecks", "[bandwidth]", "bottlenecks.0"),
@@ -227,7 +285,7 @@ def test_yaml_of_another_shape_is_refused_and_never_breaks_the_loader(corpus, ya
 def test_yaml_that_refers_to_itself_many_times_over_is_refused_at_once(corpus):
     levels = [f"k{i}: &k{i} [{', '.join([f'*k{i - 1}'] * 9)}]" for i in range(1, 30)]
     yaml = "\n".join(["k0: &k0 [x]", *levels])
-    assert "missing key 'slug'" in refusal(corpus, TECHNIQUE, f"---\n{yaml}\n---\n\nText.\n")
+    assert "aliases (*name)" in refusal(corpus, TECHNIQUE, f"---\n{yaml}\n---\n\nText.\n")
 
 
 @pytest.mark.parametrize("path", [TECHNIQUE, KERNEL, "corpus.yaml"])
@@ -269,9 +327,9 @@ def test_a_kernel_in_a_file_of_another_language_is_refused(corpus):
 
 
 def test_an_entry_that_may_not_be_read_is_refused_by_name(corpus, tmp_path, monkeypatch):
-    def read_text(path: Path, **_: object) -> str:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    def read_below(_root: Path, path: str) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr("kb.corpus.loader.read_below", read_below)
     with pytest.raises(EntryError, match=r"^corpus.yaml: cannot be read: Permission denied$"):
         load_corpus(corpus.root)

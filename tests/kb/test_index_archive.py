@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import HashingEmbedder, add, current_folder, opened, searcher, tree_hash
 
-from kb.errors import KbError
+from kb.errors import InvalidInputError, KbError
 from kb.index.archive import export_index, import_index
 from kb.index.check import problems_of
 
@@ -190,3 +190,16 @@ def test_an_export_that_cannot_be_written_leaves_nothing(archive, index, tmp_pat
     with pytest.raises(KbError, match=r"cannot write .*again.tar.gz: No space left on device"):
         export_index(index, tmp_path / "again.tar.gz")
     assert list(tmp_path.glob("again*")) == []
+
+
+@pytest.mark.parametrize("name", ["openai:text-embedding-3-small", "st:/home/me/model"])
+def test_an_imported_index_chooses_no_embedder_for_the_user(corpus, index, tmp_path, name):
+    add(corpus.root, index, HashingEmbedder(name))
+    archive, other = tmp_path / "index.tar.gz", tmp_path / "other"
+    export_index(index, archive)
+    with pytest.raises(InvalidInputError, match=f"--embedder {name}"):
+        import_index(archive, other)
+    with pytest.raises(InvalidInputError):
+        import_index(archive, other, embedder="openai:another")
+    assert not (other / "CURRENT").exists()
+    assert import_index(archive, other, embedder=name).embedder == name

@@ -1,5 +1,6 @@
 """Damage to any file of an index is met with one line, found by doctor, repaired by rebuild."""
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -362,3 +363,49 @@ def test_the_cache_keeps_vectors_by_embedder(tmp_path):
     assert cache.get("b", ["k"]) == {}
     np.testing.assert_array_equal(cache.get("a", ["k", "l"])["k"], vector)
     cache.close()
+
+
+@pytest.mark.parametrize("column", ["vector", "text_hash", "embedder", "checksum"])
+def test_a_bit_that_flips_in_the_embedding_cache_is_found_and_its_vector_not_used(small, column):
+    path = small / "embeddings.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        row = connection.execute("SELECT * FROM embedding LIMIT 1").fetchone()
+        embedder, key, blob, checksum = row
+        changed = {
+            "vector": bytes([blob[0] ^ 1]) + blob[1:],  # its length stays 1 within any tolerance
+            "text_hash": chr(ord(key[0]) ^ 1) + key[1:],
+            "embedder": embedder[:-1] + chr(ord(embedder[-1]) ^ 1),
+            "checksum": checksum ^ 4,
+        }[column]
+        connection.execute(
+            f"UPDATE embedding SET {column} = ? WHERE embedder = ? AND text_hash = ?",
+            (changed, embedder, key),
+        )
+    with contextlib.closing(EmbeddingCache(path)) as cache:
+        assert key not in cache.get(embedder, [key])
+    (problem,) = problems(small)
+    assert "1 of" in findings(small)["embedding cache"].detail
+    assert "kb rebuild" in problem
+
+
+def test_a_cache_of_an_older_version_is_taken_over(small):
+    path = small / "embeddings.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE embedding DROP COLUMN checksum")
+        embedder, key = connection.execute("SELECT embedder, text_hash FROM embedding").fetchone()
+    assert problems(small) == []
+    with contextlib.closing(EmbeddingCache(path)) as cache:
+        vector = cache.get(embedder, [key])[key]
+        cache.put(embedder, [(key, vector)])
+        assert key in cache.get(embedder, [key])
+    assert problems(small) == []
+
+
+def test_a_flipped_code_of_a_column_ends_in_one_line(small):
+    for path in sorted((current_folder(small) / "columns").glob("*.npy")):
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 0x80]))
+        with pytest.raises(IndexUnavailableError, match=r"is damaged.*kb rebuild"):
+            open_generation(small)
+        path.write_bytes(content)
+    open_generation(small).close()

@@ -229,8 +229,9 @@ def test_a_list_of_metrics_finds_the_technique_whose_gates_they_meet(one):
     found = one.search("l2_hit_rate: 35, dram_throughput: 91", 5, explain=True).results
     assert found[0].kind == "technique"
     assert found[0].explanation["gates"] > 0
-    against = one.search("l2_hit_rate: 97", 10, explain=True).results
-    gated = [each.explanation.get("gates", 0) for each in against if each.kind == "technique"]
+    techniques = Filters(kinds=["technique"])
+    against = one.search("l2_hit_rate: 97", 10, techniques, explain=True).results
+    gated = [each.explanation.get("gates", 0) for each in against]
     assert gated
     assert max(gated) <= 0
 

@@ -7,6 +7,7 @@ import pytest
 
 from kb.errors import NotFoundError
 from kb.verify import verify_corpus
+from kb.verify.cache import ResultCache
 
 FRONT_MATTER = """\
 ---
@@ -254,3 +255,23 @@ def test_verification_imports_no_torch_in_the_calling_process():
 
     code = "import sys, kb.verify, kb.nvcc; sys.exit(bool({'torch', 'triton'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_unchanged_kernel_is_not_run_again_and_a_changed_or_failed_one_is(tmp_path):
+    root, cache = tmp_path / "corpus", ResultCache(tmp_path / "cache")
+    write_kernel(root, "wrong", EXPORTS.replace(BODY, "return a - b"))
+    write_kernel(root, "z-good", GOOD_TRITON)
+
+    def by_slug():
+        found = verify_corpus(root, cache=cache)
+        return {slug: [r for r in found if r.slug == slug] for slug in ("wrong", "z-good")}
+
+    first = by_slug()
+    second = by_slug()
+    # Times are measured anew where a kernel ran, so equal times mean that it did not.
+    assert second["z-good"] == first["z-good"]
+    assert second["wrong"] != first["wrong"]
+    assert any(result.failed for result in second["wrong"])
+
+    write_kernel(root, "z-good", GOOD_TRITON.replace("a.numel(), BLOCK", "a.numel() - 1, BLOCK"))
+    assert any(result.failed for result in by_slug()["z-good"])

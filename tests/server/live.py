@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-RUN_KB = [sys.executable, "-c", "from kb.cli import main; main()"]
+RUN_KB = [sys.executable, "-c", "from cli import main; main()"]
 REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 60
 

@@ -150,14 +150,30 @@ def test_mcp_errors_say_what_is_wrong(mcp_server):
         assert "\n" not in result.content[0].text
 
 
-def test_mcp_tells_of_a_filter_that_nothing_in_the_index_has(mcp_server):
+def test_mcp_refuses_a_filter_that_names_nothing(mcp_server):
     async def work(client):
         asked = {"query": QUERY, "filters": {"languages": ["Triton"]}}
-        return await client.call_tool("search_kernels", asked)
+        wrong = await client.call_tool("search_kernels", asked)
+        lacking = asked | {"filters": {"techniques": ["split-k"]}}
+        return wrong, await client.call_tool("search_kernels", lacking)
+
+    wrong, lacking = in_session(mcp_server, work)
+    assert wrong.is_error
+    assert "no language is called 'Triton': the index has " in wrong.content[0].text
+    assert lacking.structured_content["abstained"]
+    assert "has the technique 'split-k': the index has " in lacking.content[0].text
+
+
+def test_mcp_tells_what_it_understood_and_how_it_stands_to_the_gates(mcp_server):
+    async def work(client):
+        return await client.call_tool("search_kernels", {"query": "tiles, L2 hit rate 30%"})
 
     result = in_session(mcp_server, work)
-    assert result.structured_content["abstained"]
-    assert "nothing in the index has the language 'Triton': it has " in result.content[0].text
+    text = result.content[0].text
+    assert "Understood: L2 hit rate 30 % (lts__t_sector_hit_rate.pct)." in text
+    assert "pid-swizzling, your 30 %: meets L2 hit rate < 60 %. Tiles are read again." in text
+    (metric,) = result.structured_content["metrics"]
+    assert metric["value"] == 30
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

@@ -10,17 +10,33 @@ def test_a_search_answers_in_the_published_shape(client):
     answer = client.post("/v1/search", json={"query": QUERY, "k": 3})
     assert answer.status_code == 200
     body = answer.json()
-    assert set(body) == {"query", "results", "abstained", "took_ms", "index"}
+    assert set(body) == {"query", "results", "abstained", "metrics", "notes", "took_ms", "index"}
     assert set(body["index"]) == {"generation", "chunks", "embedder"}
     assert not body["abstained"]
     first = body["results"][0]
     assert set(first) == {
         "id", "score", "kind", "title", "path", "start_line", "end_line", "symbol", "language",
-        "techniques", "bottlenecks", "architectures", "source", "text",
+        "techniques", "bottlenecks", "architectures", "source", "text", "gates",
     }  # fmt: skip
     assert set(first["source"]) == {"name", "version", "licence", "url"}
     assert 0 <= first["score"] <= 1
     assert first["techniques"] == ["pid-swizzling"]
+
+
+def test_a_search_echoes_the_numbers_that_it_understood(client):
+    body = client.post("/v1/search", json={"query": "tiles, L2 hit rate 30 gemm"}).json()
+    assert body["metrics"] == [
+        {"name": "lts__t_sector_hit_rate.pct", "label": "L2 hit rate", "value": 30.0, "unit": "%"}
+    ]
+    (gate,) = body["results"][0]["gates"]
+    assert (gate["value"], gate["op"], gate["bound"], gate["speaks"]) == (30.0, "<", 60.0, "for")
+
+
+def test_a_filter_value_that_names_nothing_is_422(client):
+    wanted = {"query": QUERY, "filters": {"techniques": ["pid-swizling"]}}
+    answer = client.post("/v1/search", json=wanted)
+    assert answer.status_code == 422
+    assert "no technique is called 'pid-swizling'" in answer.json()["detail"]
 
 
 def test_explain_shows_the_parts_of_each_score(client):

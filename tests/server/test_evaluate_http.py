@@ -20,7 +20,7 @@ from support import kb
 from test_endpoints import assert_problem
 from test_schema import CHECKS, EXAMPLES, given, takes_anything
 
-from kb.cli.evaluate_api.mount import EvaluationMount
+from cli.evaluate_api.mount import EvaluationMount
 from server.app import create_app
 from server.settings import Settings
 

@@ -63,7 +63,7 @@ def test_agents_are_told_a_command_that_exists():
     shell = snippet("sh", "claude mcp add").split(" -- ")[1].split()
     assert [configured["command"], *configured["args"]] == shell == ["kb", "mcp"]
     shown = subprocess.run(
-        [sys.executable, "-c", "from kb.cli import main; main()", "mcp", "--help"],
+        [sys.executable, "-c", "from cli import main; main()", "mcp", "--help"],
         capture_output=True,
         check=False,
         text=True,

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -179,3 +180,86 @@ def test_a_shutdown_finishes_what_was_begun(built, tmp_path):
         assert over
         assert said.startswith(b"HTTP/1.1 200")
         assert server.process.wait(30) == 0
+
+
+# What is sent before any token is checked must not stay: a worker holds a few of these at most.
+MOST_GROWTH = 60_000_000
+ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def resident(server):
+    """Bytes that the server's workers hold in memory."""
+    sizes = [Path(f"/proc/{pid}/statm").read_text().split() for pid in server.workers()]
+    return sum(int(pages) for _, pages, *_ in sizes) * os.sysconf("SC_PAGE_SIZE")
+
+
+def flood(server, beginning, repeated, most):
+    """Send until the server ends the connection or takes no more; returns what it took and said."""
+    sent = 0
+    with connect(server) as connection:
+        connection.settimeout(5)
+        with contextlib.suppress(OSError):
+            connection.sendall(beginning)
+            while sent < most:
+                connection.sendall(repeated)
+                sent += len(repeated)
+        return sent, ended(connection, 5)
+
+
+def test_requests_that_do_not_wait_for_an_answer_are_not_kept(two_workers):
+    before = resident(two_workers)
+    _, (over, said) = flood(two_workers, b"", ASK * 2_000, 30_000_000)
+    assert over
+    assert said.startswith(b"HTTP/1.1 200")
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert resident(two_workers) - before < MOST_GROWTH
+
+
+@pytest.mark.parametrize(
+    ("begun", "repeated"),
+    [
+        (b"1\r\n{\r\n0\r\n", b"x-trailer: y\r\n" * 5_000),
+        (b"1\r\n{\r\n0\r\nx-trailer: ", b"y" * 65_536),
+        (b"1\r\n{\r\n1;extension=", b"y" * 65_536),
+        (b"1\r\n{\r\n", b"0" * 65_536),
+    ],
+    ids=["trailers", "a trailer without end", "an extension without end", "a size without end"],
+)
+def test_what_follows_a_chunked_body_is_bounded(two_workers, begun, repeated):
+    before = resident(two_workers)
+    sent, (over, _) = flood(two_workers, CHUNKED + begun, repeated, 64_000_000)
+    assert over
+    assert sent < 16_000_000  # what the sockets' buffers take
+    assert resident(two_workers) - before < MOST_GROWTH
+    assert two_workers.get("/healthz").elapsed.total_seconds() < 1
+
+
+def test_trailers_of_an_ordinary_size_are_dropped_and_the_request_answered(two_workers):
+    body = b'{"query": "pid swizzling"}'
+    with connect(two_workers) as connection:
+        connection.sendall(CHUNKED + b"%x\r\n%s\r\n0\r\nx-checksum: 1\r\n\r\n" % (len(body), body))
+        connection.settimeout(20)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"X-A: " + b"a" * 40_000 + b"\r\n", b"X-A: b\r\n" * 300, b"X-A: " + b"a" * 120 + b"\r\n" * 1],
+    ids=["long", "many", "few"],
+)
+def test_headers_that_come_in_one_piece_have_the_same_limits(two_workers, headers):
+    with connect(two_workers) as connection:
+        connection.sendall(ASK[:-2] + headers + b"Connection: close\r\n\r\n")
+        over, said = ended(connection, 10)
+    assert over
+    few = len(headers) < 1_000
+    assert said.startswith(b"HTTP/1.1 200" if few else b"HTTP/1.1 431")
+
+
+def test_an_address_that_is_too_long_is_refused(two_workers):
+    with connect(two_workers) as connection:
+        connection.sendall(ASK.replace(b"/healthz", b"/healthz?" + b"a" * 40_000))
+        over, said = ended(connection, 10)
+    assert over
+    assert said.startswith(b"HTTP/1.1 431")

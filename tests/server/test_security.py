@@ -197,3 +197,61 @@ def test_the_serve_command_says_in_one_line_why_it_does_not_start(cli, tmp_path)
     empty = ("--tokens", tmp_path / "none.json")
     assert "without tokens" in cli("serve", "--host", "0.0.0.0", *empty).error()
     assert "max-k" in cli("serve", "--max-k", "0", *empty).error()
+
+
+ELSEWHERE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+
+
+@pytest.mark.parametrize("path", ["/context?kernel=tl.dot(", "/?q=softmax", "/v1/index", "/mcp"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_a_page_elsewhere_asks_without_an_origin_is_refused(client, path, site):
+    answer = client.get(path, headers=ELSEWHERE | {"sec-fetch-site": site})
+    assert answer.status_code == 403
+    assert_problem(answer)
+
+
+def test_a_link_from_elsewhere_opens_a_page_but_only_a_click_asks(client):
+    assert client.get("/", headers=LINK).status_code == 200
+    assert client.get("/?q=softmax", headers=LINK).status_code == 403
+    assert client.get("/?q=softmax", headers=LINK | {"sec-fetch-user": "?1"}).status_code == 200
+    frame = LINK | {"sec-fetch-dest": "iframe", "sec-fetch-user": "?1"}
+    assert client.get("/", headers=frame).status_code == 403
+
+
+def test_its_own_pages_and_allowed_ones_are_not_refused(make_client):
+    client = make_client(cors_origins=("https://ours.example",))
+    for site in ("same-origin", "none"):
+        assert client.get("/v1/index", headers=ELSEWHERE | {"sec-fetch-site": site}).is_success
+    allowed = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}
+    allowed["origin"] = "https://ours.example"
+    assert client.get("/v1/index", headers=allowed).status_code == 200
+
+
+def test_a_token_file_that_is_opened_to_others_later_closes_the_server(client, tokens, tmp_path):
+    _, token = tokens.create("read")
+    headers = {"Authorization": f"Bearer {token}"}
+    assert client.get("/v1/index", headers=headers).status_code == 200
+    path = tmp_path / "tokens.json"
+    path.chmod(0o644)
+    answer = client.get("/v1/index", headers=headers)
+    assert answer.status_code == 503
+    assert "chmod 600" in assert_problem(answer)["detail"]
+    path.chmod(0o600)
+    assert client.get("/v1/index", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"profile": {"\\ud800": 1}}',
+        b'{"query": "x", "profile": {"a\\udfff": 1}}',
+        b'{"profile": {"' + b"a" * 501 + b'": 1}}',
+        b"{" + b'"profile": {' + b",".join(b'"a%d": 1' % n for n in range(10_001)) + b"}}",
+    ],
+    ids=["alone", "beside a query", "long", "many"],
+)
+def test_a_profile_with_impossible_names_is_refused(client, body):
+    answer = client.post("/v1/context", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert_problem(answer)

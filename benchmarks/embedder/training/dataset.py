@@ -2,24 +2,21 @@
 
 Fetches the packages of `packages.toml`, takes pairs out of them and out of our own entries, leaves
 out what `exclusion.py` knows, and writes documents, pairs and a manifest (packages with hashes and
-licences, what was excluded, counts, versions). The same inputs give the same files. What each
-package gave is kept in `DIR/harvests`, so the same command goes on where it was broken off.
+licences, what was excluded, counts, versions). The same inputs give the same files.
 """
 
 import argparse
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from benchmarks.embedder.training.analogues import analogues
 from benchmarks.embedder.training.entries import QUESTIONS_FILE, entry_pairs
-from benchmarks.embedder.training.exclusion import Exclusion, kept_exclusion
+from benchmarks.embedder.training.exclusion import Exclusion, evaluation_exclusion
 from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvested
-from benchmarks.embedder.training.negatives import add_negatives
 from benchmarks.embedder.training.records import Document, Kind, Pair, TrainingSet
 from benchmarks.embedder.training.sources import (
     PACKAGES_FILE,
@@ -31,7 +28,6 @@ from benchmarks.retrieval.sentences import normalized
 from ingest.sources.cache import Cache
 from kb.embedders.tokens import well_formed
 
-HARVESTS = "harvests"
 MOST_CHARS = {"python": 1_050, "cpp": 1_050}
 MOST_CHARS_GPU = 1_700
 """Of a function's text: what is read of it in 256 tokens, and more of a kernel."""
@@ -47,21 +43,15 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, default=PACKAGES_FILE)
     parser.add_argument("--questions", type=Path, default=QUESTIONS_FILE)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument(
-        "--negatives", action="store_true", help="give pairs of GPU code hard negatives by BM25"
-    )
     arguments = parser.parse_args()
     cache = Cache()
     packages = training_packages(arguments.packages)
-    keep = arguments.out / HARVESTS
-    exclusion = kept_exclusion(cache, keep)
+    exclusion = evaluation_exclusion(cache)
     print(
         f"excluded: {len(exclusion.known):,} runs, {len(exclusion.sentences):,} sentences",
         flush=True,
     )
-    built = build(packages, cache, exclusion, arguments.questions, arguments.workers, keep)
-    if arguments.negatives:
-        add_negatives(built)
+    built = build(packages, cache, exclusion, arguments.questions, arguments.workers)
     built.write(arguments.out)
     print(f"{len(built.documents):,} documents, {len(built.pairs):,} pairs")
     for name, count in sorted(built.manifest["kinds"].items()):
@@ -74,27 +64,22 @@ def build(
     exclusion: Exclusion,
     questions: Path | None,
     workers: int = 1,
-    keep: Path | None = None,
 ) -> TrainingSet:
-    """The set of these packages and, where `questions` is given, of our own entries.
-
-    What each package gives is kept in `keep`, and taken from there the next time.
-    """
+    """The set of these packages and, where `questions` is given, of our own entries."""
     held = Exclusion()  # what validates: near-duplicates of it are not trained on
     for package in packages:
         if package.held_out:
             held.add_files((str(file.path), file.text) for file in files_of(package, cache))
     assembly = _Assembly()
     notes = []
-    for each in harvested(packages, cache, exclusion, held, keep, workers):
+    for each in harvested(packages, cache, exclusion, held, workers):
         assembly.add(each)
         notes.append((each.package, each.left_out))
     if questions is not None:
         assembly.add_entries(questions)
     pairs = assembly.unambiguous()
     documents, pairs = _compacted(assembly.documents, pairs)
-    folds = assembly.symbols
-    pairs += analogues(documents, folds, MAX_SHARED)
+    pairs += analogues(documents, assembly.symbols, MAX_SHARED)
     manifest = _manifest(notes, exclusion, pairs, documents)
     return TrainingSet(documents, pairs, manifest)
 
@@ -203,11 +188,6 @@ def _manifest(
         "languages": dict(Counter(document.language for document in documents)),
         "versions": {"python": platform.python_version()} | {n: version(n) for n in _VERSIONS},
     }
-
-
-def all_texts(built: TrainingSet) -> Iterator[str]:
-    """Every text that a model trained on the set sees."""
-    return chain((d.text for d in built.documents), (p.query for p in built.pairs))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ the first sentence of any documentation there, or a query of KernelRetrieve.
 """
 
 import hashlib
-import pickle
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 from benchmarks.embedder.training.sources import read_files, unpacked
-from benchmarks.retrieval import documentation, judgements, sentences
+from benchmarks.retrieval import judgements
 from benchmarks.retrieval.documentation import without_documentation
 from benchmarks.retrieval.packages import pinned_packages
 from benchmarks.retrieval.sentences import first_sentence, normalized
@@ -32,7 +31,6 @@ from ingest.sources.curated import curated
 from ingest.sources.packages import Fetcher, fetch_package
 
 EVALUATION = ("flashinfer-python", "sglang", "liger-kernel", "torchao", "vllm", "lmdeploy")
-_CURATED = frozenset(f"pypi:{name}" for name in EVALUATION)
 RUN = 8
 """Tokens of a run: long enough that two authors seldom write the same one by chance."""
 COPIED = 0.5
@@ -131,27 +129,6 @@ def evaluation_exclusion(cache: Cache) -> Exclusion:
     assert {each.split()[0] for each in found.archives} == set(EVALUATION)
     found.sentences.update(judged_queries())
     found.sentences.discard("")
-    return found
-
-
-def kept_exclusion(cache: Cache, keep: Path) -> Exclusion:
-    """The same, from `keep` where nothing that it depends on has changed since, and kept there."""
-    facts = [str(sorted((each.name, each.sha256) for each in pinned_packages().values()))]
-    facts += [str(each.spec) for each in curated() if each.spec.location in _CURATED]
-    facts += sorted(judged_queries())
-    readers = [Path(__file__), Path(documentation.__file__), Path(sentences.__file__)]
-    facts += [path.read_text(encoding="utf-8") for path in readers]
-    digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-    path = keep / f"exclusion-{digest}.pickle"
-    if path.is_file():
-        kept: Exclusion = pickle.loads(path.read_bytes())
-        return kept
-    found = evaluation_exclusion(cache)
-    found.parts[:] = [found.known]
-    keep.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
-    draft.write_bytes(pickle.dumps(found))
-    draft.replace(path)
     return found
 
 

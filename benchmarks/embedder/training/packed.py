@@ -8,10 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.embedder.training.model import HEADS, HIDDEN, Encoder
-
-EPSILON = 1e-12
-"""Of the layer norms, as the model was published."""
+from benchmarks.embedder.graph import HEADS, HIDDEN, LAYER_NORM_EPSILON
+from benchmarks.embedder.training.model import Encoder
 
 
 def packed_forward(model: Encoder, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -66,5 +64,5 @@ def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
 
 def _norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
     return functional.layer_norm(
-        x, (HIDDEN,), layer.weight.to(x.dtype), layer.bias.to(x.dtype), EPSILON
+        x, (HIDDEN,), layer.weight.to(x.dtype), layer.bias.to(x.dtype), LAYER_NORM_EPSILON
     )

@@ -51,8 +51,6 @@ class Pair:
     kind: Kind
     asked_with: int = -1
     """A document whose code is the query, where `query` is empty; -1 for none."""
-    negatives: list[int] = field(default_factory=list)
-    """Documents that look like answers and are not, the most alike first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,24 @@
 """`python -m benchmarks.optimize.mistuned --out FILE`: runs tune alone on every mistuned kernel.
 
-Needs a GPU. Records are written after each kernel, and a kernel that has one is not measured again
-unless it is named, so an interrupted run goes on where it was.
+Needs a GPU. Records are written after each kernel, and a kernel that has one is not measured again,
+so an interrupted run goes on where it was.
 """
 
 import argparse
 import contextlib
 import dataclasses
-import json
 import statistics
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.evaluate.host import describe_host, resolve_device
-from agent.sandbox.launch import Zygote
-from benchmarks.optimize import records, sharing
-from benchmarks.optimize.asking import ended
+from benchmarks import sharing, tasks
 from benchmarks.optimize.mistuned import measure
 from benchmarks.optimize.mistuned.cases import load
+from benchmarks.tasks import Record
+from judge.evaluate.host import describe_host, resolve_device
+from judge.sandbox.launch import Zygote
 from kb.errors import KbError
 
 
@@ -33,30 +31,6 @@ class _Place:
     host: dict[str, Any]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure, write and print."""
-    given = sys.argv[1:] if arguments is None else arguments
-    options = _options(given)
-    if options.kernels is not None and options.serve is None:
-        _forget(options)
-    results = sharing.run(BENCHMARK, options, given)
-    if options.serve is None:
-        print(json.dumps(results.get("summary", {}), indent=1))
-    return 0
-
-
-def _forget(options: argparse.Namespace) -> None:
-    """Kernels that are named are measured anew."""
-    results = records.load(options.out)
-    for name in options.kernels:
-        results["records"].pop(name, None)
-    records.save(options.out, results)
-
-
-def _keys(options: argparse.Namespace) -> list[str]:
-    return [case.name for case in load(options.kernels)]
-
-
 @contextlib.contextmanager
 def _opened(options: argparse.Namespace) -> Iterator[_Place]:
     device = resolve_device(options.device, interpret=False)
@@ -65,7 +39,7 @@ def _opened(options: argparse.Namespace) -> Iterator[_Place]:
         yield _Place(device, zygote, {"gpu": host.gpu, "versions": host.versions})
 
 
-def _measure(name: str, options: argparse.Namespace, place: _Place) -> records.Record:
+def _measure(name: str, options: argparse.Namespace, place: _Place) -> Record:
     (full,) = load([name])
     case = dataclasses.replace(full, problem=full.small) if options.small else full
     try:
@@ -88,16 +62,7 @@ def _measure(name: str, options: argparse.Namespace, place: _Place) -> records.R
     return {**record, **place.host}
 
 
-def _finish(results: records.Results, options: argparse.Namespace) -> None:
-    found = list(results["records"].values())
-    results["gpus"] = records.gpus(found)
-    results["date"] = datetime.now(UTC).isoformat(timespec="seconds")
-    results["seconds"], results["seed"] = options.seconds, options.seed
-    results["reference_seconds"] = options.reference_seconds
-    results["summary"] = summary(found)
-
-
-def summary(found: list[records.Record]) -> dict[str, Any]:
+def summary(found: Sequence[Record]) -> dict[str, Any]:
     """Of all records."""
     spent = [each["gpu_seconds"] for each in found if "gpu_seconds" in each]
     good = measure.within(found)
@@ -115,19 +80,20 @@ def summary(found: list[records.Record]) -> dict[str, Any]:
     }
 
 
-def _line(record: records.Record) -> str:
-    if record.get("over_best") is None:
-        return f"{record['name']:24} failed: {record.get('failed') or 'no times'}"
-    return (
-        f"{record['name']:24} given {record['given_ms'] or float('nan'):9.4f} ms  "
-        f"tuned {record['tuned_ms']:9.4f}  best {record['best_ms']:9.4f}  "
-        f"{record['over_best'] * 100 - 100:+6.1f} %  {record['tried']:4d} tried, "
-        f"{record['not_working']:3d} failed, {record['gpu_seconds']:5.1f} s  "
-        f"{record.get('verdict', '')}"
-    )
+def _cells(record: Record) -> list[str]:
+    times = [record[f"{each}_ms"] for each in ("given", "tuned", "best")]
+    over = record["over_best"]
+    return [
+        *("-" if ms is None else f"{ms:.4f}" for ms in times),
+        "-" if over is None else f"{over * 100 - 100:+.1f} %",
+        str(record["tried"]),
+        str(record["not_working"]),
+        f"{record['gpu_seconds']:.1f}",
+        record.get("verdict", "-"),
+    ]
 
 
-def _options(arguments: list[str]) -> argparse.Namespace:
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.optimize.mistuned")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
     parser.add_argument("--kernels", type=lambda text: text.split(","), help="only these, by name")
@@ -145,15 +111,20 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-BENCHMARK = sharing.Benchmark(
+BENCHMARK = tasks.Benchmark(
     module="benchmarks.optimize.mistuned",
-    keys=_keys,
+    options=_options,
+    keys=lambda options: [case.name for case in load(options.kernels)],
     opened=_opened,
     measure=_measure,
-    finish=_finish,
-    line=_line,
-)
+    columns=(
+        "given ms", "tuned ms", "best ms", "over best", "tried", "failed", "GPU s", "verdict",
+    ),
+    cells=_cells,
+    summary=summary,
+    settings=("seconds", "reference_seconds", "seed"),
+)  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(ended(main))
+    sys.exit(sharing.main(BENCHMARK))

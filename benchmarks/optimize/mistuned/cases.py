@@ -4,10 +4,10 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.problem.source import ProblemFile
+from judge.problem.source import ProblemFile
 
-HERE = Path(__file__).parent
-PROBLEMS = HERE.parents[1] / "judge" / "problems"
+_FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"
+PROBLEMS = _FIXTURES / "judge" / "problems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def load(only: list[str] | None = None) -> list[Case]:
     KeyError
         There is no kernel of a name.
     """
-    found = {path.stem: path for path in sorted((HERE / "kernels").glob("*.py"))}
+    found = {path.stem: path for path in sorted((_FIXTURES / "mistuned").glob("*.py"))}
     return [_case(found[name]) for name in (only or found)]
 
 

@@ -4,21 +4,23 @@ import itertools
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.evaluate.judge import Options, evaluate
-from agent.problem.kernel import KernelFile
-from agent.sandbox.launch import Zygote
-from agent.tune.autotune import opened
-from agent.tune.halving import Ledger, Measured, halve
-from agent.tune.request import Request
-from agent.tune.search import search
-from agent.tune.space import Limits, Point, Space
-from agent.tune.timing import SourceTimer, Subject
-from agent.tune.tuner import tune_with
+from agent.proposers.tune.autotune import opened
+from agent.proposers.tune.halving import Ledger, Measured, halve
+from agent.proposers.tune.material import Subject
+from agent.proposers.tune.request import Tuning
+from agent.proposers.tune.search import search
+from agent.proposers.tune.space import Point, Space, SpaceLimits
+from agent.proposers.tune.timing import SourceTimer
+from agent.proposers.tune.tuner import tune_with
 from benchmarks.optimize.mistuned.cases import Case
+from judge.evaluate.judge import Options, evaluate
+from judge.problem.kernel import KernelFile
+from judge.progress import Say
+from judge.sandbox.launch import Zygote
 
 # Points of the reference: all of a space that is no larger, else as many at random.
 WIDE = 320
@@ -39,7 +41,7 @@ def measure(
     reference_seconds: float,
     seed: int,
     trust: bool,
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """One record; times are milliseconds, medians of launches on inputs that are not in the cache.
 
@@ -51,11 +53,11 @@ def measure(
         For the wide search.
     """
     kernel = KernelFile.parse(case.kernel, f"{case.name}.py")
-    subject = Subject(case.problem, kernel, device, trust=trust)
+    subject = Subject(problem=case.problem, kernel=kernel, device=device, trust=trust)
     with SourceTimer(subject, zygote, say) as timer:
-        started = timer.held
+        started = timer.held_seconds
         tunable, listed = opened(case.kernel)
-        request = Request(
+        request = Tuning(
             problem=case.problem,
             kernel=case.kernel,
             device=device,
@@ -63,12 +65,12 @@ def measure(
             seed=seed,
         )
         tuned = tune_with(timer, tunable, listed, request, say)
-        gpu_seconds = timer.held
+        gpu_seconds = timer.held_seconds
         winner = tuned.versions[0] if tuned.versions else None
         if winner is None:
             why = "; ".join(tuned.reasons) or "there was no time for any configuration"
             return {"name": case.name, "failed": why, "gpu_seconds": gpu_seconds}
-        space = Space(tunable, Limits(item_bytes=timer.item_bytes))
+        space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes))
         known = tuple(winner.values[each.name] for each in space.parameters)
         began_reference = timer.clock()
         best, tried = reference(timer, space, known, reference_seconds, seed + 1)

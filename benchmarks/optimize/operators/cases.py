@@ -11,7 +11,8 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 FIRST, FURTHER = "first", "further"
-LISTS = {FIRST: _HERE / "problems", FURTHER: _HERE / "further"}
+_FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "operators"
+LISTS = {FIRST: _FIXTURES / "problems", FURTHER: _FIXTURES / "further"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.optimize.records import COMPILE, Record, timed
+from benchmarks.optimize.records import COMPILE, timed
+from benchmarks.tasks import Record
 
 # Two sessions of one kernel differ by up to a percent.
 AT_LEAST = 0.99

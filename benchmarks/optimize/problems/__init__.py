@@ -1,8 +1,8 @@
-"""The five problems of `benchmarks/kernels/problems`: how far the optimizer brings them."""
+"""The five problems of `tests/fixtures/kernels/problems`: how far the optimizer brings them."""
 
 from pathlib import Path
 
-_KERNELS = Path(__file__).parents[2] / "kernels"
+_KERNELS = Path(__file__).parents[3] / "tests" / "fixtures" / "kernels"
 NAMES = ["matvec", "rmsnorm_channels", "max_pool3d", "conv_transpose3d", "depthwise_conv2d"]
 DTYPE = "bfloat16"
 

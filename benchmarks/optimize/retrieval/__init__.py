@@ -1,1 +1,1 @@
-"""What retrieval and two rules of the search are worth to the proposers that need no model."""
+"""What retrieval is worth to the proposers that need no model."""

@@ -55,7 +55,9 @@ reading and one writing.
 
 A dimension longer than the registers of a program hold takes two launches: programs reduce a slab
 of it each, and leave one number; then each merges the numbers of all slabs, in a fixed order, and
-divides its slab. The second walk goes backwards, as what was read last may still be in L2.
+divides its slab. The second launch deals the slabs out in reverse order, and walks each from its
+beginning. Only where the slabs take several waves are those read last met first; what L2 saves by
+it was not measured.
 """
 
 import math

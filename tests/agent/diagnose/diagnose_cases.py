@@ -7,8 +7,8 @@ from agent.diagnose.result import Finding
 from agent.diagnose.roofline import roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.source import read_source
-from agent.evaluate.result import Ceilings, Floor
-from agent.profile.result import StaticFacts
+from judge.evaluate.result import Ceilings, Floor
+from judge.profile.result import StaticFacts
 from kb.gpus import find_spec
 
 H200 = find_spec("H200")

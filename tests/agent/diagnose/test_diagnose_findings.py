@@ -19,10 +19,12 @@ from diagnose_cases import (
 )
 
 from agent.diagnose.bottleneck import decide
+from agent.diagnose.diagnose import diagnose
 from agent.diagnose.facts import metric_of
 from agent.diagnose.findings import RULES, drafts, select
 from agent.diagnose.result import Bottleneck
 from agent.diagnose.roofline import roofline
+from agent.diagnose.techniques import shelf_from_corpus
 from kb.corpus.entries import BOTTLENECKS
 from kb.vocabulary import all_metrics, taxonomy
 
@@ -294,6 +296,35 @@ def test_rules_name_known_metrics_and_techniques_of_the_taxonomy():
         assert set(rule.techniques) <= slugs, rule.name
         for alias in rule.needs:
             assert metric_of(alias) in all_metrics()
+
+
+# What people measure first: a few counters, and nothing that says what is computed.
+FEW = [
+    ({"l2_hit_rate": 30.0, "dram_throughput": 92.0}, "tile-rereads", "pid-swizzling"),
+    ({"l2_hit_rate": 30.0}, "tile-rereads", "pid-swizzling"),
+    ({"dram_throughput": 88.0, "global_load_efficiency": 14.0}, "uncoalesced-access",
+     "coalesced-access"),
+    ({"local_load_inst": 4e6, "registers_per_thread": 255.0}, "register-spills",
+     "register-pressure"),
+    ({"achieved_occupancy": 12.0, "registers_per_thread": 255.0}, "registers-of-a-thread",
+     "register-pressure"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "rule", "technique"), FEW)
+def test_few_counters_give_the_cause_and_what_helps(values, rule, technique):
+    answer = diagnose(facts(values, spec=None), shelf_from_corpus())
+    assert answer.findings[0].rule == rule
+    assert answer.findings[0].techniques[0].slug == technique
+    assert "little is left" not in answer.headline
+
+
+def test_at_the_roof_without_a_word_of_reuse_both_readings_are_given():
+    """Shared operands that are read again, or a stream that is done."""
+    answer = diagnose(facts(FEW[0][0], spec=None), shelf_from_corpus())
+    assert [each.rule for each in answer.findings] == ["tile-rereads", "memory-roof"]
+    stream = {**FEW[0][0], "tensor_utilization": 0.0}
+    assert diagnose(facts(stream), shelf_from_corpus()).findings[0].rule == "memory-roof"
 
 
 def test_every_rule_is_shown_by_some_test():

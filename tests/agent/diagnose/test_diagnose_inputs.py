@@ -8,7 +8,7 @@ from diagnose_cases import POOR_MATVEC, metrics, static
 
 from agent.diagnose.inputs import read_evaluation, read_profile
 from agent.diagnose.source import read_source
-from agent.profile.result import KernelProfile, Profile
+from judge.profile.result import KernelProfile, Profile
 from kb.errors import InvalidInputError
 
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -76,16 +76,28 @@ def test_several_kernels_give_the_longest():
     assert "b takes 90% of the time" in read.notes[0]
     one = read_profile(json.dumps({"a": {"sm_throughput": 1}}), "p.json")
     assert one.kernel == "a"
+    some = read_profile('{"a": {"sm_throughput": 1}, "b": {"duration": 2}}', "p.json")
+    assert some.kernel == "a"
+    assert "a comes first, and not all have a duration" in some.notes[0]
+
+
+def test_a_kernel_of_several_is_chosen_by_its_name():
+    text = json.dumps({"void gemm<4>(int)": {"duration": 10}, "copy": {"duration": 90}})
+    read = read_profile(text, "p.json", "gemm")
+    assert (read.kernel, read.share, read.notes) == ("void gemm<4>(int)", 0.1, ())
+    with pytest.raises(InvalidInputError, match=r"no kernel called 'x': it has void gemm<4>"):
+        read_profile(text, "p.json", "x")
+    given = profile(kernel("matvec_kernel", 0.96), kernel("fill", 0.04)).model_dump_json()
+    assert read_profile(given, "p.json", "fill").share == 0.04
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "p.json is not JSON"),
+        ("", "p.json is not JSON, nor a page that `ncu --csv` prints"),
         ("[1, 2]", "must hold one JSON object"),
         ("{}", "holds no metric"),
         ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: no metric is below zero"),
-        ('{"a": {"sm_throughput": 1}, "b": {"duration": 2}}', "2 kernels, not all with"),
         ('{"problem": "x", "kernels": []}', "is no profile: 'kernel'"),
         ("[" * 100_000, "p.json is not JSON"),
     ],

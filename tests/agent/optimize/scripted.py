@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from agent.evaluate.result import Ratio, Verdict
-from agent.evaluate.statistics import repeatability
 from agent.optimize.advice import Advice
 from agent.optimize.candidate import (
     Baseline,
@@ -25,12 +23,15 @@ from agent.optimize.candidate import (
 )
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.events import Event, Standing
-from agent.optimize.judge import Confirmation, Profiled, Say
+from agent.optimize.judge import Confirmation, Profiled
 from agent.optimize.loop import Search
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Spending
 from agent.optimize.run import RunFolder
 from agent.optimize.starting import candidate_of
+from judge.evaluate.result import Ratio, Verdict
+from judge.evaluate.statistics import repeatability
+from judge.progress import Progress, Say, Step
 
 PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 _MS = re.compile(r"^VALUE = ([0-9.]+)", re.MULTILINE)
@@ -89,7 +90,7 @@ class ScriptedJudge:
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         assert given is not None
-        say("starting workers")
+        say(Progress("starting workers", Step.HOLD))
         self._before("standing")
         candidate = candidate_of(given)
         ms = ms_of(candidate.source)
@@ -113,7 +114,7 @@ class ScriptedJudge:
         )  # fmt: skip
 
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
-        say("checking")
+        say(Progress("checking"))
         self.asked.append(candidate.id)
         self._before("judge")
         source = candidate.source
@@ -136,7 +137,7 @@ class ScriptedJudge:
         )  # fmt: skip
 
     def profile(self, candidate: Candidate, say: Say) -> Profiled:
-        say("profiling")
+        say(Progress("profiling"))
         self.profiled.append(candidate.id)
         self._before("profile")
         metrics = {"gpu__time_duration.sum": ms_of(candidate.source) * 1e6}
@@ -145,7 +146,7 @@ class ScriptedJudge:
     def confirm(
         self, best: Judged, start: Judged, say: Say, *, short: bool = False
     ) -> Confirmation:
-        say("confirming")
+        say(Progress("confirming"))
         self.short.append(short)
         self._before("confirm")
         ms = ms_of(best.candidate.source)

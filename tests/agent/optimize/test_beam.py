@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import kernel, ratio
 
-from agent.evaluate.result import Verdict
-from agent.evaluate.statistics import repeatability
 from agent.optimize import beam
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, Stage
+from judge.evaluate.result import Verdict
+from judge.evaluate.statistics import repeatability
 
 FAMILIES = ("baseline", "tiling", "vectorize", "fusion", "tune")
 MS = st.floats(0.05, 5.0).map(lambda value: round(value, 3))

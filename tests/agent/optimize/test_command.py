@@ -16,10 +16,10 @@ from scripted import Scripted, ScriptedJudge, config, kernel, proposal, search
 from support import KB
 from test_interpret import KERNEL, PROBLEM
 
-from agent.llm.accounting import Price
 from agent.optimize.run import RunFolder, read_run
-from kb.cli import cli
-from kb.cli.optimizing import optimize
+from agent.proposers.llm.accounting import Price
+from cli import cli
+from cli.optimizing import optimize
 from kb.errors import KbError
 
 
@@ -108,7 +108,7 @@ def test_a_model_is_paid_by_a_price_list_also_where_its_run_goes_on(
         raise KbError("far enough")
         yield
 
-    monkeypatch.setattr("agent.optimize.opening.opened", opened)
+    monkeypatch.setattr("agent.opening.opened", opened)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.py").write_text(PROBLEM)
     (tmp_path / "prices.yaml").write_text("models: {m: {input: 1.25, output: 10}}")

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from scripted import Listener, Scripted, ScriptedAdvisor
 from support import KB
 
 from agent.optimize.candidate import ProblemInfo, Proposal, Stage
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.gpu_judge import GpuJudge
-from agent.optimize.judge_main import Evaluate
+from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeLostError, JudgeProcess
+from agent.optimize.judge_requests import Request
 from agent.optimize.loop import Search
 from agent.optimize.run import RunFolder
 from agent.optimize.summary import render
-from agent.problem.source import ProblemFile
+from judge.problem.source import ProblemFile
+from judge.progress import Progress
 from kb.errors import KbError
 
 PROBLEM = """
@@ -87,7 +90,7 @@ class Fixing(Scripted):
 def test_a_dry_run_checks_what_is_proposed_and_has_it_repaired(tmp_path: Path) -> None:
     listener = Listener()
     with RunFolder.create(tmp_path / "run", config()) as folder:
-        judge = GpuJudge(folder, processes=1)
+        judge = GpuJudge(folder, JudgePool(folder.config, 1))
         rounds: Sequence[Sequence[Proposal]] = [[kernel("0.1")]]
         found = Search(folder, judge, ScriptedAdvisor(), [Fixing(rounds)], progress=listener).run()
     start, history = folder.record.start, folder.record.history
@@ -118,7 +121,7 @@ def test_candidates_that_break_their_process_end_no_search(tmp_path: Path) -> No
         for each in BAD.values()
     ]
     with RunFolder.create(tmp_path / "run", config(strategy=Strategy(repairs=0))) as folder:
-        judge = GpuJudge(folder, processes=1)
+        judge = GpuJudge(folder, JudgePool(folder.config, 1))
         rounds = [[*broken, kernel("0.0")]]
         Search(folder, judge, ScriptedAdvisor(), [Scripted(rounds, fix=False)]).run()
     history = folder.record.history
@@ -136,7 +139,7 @@ def test_a_problem_that_does_not_import_is_told_in_one_line(tmp_path: Path) -> N
         RunFolder.create(tmp_path / "run", config(problem=info)) as folder,
         pytest.raises(KbError, match="not_there") as caught,
     ):
-        judge = GpuJudge(folder, processes=1)
+        judge = GpuJudge(folder, JudgePool(folder.config, 1))
         Search(folder, judge, ScriptedAdvisor(), []).run()
     assert "\n" not in str(caught.value)
 
@@ -155,7 +158,15 @@ def process(body: str, silence: float = 5.0) -> JudgeProcess:
     return JudgeProcess([sys.executable, "-c", LITTLE.format(body=body)], silence)
 
 
-REQUEST = Evaluate(problem="p", kernel="k", device="cpu")
+class Echoed(BaseModel):
+    x: int
+
+
+class Echo(Request[Echoed]):
+    reply = Echoed
+
+
+REQUEST = Echo()
 
 
 @pytest.mark.parametrize(
@@ -178,11 +189,11 @@ def test_a_judging_process_that_is_lost_is_told_and_started_again(body: str, tol
 
 
 def test_lines_of_progress_keep_a_judging_process_waited_for() -> None:
-    body = "import time\n    for n in range(4):\n        time.sleep(0.4); say(say=f'{n}')\n"
-    heard: list[str] = []
+    body = "import time\n    for n in '0123':\n        time.sleep(0.4); say(say=n, step='work')\n"
+    heard: list[Progress] = []
     asked = process(body + "    say(ok={'x': 1})", silence=1.0)
-    assert asked.ask(REQUEST, heard.append) == {"x": 1}
-    assert heard == ["0", "1", "2", "3"]
+    assert asked.ask(REQUEST, heard.append) == Echoed(x=1)
+    assert [str(each) for each in heard] == ["0", "1", "2", "3"]
     asked.close()
 
 
@@ -190,7 +201,7 @@ def test_a_judging_process_ends_with_its_parent() -> None:
     program = (
         "import sys, time\n"
         "from agent.optimize.judge_process import JudgeProcess\n"
-        "from agent.optimize.judge_main import Describe\n"
+        "from agent.optimize.judge_requests import Describe\n"
         "judge = JudgeProcess()\n"
         "judge.ask(Describe(interpret=True), lambda _: None)\n"
         "print(judge._process.pid, flush=True)\n"

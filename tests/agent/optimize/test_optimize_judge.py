@@ -9,17 +9,28 @@ from typing import Any
 import pytest
 from scripted import PROBLEM, kernel, proposal, start
 
-from agent.evaluate.result import Case, Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
 from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, ProblemInfo, Stage
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.gpu_judge import GpuJudge
-from agent.optimize.judge_main import Describe, Evaluate, Server, Stopwatch, TakeProfile
+from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
+from agent.optimize.judge_requests import (
+    Describe,
+    Described,
+    Evaluate,
+    Evaluated,
+    Kept,
+    Profiled,
+    Stopwatch,
+    TakeProfile,
+)
 from agent.optimize.outcomes import failure, outcome_of, plain
 from agent.optimize.run import RunFolder
 from agent.optimize.starting import require_right
-from agent.profile.result import KernelProfile, Profile
+from judge.evaluate.result import Case, Ceilings, Evaluation, Fault, Floor, Ratio, Timing, Verdict
+from judge.profile.result import KernelProfile, Profile
+from judge.progress import Progress, Say, Step, silent
 from kb.errors import KbError
 
 
@@ -60,9 +71,22 @@ CANDIDATE = Candidate.of(proposal(0.5), round_=1)
         (evaluation(Verdict.WRONG, reasons=("full shape: 3 elements are off",)), Stage.VERIFY),
         (evaluation(Verdict.CHEAT, reasons=("does no work",)), Stage.VERIFY),
         (evaluation(Verdict.INCONCLUSIVE, reasons=("too few cases",)), Stage.VERIFY),
-        (evaluation(Verdict.WRONG, reasons=("it cannot be loaded: NameError: x",)), Stage.COMPILE),
+        # What is said decides nothing.
+        (evaluation(Verdict.WRONG, reasons=("it cannot be loaded: nvcc",)), Stage.VERIFY),
         (
-            evaluation(Verdict.WRONG, reasons=("given values: CompilationError: at 3:4",)),
+            evaluation(
+                Verdict.WRONG,
+                fault=Fault(compiling=False, error="ValueError"),
+                reasons=("given values: it raises ValueError",),
+            ),
+            Stage.VERIFY,
+        ),
+        (
+            evaluation(
+                Verdict.WRONG,
+                fault=Fault(compiling=True, error="CompilationError"),
+                reasons=("given values: it raises",),
+            ),
             Stage.COMPILE,
         ),
     ],
@@ -107,9 +131,9 @@ def test_kernel_files_beside_the_candidate_go_by_what_they_are() -> None:
 def test_a_stopwatch_leaves_waiting_and_compiling_out() -> None:
     moments = iter([0, 50, 60, 70, 170, 400, 410, 430, 430])
     watch = Stopwatch(lambda: float(next(moments)))
-    for line in ("waiting for GPU", "starting workers", "checking", "starting compile",
-                 "starting max-autotune", "timing", "timing"):  # fmt: skip
-        watch.hear(line)
+    for step in (Step.WAIT, Step.HOLD, Step.WORK, Step.COMPILE, Step.COMPILE, Step.WORK,
+                 Step.WORK):  # fmt: skip
+        watch.hear(step)
     held, compiling = watch.seconds()
     assert held == 430 - 50
     assert compiling == (170 - 70) + (400 - 170)
@@ -129,15 +153,15 @@ class FakeProcess:
         self.versions = {"torch": "2.11", "triton": "3.6"}
         self.gpu: str = "NVIDIA H200"
 
-    def ask(self, request: Any, say: Callable[[str], None]) -> dict[str, Any]:
+    def ask(self, request: Any, say: Say) -> Any:
         self.asked.append(request)
         if isinstance(request, Describe):
-            devices = [f"cuda:{n}" for n in range(self._cards)]
-            return {"devices": devices, "gpu": self.gpu, "versions": self.versions}
+            devices = tuple(f"cuda:{n}" for n in range(self._cards))
+            return Described(devices=devices, gpu=self.gpu, versions=self.versions)
         if isinstance(request, TakeProfile):
             made = KernelProfile(name="k", launches=1, time_ns=1, share=1, metrics={"m": 3.0})
             profile = Profile(problem="p", kernel="k", gpu=self.gpu, kernels=(made,))
-            return {"profile": profile.model_dump(mode="json"), "gpu_seconds": 3.0}
+            return Profiled(profile=profile, gpu_seconds=3.0)
         with self._lock:
             self.devices.append(request.device)
             self._now += 1
@@ -146,7 +170,7 @@ class FakeProcess:
         with self._lock:
             self._now -= 1
         self._fail(request)
-        say("starting workers")
+        say(Progress("starting workers", Step.HOLD))
         ms = 0.5 if "VALUE = 0.5" in Path(request.kernel).read_text() else 1.0
         others = {"eager": 2.0, "compile": 0.8, "max-autotune": 0.7}
         timed = [timing("candidate", ms)]
@@ -162,8 +186,8 @@ class FakeProcess:
             floor=Floor(read_bytes=8, write_bytes=8, flops=0, ms=0.1, bound="memory"),
             ceilings=Ceilings(read_bps=1, write_bps=1, copy_bps=1, measured_at="now"),
         )  # fmt: skip
-        answer = {"evaluation": found.model_dump(mode="json"), "gpu_seconds": 20.0}
-        return answer | {"baseline_seconds": 30.0 if "compile" in request.baselines else 0.0}
+        compiling = 30.0 if "compile" in request.baselines else 0.0
+        return Evaluated(evaluation=found, gpu_seconds=20.0, baseline_seconds=compiling)
 
     def cancel(self) -> None: ...
 
@@ -179,7 +203,7 @@ def judge_of(folder: RunFolder, process: FakeProcess, cache: Path) -> GpuJudge:
     def make() -> JudgeProcess:
         return process  # type: ignore[return-value]
 
-    return GpuJudge(folder, BaselineCache(cache), start_process=make)
+    return GpuJudge(folder, JudgePool(folder.config, start_process=make), BaselineCache(cache))
 
 
 def forms(process: FakeProcess) -> list[tuple[str, ...]]:
@@ -191,7 +215,7 @@ def test_baselines_are_compiled_once_for_a_problem_a_card_and_versions(tmp_path:
 
     def standing(name: str, process: FakeProcess, asked: RunConfig) -> Any:
         with RunFolder.create(tmp_path / name, asked) as folder:
-            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, print)
+            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, silent)
 
     # Without a last session all is timed at the start.
     once = config().model_copy(update={"strategy": Strategy(confirm=False)})
@@ -234,9 +258,9 @@ def test_baselines_are_compiled_in_the_last_session_alone_and_known_to_the_next_
     process = FakeProcess()
     with RunFolder.create(tmp_path / "run", config()) as folder:
         judge = judge_of(folder, process, tmp_path / "cache")
-        standing = judge.standing(start(), print)
-        outcome = judge.judge(CANDIDATE, standing.start, 1, print)
-        found = judge.confirm(Judged(candidate=CANDIDATE, outcome=outcome), standing.start, print)
+        standing = judge.standing(start(), silent)
+        outcome = judge.judge(CANDIDATE, standing.start, 1, silent)
+        found = judge.confirm(Judged(candidate=CANDIDATE, outcome=outcome), standing.start, silent)
     assert set(standing.baselines) == {"start", "eager"}
     assert forms(process) == [eager, eager, all_forms]
     assert [each.quick for each in process.asked if isinstance(each, Evaluate)] == [
@@ -245,13 +269,13 @@ def test_baselines_are_compiled_in_the_last_session_alone_and_known_to_the_next_
     assert (standing.baseline_seconds, found.baseline_seconds) == (0.0, 30.0)
     again = FakeProcess()
     with RunFolder.create(tmp_path / "again", config()) as folder:
-        known = judge_of(folder, again, tmp_path / "cache").standing(start(), print)
+        known = judge_of(folder, again, tmp_path / "cache").standing(start(), silent)
     assert forms(again) == [eager]
     assert set(known.baselines) == {"start", "eager", "compile", "max-autotune"}
     # A model's prompts hold them, so they are timed before it is asked.
     asked = config().model_copy(update={"model": "m", "fresh_baselines": True})
     with RunFolder.create(tmp_path / "model", asked) as folder:
-        judge_of(folder, again, tmp_path / "cache").standing(start(), print)
+        judge_of(folder, again, tmp_path / "cache").standing(start(), silent)
     assert forms(again)[1:] == [all_forms]
 
 
@@ -262,7 +286,7 @@ def test_fewer_baselines_are_timed_where_fewer_are_asked_for(tmp_path: Path) -> 
         change = {"baselines": baselines, "strategy": Strategy(confirm=False)}
         asked = config().model_copy(update=change)
         with RunFolder.create(tmp_path / name, asked) as folder:
-            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, print)
+            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, silent)
 
     few = standing("few", ("compile",))
     assert set(few.baselines) == {"start", "eager", "compile"}
@@ -284,12 +308,14 @@ def test_ceilings_are_measured_once_for_a_search_and_anew_at_its_end(
         return evaluation(ceilings=measured)
 
     measured = ceilings
-    monkeypatch.setattr("agent.evaluate.judge.evaluate", evaluate)
-    server = Server()
-    monkeypatch.setattr(server, "_workers", lambda **_: None)
+    monkeypatch.setattr("judge.evaluate.judge.evaluate", evaluate)
+    kept = Kept()
+    monkeypatch.setattr(kept, "zygote", lambda **_: None)
 
     def ask(device: str, *, quick: bool) -> None:
-        server.answer(Evaluate(problem="p", kernel="k", device=device, quick=quick), print)
+        Evaluate(problem=Path("p"), kernel=Path("k"), device=device, quick=quick).answer(
+            kept, silent
+        )
 
     for device, quick in (("cuda:0", True), ("cuda:0", True), ("cuda:1", True), ("cuda:0", False)):
         ask(device, quick=quick)
@@ -307,7 +333,7 @@ def test_a_cache_that_cannot_be_written_loses_only_time(tmp_path: Path) -> None:
 
 
 def leader_of(folder: RunFolder, judge: GpuJudge) -> Judged:
-    start = judge.standing(folder.config.start, print).start
+    start = judge.standing(folder.config.start, silent).start
     require_right(start)
     return start
 
@@ -317,7 +343,7 @@ def test_a_candidate_is_timed_beside_the_leader_and_eager(tmp_path: Path) -> Non
     with RunFolder.create(tmp_path / "run", config()) as folder:
         judge = judge_of(folder, process, tmp_path / "cache")
         leader = leader_of(folder, judge)
-        outcome = judge.judge(CANDIDATE, leader, 1, print)
+        outcome = judge.judge(CANDIDATE, leader, 1, silent)
         request = process.asked[-1]
         assert [Path(each).name for each in request.against] == [leader.candidate.file]
         assert request.baselines == ("eager",)
@@ -325,10 +351,10 @@ def test_a_candidate_is_timed_beside_the_leader_and_eager(tmp_path: Path) -> Non
         assert over is not None
         assert over.ratio == 2.0
         assert folder.evaluation(CANDIDATE.id) is not None
-        assert judge.profile(CANDIDATE, print).metrics == {"m": 3.0}
+        assert judge.profile(CANDIDATE, silent).metrics == {"m": 3.0}
         assert folder.profile(CANDIDATE.id) is not None
         judged = Judged(candidate=CANDIDATE, outcome=outcome)
-        confirmed = judge.confirm(judged, leader, print)
+        confirmed = judge.confirm(judged, leader, silent)
         assert set(confirmed.baselines) == {"start", "eager", "compile", "max-autotune"}
         assert isinstance(confirmed.baselines["start"], Baseline)
 
@@ -338,9 +364,9 @@ def test_a_short_last_session_is_timed_as_quickly_as_candidates_and_says_so(tmp_
     with RunFolder.create(tmp_path / "run", config()) as folder:
         judge = judge_of(folder, process, tmp_path / "cache")
         leader = leader_of(folder, judge)
-        judged = Judged(candidate=CANDIDATE, outcome=judge.judge(CANDIDATE, leader, 1, print))
+        judged = Judged(candidate=CANDIDATE, outcome=judge.judge(CANDIDATE, leader, 1, silent))
         quick = process.asked[-1].quick
-        whole = judge.confirm(judged, leader, print)
+        whole = judge.confirm(judged, leader, silent)
         assert (quick, process.asked[-1].quick) == (True, False)
         short = judge.confirm(judged, leader, print, short=True)
         assert process.asked[-1].quick
@@ -354,9 +380,9 @@ def test_eager_as_the_start_is_not_timed_twice(tmp_path: Path) -> None:
         judge = judge_of(folder, process, tmp_path / "cache")
         leader = leader_of(folder, judge)
         assert "class ModelNew(Model)" in leader.candidate.source
-        outcome = judge.judge(CANDIDATE, leader, 1, print)
-        confirmed = judge.confirm(Judged(candidate=CANDIDATE, outcome=outcome), leader, print)
-        itself = judge.confirm(leader, leader, print)
+        outcome = judge.judge(CANDIDATE, leader, 1, silent)
+        confirmed = judge.confirm(Judged(candidate=CANDIDATE, outcome=outcome), leader, silent)
+        itself = judge.confirm(leader, leader, silent)
     first, second, last, start_itself = [e for e in process.asked if isinstance(e, Evaluate)]
     assert "eager" not in first.baselines, "it is the start"
     assert (second.against, last.against) == ((), ())
@@ -370,7 +396,7 @@ def test_eager_as_the_start_is_not_timed_twice(tmp_path: Path) -> None:
     assert "eager" in itself.baselines
 
 
-@pytest.mark.parametrize("error", [JudgeLostError("died"), JudgeError("GPU is busy", "GpuBusy")])
+@pytest.mark.parametrize("error", [JudgeLostError("died"), JudgeError("GPU is busy")])
 def test_a_judge_that_is_lost_over_a_candidate_is_its_outcome(
     tmp_path: Path, error: KbError
 ) -> None:
@@ -381,12 +407,12 @@ def test_a_judge_that_is_lost_over_a_candidate_is_its_outcome(
     with RunFolder.create(tmp_path / "run", config()) as folder:
         judge = judge_of(folder, FakeProcess(fail=fail), tmp_path / "cache")
         leader = leader_of(folder, judge)
-        outcome = judge.judge(CANDIDATE, leader, 1, print)
+        outcome = judge.judge(CANDIDATE, leader, 1, silent)
         assert (outcome.stage, outcome.verdict) == (Stage.TIME, None)
         assert str(error) in outcome.reasons[0]
         # The process is free for the next one.
         other = Candidate.of(proposal(1.0), round_=1)
-        assert judge.judge(other, leader, 1, print).right
+        assert judge.judge(other, leader, 1, silent).right
 
 
 def test_cards_are_shared_out_and_one_judges_one_candidate_at_a_time(tmp_path: Path) -> None:
@@ -417,14 +443,14 @@ def test_a_call_that_hangs_takes_no_more_than_a_share_of_a_short_run(
     process = FakeProcess()
     asked = config().model_copy(update={"limits": Limits(gpu_seconds=most)})
     with RunFolder.create(tmp_path / "run", asked) as folder:
-        judge_of(folder, process, tmp_path / "cache").standing(start(), print)
+        judge_of(folder, process, tmp_path / "cache").standing(start(), silent)
     (request,) = [each for each in process.asked if isinstance(each, Evaluate)]
     assert request.call_seconds == call
 
 
 def test_a_run_does_not_go_on_on_another_card(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "run", config()) as folder:
-        standing = judge_of(folder, FakeProcess(), tmp_path / "cache").standing(start(), print)
+        standing = judge_of(folder, FakeProcess(), tmp_path / "cache").standing(start(), silent)
         other = FakeProcess()
         other.gpu = "NVIDIA H100 80GB HBM3"
         with pytest.raises(KbError, match="begun on H200, and this is H100"):
@@ -437,7 +463,7 @@ def test_an_unknown_card_ends_with_one_line_before_anything_is_timed(tmp_path: P
     with RunFolder.create(tmp_path / "run", config()) as folder:
         judge = judge_of(folder, process, tmp_path / "cache")
         with pytest.raises(KbError, match="Imaginary 9000") as caught:
-            judge.standing(start(), print)
+            judge.standing(start(), silent)
     assert "\n" not in str(caught.value)
     assert forms(process) == []
 

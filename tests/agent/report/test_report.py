@@ -16,12 +16,13 @@ from example_runs import (
     whole_run,
 )
 
-from agent.evaluate.result import Verdict
 from agent.optimize.candidate import Stage
 from agent.optimize.events import Closed, Confirmed, Proposed, WasJudged
 from agent.report.figure import ticks
-from agent.report.report import gather, write_report
+from agent.report.gather import gather
+from agent.report.report import write_report
 from agent.report.words import change, visible
+from judge.evaluate.result import Verdict
 from kb.errors import KbError
 
 

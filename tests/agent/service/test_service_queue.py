@@ -1,5 +1,6 @@
 """The queue of evaluations and who judges it, with a judge that follows a script."""
 
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -7,20 +8,29 @@ from collections import Counter
 import pytest
 
 from agent.diagnose.techniques import Shelf
-from agent.evaluate.result import Evaluation, Timing, Verdict
-from agent.optimize.judge_main import Describe, TakeProfile
 from agent.optimize.judge_process import JudgeError, JudgeLostError
-from agent.profile.result import KernelProfile, Profile
+from agent.optimize.judge_requests import (
+    Describe,
+    Described,
+    Evaluate,
+    Evaluated,
+    Profiled,
+    TakeProfile,
+)
 from agent.service.models import EvaluationRequest, JobState
-from agent.service.runner import Limits, Runner
+from agent.service.runner import QueueLimits, Runner
 from agent.service.service import EvaluationService
 from agent.service.store import JobStore, QueueFullError, StoreError
 from agent.service.work import Work
+from judge.evaluate.result import Evaluation, Timing, Verdict
+from judge.profile.result import KernelProfile, Profile
+from judge.progress import Progress, Step
+from judge.sandbox.layers import IncompleteSandboxError
 from kb.context.models import Citation, ContextResponse, ContextTechnique
 from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
 
 PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
-LIMITS = Limits(waiting=10, seconds=30, keep=3600)
+LIMITS = QueueLimits(waiting=10, seconds=30, keep=3600)
 
 
 class ScriptedJudge:
@@ -35,25 +45,25 @@ class ScriptedJudge:
         if self.ended.is_set():
             raise JudgeLostError("the judging process died")
         if isinstance(request, Describe):
-            return {"devices": ["cpu" if request.interpret else request.device or "cuda:0"]}
+            return Described(devices=(request.device or "cuda:0",))
         text = open(request.kernel).read()  # noqa: PTH123, SIM115
         if isinstance(request, TakeProfile):
             if "no profile" in text:
-                raise JudgeError("ncu may not read counters", "KbError")
+                raise JudgeError("ncu may not read counters")
             metrics = {"gpu__time_duration.sum": 1000.0, "dram__bytes.sum": 1e6}
             kernel = KernelProfile(name="k", launches=1, time_ns=1e3, share=1.0, metrics=metrics)
             found = Profile(problem="p", kernel="k", gpu="NVIDIA H200", kernels=(kernel,))
-            return {"profile": found.model_dump(mode="json")}
-        say("starting workers")
+            return Profiled(profile=found)
+        say(Progress("starting workers", Step.HOLD))
         if "many lines" in text:
             for number in range(50):
-                say(f"line {number}")
+                say(Progress(f"line {number}"))
         if "hang" in text:
             self.ended.wait(60)
             raise JudgeLostError("the judging process died")
         if "refused" in text:
-            said = "the sandbox lacks: isolation of the network; run with --trust if you know"
-            raise JudgeError(said, "IncompleteSandboxError")
+            lacking = ("isolation of the network",)
+            raise JudgeError(str(IncompleteSandboxError(lacking)), lacking)
         if "lost" in text:
             raise JudgeLostError("the judging process died with status 9")
         verdict = Verdict.WRONG if "wrong" in text else Verdict.CORRECT
@@ -68,7 +78,7 @@ class ScriptedJudge:
             versions={}, date="2026-01-01", verdict=verdict, reasons=(), timings=(timing,),
             seconds=1.0,
         )  # fmt: skip
-        return {"evaluation": found.model_dump(mode="json")}
+        return Evaluated(evaluation=found)
 
     def cancel(self):
         self.ended.set()
@@ -177,7 +187,7 @@ def test_code_that_was_sent_is_never_trusted(place):
     place.over(place.send())
     _, evaluated, profiled = place.asked
     assert not evaluated.trust
-    assert profiled.untrusted
+    assert not profiled.trust
 
 
 def test_options_reach_the_judge_and_eager_is_always_timed(place):
@@ -283,16 +293,17 @@ def test_another_process_takes_over_when_the_first_one_stops(place):
     place.store.remove(job)
 
 
-def test_the_interpreter_and_the_card_need_processes_of_their_own(place):
+def test_one_process_judges_on_the_card_and_in_the_interpreter(place):
     place.runner()
     for interpret in (False, True, True, False):
         place.over(place.send(interpret=interpret, profile=False))
-    described = [each.interpret for each in place.asked if isinstance(each, Describe)]
-    assert described == [False, True, False]
+    assert len([each for each in place.asked if isinstance(each, Describe)]) == 1
+    judged = [(each.device, each.interpret) for each in place.asked if isinstance(each, Evaluate)]
+    assert judged == [("cuda:0", False), ("cpu", True), ("cpu", True), ("cuda:0", False)]
 
 
 def test_what_takes_too_long_is_ended_and_the_next_one_judged(place):
-    place.runner(Limits(waiting=10, seconds=1, keep=3600))
+    place.runner(QueueLimits(waiting=10, seconds=1, keep=3600))
     slow, quick = place.send(kernel="hang"), place.send()
     failed = place.over(slow)
     assert failed.state is JobState.FAILED
@@ -309,7 +320,8 @@ def test_a_running_evaluation_that_is_removed_ends_at_once_and_leaves_nothing(pl
     with pytest.raises(NotFoundError):
         place.store.read(slow)
     place.over(quick)
-    assert not (place.root / "jobs" / slow).exists()
+    assert not place.store.folder.exists()
+    assert slow not in {each.id for each in place.store.all()}
     assert place.ended["cancelled"] == 1
 
 
@@ -328,17 +340,6 @@ def test_what_was_interrupted_twice_by_a_death_is_not_run_again(place):
     failed = place.over(other)
     assert failed.state is JobState.FAILED
     assert "interrupted 2 times" in failed.error
-
-
-def test_a_process_that_died_after_the_answer_loses_nothing(place):
-    runner = place.runner()
-    job = place.over(place.send())
-    runner.stop()
-    (place.root / "queue" / f"{1:012d}-{job.id}").touch()
-    place.runner()
-    other = place.over(place.send())
-    assert place.store.read(job.id) == job
-    assert other.state is JobState.DONE
 
 
 @pytest.mark.parametrize(
@@ -387,11 +388,8 @@ def test_old_answers_are_removed_and_waiting_ones_kept(place):
     old = place.over(place.send()).id
     runner.stop()
     waiting = place.send()
-    half_made = place.root / "jobs" / ("0" * 16)
-    half_made.mkdir()
     place.store.sweep(keep=3600)
     assert place.store.read(old).state is JobState.DONE
-    assert not half_made.exists()
     place.store.sweep(keep=-1)
     with pytest.raises(NotFoundError):
         place.store.read(old)
@@ -407,14 +405,14 @@ def test_names_that_are_no_evaluation_lead_nowhere(place, job_id):
 
 
 def test_what_is_kept_is_open_to_its_owner_alone(place):
-    job = place.send()
-    for folder in (place.root, place.root / "jobs" / job):
-        assert folder.stat().st_mode & 0o077 == 0
+    place.send()
+    assert place.root.stat().st_mode & 0o077 == 0
 
 
 def test_a_damaged_evaluation_leaves_the_queue(place):
     bad, good = place.send(), place.send()
-    (place.root / "jobs" / bad / "job.json").write_text("{")
+    with sqlite3.connect(place.root / "evaluations.sqlite3") as rows:
+        rows.execute("UPDATE evaluations SET job = '{' WHERE id = ?", (bad,))
     place.runner()
     assert place.over(good).state is JobState.DONE
     with pytest.raises(NotFoundError):

@@ -9,11 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.evaluate.result import Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
 from agent.optimize.candidate import Outcome, Proposal, SearchState
-from agent.optimize.judge_main import Describe, Evaluate, TakeProfile
-from agent.profile.result import KernelProfile, Profile
+from agent.optimize.judge_requests import (
+    Describe,
+    Described,
+    Evaluate,
+    Evaluated,
+    Profiled,
+    TakeProfile,
+)
 from benchmarks.optimize.running import KeptProcess
+from judge.evaluate.result import Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
+from judge.profile.result import KernelProfile, Profile
+from judge.progress import Say
 
 MS = {"eager": 2.0, "compile": 0.8, "max-autotune": 0.7}
 _MS = re.compile(r"^MS = ([0-9.]+)$", re.MULTILINE)
@@ -25,8 +33,8 @@ def kernel(ms: float) -> str:
     )
 
 
-def ms_of(path: str) -> float:
-    found = _MS.search(Path(path).read_text())
+def ms_of(path: Path) -> float:
+    found = _MS.search(path.read_text())
     return float(found.group(1)) if found else MS["eager"]
 
 
@@ -39,19 +47,20 @@ class FakeJudge(KeptProcess):
         self.runs = 0
         self._before = before
 
-    def ask(self, request: Any, say: Callable[[str], None]) -> dict[str, Any]:
+    def ask(self, request: Any, say: Say) -> Any:
         self.asked.append(request)
         if isinstance(request, Describe):
             self.runs += 1
-            return {"devices": ["cuda:0"], "gpu": "NVIDIA H200", "versions": {"torch": "2.11"}}
+            versions = {"torch": "2.11"}
+            return Described(devices=("cuda:0",), gpu="NVIDIA H200", versions=versions)
         if isinstance(request, TakeProfile):
             made = KernelProfile(name="k", launches=1, time_ns=1, share=1, metrics={"m": 3.0})
             profile = Profile(problem="p", kernel="k", gpu="NVIDIA H200", kernels=(made,))
-            return {"profile": profile.model_dump(mode="json"), "gpu_seconds": 3.0}
+            return Profiled(profile=profile, gpu_seconds=3.0)
         self._before(request)
         mine = ms_of(request.kernel)
         timed = {"candidate": mine}
-        timed |= {f"{n}:{Path(p).name}": ms_of(p) for n, p in enumerate(request.against, 1)}
+        timed |= {f"{n}:{p.name}": ms_of(p) for n, p in enumerate(request.against, 1)}
         timed |= {each: MS[each] for each in request.baselines}
         others = {name: ms for name, ms in timed.items() if name != "candidate"}
         found = Evaluation(
@@ -65,8 +74,7 @@ class FakeJudge(KeptProcess):
             ceilings=Ceilings(read_bps=1, write_bps=1, copy_bps=1, measured_at="now"),
         )  # fmt: skip
         compiled = 30.0 * len({"compile", "max-autotune"} & set(request.baselines))
-        answer = {"evaluation": found.model_dump(mode="json"), "gpu_seconds": 10.0}
-        return answer | {"baseline_seconds": compiled}
+        return Evaluated(evaluation=found, gpu_seconds=10.0, baseline_seconds=compiled)
 
 
 def _timing(name: str, ms: float) -> Timing:

@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from agent.sandbox.launch import Zygote
 from benchmarks.optimize.mistuned import __main__ as mistuned
 from benchmarks.optimize.mistuned import measure
 from benchmarks.optimize.mistuned.cases import load
-from benchmarks.optimize.records import done
+from benchmarks.tasks import done
+from judge.sandbox.launch import Zygote
 
 
 def test_a_kernel_is_measured_and_not_measured_again() -> None:
@@ -28,11 +28,11 @@ def test_a_kernel_is_measured_and_not_measured_again() -> None:
     # Configurations that do not work are no failure of the measurement.
     assert done({"records": {case.name: record}}, case.name)
     assert mistuned.summary([record])["kernels"] == 1
-    assert f"{record['not_working']:3d} failed" in mistuned._line(record)
+    assert str(record["not_working"]) in mistuned.BENCHMARK.row(case.name, record)
 
 
 def test_a_kernel_without_times_is_tried_again() -> None:
     nothing = {"name": "a", "failed": "there was no time for any configuration"}
     assert not done({"records": {"a": nothing}}, "a")
-    assert "no time for any" in mistuned._line(nothing)
+    assert "no time for any" in mistuned.BENCHMARK.row("a", nothing)[1]
     assert mistuned.summary([nothing])["missed"] == ["a"]

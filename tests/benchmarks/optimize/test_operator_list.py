@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 import torch
 
-from agent.problem.shapes import input_shapes
-from agent.problem.source import ProblemFile
-from agent.problem.variants import propose
 from benchmarks.optimize import problems
 from benchmarks.optimize.operators.cases import LISTS, load
+from judge.problem.shapes import input_shapes
+from judge.problem.source import ProblemFile
+from judge.problem.variants import propose
 
 NAMES = [each.name for each in load()]
 # Inputs and output in the operator's own format; the oracle takes two to four times as much.

@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 from judged import FakeJudge, Offering
 
-from agent.optimize import opening
+from agent import opening
 from agent.optimize.events import Continued
 from agent.optimize.journal import read
-from agent.optimize.judge_main import Evaluate
-from agent.recipe.stock import EmptyShelf
+from agent.optimize.judge_requests import Evaluate
+from agent.proposers.recipe.stock import EmptyShelf
 from benchmarks.optimize import asking, problems
 from benchmarks.optimize.operators import __main__ as operators
 from benchmarks.optimize.problems import __main__ as five
-from benchmarks.optimize.records import done, load, timed
+from benchmarks.optimize.records import timed
 from benchmarks.optimize.retrieval import __main__ as retrieval
 from benchmarks.optimize.running import Judges, Runner
+from benchmarks.sharing import main
+from benchmarks.tasks import alone, done, load
 from kb.errors import KbError
 
 OFFERED = {"mish.py": [0.5, 0.6], "layer_norm.py": [1.0], "matvec.py": [0.7]}
@@ -37,6 +39,10 @@ def _proposers(monkeypatch, tmp_path):
     monkeypatch.setitem(opening._MAKERS, "recipe", offering)
 
 
+class EmptyIndex:
+    """A shelf that the fake proposer does not look into."""
+
+
 def runner(judge, tmp_path, **more):
     return Runner(tmp_path / "no-index", Judges(lambda: judge), **more)
 
@@ -50,7 +56,7 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
     judge, seen = FakeJudge(), []
     judge._before = lambda _: seen.append(len(load(out)["records"]))
     options = asked(operators, "--out", str(out), "--only", "mish", "layer_norm", "argmax_rows")
-    found = operators.run(options, runner(judge, tmp_path))
+    found = alone(operators.BENCHMARK, options, runner(judge, tmp_path))
     assert judge.runs == 3
     assert sorted(set(seen)) == [0, 1, 2]
     assert found == json.loads(out.read_text())
@@ -76,10 +82,10 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
     given = Path(tmp_path, "operators-runs", "layer_norm", "best.py").read_text()
     assert given.startswith("# Given back by `kb optimize layer_norm.py`: the problem's own model")
     assert given.endswith("        self.compile(dynamic=False)\n")
-    _, *lines = operators.table(list(found["records"].values())).splitlines()
-    assert lines[0].split()[:6] == ["mish", "2", "0.8", "-", "0.5", "20%"]
-    assert lines[1].split()[-2:] == ["compile", "36"]
-    assert "nothing better" in lines[2]
+    table = (tmp_path / "operators.md").read_text()
+    assert "| mish | 2 | 0.8 | - | 0.5 | 20% | 1.600 (1.584 to 1.616) | recipe | 46 |" in table
+    assert "| compile | 36 |" in table
+    assert "nothing better" in table
     assert (tmp_path / "operators-runs" / "mish" / "report.html").exists()
     assert Path(tmp_path, "operators-runs", "mish", "best.py").read_text().endswith("MS = 0.5\n")
 
@@ -87,7 +93,7 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
 def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
     judge = FakeJudge()
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish")
-    record = operators.run(options, runner(judge, tmp_path))["records"]["mish"]
+    record = alone(operators.BENCHMARK, options, runner(judge, tmp_path))["records"]["mish"]
     forms = [each.baselines for each in judge.asked if isinstance(each, Evaluate)]
     assert forms.count(("eager", "compile")) == 1
     # Eager PyTorch is the start itself, and is not timed beside itself.
@@ -97,7 +103,7 @@ def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
     assert record["gpu_seconds"] == 46.0
     bare = ["--out", str(tmp_path / "bare.json"), "--only", "mish", "--no-profile"]
     options = asked(operators, *bare)
-    record = operators.run(options, runner(judge, tmp_path))["records"]["mish"]
+    record = alone(operators.BENCHMARK, options, runner(judge, tmp_path))["records"]["mish"]
     assert record["gpu_seconds"] == 40.0
 
 
@@ -105,21 +111,21 @@ def test_what_is_done_is_skipped_and_what_failed_is_tried_again(tmp_path):
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "layer_norm")
 
     def fail(request):
-        if "mish" in request.problem:
+        if "mish" in request.problem.name:
             raise KbError("the card is gone")
 
-    found = operators.run(options, runner(FakeJudge(fail), tmp_path))
+    found = alone(operators.BENCHMARK, options, runner(FakeJudge(fail), tmp_path))
     assert found["records"]["mish"]["failed"] == "the card is gone"
     assert found["summary"]["failed"] == {"mish": "the card is gone"}
     assert found["summary"]["share_at_or_above_compile"] == 0.5, "the one that failed is not"
     assert not done(found, "mish")
     again = FakeJudge()
-    found = operators.run(options, runner(again, tmp_path))
+    found = alone(operators.BENCHMARK, options, runner(again, tmp_path))
     assert {Path(e.problem).name for e in again.asked if isinstance(e, Evaluate)} == {"mish.py"}
     assert found["summary"]["failed"] == {}
     assert found["records"]["mish"]["better"]
     third = FakeJudge()
-    assert operators.run(options, runner(third, tmp_path)) == found
+    assert alone(operators.BENCHMARK, options, runner(third, tmp_path)) == found
     assert third.asked == []
 
 
@@ -133,10 +139,10 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
 
     judge._before = interrupt
     with pytest.raises(KeyboardInterrupt):
-        operators.run(options, runner(judge, tmp_path))
+        alone(operators.BENCHMARK, options, runner(judge, tmp_path))
     assert not (tmp_path / "o.json").exists()
     again = FakeJudge()
-    record = operators.run(options, runner(again, tmp_path))["records"]["mish"]
+    record = alone(operators.BENCHMARK, options, runner(again, tmp_path))["records"]["mish"]
     assert record["ms"]["best"] == 0.5
     # The second candidate and the last session are left.
     assert len([e for e in again.asked if isinstance(e, Evaluate)]) == 2
@@ -147,7 +153,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
 def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--limit", "0.000001")
     judge = FakeJudge()
-    assert operators.run(options, runner(judge, tmp_path))["records"] == {}
+    assert alone(operators.BENCHMARK, options, runner(judge, tmp_path))["records"] == {}
     assert judge.asked == []
     assert "start again to go on" in capsys.readouterr().out
 
@@ -155,7 +161,7 @@ def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
 def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     judge = FakeJudge()
     options = asked(five, "--out", str(tmp_path), "--only", "matvec", "max_pool3d")
-    found = five.run(options, runner(judge, tmp_path))
+    found = alone(five.BENCHMARK, options, runner(judge, tmp_path))
     assert list(found["records"]) == [
         "matvec-start", "matvec-nothing", "max_pool3d-start", "max_pool3d-nothing",
     ]  # fmt: skip
@@ -169,7 +175,7 @@ def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     assert told["at_or_above_the_better_of_compile_and_max_autotune"] == 1
     assert told["gpu_seconds_most_with_baselines"] - told["gpu_seconds_most"] <= 60
     page = (tmp_path / "results.md").read_text()
-    assert "| [matvec](runs/matvec-start/report.md) | start | 2 | 2 | 0.8 | 0.7 | 0.7 |" in page
+    assert "| matvec-start | 2 | 2 | 0.8 | 0.7 | 0.7 |" in page
     assert "nothing better" in page
     assert (tmp_path / "runs" / "matvec-start" / "report.md").exists()
     # From a kernel, the first evaluation is that kernel's.
@@ -177,60 +183,36 @@ def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     assert Path(first.kernel).read_text() == problems.start_of("matvec").read_text()
     assert first.dtype == "bfloat16"
     untouched = FakeJudge()
-    assert five.run(options, runner(untouched, tmp_path)) == found
+    assert alone(five.BENCHMARK, options, runner(untouched, tmp_path)) == found
     assert untouched.asked == []
 
 
-def test_arms_differ_in_one_thing_and_are_compared_on_the_same_problems(tmp_path):
+def test_arms_differ_in_their_kernels_and_are_compared_on_the_same_operators(tmp_path):
     judge = FakeJudge()
-    arms = ["index", "empty", "no-crossover", "no-retirement"]
-    only = ["--only", "mish", "layer_norm", "bmm", "--arms", *arms]
+    only = ["--only", "mish", "layer_norm", "bmm", "--arms", "index", "empty"]
     options = asked(retrieval, "--out", str(tmp_path / "r.json"), *only)
-    found = retrieval.run(options, runner(judge, tmp_path, report=False))
-    assert len(found["records"]) == 12
+    common = (runner(judge, tmp_path, report=False), EmptyIndex())
+    found = alone(retrieval.BENCHMARK, options, common)
+    assert len(found["records"]) == 6
     told = found["summary"]
     assert told["index"]["geometric_mean_over_the_start"] == pytest.approx((4 * 2 * 1) ** (1 / 3))
     assert told["empty"]["geometric_mean_over_index"] == pytest.approx(1 / 2)
-    assert (told["empty"]["worse_than_index"], told["empty"]["better_than_index"]) == (2, 0)
     assert told["empty"]["found_better"] == 0
-    assert told["no-crossover"]["geometric_mean_over_index"] == 1.0
-    assert told["no-crossover"]["combined_candidates"] == 0
-    rules = {
-        arm: json.loads((tmp_path / "r-runs" / f"mish-{arm}" / "config.json").read_text())
-        for arm in arms
-    }
-    assert [rules[arm]["strategy"]["crossover"] for arm in arms] == [True, True, False, True]
-    assert [rules[arm]["strategy"]["retirement"] for arm in arms] == [True, True, True, False]
-    for each in rules.values():
-        del each["strategy"]
-    assert all(each == rules["index"] for each in rules.values())
+    configs = [
+        (tmp_path / "r-runs" / f"mish-{arm}" / "config.json").read_text()
+        for arm in ("index", "empty")
+    ]
+    assert configs[0] == configs[1]
     # No arm compiles: eager is what all of them are measured by.
     assert {e.baselines for e in judge.asked if isinstance(e, Evaluate)} == {(), ("eager",)}
-    table = retrieval.table(list(found["records"].values()))
-    assert table.splitlines()[1].split() == ["mish", "4.000", "1.000", "4.000", "4.000"]
-
-
-def test_arms_from_a_plain_kernel_are_measured_by_it(tmp_path):
-    only = ["--only", "matvec", "--from", "start", "--arms", "index", "empty"]
-    options = asked(retrieval, "--out", str(tmp_path / "r.json"), *only)
-    judge = FakeJudge()
-    found = retrieval.run(options, runner(judge, tmp_path, report=False))
-    assert {each["from"] for each in found["records"].values()} == {"start"}
-    first = next(each for each in judge.asked if isinstance(each, Evaluate))
-    assert Path(first.kernel).read_text() == problems.start_of("matvec").read_text()
-    assert found["summary"]["index"]["geometric_mean_over_the_start"] == pytest.approx(2 / 0.7)
-    assert found["summary"]["empty"]["geometric_mean_over_the_start"] == 1.0
-    five_only = retrieval._keys(asked(retrieval, "--out", "r.json", "--from", "start"))
-    assert {key.partition("/")[0] for key in five_only} == set(problems.NAMES)
-    with pytest.raises(SystemExit):
-        asked(retrieval, "--out", "r.json", "--from", "start", "--only", "mish")
+    table = (tmp_path / "r.md").read_text().splitlines()
+    assert [line.split(" | ")[1] for line in table[2:4]] == ["4.000", "1.000"]
 
 
 def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(asking, "has_gpu", lambda: False)
     for module in (operators, five, retrieval):
-        out = str(tmp_path / "out.json")
-        assert asking.ended(lambda module=module, out=out: module.main(["--out", out])) == 1
+        assert main(module.BENCHMARK, ["--out", str(tmp_path / "out.json")]) == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3
     assert all(line.startswith("error: no GPU was found; --interpret") for line in said)
@@ -249,7 +231,7 @@ def test_a_dry_run_judges_an_operator_and_claims_no_figure(tmp_path, monkeypatch
     monkeypatch.setitem(opening._MAKERS, "recipe", lambda _: Offering([]))
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "--interpret")
     with Judges() as judges:
-        found = operators.run(options, Runner(tmp_path / "no-index", judges))
+        found = alone(operators.BENCHMARK, options, Runner(tmp_path / "no-index", judges))
     record = found["records"]["mish"]
     assert "failed" not in record, record
     assert (record["verdict"], record["dry"], timed(record)) == ("library", True, False)

@@ -2,11 +2,10 @@
 
 import pytest
 
-from agent.recipe.stock import CorpusShelf
+from agent.proposers.recipe.stock import CorpusShelf
 from benchmarks.optimize.operators.figures import counted
-from benchmarks.optimize.retrieval.arms import ARMS
-from benchmarks.optimize.retrieval.figures import speedup, summary
-from benchmarks.optimize.retrieval.shelves import OtherFamily, WorstFirst, families
+from benchmarks.optimize.retrieval.__main__ import speedup, summary
+from benchmarks.optimize.retrieval.arms import ARMS, OtherFamily, families
 
 
 def test_no_family_comes_to_itself_and_the_same_seed_to_the_same_one():
@@ -24,28 +23,17 @@ def test_no_family_comes_to_itself_and_the_same_seed_to_the_same_one():
             assert {each.op for each in given} == {shuffled.instead[family]}
 
 
-def test_the_worst_comes_first_in_reverse_order():
+def test_each_arm_but_the_index_changes_the_shelf():
     shelf = CorpusShelf()
-    family = max(families(), key=lambda each: len(shelf.kernels(each, None, None)))
-    slugs = [each.slug for each in shelf.kernels(family, None, None)]
-    assert len(slugs) > 2
-    turned = [each.slug for each in WorstFirst(shelf).kernels(family, None, None)]
-    assert turned == slugs[::-1]
-
-
-def test_each_arm_changes_the_shelf_or_the_rules():
-    shelf = CorpusShelf()
-    plain = ARMS["index"]
-    for name, arm in ARMS.items():
-        changed = type(arm.change(shelf, 0)) is not CorpusShelf
-        assert changed + (arm.rules() != plain.rules()) == (name != "index")
+    changed = [name for name, make in ARMS.items() if make(shelf, 0) is not shelf]
+    assert changed == ["empty", "shuffled"]
 
 
 def record(name, arm, ratio=None, **more):
     over = {} if ratio is None else {"start": {"ratio": ratio}, "compile": {"ratio": ratio / 2}}
     return {
         "name": name, "arm": arm, "ended": "no gain", "dry": False, "better": ratio is not None,
-        "over": over, "judged": 2, "rounds": 3, "gpu_seconds": 10.0, "combined": 0, "retired": [],
+        "over": over, "gpu_seconds": 10.0,
     } | more  # fmt: skip
 
 
@@ -58,7 +46,6 @@ def test_arms_are_compared_on_the_problems_that_both_have():
     empty = told["empty"]
     assert (empty["problems"], empty["compared"], empty["failed"]) == (4, 2, ["c"])
     assert empty["geometric_mean_over_index"] == pytest.approx((1 / 4 * 2.01 / 2) ** 0.5)
-    assert (empty["worse_than_index"], empty["better_than_index"]) == (1, 0)
     assert empty["gpu_seconds"] == 30.0
     assert told["index"]["geometric_mean_over_index"] == 1.0
 

@@ -9,9 +9,9 @@ from markup_checks import assert_confined, assert_well_made, by_id, links, parse
 from test_endpoints import assert_problem
 
 from kb.records import Chunk
+from kb.search.explanation import explained
 from server.tokens import TokenFile
 from server.web.excerpts import excerpt
-from server.web.explanation import explained
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
 ADDRESSES = [
@@ -194,10 +194,22 @@ def test_filters_offer_what_the_index_holds(client):
     assert offered["source"] == ["code", "tiny"]
 
 
-def test_a_filter_value_that_the_index_does_not_know_is_kept_in_the_form(client):
-    document = parsed(client.get("/search", params={"q": QUERY, "source": "elsewhere"}))
+def test_a_filter_value_that_the_index_does_not_know_is_refused_and_kept_in_the_form(client):
+    answer = client.get("/search", params={"q": QUERY, "source": "elsewhere"})
+    assert answer.status_code == 422
+    document = parsed(answer)
     assert chosen(document, "source") == ["elsewhere"]
-    assert "Nothing relevant" in texts(document, "h2")
+    assert "no source is called 'elsewhere': the index has code, tiny" in answer.text.replace(
+        "&#39;", "'"
+    )
+
+
+def test_a_search_page_tells_what_it_understood_and_how_it_stands_to_the_gates(client):
+    document = parsed(client.get("/search", params={"q": "tiles, L2 hit rate is 30%"}))
+    (said,) = (text_of(each) for each in document.iter("p") if each.get("class") == "understood")
+    assert said == "Understood: L2 hit rate 30 % (lts__t_sector_hit_rate.pct)."
+    standing = "your 30 %: meets L2 hit rate < 60 %. Tiles are read again."
+    assert standing in [text_of(each) for each in document.iter("li")]
 
 
 def test_a_search_that_nothing_answers_says_so(client):
@@ -264,7 +276,8 @@ def test_all_measurements_are_shown_losses_too(make_client, corpus, index, cli, 
         ]
         assert "/kernel/plain" in links(document)
     found = " ".join(text_of(parsed(client.get("/search", params={"q": QUERY}))).split())
-    assert "measured on NVIDIA H200: 1.50x over plain, 0.80x over eager" in found
+    assert "measured on NVIDIA H200: 0.80x over eager, 1.50x over plain" in found
+    assert "not measured alone: its kernels combine it with others" in found
 
 
 def test_a_kernel_page_links_what_it_improves_on_and_what_improves_on_it(client):
@@ -342,7 +355,7 @@ def test_a_context_can_be_linked_to_unless_its_address_would_be_too_long(client)
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"query": " "}, "give a query, a kernel or a profile"),
+        ({"query": " "}, "give a problem, a query, a kernel or a profile"),
         ({"query": "x", "budget": "63"}, "budget"),
         ({"query": "x", "budget": "-1"}, "budget"),
         ({"query": "x", "budget": "many"}, "budget"),

@@ -1,0 +1,269 @@
+"""One OpenAI-compatible endpoint: a request out, a reply in, every failure as one clear line.
+
+It knows nothing of roles, prices or records. Retries with back-off after a refused connection, a
+time-out, 408, 409, 429 and 5xx are the `openai` package's, which heeds Retry-After up to two
+minutes and gives up at once where the endpoint asks for more.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import openai
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agent.endpoint.errors import EndpointError, one_line
+
+# The client waits 0.5 s, 1 s, 2 s, ... (or as long as Retry-After says): four tries more ride out
+# the limits of a minute's window, which a run of an hour will meet.
+MAX_RETRIES = 4
+REQUEST_SECONDS = 300.0  # a model that thinks before it writes a whole kernel
+# A reply holds one kernel file (at most 1 MB) and what surrounds it.
+MAX_REPLY_BYTES = 8 << 20
+_LONGEST_WAIT = 120  # seconds; the openai package waits no longer for Retry-After
+_NO_KEY = "none"  # the client insists on a key; local endpoints ignore it
+_SECRET = "[secret]"  # noqa: S105 (what stands in its place)
+# Placeholders for local endpoints ("none", "x") are no secrets, and may be words of the text.
+_SHORTEST_SECRET = 8
+
+
+class _Wire(BaseModel):
+    # Endpoints add fields of their own.
+    model_config = ConfigDict(extra="ignore")
+
+
+class FunctionCall(_Wire):
+    """The function that a model wants called."""
+
+    name: str
+    arguments: str = ""
+    """JSON, if the model kept to it."""
+
+
+class ToolCall(_Wire):
+    """One call of a tool."""
+
+    id: str
+    type: str = "function"
+    function: FunctionCall
+
+
+class Message(_Wire):
+    """What the model said."""
+
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class Choice(_Wire):
+    """One answer; only the first is used."""
+
+    message: Message
+    finish_reason: str | None = None
+
+
+class Usage(_Wire):
+    """Tokens as the endpoint counts them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Completion(_Wire):
+    """The part of a reply that is used."""
+
+    choices: list[Choice]
+    usage: Usage | None = None
+
+
+class Reply(BaseModel):
+    """A reply and how it came."""
+
+    model_config = ConfigDict(frozen=True)
+
+    body: dict[str, Any]
+    """The reply's JSON, whole."""
+    completion: Completion
+    """What of it is used."""
+    seconds: float
+    """From the first try to the reply."""
+    retries: int
+    """How many tries failed before."""
+
+    @classmethod
+    def of(cls, body: Any, *, seconds: float = 0.0, retries: int = 0) -> "Reply":
+        """The reply in a body.
+
+        Raises
+        ------
+        ValueError
+            It is not a chat completion.
+        """
+        completion = Completion.model_validate(body)
+        if not completion.choices:
+            raise ValueError("no choices")
+        return cls(body=body, completion=completion, seconds=seconds, retries=retries)
+
+
+class Endpoint:
+    """A model behind an OpenAI-compatible endpoint.
+
+    Parameters
+    ----------
+    model : str
+        The model's name at the endpoint.
+    base_url : str, optional
+        By default the environment variable ``OPENAI_BASE_URL``, else OpenAI itself. The key is
+        ``OPENAI_API_KEY`` of the environment; an endpoint given by URL may do without.
+    max_retries : int
+        Tries after the first one.
+    timeout : float
+        Seconds that one try may take.
+
+    Raises
+    ------
+    EndpointError
+        Neither a key nor a URL is given, or the URL cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        *,
+        max_retries: int = MAX_RETRIES,
+        timeout: float = REQUEST_SECONDS,
+    ) -> None:
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        key = os.environ.get("OPENAI_API_KEY") or None
+        if base_url is None and key is None:
+            raise EndpointError(
+                f"model '{model}' needs OPENAI_API_KEY, or --base-url of an endpoint without a key"
+            )
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise EndpointError("OPENAI_API_KEY holds characters that no key has: correct it")
+        self.model = model
+        self._timeout = timeout
+        self._secrets = [
+            each for each in (key, _password(base_url)) if each and len(each) >= _SHORTEST_SECRET
+        ]
+        try:
+            self._client = openai.OpenAI(
+                base_url=base_url,
+                api_key=key or _NO_KEY,
+                max_retries=max_retries,
+                timeout=timeout,
+            )
+        except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
+            shown = self.scrub(str(base_url))
+            raise EndpointError(f"'{shown}' is not a usable URL of an endpoint") from error
+        self.url = _bare(str(self._client.base_url))
+        """Where requests go, without credentials."""
+
+    def complete(self, payload: Mapping[str, Any]) -> Reply:
+        """The reply to the body of a chat-completions request, without the model's name.
+
+        Raises
+        ------
+        EndpointError
+            No usable reply came.
+        """
+        client: Any = self._client  # its overloads do not take plain dictionaries
+        started = time.monotonic()
+        try:
+            raw = client.chat.completions.with_raw_response.create(model=self.model, **payload)
+            text = raw.http_response.text
+        except openai.OpenAIError as error:
+            raise self._explained(error) from error
+        except UnicodeEncodeError as error:
+            raise EndpointError(
+                f"the request to {self.url} holds text that is not UTF-8"
+            ) from error
+        if len(text) > MAX_REPLY_BYTES:
+            raise EndpointError(
+                f"model endpoint {self.url} answered {len(text)} characters, which is no reply"
+            )
+        try:
+            body = _well_formed(json.loads(self.scrub(text)))
+            return Reply.of(
+                body, seconds=time.monotonic() - started, retries=int(raw.retries_taken)
+            )
+        except (ValidationError, ValueError, RecursionError) as error:
+            raise EndpointError(
+                f"{self.url} does not answer as a chat endpoint does: check --base-url",
+                status_code=200,
+            ) from error
+
+    def scrub(self, text: str) -> str:
+        """Text without the key and without credentials of the URL."""
+        for secret in self._secrets:
+            text = text.replace(secret, _SECRET)
+        return text
+
+    def close(self) -> None:
+        """Close the connections; a request that waits elsewhere ends when it can."""
+        self._client.close()
+
+    def _explained(self, error: openai.OpenAIError) -> EndpointError:
+        match error:
+            case openai.APITimeoutError():
+                what = f"did not answer within {self._timeout:g} s; try again later"
+            case openai.APIConnectionError() if _broken_off(error):
+                what = "broke off before its answer was whole; try again later"
+            case openai.APIConnectionError():
+                what = "cannot be reached: start the endpoint or correct --base-url"
+            case openai.AuthenticationError() | openai.PermissionDeniedError():
+                what = f"refused the key ({error.status_code}): check OPENAI_API_KEY"
+            case openai.NotFoundError():
+                what = f"has no model '{self.model}' (404): check --model and --base-url"
+            case openai.RateLimitError() if _long_wait(error):
+                what = f"refuses (429) and asks to wait {_long_wait(error)} s: go on later"
+            case openai.RateLimitError():
+                what = f"still refuses after {self._client.max_retries} retries (429): wait"
+            case openai.APIStatusError():
+                what = f"answered {error.status_code}: {one_line(error.message)}"
+            case _:
+                what = f"failed: {one_line(error)}"
+        return EndpointError(
+            self.scrub(f"model endpoint {self.url} {what}"),
+            status_code=getattr(error, "status_code", None),
+            detail=self.scrub(one_line(getattr(error, "message", ""), 1000)),
+        )
+
+
+def _broken_off(error: openai.APIConnectionError) -> bool:
+    """Whether an answer had begun: the HTTP library then names the protocol, or a failed read."""
+    return type(error.__cause__).__name__ in {"RemoteProtocolError", "ReadError", "DecodingError"}
+
+
+def _long_wait(error: openai.APIStatusError) -> str | None:
+    """What Retry-After says, where it is longer than the client waits."""
+    told = error.response.headers.get("retry-after", "")
+    long = told.isascii() and told.isdigit() and int(told[:9]) > _LONGEST_WAIT
+    return told[:9] if long else None
+
+
+def _well_formed(body: Any) -> Any:
+    """A JSON value without lone surrogates, which can be neither written nor sent."""
+    text = json.dumps(body, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.loads(text.encode(errors="replace"))
+    return body
+
+
+def _password(url: str | None) -> str | None:
+    try:
+        return urlsplit(url or "").password
+    except ValueError:
+        return None
+
+
+def _bare(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -1,0 +1,190 @@
+"""Puts a run together from its config: judge, advisor, proposers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.optimize.advice import IndexAdvisor
+from agent.optimize.beam import TUNE
+from agent.optimize.config import RunConfig
+from agent.optimize.gpu_judge import GpuJudge
+from agent.optimize.judge_pool import JudgePool
+from agent.optimize.judge_process import JudgeProcess
+from agent.optimize.loop import Search
+from agent.optimize.progress import Progress
+from agent.optimize.proposers import Proposer
+from agent.optimize.record import Record
+from agent.optimize.replay import ReplayAdvisor, ReplayJudge, ReplayProposer
+from agent.optimize.run import RunFolder, read_run
+from judge.graph import Graph
+from kb.errors import InvalidInputError, KbError
+from kb.gpus import GpuSpec
+from kb.search.engine import Searcher
+from kb.search.opening import open_searcher
+
+if TYPE_CHECKING:
+    from agent.proposers.recipe.stock import Shelf
+
+LLM: Final = "llm"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What proposers are made of."""
+
+    config: RunConfig
+    run: Path
+    """The run folder."""
+    pool: JudgePool
+    """What judges; between rounds it is free for proposers."""
+    searcher: Searcher | None = None
+    """Of the index; None where there is none."""
+    price: Any = None
+    """Of the model (`agent.proposers.llm.accounting.Price`), or None."""
+    shelf: "Shelf | None" = None
+    """Of `recipe`, in place of the index."""
+
+
+def _tune(parts: Parts) -> Proposer:
+    from agent.proposers.tune.proposer import TuneProposer  # noqa: PLC0415 (each where it takes part)
+
+    return TuneProposer(parts.pool.ask)
+
+
+def _recipe(parts: Parts) -> Proposer:
+    from agent.proposers.recipe.exporting import ExportGraph  # noqa: PLC0415
+    from agent.proposers.recipe.proposer import RecipeProposer  # noqa: PLC0415
+    from agent.proposers.recipe.stock import shelf_of  # noqa: PLC0415
+
+    config, pool = parts.config, parts.pool
+
+    def export(source: str, name: str, dtype: str | None) -> Graph:
+        asked = ExportGraph(source=source, name=name, dtype=dtype, interpret=config.interpret)
+        return Graph.of(pool.ask(asked))
+
+    screener = None
+    # Where kernels may be tuned they are screened as well.
+    if not config.interpret and TUNE in config.proposers:
+        from agent.proposers.tune.screener import Screener  # noqa: PLC0415
+
+        screener = Screener(pool.ask)
+    return RecipeProposer(parts.shelf or shelf_of(parts.searcher), export, screener)
+
+
+def _llm(parts: Parts) -> Proposer:
+    from agent.proposers.llm.proposer import open_proposer as open_llm  # noqa: PLC0415
+
+    config = parts.config
+    # Prompts hold times: where these are measured anew they differ from the recorded ones.
+    return open_llm(
+        config, parts.run, parts.searcher, price=parts.price, exact=config.replay_verdicts
+    )
+
+
+_MAKERS: Final = {"tune": _tune, "recipe": _recipe, LLM: _llm}
+NAMES: Final = tuple(_MAKERS)
+"""Of all proposers; this module is the one place that knows them."""
+
+
+@contextmanager
+def opened(
+    folder: RunFolder,
+    index: Path,
+    *,
+    specs: Sequence[GpuSpec] = (),
+    price: Any = None,
+    progress: Progress | None = None,
+    start_process: Callable[[], JudgeProcess] = JudgeProcess,
+    shelf: "Shelf | None" = None,
+) -> Iterator[Search]:
+    """A search that is ready to run.
+
+    Parameters
+    ----------
+    folder
+        Of the run.
+    index
+        Folder of the index that context comes from.
+    specs
+        Cards beside those of `kb.gpus`.
+    price
+        Of the model (`agent.proposers.llm.accounting.Price`), or None.
+    progress
+        Is told what happens.
+    start_process
+        Makes a judging process; several runs may share one.
+    shelf
+        Where `recipe` takes kernels from, in place of the index: for what it is worth.
+
+    Raises
+    ------
+    KbError
+        A proposer cannot be made, or the run was begun on another card.
+    """
+    config = folder.config
+    searcher = searcher_or_none(index)
+    try:
+        pool = JudgePool(config, start_process=start_process)
+        parts = Parts(config, folder.root, pool, searcher, price, shelf)
+        recorded = _recorded(config)
+        if recorded is not None and config.replay_verdicts:
+            proposers = _repeating(parts, recorded)
+            replayed = ReplayJudge(recorded), ReplayAdvisor(recorded)
+            yield Search(folder, *replayed, proposers, progress=progress)
+            return
+        proposers = [open_proposer(name, parts) for name in config.proposers]
+        real = GpuJudge(folder, pool, specs=specs)
+        try:
+            if folder.record.standing is not None and not config.interpret:
+                real.require_same(folder.record.standing)
+            advisor = IndexAdvisor(folder, index, specs, searcher)
+            yield Search(folder, real, advisor, proposers, progress=progress)
+        finally:
+            real.close()
+    finally:
+        if searcher is not None:
+            searcher.close()
+
+
+def open_proposer(name: str, parts: Parts) -> Proposer:
+    """One proposer.
+
+    Raises
+    ------
+    KbError
+        There is none of this name, or it cannot be made.
+    """
+    if name not in _MAKERS:
+        raise InvalidInputError(f"no proposer '{name}': there are {', '.join(NAMES)}")
+    return _MAKERS[name](parts)
+
+
+def _recorded(config: RunConfig) -> Record | None:
+    if config.replayed is None:
+        if config.replay_verdicts:
+            raise InvalidInputError("--replay-verdicts needs --model replay:RUN")
+        return None
+    known, record = read_run(Path(config.replayed).expanduser())
+    if known.problem.sha256 != config.problem.sha256:
+        raise InvalidInputError(
+            f"{config.replayed} is a run on another problem ({known.problem.name})"
+        )
+    return record
+
+
+def _repeating(parts: Parts, record: Record) -> list[Proposer]:
+    """The model's replies come through its own code; what others did is taken as it was."""
+    return [
+        open_proposer(name, parts) if name == LLM else ReplayProposer(name, record)
+        for name in parts.config.proposers
+    ]
+
+
+def searcher_or_none(index: Path) -> Searcher | None:
+    """Of the index; None where there is none that can be opened, which the advisor tells."""
+    try:
+        return open_searcher(index)
+    except KbError:
+        return None

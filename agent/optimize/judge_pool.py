@@ -1,0 +1,94 @@
+"""The judging processes of a run: one for each card, lent to whoever has something to ask."""
+
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from agent.optimize.config import RunConfig
+from agent.optimize.judge_process import JudgeProcess
+from agent.optimize.judge_requests import Describe, Described, Request
+from judge.progress import Say, silent
+
+R = TypeVar("R", bound=BaseModel)
+
+
+class JudgePool:
+    """Processes that are started when they are first needed.
+
+    Parameters
+    ----------
+    config
+        Says which devices; `config.interpret` takes the CPU.
+    processes
+        How many check at once in a dry run.
+    start_process
+        Makes a judging process.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        processes: int = 2,
+        start_process: Callable[[], JudgeProcess] = JudgeProcess,
+    ) -> None:
+        self._config = config
+        self._processes = processes
+        self._make = start_process
+        self._all: list[JudgeProcess] = []
+        self._free: queue.SimpleQueue[tuple[JudgeProcess, str]] = queue.SimpleQueue()
+        self._described: Described | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        self.describe()
+        return len(self._all)
+
+    def describe(self) -> Described:
+        """Find the devices, once, and make a process for each."""
+        if self._described is None:
+            config = self._config
+            self._all.append(self._make())
+            found = self._all[0].ask(Describe.like(config), silent)
+            devices = found.devices * (self._processes if config.interpret else 1)
+            self._all += [self._make() for _ in devices[1:]]
+            for lent in zip(self._all, devices, strict=True):
+                self._free.put(lent)
+            self._described = found
+        return self._described
+
+    @contextmanager
+    def lend(self) -> Iterator[tuple[JudgeProcess, str]]:
+        """A process and its device, as soon as one is free."""
+        self.describe()
+        taken = self._free.get()
+        try:
+            yield taken
+        finally:
+            self._free.put(taken)
+
+    def ask(self, request: Request[R], say: Say = silent) -> R:
+        """The answer of a free process, whatever its device.
+
+        Raises
+        ------
+        JudgeError
+            The process answers that it cannot.
+        JudgeLostError
+            It died, hung, or answered nonsense.
+        """
+        with self.lend() as (process, _):
+            return process.ask(request, say)
+
+    def cancel(self) -> None:
+        """End all processes, from another thread."""
+        for process in self._all:
+            process.cancel()
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._all:
+            process.close()

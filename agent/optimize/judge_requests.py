@@ -1,0 +1,204 @@
+"""What a judging process can be asked: each request says how it is answered, and by what."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, Field
+
+from agent.optimize.candidate import Model
+from judge.evaluate.options import Options
+from judge.evaluate.result import Ceilings, Evaluation
+from judge.options import RunOptions
+from judge.profile.result import Profile
+from judge.progress import Progress, Say, Step
+
+R = TypeVar("R", bound=BaseModel)
+
+
+class Kept:
+    """What a judging process keeps from one request to the next."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._zygotes: dict[bool, Any] = {}
+        self.ceilings: dict[str | None, Ceilings] = {}
+        """By device, as last measured."""
+
+    def zygote(self, *, interpret: bool) -> Any:
+        """The process that workers fork from: started once, since loading torch takes seconds."""
+        from judge.sandbox.launch import Zygote  # noqa: PLC0415 (only where one is needed)
+
+        if interpret not in self._zygotes:
+            self._zygotes[interpret] = self._stack.enter_context(Zygote(interpret=interpret))
+        return self._zygotes[interpret]
+
+    def forget(self) -> None:
+        """End the processes that workers fork from; the next request starts another."""
+        with contextlib.suppress(Exception):
+            self._stack.close()
+        self._stack, self._zygotes = contextlib.ExitStack(), {}
+
+
+class Request(Model, Generic[R]):
+    """A request; `answer` runs in the judging process.
+
+    A class of any module can be one: the process imports it by its name.
+    """
+
+    reply: ClassVar[type[BaseModel]]
+    """What it is answered with: `R`."""
+
+    def answer(self, kept: Kept, say: Say) -> R:
+        """Do what is asked.
+
+        Raises
+        ------
+        KbError
+            It cannot be done.
+        """
+        raise NotImplementedError
+
+
+class Described(Model):
+    """Devices that candidates may be shared out to: the first, and all of its kind."""
+
+    devices: tuple[str, ...]
+    gpu: str | None = None
+    """Name of the card, as its driver says it; None on the CPU."""
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class Describe(Request[Described], RunOptions):
+    """Which devices there are."""
+
+    reply = Described
+
+    def answer(self, kept: Kept, say: Say) -> Described:  # noqa: ARG002 (see `Request`)
+        """See `Request.answer`."""
+        from judge.evaluate.host import describe_host, resolve_device  # noqa: PLC0415 (loads torch)
+
+        device = resolve_device(self.device, interpret=self.interpret)
+        host = describe_host(device)
+        devices = [device]
+        if device != "cpu" and self.device is None:
+            import torch  # noqa: PLC0415
+
+            names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+            devices = [f"cuda:{n}" for n, name in enumerate(names) if name == host.gpu]
+        return Described(devices=tuple(devices), gpu=host.gpu, versions=host.versions)
+
+
+class Evaluated(Model):
+    """An evaluation, and what it cost."""
+
+    evaluation: Evaluation
+    gpu_seconds: float = 0.0
+    """How long it held the card, without `baseline_seconds`."""
+    baseline_seconds: float = 0.0
+    """How long compiling and tuning baselines took."""
+
+
+class Evaluate(Request[Evaluated], Options):
+    """Judge a kernel file."""
+
+    reply = Evaluated
+
+    problem: Path
+    kernel: Path
+
+    def answer(self, kept: Kept, say: Say) -> Evaluated:
+        """See `Request.answer`."""
+        from judge.evaluate.judge import evaluate  # noqa: PLC0415 (loads torch)
+
+        watch = Stopwatch()
+
+        def told(progress: Progress) -> None:
+            watch.hear(progress.step)
+            say(progress)
+
+        found = evaluate(
+            self.problem,
+            self.kernel,
+            self,
+            zygote=kept.zygote(interpret=self.interpret),
+            # A search measures them once, its last evaluation anew.
+            ceilings=kept.ceilings.get(self.device) if self.quick else None,
+            on_progress=told,
+        )
+        if found.ceilings is not None:
+            kept.ceilings[self.device] = found.ceilings
+        held, compiling = watch.seconds()
+        return Evaluated(
+            evaluation=found,
+            gpu_seconds=0.0 if self.interpret else held - compiling,
+            baseline_seconds=compiling,
+        )
+
+
+class Profiled(Model):
+    """A profile, and how long it held the card."""
+
+    profile: Profile
+    gpu_seconds: float = 0.0
+
+
+class TakeProfile(Request[Profiled], RunOptions):
+    """Profile a kernel file."""
+
+    reply = Profiled
+
+    problem: Path
+    kernel: Path
+
+    def answer(self, kept: Kept, say: Say) -> Profiled:
+        """See `Request.answer`."""
+        from judge.evaluate.clocks import card_id  # noqa: PLC0415 (these load torch)
+        from judge.evaluate.gpulock import locked  # noqa: PLC0415
+        from judge.problem.kernel import KernelFile  # noqa: PLC0415
+        from judge.problem.source import ProblemFile  # noqa: PLC0415
+        from judge.profile.profiler import Request as ProfileRequest  # noqa: PLC0415
+        from judge.profile.profiler import profile  # noqa: PLC0415
+
+        device = self.device or "cuda:0"
+        asked = ProfileRequest.like(
+            self,
+            problem=ProblemFile.read(self.problem),
+            kernel=KernelFile.read(self.kernel),
+            device=device,
+            locked=True,
+            say=say,
+        )
+        # Held here, so that waiting for it is no time on the card.
+        with locked(card_id(device), say=say):
+            start = time.perf_counter()
+            found = profile(asked, kept.zygote(interpret=False))
+            return Profiled(profile=found, gpu_seconds=time.perf_counter() - start)
+
+
+class Stopwatch:
+    """How long an evaluation held the card, and how long its baselines compiled, by its steps."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._compiling: float | None = None
+        self._compiled = 0.0
+
+    def hear(self, step: Step) -> None:
+        """Take note of a step."""
+        moment = self._clock()
+        if self._since is None and step is Step.HOLD:
+            self._since = moment
+        if self._compiling is not None:
+            self._compiled += moment - self._compiling
+        self._compiling = moment if step is Step.COMPILE else None
+
+    def seconds(self) -> tuple[float, float]:
+        """Seconds since the card was had, and those of them in which baselines compiled."""
+        if self._since is None:
+            return 0.0, 0.0
+        self.hear(Step.WORK)
+        return self._clock() - self._since, self._compiled

@@ -1,0 +1,279 @@
+"""Tokens and money: what a request may cost at most, checked before it is sent, and what it cost.
+
+A limit holds: a request is not sent when what was spent, what other requests may still cost, and
+the most that this one may cost exceed it together.
+"""
+
+import math
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent.endpoint.client import Usage
+from agent.endpoint.errors import BudgetSpentError, one_line
+from agent.optimize.proposers import Spending
+from kb.errors import InvalidInputError
+from kb.vocabulary import load_yaml
+
+# Tokenizers of today's models make 2.5 to 4.5 bytes of English and code into a token. Two is less
+# than any of them, so a limit is kept before the endpoint has counted; three stands in where an
+# endpoint never tells, since then the limit should err to the safe side as well.
+_LEAST_BYTES_PER_TOKEN = 2
+_ASSUMED_BYTES_PER_TOKEN = 3
+_PER = 1e6  # prices are given for a million tokens
+
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Price(BaseModel):
+    """What a model costs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: _Amount
+    """Per million tokens of requests."""
+    output: _Amount
+    """Per million tokens of replies, those of its thinking among them."""
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        """The price of so many tokens."""
+        return (tokens_in * self.input + tokens_out * self.output) / _PER
+
+
+class PriceList(BaseModel):
+    """A user's file of prices, in YAML or JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    currency: str = "USD"
+    models: dict[str, Price]
+    """By the model's name at the endpoint."""
+
+
+def read_prices(path: Path) -> PriceList:
+    """The price list in a file.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be read, or has another form.
+    """
+    try:
+        return PriceList.model_validate(load_yaml(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValidationError, RecursionError) as error:
+        shown = one_line(error, 200)
+        raise InvalidInputError(
+            f"{path} is no price list (models: {{NAME: {{input: 1.25, output: 10}}}}, "
+            f"per million tokens): {shown}"
+        ) from error
+
+
+def parse_price(text: str) -> Price:
+    """The price in an option such as `1.25,10` (input, output, per million tokens).
+
+    Raises
+    ------
+    InvalidInputError
+        It is not two amounts.
+    """
+    try:
+        into, out = (float(part) for part in text.split(","))
+        return Price(input=into, output=out)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"'{text}' is no price: give input and output per million tokens, such as 1.25,10, "
+            "or a file of prices"
+        ) from error
+
+
+def find_price(option: str, model: str) -> Price:
+    """A model's price from an option: two amounts, or the name of a price list.
+
+    No prices are shipped: they change, and differ between endpoints that serve one model.
+
+    Raises
+    ------
+    InvalidInputError
+        It is neither, or the list does not have the model.
+    """
+    if not Path(option).is_file():
+        return parse_price(option)
+    known = read_prices(Path(option)).models
+    if model not in known:
+        raise InvalidInputError(
+            f"{option} has no price for '{model}': it has {', '.join(sorted(known)) or 'none'}"
+        )
+    return known[model]
+
+
+def most_tokens(text: str) -> int:
+    """More tokens than any model makes of a text."""
+    return math.ceil(len(text.encode(errors="replace")) / _LEAST_BYTES_PER_TOKEN)
+
+
+def assumed_tokens(text: str) -> int:
+    """Tokens of a text where the endpoint does not tell."""
+    return math.ceil(len(text.encode(errors="replace")) / _ASSUMED_BYTES_PER_TOKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one exchange cost."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    estimated: bool = False
+    """The endpoint did not tell; these are assumed from the lengths."""
+    money: float | None = None
+    """None: the model's price is not known."""
+
+    @classmethod
+    def of(cls, usage: Usage | None, request: str, reply: str, price: Price | None) -> "Charge":
+        """The cost of a request and its reply, given as the endpoint counts or by their lengths."""
+        if usage is not None and usage.prompt_tokens > 0:
+            into, out, estimated = usage.prompt_tokens, max(usage.completion_tokens, 0), False
+        else:
+            into, out, estimated = assumed_tokens(request), assumed_tokens(reply), True
+        return cls(into, out, estimated, price.of(into, out) if price else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The most that a request under way may cost."""
+
+    tokens: int
+    money: float
+
+
+class Ledger:
+    """What a run spends on a model; safe to use from several threads.
+
+    Parameters
+    ----------
+    price : Price, optional
+        None where it is not known: then tokens are counted alone.
+    max_tokens, max_money : optional
+        Limits on the whole run, tokens of requests and replies together.
+    already : Spending
+        What the run spent in earlier processes.
+
+    Raises
+    ------
+    InvalidInputError
+        Money is limited, but the price is not known.
+    """
+
+    def __init__(
+        self,
+        price: Price | None = None,
+        *,
+        max_tokens: int | None = None,
+        max_money: float | None = None,
+        already: Spending | None = None,
+    ) -> None:
+        if max_money is not None and price is None:
+            raise InvalidInputError(
+                "a limit on money needs the model's price: give it, or limit tokens instead"
+            )
+        self.price = price
+        self._max_tokens, self._max_money = max_tokens, max_money
+        self._already = already or Spending()
+        self._spent = Spending()
+        self._reserved: list[Reservation] = []
+        self._estimated = 0
+        self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+
+    @property
+    def spent(self) -> Spending:
+        """By this process."""
+        with self._lock:
+            return self._spent
+
+    def summary(self) -> str:
+        """What the run spent, in words."""
+        with self._lock:
+            total, estimated = self._already + self._spent, self._estimated
+        words = f"{total.tokens_in:,} tokens in, {total.tokens_out:,} out"
+        if estimated:
+            words += f" ({estimated} replies without a count: assumed from their length)"
+        if self.price is None:
+            return f"{words}; the price of this model is not known, so money was not counted"
+        return f"{words}; {total.money:.4f} at the given prices"
+
+    def reserve(self, request: str, max_reply_tokens: int) -> Reservation:
+        """Set aside the most that a request may cost; give it to `settle` afterwards.
+
+        Where only requests under way stand against it, it waits for them.
+
+        Raises
+        ------
+        BudgetSpentError
+            It could exceed a limit; nothing is set aside.
+        """
+        into = most_tokens(request)
+        wanted = Reservation(
+            into + max_reply_tokens, self.price.of(into, max_reply_tokens) if self.price else 0.0
+        )
+        with self._settled:
+            while (problem := self._objection(wanted)) and self._reserved:
+                # The requests under way will take less than what is set aside for them.
+                self._settled.wait()
+            if problem:
+                raise BudgetSpentError(problem)
+            self._reserved.append(wanted)
+        return wanted
+
+    def _objection(self, wanted: Reservation) -> str:
+        """Which limit would not hold; empty if all would."""
+        total = self._already + self._spent
+        tokens, money = total.tokens_in + total.tokens_out, total.money
+        pending = sum(each.tokens for each in self._reserved)
+        owed = sum(each.money for each in self._reserved)
+        most_tokens, most_money = self._max_tokens, self._max_money
+        if most_tokens is not None and tokens + pending + wanted.tokens > most_tokens:
+            return (
+                f"the limit of {most_tokens:,} tokens would not hold: {tokens:,} are spent, and "
+                f"the next request may take {wanted.tokens:,}; raise the limit"
+            )
+        if most_money is not None and money + owed + wanted.money > most_money:
+            return (
+                f"the limit of {most_money:g} on money would not hold: {money:.4f} is spent, and "
+                f"the next request may cost {wanted.money:.4f}; raise the limit"
+            )
+        return ""
+
+    def carry_over(self, tokens_in: int, tokens_out: int, money: float | None) -> None:
+        """Count what an earlier process paid as this one's, which uses the reply.
+
+        That process ended before it could report what it had spent; the sum stays the same.
+        """
+        part = Spending(tokens_in=tokens_in, tokens_out=tokens_out, money=money or 0.0)
+        with self._lock:
+            self._already -= part
+            self._spent += part
+
+    def repeat(self, tokens_in: int, tokens_out: int, money: float | None) -> None:
+        """Count what a replayed run paid, so that what depends on it is decided as it was."""
+        part = Spending(tokens_in=tokens_in, tokens_out=tokens_out, money=money or 0.0)
+        with self._lock:
+            self._spent += part
+
+    def settle(self, reservation: Reservation, charge: Charge | None) -> None:
+        """End a reservation with what the request did cost; None: nothing that is known of."""
+        with self._settled:
+            self._reserved.remove(reservation)
+            if charge is not None:
+                self._estimated += charge.estimated
+                self._spent += Spending(
+                    tokens_in=charge.tokens_in,
+                    tokens_out=charge.tokens_out,
+                    money=charge.money or 0.0,
+                )
+            self._settled.notify_all()

@@ -1,0 +1,120 @@
+"""A structured reply out of a model's text: JSON, JSON among words, or code in one fence.
+
+What is extracted is data: it is measured and validated here, and never executed.
+"""
+
+import json
+import re
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from agent.proposers.llm.models import Code
+
+Answer = TypeVar("Answer", bound=BaseModel)
+_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+.#-]*)[^`]*")
+_DATA = frozenset({"json", "jsonc", "json5"})
+
+
+class NotUsableError(ValueError):
+    """The text is no such reply; the message tells the model what to correct."""
+
+
+def extract(text: str, kind: type[Answer]) -> Answer:
+    """The reply in a text.
+
+    A JSON object may stand alone, in a fence, or among words. Code may also stand in one fence of
+    its own, as models without structured output write it best.
+
+    Raises
+    ------
+    NotUsableError
+        There is none, there are several, or it does not have the form.
+    """
+    if not text.strip():
+        raise NotUsableError("it is empty")
+    fences, outside = _fences(text)
+    found = _object(text, fences)
+    if found is None and kind is Code:
+        found = _code(text, fences, outside)
+    if found is None:
+        raise NotUsableError("it holds no JSON object")
+    try:
+        return kind.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise NotUsableError(f"{place}: {first['msg']}" if place else first["msg"]) from error
+
+
+def _fences(text: str) -> tuple[list[tuple[str, str]], str]:
+    """Closed code blocks as (language, text), and what stands outside of them.
+
+    By lines, in time proportional to the text, whatever it holds.
+    """
+    fences: list[tuple[str, str]] = []
+    outside: list[str] = []
+    body: list[str] = []
+    mark = language = ""
+    for line in text.splitlines(keepends=True):
+        bare = line.strip()
+        if mark:
+            # A closing fence is at least as long as the opening one.
+            if bare.startswith(mark) and not bare.strip(mark[0]):
+                fences.append((language, "".join(body)))
+                mark, body = "", []
+            else:
+                body.append(line)
+            continue
+        opening = _OPENING.fullmatch(bare)
+        if opening is None:
+            outside.append(line)
+        else:
+            mark, language = opening[1], opening[2].lower()
+    return fences, "".join(outside)
+
+
+def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
+    """The one JSON object that a text holds: all of it, in a fence, or among words."""
+    whole = _parsed(text)
+    if whole is not None:
+        return whole
+    fenced = [
+        each
+        for language, body in fences
+        if language in _DATA or not language
+        if (each := _parsed(body)) is not None
+    ]
+    if len(fenced) > 1:
+        raise NotUsableError("it holds several JSON objects: answer with one")
+    if fenced or fences:
+        return fenced[0] if fenced else None
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        value, _ = json.JSONDecoder(strict=False).raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    try:
+        # Models write line breaks into strings as they are.
+        value = json.loads(text.strip(), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _code(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, Any]:
+    bodies = [body for language, body in fences if language not in _DATA]
+    if not bodies:
+        opened = "```" in text
+        raise NotUsableError(
+            "its code block is not closed" if opened else "it holds no code block with the file"
+        )
+    if len(bodies) > 1:
+        raise NotUsableError(f"it holds {len(bodies)} code blocks: put the whole file into one")
+    return {"note": " ".join(outside.split())[:300], "code": bodies[0]}

@@ -1,0 +1,241 @@
+"""The one way to the model: out of a record, or through the ledger to the endpoint; recorded."""
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.endpoint import errors
+from agent.endpoint.client import Completion, Endpoint, Reply
+from agent.endpoint.errors import CancelledError, EndpointError, LlmError, ReplayError
+from agent.optimize.proposers import Spending
+from agent.proposers.llm.accounting import Charge, Ledger, Price
+from agent.proposers.llm.record import (
+    Exchange,
+    Failure,
+    Past,
+    Recorder,
+    digest_of,
+    read_exchanges,
+    spent_in,
+)
+
+
+class Gateway:
+    """Sends requests of conversations, and keeps account and record of them.
+
+    Use `open_live` or `open_replay`. Safe to use from several threads, one a conversation.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint | None, recorder: Recorder, ledger: Ledger, past: Past
+    ) -> None:
+        self._endpoint, self._recorder, self._ledger, self._past = (
+            endpoint,
+            recorder,
+            ledger,
+            past,
+        )
+        self._cancelled = threading.Event()
+        self._model, self._url = (endpoint.model, endpoint.url) if endpoint else ("", "")
+
+    @classmethod
+    def open_live(
+        cls,
+        endpoint: Endpoint,
+        run: Path,
+        *,
+        price: Price | None = None,
+        max_tokens: int | None = None,
+        max_money: float | None = None,
+    ) -> "Gateway":
+        """A gateway to an endpoint. What `run` has of an interrupted round is used again.
+
+        Raises
+        ------
+        InvalidInputError
+            Money is limited, but the price is not known.
+        ReplayError
+            The run's record is damaged.
+        """
+        before = read_exchanges(run)
+        ledger = Ledger(price, max_tokens=max_tokens, max_money=max_money, already=spent_in(before))
+        last = max((each.number for each in before), default=0)
+        return cls(endpoint, Recorder(run, last), ledger, Past(before))
+
+    @classmethod
+    def open_replay(cls, recorded: Path, run: Path, *, exact: bool = True) -> "Gateway":
+        """A gateway that answers from the record of another run; `run` records it again.
+
+        `exact` holds each request against the recorded one. Without it replies are taken in their
+        order, and `summary` says how many requests differed: for where times are measured anew,
+        since prompts hold them.
+
+        Raises
+        ------
+        ReplayError
+            There is no record, or it is damaged.
+        """
+        exchanges = read_exchanges(recorded)
+        if not exchanges:
+            raise ReplayError(f"{recorded} holds no record of a model to replay")
+        last = max((each.number for each in read_exchanges(run)), default=0)
+        gateway = cls(None, Recorder(run, last), Ledger(), Past(exchanges, exact=exact))
+        gateway._model, gateway._url = exchanges[0].model, exchanges[0].url
+        return gateway
+
+    @property
+    def model(self) -> str:
+        """Its name; in a replay that of the recorded one."""
+        return self._model
+
+    @property
+    def past(self) -> Past:
+        """What is recorded already: of this run before it was interrupted, or of the replayed."""
+        return self._past
+
+    @property
+    def searches(self) -> bool | None:
+        """In a replay, whether the recorded run could search an index; None otherwise."""
+        return None if self._endpoint is not None else self._past.searches
+
+    @property
+    def spent(self) -> Spending:
+        """By this process; in a replay what the recorded run had spent for the same."""
+        return self._ledger.spent
+
+    @property
+    def counts_money(self) -> bool:
+        """Whether the model's price is known, or there is nothing to pay."""
+        return self._endpoint is None or self._ledger.price is not None
+
+    def summary(self) -> str:
+        """What the run spent, in words."""
+        if self._endpoint is None:
+            words = "replayed from a record, at no cost"
+            if self._past.differing:
+                words += f"; {self._past.differing} requests were not those of the record"
+            return words
+        return self._ledger.summary()
+
+    def send(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
+        """The answer to request `turn` of a conversation.
+
+        Raises
+        ------
+        EndpointError
+            No usable reply came.
+        BudgetSpentError
+            It was not sent, since it could exceed a limit.
+        ReplayError
+            The record holds no such request.
+        CancelledError
+            The run is being ended.
+        RunFolderError
+            The exchange cannot be recorded.
+        """
+        if self._cancelled.is_set():
+            raise CancelledError("the run is being ended")
+        if self._endpoint is None:
+            return self._from_record(conversation, turn, request)
+        exchange = Exchange(
+            conversation=conversation,
+            turn=turn,
+            model=self._model,
+            url=self._url,
+            digest=digest_of(request),
+            request=dict(request),
+        )
+        found = self._past.reusable(exchange)
+        if found is not None:
+            if found.failure is not None:
+                raise _raised(found.failure)
+            self._ledger.carry_over(found.tokens_in, found.tokens_out, found.money)
+            return Completion.model_validate(found.reply)
+        return self._live(self._endpoint, exchange)
+
+    def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:
+        """In a replay, what a tool answered, so that it needs no index; None otherwise."""
+        if self._endpoint is not None:
+            return None
+        return self._past.tool_answer(conversation, turn, call)
+
+    def close(self) -> None:
+        """Send nothing more, and record nothing more."""
+        self._cancelled.set()
+        if self._endpoint is not None:
+            self._endpoint.close()
+
+    def _live(self, endpoint: Endpoint, exchange: Exchange) -> Completion:
+        text = json.dumps(exchange.request, ensure_ascii=False)
+        limit = int(exchange.request.get("max_completion_tokens") or exchange.request["max_tokens"])
+        charge: Charge | None = None
+        try:
+            reservation = self._ledger.reserve(text, limit)
+        except LlmError as error:
+            self._write(exchange, failure=_failure(error))
+            raise
+        try:
+            reply = endpoint.complete(exchange.request)
+            charge = _charge(reply, text, self._ledger.price)
+        except EndpointError as error:
+            self._write(exchange, failure=_failure(error))
+            raise
+        finally:
+            # Also after Ctrl-C: what is not known to have cost anything is not counted.
+            self._ledger.settle(reservation, charge)
+        self._write(
+            exchange,
+            reply=reply.body,
+            tokens_in=charge.tokens_in,
+            tokens_out=charge.tokens_out,
+            estimated=charge.estimated,
+            money=charge.money,
+            seconds=round(reply.seconds, 3),
+            retries=reply.retries,
+        )
+        return reply.completion
+
+    def _from_record(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
+        found = self._past.replay(conversation, turn, request)
+        self._write(found.model_copy(update={"replayed": True}))
+        self._ledger.repeat(found.tokens_in, found.tokens_out, found.money)
+        if found.failure is not None:
+            raise _raised(found.failure)
+        return Completion.model_validate(found.reply)
+
+    def _write(self, exchange: Exchange, **changed: Any) -> None:
+        # A request that ends after the run did must not touch its folder: it may be gone, or
+        # another process may go on in it.
+        if self._cancelled.is_set():
+            raise CancelledError("the run is being ended")
+        self._recorder.write(exchange.model_copy(update=changed))
+
+
+def _charge(reply: Reply, request: str, price: Price | None) -> Charge:
+    message = reply.completion.choices[0].message
+    written = (message.content or "") + "".join(
+        call.function.name + call.function.arguments for call in message.tool_calls or []
+    )
+    return Charge.of(reply.completion.usage, request, written, price)
+
+
+def _failure(error: LlmError) -> Failure:
+    return Failure(
+        kind=type(error).__name__,
+        message=str(error),
+        status_code=getattr(error, "status_code", None),
+        detail=getattr(error, "detail", ""),
+    )
+
+
+def _raised(failure: Failure) -> LlmError:
+    """The error that a recorded failure was."""
+    if failure.kind == EndpointError.__name__:
+        return EndpointError(
+            failure.message, status_code=failure.status_code, detail=failure.detail
+        )
+    kind = getattr(errors, failure.kind, LlmError)
+    known = isinstance(kind, type) and issubclass(kind, LlmError)
+    return kind(failure.message) if known else LlmError(failure.message)

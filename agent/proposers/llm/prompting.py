@@ -1,0 +1,59 @@
+"""Prompts from template files; what is not ours stands between marks, as quoted data."""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+# Characters of one quoted text. Longer problem or kernel files are rare, and bury the question.
+MAX_QUOTED = 48_000
+_SUFFIX = ".md.j2"
+
+
+def mark_of(text: str) -> str:
+    """A mark of 12 digits that the text cannot hold but by chance: its own digest.
+
+    It is the same for the same text, so that prompts are the same for the same state.
+    """
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+
+
+def quoted(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
+    """Text between marks that it cannot forge, cut to `most` characters, the cut said."""
+    text = text.strip("\n")
+    if len(text) > most:
+        text = f"{text[:most]}\n[cut: {len(text) - most} more characters]"
+    mark = mark_of(text)
+    label = f" {label}" if label else ""
+    return f"-----{mark} begin{label}-----\n{text}\n-----{mark} end-----"
+
+
+def flat(text: str, most: int = 400) -> str:
+    """Text of others as one line, which cannot look like a heading or a mark."""
+    return " ".join(text.replace("-----", "- -").split())[:most]
+
+
+def render(template: str, **values: object) -> str:
+    """A prompt: the template `prompts/NAME.md.j2` with its values set in as they are."""
+    return _environment().get_template(template).render(**values).strip() + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    folder = files("agent.proposers.llm") / "prompts"
+    texts = {
+        entry.name.removesuffix(_SUFFIX): entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(_SUFFIX)
+    }
+    # Plain text for a model, not HTML.
+    environment = Environment(
+        loader=DictLoader(texts),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"quoted": quoted, "flat": flat}
+    return environment

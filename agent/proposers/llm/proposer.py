@@ -1,0 +1,311 @@
+"""The proposer `llm`: plans, writes, repairs and reflects with a language model."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agent.endpoint.client import Endpoint
+from agent.endpoint.errors import LlmError
+from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState, digest_id
+from agent.optimize.config import RunConfig
+from agent.optimize.proposers import Spending
+from agent.proposers.llm.accounting import Price
+from agent.proposers.llm.brief import Brief, kernel_text
+from agent.proposers.llm.conversation import Abilities, Conversation
+from agent.proposers.llm.gateway import Gateway
+from agent.proposers.llm.gathering import side_by_side
+from agent.proposers.llm.models import Code, Plan
+from agent.proposers.llm.prompting import flat, render
+from agent.proposers.llm.roles import coder, combiner, fixer, planner, reflector
+from agent.proposers.llm.search_tool import SearchTool
+from kb.errors import InvalidInputError
+from kb.search.engine import Searcher
+
+NAME = "llm"
+# Plans of a round. The loop takes `width` x `branching` of all proposers in turn, so more than
+# these would often be paid for and dropped.
+PLANS = 4
+# Requests under way at a time: below the limits of a free account, above one by one.
+PARALLEL = 4
+_COMBINED = "+"
+
+
+class LlmProposer:
+    """Turns a model's plans into kernel files.
+
+    Parameters
+    ----------
+    gateway : Gateway
+        The way to the model.
+    searcher : Searcher, optional
+        Of the index that `search_kb` looks things up in; without one there is no such tool.
+    plans : int
+        Plans of a round, at most.
+    parallel : int
+        Requests under way at a time.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        searcher: Searcher | None = None,
+        *,
+        plans: int = PLANS,
+        parallel: int = PARALLEL,
+    ) -> None:
+        self._gateway = gateway
+        self._searcher = searcher
+        self._plans, self._parallel = plans, parallel
+        self._abilities = Abilities()
+        self._planned = False
+        """Whether this process has asked a planner, so that `_abilities` are known."""
+        self._brief: Brief | None = None
+        self._notes: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """`llm`."""
+        return NAME
+
+    @property
+    def spent(self) -> Spending:
+        """Tokens and money of this process; in a replay those of the recorded run."""
+        return self._gateway.spent
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the last round lacks, because a request failed although others did not."""
+        return tuple(self._notes)
+
+    def summary(self) -> str:
+        """What the run spent on the model, in words."""
+        return self._gateway.summary()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._gateway.close()
+
+    def attend(self, state: SearchState) -> None:
+        """Take the round's state; see `agent.optimize.proposers.Attending`."""
+        self._brief = Brief.of(state)
+        if not self._planned:
+            self._abilities = self._known_before(state.round + 1)
+
+    def propose(self, state: SearchState) -> list[Proposal]:
+        """Kernel files of this round's plans; see `agent.optimize.proposers.Proposer`.
+
+        Raises
+        ------
+        LlmError
+            The planner failed, or every request after it.
+        """
+        self._notes = []
+        if state.round == 1 and not self._gateway.counts_money:
+            self._notes.append("the model's price is not known: tokens are counted, money is not")
+        self._brief = brief = Brief.of(state)
+        system = _system(brief)
+        most = min(self._plans, state.branching * len(state.beam))
+        count = max(most - (state.crossover is not None), 1)
+        if not self._planned:
+            self._abilities = self._known_before(state.round)
+        tool = self._tool(brief)
+        talk = self._talk(_planner(state.round))
+        try:
+            plans = planner.plan(talk, system, brief, count, tool)
+        finally:
+            # The planner comes first and alone, so that all others know what it found out, in a
+            # replay as well.
+            self._abilities, self._planned = talk.abilities, True
+        tasks: list[Callable[[], Proposal]] = []
+        if state.crossover is not None:
+            tasks.append(self._combining(state, brief, system, state.crossover))
+        tasks += [
+            self._coding(state, brief, system, plan, number)
+            for number, plan in enumerate(plans, start=1)
+        ]
+        return self._gathered(tasks)
+
+    def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
+        """A corrected version; see `agent.optimize.proposers.Proposer`.
+
+        Raises
+        ------
+        LlmError
+            No usable answer came.
+        """
+        brief = self._brief
+        if brief is None:
+            return None
+        tool = self._tool(brief, given=())
+        talk = self._talk(f"fixer.{digest_id(proposal.source)}")
+        code = fixer.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
+        found = tool.given if tool is not None else ()
+        return proposal.model_copy(
+            update={
+                "source": code.code,
+                "note": flat(code.note),
+                "chunks": tuple(dict.fromkeys((*proposal.chunks, *found))),
+            }
+        )
+
+    def reflect(self, state: SearchState, judged: Sequence[Judged]) -> list[str]:
+        """What the numbers say; see `agent.optimize.proposers.Reflecting`.
+
+        Raises
+        ------
+        LlmError
+            No usable answer came.
+        """
+        cases = reflector.cases_of(state, judged, NAME)
+        if not cases:
+            return []
+        brief = Brief.of(state)
+        talk = self._talk(f"r{state.round:02d}.reflector")
+        return reflector.reflect(talk, _system(brief), brief, cases)
+
+    def _known_before(self, round_: int) -> Abilities:
+        """What the endpoint supports as the record has it at the beginning of a round.
+
+        A resumed run has to go on as if it had not been interrupted: else its replay, which is
+        not, would diverge.
+        """
+        past = self._gateway.past
+        for number in range(round_ - 1, 0, -1):
+            request = past.last_request(_planner(number))
+            if request is not None:
+                return Abilities.shown_by(request, searches=past.searches)
+        return Abilities()
+
+    def _talk(self, name: str) -> Conversation:
+        return Conversation(self._gateway, name, self._abilities)
+
+    def _tool(self, brief: Brief, given: Sequence[str] | None = None) -> SearchTool | None:
+        searches = self._gateway.searches
+        if searches is None:
+            searches = self._searcher is not None
+        if not searches:
+            return None
+        return SearchTool(
+            self._searcher, brief.architecture, brief.chunks if given is None else given
+        )
+
+    def _coding(
+        self, state: SearchState, brief: Brief, system: str, plan: Plan, number: int
+    ) -> Callable[[], Proposal]:
+        talk, tool = self._talk(f"r{state.round:02d}.coder.{number}"), self._tool(brief)
+
+        def task() -> Proposal:
+            code = coder.write(talk, system, brief, plan, tool)
+            return Proposal(
+                source=code.code,
+                parents=(plan.parent,),
+                proposer=NAME,
+                family=plan.technique,
+                hypothesis=Hypothesis(
+                    claim=flat(plan.claim), metric=plan.metric, expected=plan.expected
+                ),
+                chunks=_given(brief, tool),
+                suffix=brief.kernel(plan.parent).suffix,
+                note=_note(plan, code),
+            )
+
+        return task
+
+    def _combining(
+        self, state: SearchState, brief: Brief, system: str, pair: tuple[Judged, Judged]
+    ) -> Callable[[], Proposal]:
+        talk, tool = self._talk(f"r{state.round:02d}.combiner"), self._tool(brief)
+        first, second = (kernel_text(each) for each in pair)
+        families = {part for each in pair for part in each.family.split(_COMBINED)}
+
+        def task() -> Proposal:
+            code = combiner.combine(talk, system, brief, (first, second), tool)
+            return Proposal(
+                source=code.code,
+                parents=(first.id, second.id),
+                proposer=NAME,
+                family=_COMBINED.join(sorted(families)),
+                hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
+                chunks=_given(brief, tool),
+                suffix=first.suffix,
+                note=f"combines {first.id} and {second.id}",
+            )
+
+        return task
+
+    def _gathered(self, tasks: Sequence[Callable[[], Proposal]]) -> list[Proposal]:
+        try:
+            results = side_by_side(tasks, self._parallel)
+        except BaseException:
+            self.close()  # Ctrl-C: what is under way must write no more
+            raise
+        for each in results:
+            if each.error is not None and not isinstance(each.error, LlmError):
+                raise each.error
+        errors = [each.error for each in results if each.error is not None]
+        proposals = [each.value for each in results if each.value is not None]
+        if errors and not proposals:
+            raise errors[0]
+        self._notes += [str(each) for each in errors]
+        return proposals
+
+
+def open_proposer(
+    config: RunConfig,
+    run: Path,
+    searcher: Searcher | None = None,
+    *,
+    price: Price | None = None,
+    exact: bool = True,
+) -> LlmProposer:
+    """The proposer for a run's `model`, or for `replay:RUN`, the record of another run.
+
+    Parameters
+    ----------
+    config
+        Holds model, base URL, and the limits on tokens and money.
+    run
+        The run folder, for the record.
+    searcher
+        Of the index.
+    price
+        Of the model.
+    exact
+        In a replay, whether prompts have to be those of the record (`Gateway.open_replay`).
+
+    Raises
+    ------
+    KbError
+        No model is named, a key or a price is missing, or a record is missing or damaged.
+    """
+    if config.model is None:
+        raise InvalidInputError("the proposer 'llm' needs --model")
+    if config.replayed is not None:
+        recorded = Path(config.replayed).expanduser()
+        return LlmProposer(Gateway.open_replay(recorded, run, exact=exact), searcher)
+    gateway = Gateway.open_live(
+        Endpoint(config.model, config.base_url),
+        run,
+        price=price,
+        max_tokens=config.limits.tokens,
+        max_money=config.limits.money,
+    )
+    return LlmProposer(gateway, searcher)
+
+
+def _planner(round_: int) -> str:
+    return f"r{round_:02d}.planner"
+
+
+def _system(brief: Brief) -> str:
+    cuda = bool(brief.kernels) and all(each.suffix != ".py" for each in brief.kernels)
+    return render("system", language="CUDA C++" if cuda else "Triton")
+
+
+def _given(brief: Brief, tool: SearchTool | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*brief.chunks, *(tool.given if tool is not None else ()))))
+
+
+def _note(plan: Plan, code: Code) -> str:
+    rests = ", ".join(plan.evidence)
+    moves = f"; {plan.metric} {plan.direction}" if plan.metric is not None else ""
+    return flat(f"{code.note} (risk: {plan.risk}; rests on {rests}{moves})", 500)

@@ -1,0 +1,75 @@
+"""Planner: which changes to try, with what they rest on and what they should move."""
+
+from agent.proposers.llm.brief import OTHER, SOURCE, Brief, technique_titles
+from agent.proposers.llm.conversation import Conversation
+from agent.proposers.llm.models import Plan, Plans
+from agent.proposers.llm.prompting import render
+from agent.proposers.llm.search_tool import SearchTool
+from kb.vocabulary import find_metric
+
+
+def plan(
+    conversation: Conversation, system: str, brief: Brief, count: int, tool: SearchTool | None
+) -> list[Plan]:
+    """At most `count` plans, the most promising first; metrics by their Nsight Compute names.
+
+    Raises
+    ------
+    LlmError
+        No usable answer came.
+    """
+    titles = technique_titles()
+    offered = [(slug, title) for slug, title in titles.items() if slug not in brief.retired]
+    prompt = render("planner", brief=brief, techniques=offered, count=count)
+    answer = conversation.ask(
+        Plans,
+        system,
+        prompt,
+        objection=lambda plans: objection(plans, brief, tool.given if tool is not None else ()),
+        tool=tool,
+    )
+    return [_canonical(each) for each in answer.plans[:count]]
+
+
+def objection(plans: Plans, brief: Brief, found: tuple[str, ...] = ()) -> str:
+    """What is wrong with plans that have the right form; empty if nothing."""
+    titles = technique_titles()
+    citable = {*brief.citable, *found, SOURCE}
+    for each in plans.plans:
+        if each.parent not in brief.parents:
+            return f"there is no kernel '{each.parent}'; there are {', '.join(brief.parents)}"
+        if each.technique not in titles:
+            return f"the technique '{each.technique}' is not in the list; `{OTHER}` stands for it"
+        if each.technique in brief.retired:
+            return f"the technique '{each.technique}' is retired"
+        for cited in each.evidence:
+            if cited not in citable:
+                return f"there is no evidence '{cited}'; there are {', '.join(sorted(citable))}"
+        problem = _metric_objection(each, brief)
+        if problem:
+            return problem
+    return ""
+
+
+def _metric_objection(plan: Plan, brief: Brief) -> str:
+    if plan.metric is None:
+        return ""
+    metric = find_metric(plan.metric)
+    if metric is None:
+        return f"'{plan.metric}' is no metric of the evidence; use null if none fits"
+    if plan.direction is None:
+        return f"say which way {plan.metric} should move"
+    measured = brief.profiles.get(plan.parent, {}).get(metric.name)
+    if measured is None or plan.expected is None:
+        return ""
+    rises = plan.expected > measured
+    if plan.expected != measured and rises != (plan.direction == "up"):
+        return (
+            f"{plan.metric} is {measured:.6g} now, so {plan.expected:.6g} is not {plan.direction}"
+        )
+    return ""
+
+
+def _canonical(plan: Plan) -> Plan:
+    metric = find_metric(plan.metric) if plan.metric is not None else None
+    return plan.model_copy(update={"metric": metric.name if metric is not None else None})

@@ -1,0 +1,337 @@
+"""Writes a self-contained kernel file for a problem from kernels of the knowledge base."""
+
+import keyword
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.proposers.recipe.carry import Signature, Stock, carried, signature
+from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.fuse import (
+    chain,
+    expressible,
+    helpers,
+    kernel_text,
+    operands_of,
+    spreads,
+)
+from judge.graph import Graph, operands, reference
+from kb.errors import KbError
+
+# One value for each element and nothing else: they may stand before and after a core.
+POINTWISE: Final = frozenset({
+    "_to_copy", "abs", "add", "clamp", "clamp_max", "clamp_min", "cos", "div", "elu", "eq", "erf",
+    "exp", "exp2", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le", "leaky_relu",
+    "log", "log1p", "log2", "lt", "maximum", "minimum", "mish", "mul", "ne", "neg", "pow",
+    "reciprocal", "relu", "relu6", "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu", "sin",
+    "softplus", "sqrt", "square", "sub", "tanh", "where",
+})  # fmt: skip
+# Views whose arguments do not depend on the problem's sizes.
+_VIEWS: Final = frozenset({
+    "alias", "clone", "contiguous", "detach", "permute", "squeeze", "t", "transpose", "unsqueeze",
+})  # fmt: skip
+_RESERVED: Final = frozenset({"torch", "triton", "tl", "kernel_function"})
+
+
+class CannotAdaptError(KbError):
+    """A graph cannot be written out as a kernel file. The message says why."""
+
+    status = 422
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A kernel file."""
+
+    source: str
+    beside: tuple[str, ...]
+    """Operators that PyTorch runs beside the kernels."""
+    copies: tuple[str, ...]
+    """What is moved to fit the kernels' layout."""
+    fused: tuple[str, ...] = ()
+    """Elementwise operators that a kernel written for them computes."""
+
+
+def fits(core: Core, stock: Stock, told: Signature | None = None) -> str | None:
+    """Why a kernel cannot take a core's place by its signature; None where it can."""
+    told = told or signature(stock)
+    if told is None:
+        return "it has no kernel_function of the corpus's form"
+    if missing := set(told.required) - set(core.arguments):
+        return f"it needs {', '.join(sorted(missing))}"
+    known = {*told.required, *told.optional}
+    if unknown := set(core.arguments) - known - core.optional:
+        return f"it takes no {', '.join(sorted(unknown))}"
+    said = set(re.findall(r"\w+", told.reference))
+    if absent := core.words - said:
+        return f"it computes no {', '.join(sorted(absent))}"
+    # A kernel with an activation of its own computes something else than one without.
+    if core.op == "matmul" and (extra := (said & POINTWISE) - core.words):
+        return f"it computes {', '.join(sorted(extra))} as well"
+    return None
+
+
+def adapt(graph: Graph, chosen: Sequence[tuple[Core, Stock]], title: str) -> Adapted:
+    """Write the kernel file in which each core's work is done by its kernel.
+
+    `kernel_function` takes the problem's inputs in their order, then the model's tensors by their
+    state-dict names, then the kernels' tunable parameters with their defaults.
+
+    Raises
+    ------
+    CannotAdaptError
+        Something beside the cores is no elementwise operator or view, or a kernel does not fit.
+    """
+    return _Writer(graph, chosen, title).written()
+
+
+class _Writer:
+    def __init__(self, graph: Graph, chosen: Sequence[tuple[Core, Stock]], title: str) -> None:
+        self.graph = graph
+        self.chosen = chosen
+        self.title = title
+        self.alone = len({stock.slug for _, stock in chosen}) == 1
+        self.told: dict[str, Signature] = {}
+        for core, stock in chosen:
+            told = signature(stock)
+            if told is None or (why := fits(core, stock, told)):
+                raise CannotAdaptError(f"{stock.slug} does not fit: {why if told else 'its form'}")
+            self.told[stock.slug] = told
+        self.tunables, self.choices = self._tunables()
+        self.names = self._names()
+        self.core_of = {
+            name: place for place, (core, _) in enumerate(chosen) for name in core.results
+        }
+        self.done: set[str] = set()
+        self.cores_done: set[int] = set()
+        self.body: list[str] = []
+        self.beside: list[str] = []
+        self.biases = {name: core.bias for core, _ in chosen if core.bias for name in core.results}
+        """Results that still lack their bias, and what it is."""
+        self.inside = frozenset(name for core, _ in chosen for name in core.nodes)
+        self.fused: list[str] = []
+        self.fused_names: list[str] = []
+
+    def written(self) -> Adapted:
+        for name in self.graph.outputs:
+            self._value(name)
+        results = ", ".join(self.names[name] for name in self.graph.outputs)
+        texts, launchers = [], []
+        for stock in {stock.slug: stock for _, stock in self.chosen}.values():
+            text, launcher = carried(stock, alone=self.alone)
+            cited = textwrap.fill(
+                f"From the knowledge base: {stock.slug}. {stock.citation}", 96,
+                initial_indent="# ", subsequent_indent="# ",
+            )  # fmt: skip
+            texts.append(f"{cited}\n\n{text}")
+            launchers.append(launcher)
+        texts += [text for core, _ in self.chosen for text in core.functions]
+        if self.fused:
+            imports = "" if texts else "import triton\nimport triton.language as tl\n\n\n"
+            texts.append(imports + "\n\n\n".join(self.fused))
+        texts += helpers("\n".join(texts))
+        copies = tuple(dict.fromkeys(core.copies for core, _ in self.chosen if core.copies))
+        parts = [f'"""{self._summary(copies)}"""', "import torch", *texts]
+        if not self.alone and self.choices:
+            listed = "".join(
+                f"    {name!r}: {values!r},\n" for name, values in self.choices.items()
+            )
+            parts.append(f"TUNABLES = {{\n{listed}}}")
+        signature_ = "".join(f"    {each},\n" for each in self._parameters())
+        body = "".join(f"    {line}\n" for line in self.body)
+        parts.append(f"def kernel_function(\n{signature_}):\n{body}    return {results}")
+        text = "\n\n\n".join(parts) + "\n"
+        within = [name for core, _ in self.chosen for name in core.fused]
+        fused = tuple(dict.fromkeys([*self.fused_names, *within]))
+        return Adapted(text, tuple(dict.fromkeys(self.beside)), copies, fused)
+
+    def _summary(self, copies: Sequence[str]) -> str:
+        slugs = ", ".join(dict.fromkeys(stock.slug for _, stock in self.chosen))
+        lines = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
+        if copies:
+            lines.append(f"Beside the kernels: {'; '.join(copies)}.")
+        within = [name for core, _ in self.chosen for name in core.fused]
+        if within:
+            lines.append(f"The kernels compute as well: {', '.join(dict.fromkeys(within))}.")
+        if self.fused:
+            together = ", ".join(dict.fromkeys(self.fused_names))
+            lines.append(f"A kernel written for them computes: {together}.")
+        if self.beside:
+            ran = ", ".join(dict.fromkeys(self.beside))
+            lines.append(f"PyTorch computes, elementwise: {ran}.")
+        text = "\n\n".join(textwrap.fill(line, 96) for line in lines)
+        return text.replace("\\", "/").replace('"', "'")
+
+    # The signature
+
+    def _tunables(self) -> tuple[dict[str, dict[str, tuple[str, str]]], dict[str, list[Any]]]:
+        """By slug: the kernel's parameter → its name here and its default; and all choices."""
+        found: dict[str, dict[str, tuple[str, str]]] = {}
+        choices: dict[str, list[Any]] = {}
+        for slug, told in self.told.items():
+            suffix = "" if self.alone else "_" + re.sub(r"\W", "_", slug)
+            found[slug] = {name: (f"{name}{suffix}", text) for name, text in told.tunables.items()}
+            choices |= {f"{name}{suffix}": told.choices[name] for name in told.tunables}
+        return found, choices
+
+    def _names(self) -> dict[str, str]:
+        """Value of the graph → its Python name; inputs and tensors first."""
+        taken = _RESERVED | set(self.choices)
+        names: dict[str, str] = {}
+        for node in self.graph.nodes.values():
+            if node.tensor is not None:
+                flat = node.tensor.replace(".", "_")
+                if not flat.isidentifier() or keyword.iskeyword(flat) or flat in taken:
+                    raise CannotAdaptError(f"the model's tensor '{node.tensor}' has no usable name")
+                names[node.name] = flat
+                taken = taken | {flat}
+        for node in self.graph.nodes.values():
+            if node.input is not None:
+                clean = node.name.isidentifier() and not keyword.iskeyword(node.name)
+                name = node.name if clean and node.name not in taken else f"given_{node.input}"
+                names[node.name] = name
+                taken = taken | {name}
+        for name in self.graph.nodes:
+            names.setdefault(name, f"v_{name}")
+        return names
+
+    def _parameters(self) -> list[str]:
+        nodes = self.graph.nodes.values()
+        needed = {each for name in self.graph.computed for each in operands(self.graph[name])}
+        for core, _ in self.chosen:
+            needed |= core.reads | ({core.bias} - {""})
+        inputs = sorted((n for n in nodes if n.input is not None), key=lambda n: n.input or 0)
+        # A tensor of the model that nothing needs would only be one more name to bind.
+        tensors = [n for n in nodes if n.tensor is not None and n.name in needed]
+        given = [self.names[each.name] for each in (*inputs, *tensors)]
+        tuned = dict(pair for each in self.tunables.values() for pair in each.values())
+        return [*given, *(f"{name}={default}" for name, default in tuned.items())]
+
+    # The body
+
+    def _value(self, name: str) -> None:
+        """Write what computes a value, after what it needs."""
+        node = self.graph[name]
+        if name in self.done or node.op in ("input", "tensor"):
+            return
+        self.done.add(name)
+        if name in self.core_of:
+            self._core(self.core_of[name])
+            return
+        if expressible(self.graph, name) and self._chained(name):
+            return
+        for each in operands(node):
+            self._value(each)
+        self.body.append(f"{self.names[name]} = {self._replayed(name)}")
+
+    def _chained(self, root: str) -> bool:
+        """Write a chain of elementwise operators as one kernel, if it can be."""
+        steps = chain(self.graph, root, self.inside)
+        given = operands_of(self.graph, steps)
+        shape = self.graph.shape(root)
+        if not all(spreads(self.graph, each, shape) for each in given):
+            return False
+        # A product that only this chain reads gets its bias here.
+        biases = {
+            name: bias
+            for name, bias in self.biases.items()
+            if name in given
+            and set(self.graph.users[name]) <= set(steps)
+            and name not in self.graph.outputs
+            and self.graph.shape(name) == shape
+        }
+        if not any(self.graph.shape(each) == shape for each in given):
+            return False
+        for name in biases:
+            del self.biases[name]
+        text, given = kernel_text(self.graph, steps, len(self.fused), biases)
+        for each in given:
+            self._value(each)
+        call = f"fused_{len(self.fused)}({', '.join(self.names[each] for each in given)})"
+        self.body.append(f"{self.names[root]} = {call}")
+        self.fused.append(text)
+        self.fused_names += ["bias"] * bool(biases)
+        self.fused_names += [_base(self.graph[each].op) for each in steps]
+        self.done |= set(steps)
+        return True
+
+    def _core(self, place: int) -> None:
+        if place in self.cores_done:
+            return
+        self.cores_done.add(place)
+        core, stock = self.chosen[place]
+        for each in sorted(core.reads):
+            self._value(each)
+        told = self.told[stock.slug]
+        given = [
+            f"{name}={self._filled(text)}"
+            for name, text in core.arguments.items()
+            if name in told.required or name in told.optional
+        ]
+        given += [f"{name}={here}" for name, (here, _) in self.tunables[stock.slug].items()]
+        launcher = re.sub(r"\W", "_", stock.slug)
+        returned = [f"r{place}_{i}" for i in range(core.returns)]
+        self.body.append(f"{', '.join(returned)} = {launcher}({', '.join(given)})")
+        marks = {"r": returned[0]} | {f"r{i}": name for i, name in enumerate(returned)}
+        for name, text in core.results.items():
+            used = self.graph.users[name] or name in self.graph.outputs
+            outside = name in self.graph.outputs or set(self.graph.users[name]) - core.nodes
+            if used and outside:
+                self.body.append(f"{self.names[name]} = {self._filled(text, marks)}")
+                self.done.add(name)
+                if name in self.biases:
+                    bias = self.names[self.biases[name]]
+                    self.body.append(f"{self.names[name]} = {self.names[name]} + {bias}")
+                    self.beside.append("add")
+
+    def _filled(self, text: str, marks: Mapping[str, str] | None = None) -> str:
+        """An expression with the names of this file. Values of the graph come first."""
+        known = {**self.names, **(marks or {})}
+        return re.sub(r"\{(\w+)\}", lambda found: known[found[1]], text)
+
+    def _replayed(self, name: str) -> str:
+        """An operator beside the cores, as a call of PyTorch's."""
+        node = self.graph[name]
+        if node.op == "getitem":
+            return f"{self._literal(node.args[0])}[{self._literal(node.args[1])}]"
+        base = node.op.removeprefix("aten.").partition(".")[0]
+        if base in ("split", "chunk") and reference(node.args[0]) is not None:
+            return self._chunked(name)
+        if base not in POINTWISE and base not in _VIEWS:
+            raise CannotAdaptError(f"there is {node.op.removeprefix('aten.')} beside the kernel")
+        if base in POINTWISE:
+            self.beside.append(_base(node.op))
+        args = [self._literal(each) for each in node.args]
+        # Where tensors live is the caller's choice.
+        given = {key: value for key, value in node.kwargs.items() if key != "device"}
+        args += [f"{key}={self._literal(value)}" for key, value in given.items()]
+        return f"torch.ops.{node.op}({', '.join(args)})"
+
+    def _chunked(self, name: str) -> str:
+        node = self.graph[name]
+        shapes = {tuple(each.shape) for each in node.tensors}
+        if len(shapes) != 1:
+            raise CannotAdaptError("there is a split into unequal parts beside the kernel")
+        dim = node.args[2] if len(node.args) > 2 else 0
+        return f"{self._literal(node.args[0])}.chunk({len(node.tensors)}, {dim})"
+
+    def _literal(self, value: Any) -> str:
+        name = reference(value)
+        if name is not None:
+            return self.names[name]
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._literal, value))}]"
+        if isinstance(value, dict):
+            if "torch" in value:
+                return f"torch.{value['torch']}"
+            if "float" in value:
+                return f"float({value['float']!r})"
+            raise CannotAdaptError(f"an operator has the argument {value}")
+        return repr(value)
+
+
+def _base(operator: str) -> str:
+    """`aten.relu.default` as relu."""
+    return operator.removeprefix("aten.").partition(".")[0].strip("_")

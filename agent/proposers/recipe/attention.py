@@ -1,0 +1,237 @@
+"""Recognises attention in a graph, PyTorch's operator or written out, and causal softmax."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.hooks import Finder
+from agent.proposers.recipe.patterns import uncast
+from agent.proposers.recipe.softmax import softmax_of
+from judge.graph import Graph, reference
+
+# So few queries leave no work for programs that own a block of them: keys are split instead.
+_FEW_QUERIES: Final = 16
+_PRODUCTS: Final = ("aten.matmul.default", "aten.bmm.default")
+_INFINITY: Final = {"float": "-inf"}
+
+
+@dataclass(slots=True)
+class _Found:
+    """Parts of an attention."""
+
+    q: str
+    k: str
+    v: str
+    nodes: set[str] = field(default_factory=set)
+    scale: float | None = None
+    """Of the products; None: 1 / sqrt(width)."""
+    bias: str | None = None
+    causal: bool = False
+
+
+def _whole(graph: Graph, root: str) -> _Found | None:
+    """PyTorch's operator, without dropout."""
+    node = graph[root]
+    if node.op != "aten.scaled_dot_product_attention.default":
+        return None
+    given = dict(zip(("q", "k", "v", "mask", "dropout", "causal"), node.args, strict=False))
+    given |= {"mask" if key == "attn_mask" else key: value for key, value in node.kwargs.items()}
+    causal = given.get("causal", given.get("is_causal", False))
+    names = [reference(given.get(each)) for each in ("q", "k", "v")]
+    mask, scale = given.get("mask"), given.get("scale")
+    dropout = given.get("dropout", given.get("dropout_p", 0.0))
+    if None in names or dropout not in (0, 0.0) or not isinstance(scale, float | None):
+        return None
+    bias = reference(mask)
+    if mask is not None and (bias is None or "float" not in graph.dtype(bias)):
+        return None
+    q, k, v = (str(each) for each in names)
+    return _Found(q, k, v, {root}, scale, bias, causal is True)
+
+
+def _written(graph: Graph, root: str) -> _Found | None:
+    """A product with a softmax over the last dimension of a product."""
+    node = graph[root]
+    if node.op not in _PRODUCTS:
+        return None
+    weights, v = reference(node.args[0]), reference(node.args[1])
+    if weights is None or v is None:
+        return None
+    weights, casts = uncast(graph, weights)
+    scores = softmax_of(graph, weights)
+    if scores is None:
+        return None
+    found = _Found("", "", v, {root, weights, *casts}, 1.0)
+    return found if _scores(graph, scores, found) else None
+
+
+def _scores(graph: Graph, name: str, found: _Found) -> bool:
+    """Walk from the softmax down to the product; whether all on the way is known."""
+    factor = 1.0
+    for _ in range(8):
+        name, casts = uncast(graph, name)
+        node = graph[name]
+        found.nodes |= {name, *casts}
+        operands = [reference(each) for each in node.args[:2]]
+        if node.op in _PRODUCTS:
+            return _product(graph, name, found, factor)
+        constant = node.args[1] if len(node.args) > 1 else None
+        scales = node.op in ("aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor")
+        if scales and isinstance(constant, int | float) and constant:
+            factor *= 1 / constant if "div" in node.op else constant
+        elif node.op == "aten.masked_fill.Scalar" and node.args[2] == _INFINITY:
+            mask = seen(graph, str(operands[1]), graph.shape(name))
+            if mask is None or mask[0] != 0 or found.bias is not None or factor != 1.0:
+                return False
+            found.causal = True
+            found.nodes |= mask[1]
+        elif node.op == "aten.add.Tensor" and not node.kwargs and None not in operands:
+            side = _scored(graph, [str(each) for each in operands])
+            if side is None or found.bias is not None or factor != 1.0:
+                return False
+            found.bias = str(operands[1 - side])
+            name = str(operands[side])
+            continue
+        else:
+            return False
+        name = str(operands[0])
+    return False
+
+
+def _scored(graph: Graph, operands: list[str]) -> int | None:
+    """Which of two operands comes from a product, where one does."""
+    sides = [index for index, each in enumerate(operands) if _reaches_product(graph, each)]
+    return sides[0] if len(sides) == 1 else None
+
+
+def _reaches_product(graph: Graph, name: str) -> bool:
+    for _ in range(4):
+        node = graph[name]
+        if node.op in _PRODUCTS:
+            return True
+        source = reference(node.args[0]) if node.args else None
+        if source is None:
+            return False
+        name = source
+    return False
+
+
+def _product(graph: Graph, name: str, found: _Found, factor: float) -> bool:
+    q, turned = (reference(each) for each in graph[name].args[:2])
+    if q is None or turned is None:
+        return False
+    view = graph[turned]
+    k = reference(view.args[0]) if view.args else None
+    rank = len(graph.shape(turned))
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    turns = (
+        view.op == "aten.transpose.int"
+        and {int(str(each)) % rank for each in view.args[1:3]} == {rank - 1, rank - 2}
+    ) or (view.op == "aten.permute.default" and view.args[1] == swapped)
+    if k is None or not turns:
+        return False
+    found.q, found.k = q, k
+    found.nodes.add(turned)
+    scaled = graph[q]
+    constant = scaled.args[1] if len(scaled.args) > 1 else None
+    if scaled.op == "aten.mul.Tensor" and isinstance(constant, int | float):
+        found.q, factor = str(reference(scaled.args[0])), factor * constant
+        found.nodes.add(q)
+    found.scale = factor
+    return True
+
+
+def seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]] | None:
+    """Of a mask that hides what is above a diagonal in the last two dimensions of `shape`: the
+    last diagonal that is seen, and the values that the mask is made of."""
+    node, nodes, hides = graph[mask], {mask}, True
+    while node.op in ("aten.eq.Scalar", "aten.logical_not.default", "aten.bitwise_not.default"):
+        if node.op == "aten.eq.Scalar" and node.args[1] not in (0, False):
+            return None
+        hides = not hides
+        node = graph[str(reference(node.args[0]))]
+        nodes.add(node.name)
+    while node.op in ("aten._to_copy.default", "aten.unsqueeze.default", "aten.view.default"):
+        node = graph[str(reference(node.args[0]))]
+        nodes.add(node.name)
+    if node.op != ("aten.triu.default" if hides else "aten.tril.default"):
+        return None
+    diagonal = int(str(node.args[1])) if len(node.args) > 1 else 0
+    ones = graph[str(reference(node.args[0]))]
+    filled = ones.op == "aten.ones.default" or (
+        ones.op == "aten.full.default" and ones.args[1] in (1, True)
+    )
+    if not filled or graph.shape(ones.name) != shape[-2:]:
+        return None
+    return (diagonal - 1 if hides else diagonal), nodes | {ones.name}
+
+
+def _attention(graph: Graph, root: str) -> Core | None:
+    return _core(graph, root, "attention")
+
+
+def _decode(graph: Graph, root: str) -> Core | None:
+    """With few queries, none of which is masked."""
+    core = _core(graph, root, "attention-decode")
+    few = len(graph[root].tensors) == 1 and graph.shape(root)[-2:-1] <= (_FEW_QUERIES,)
+    return core if core is not None and few and "causal" not in core.arguments else None
+
+
+def _core(graph: Graph, root: str, family: str) -> Core | None:
+    found = _whole(graph, root) or _written(graph, root)
+    if found is None:
+        return None
+    names = (found.q, found.k, found.v)
+    ranks = {len(graph.shape(each)) for each in names}
+    dtypes = {graph.dtype(each) for each in (*names, root)}
+    if len(ranks) != 1 or len(dtypes) != 1 or not ranks <= {3, 4}:
+        return None
+    q, k, v = (graph.shape(each) for each in names)
+    together = q[0] == k[0] and k[:-1] == v[:-1] and k[-1] == q[-1] and q[-3] % k[-3] == 0
+    if not together or (ranks == {3} and q[0] != k[0]):
+        return None
+    # Heads without a batch: one batch.
+    lead, back = ("[None]", "[0]") if ranks == {3} else ("", "")
+    arguments = {key: f"{{{name}}}{lead}" for key, name in zip(("q", "k", "v"), names, strict=True)}
+    if found.causal:
+        arguments["causal"] = "True"
+    if found.scale is not None and abs(found.scale * q[-1] ** 0.5 - 1) > 1e-6:
+        arguments["scale"] = repr(float(found.scale))
+    reads = frozenset(names)
+    if found.bias is not None:
+        if len(graph.shape(found.bias)) > 4:
+            return None
+        arguments["bias"] = f"{{{found.bias}}}"
+        reads |= {found.bias}
+    nodes = frozenset(found.nodes)
+    return Core(family, nodes, arguments, {root: f"{{r}}{back}"}, reads=reads)
+
+
+def _causal_softmax(graph: Graph, root: str) -> Core | None:
+    """Softmax over the last dimension of what is masked above a diagonal."""
+    masked = softmax_of(graph, root)
+    if masked is None:
+        return None
+    masked, casts = uncast(graph, masked)
+    fill: Any = graph[masked]
+    if fill.op != "aten.masked_fill.Scalar" or fill.args[2] != _INFINITY:
+        return None
+    hidden = seen(graph, str(reference(fill.args[1])), graph.shape(masked))
+    if hidden is None:
+        return None
+    x, more = uncast(graph, str(reference(fill.args[0])))
+    nodes = {root, masked, *casts, *more, *hidden[1]}
+    scale = 1.0
+    scaled = graph[x]
+    constant = scaled.args[1] if len(scaled.args) > 1 else None
+    if scaled.op in ("aten.mul.Tensor", "aten.div.Tensor") and isinstance(constant, int | float):
+        scale = 1 / constant if "div" in scaled.op else constant
+        nodes.add(x)
+        x = str(reference(scaled.args[0]))
+    arguments = {"x": f"{{{x}}}", "scale": repr(float(scale)), "diagonal": str(hidden[0])}
+    if graph.dtype(root) != graph.dtype(x):
+        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
+    return Core("causal-softmax", frozenset(nodes), arguments, {root: "{r}"}, reads=frozenset({x}))
+
+
+ATTENTION: Final[tuple[Finder, ...]] = (_decode, _attention, _causal_softmax)

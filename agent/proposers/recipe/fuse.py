@@ -1,0 +1,264 @@
+"""Writes a chain of elementwise operators as one Triton kernel: each operand is read once.
+
+All arithmetic is float32; what is returned is rounded once. Elements are taken in the flat order
+of a contiguous result. An operand has the result's shape, or that of its last dimensions (a bias),
+or one element.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from judge.graph import Graph, reference
+
+FLOATS: Final = frozenset({"float32", "float16", "bfloat16"})
+
+_POWER: Final = "tl.exp({0} * {1:1.0})"
+# Operator → expression of its operands; a comparison with NaN is false, so NaN passes through.
+_EXPRESSIONS: Final[Mapping[str, str]] = {
+    "add.Tensor": "{0} + {1}",
+    "sub.Tensor": "{0} - {1}",
+    "rsub.Scalar": "{1} - {0}",
+    "mul.Tensor": "{0} * {1}",
+    "mul.Scalar": "{0} * {1}",
+    "div.Tensor": "{0} / {1}",
+    "neg.default": "-{0}",
+    "abs.default": "tl.abs({0})",
+    "exp.default": "tl.exp({0})",
+    "log.default": "tl.log({0})",
+    "sqrt.default": "tl.sqrt({0})",
+    "rsqrt.default": "tl.rsqrt({0})",
+    "erf.default": "tl.erf({0})",
+    "sigmoid.default": "tl.sigmoid({0})",
+    "silu.default": "{0} * tl.sigmoid({0})",
+    "square.default": "{0} * {0}",
+    "reciprocal.default": "1.0 / {0}",
+    "relu.default": "tl.where({0} < 0.0, 0.0, {0})",
+    "leaky_relu.default": "tl.where({0} > 0.0, {0}, {0} * {1:0.01})",
+    "gelu.default": "_exact_gelu({0})",
+    "hardtanh.default": "tl.where({0} < {1:-1.0}, {1:-1.0}, tl.where({0} > {2:1.0}, {2:1.0}, {0}))",
+    "_to_copy.default": "{0}",
+    "sin.default": "tl.sin({0})",
+    "cos.default": "tl.cos({0})",
+    "exp2.default": "tl.exp2({0})",
+    "log2.default": "tl.log2({0})",
+    "pow.Tensor_Scalar": "{0} * {0}",
+    "clamp.default": "tl.where({0} < {1}, {1}, tl.where({0} > {2}, {2}, {0}))",
+    "clamp_min.default": "tl.where({0} < {1}, {1}, {0})",
+    "clamp_max.default": "tl.where({0} > {1}, {1}, {0})",
+    "maximum.default": "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})",
+    "minimum.default": "tl.where(({0} < {1}) | ({0} != {0}), {0}, {1})",
+    "where.self": "tl.where({0} != 0.0, {1}, {2})",
+    "hardsigmoid.default": "tl.where({0} < -3.0, 0.0, tl.where({0} > 3.0, 1.0, {0} / 6.0 + 0.5))",
+    "hardswish.default": "tl.where({0} < -3.0, 0.0,"
+    " tl.where({0} > 3.0, {0}, {0} * ({0} + 3.0) / 6.0))",
+    # Differences of nearly equal numbers lose their digits: near zero the series' first terms.
+    "tanh.default": "tl.where(tl.abs({0}) < 0.1,"
+    " {0} * (1.0 - {0} * {0} * (0.33333333 - {0} * {0} * (0.13333333 - {0} * {0} * 0.05396825))),"
+    " 2.0 * tl.sigmoid(2.0 * {0}) - 1.0)",
+    "elu.default": "tl.where({0} > 0.0, {0}, {1:1.0} * tl.where({0} > -0.02,"
+    " {0} * (1.0 + {0} * (0.5 + {0} * (0.16666667 + {0} * 0.04166667))), tl.exp({0}) - 1.0))",
+    "softplus.default": f"tl.where({{0}} * {{1:1.0}} > {{2:20.0}}, {{0}}, tl.where({_POWER} < 0.02,"
+    f" {_POWER} * (1.0 - {_POWER} * (0.5 - {_POWER} * (0.33333333 - {_POWER} * 0.25))),"
+    f" tl.log(1.0 + {_POWER})) / {{1:1.0}})",
+    # tanh(log(1 + n)) with n = exp(x).
+    "mish.default": "tl.where({0} > 20.0, {0}, {0} * (tl.exp({0}) * (tl.exp({0}) + 2.0))"
+    " / (tl.exp({0}) * (tl.exp({0}) + 2.0) + 2.0))",
+}
+# Functions that expressions name.
+_HELPERS: Final[Mapping[str, str]] = {
+    "_exact_gelu": '''@triton.jit
+def _exact_gelu(x):
+    """max(x, 0) - |x| / 2 * erfc(|x| / sqrt(2)), the last by Abramowitz and Stegun, 7.1.26: within
+    1.5e-7 for half the instructions of tl.erf. rsqrt squared is a reciprocal without a division."""
+    size = tl.abs(x)
+    root = tl.rsqrt(1.0 + 0.23164189 * size)
+    t = root * root
+    series = -0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))
+    tail = t * (0.254829592 + t * series) * tl.exp2(x * x * -0.72134752)
+    # All tails are zero from 20 on; infinity times zero is not.
+    return 0.5 * (x + size) - 0.5 * tl.minimum(size, 20.0) * tail''',
+}
+# Of two tensors, a value for each element: the loss before it is reduced.
+_LOSSES: Final[Mapping[str, str]] = {
+    "mse_loss.default": "({0} - {1}) * ({0} - {1})",
+    "l1_loss.default": "tl.abs({0} - {1})",
+    "smooth_l1_loss.default": "tl.where(tl.abs({0} - {1}) < {3:1.0},"
+    " 0.5 * ({0} - {1}) * ({0} - {1}) / {3:1.0}, tl.abs({0} - {1}) - 0.5 * {3:1.0})",
+    "huber_loss.default": "tl.where(tl.abs({0} - {1}) < {3:1.0}, 0.5 * ({0} - {1}) * ({0} - {1}),"
+    " {3:1.0} * (tl.abs({0} - {1}) - 0.5 * {3:1.0}))",
+}
+# Conditions within a chain: 1 or 0.
+_CONDITIONS: Final[Mapping[str, str]] = {
+    f"{name}.{form}": f"tl.where({{0}} {sign} {{1}}, 1.0, 0.0)"
+    for name, sign in (
+        ("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="), ("eq", "=="), ("ne", "!="),
+    )
+    for form in ("Scalar", "Tensor")
+}  # fmt: skip
+_OPERANDS: Final = FLOATS | {"bool"}
+# Arguments beyond these are another function.
+_MOST_ARGUMENTS: Final = {"elu.default": 2}
+_PLACE: Final = re.compile(r"\{(\d)(?::([-\d.]+))?\}")
+# One load of 16 bytes a thread and more to spare; the tuner tries others where it may.
+_BLOCK: Final = 1024
+
+
+def expressible(graph: Graph, name: str) -> bool:
+    """Whether an operator can be the last step of a chain."""
+    node = graph[name]
+    short = node.op.removeprefix("aten.")
+    if short in _LOSSES and (len(node.args) < 3 or node.args[2] != 0):
+        return False
+    known = short in _EXPRESSIONS or short in _LOSSES
+    if not known or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
+        return False
+    if short == "pow.Tensor_Scalar" and node.args[1] != 2:
+        return False
+    if len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
+        return False
+    return _known_operands(graph, name)
+
+
+def _joins(graph: Graph, name: str) -> bool:
+    """Whether an operator can be a step of a chain: conditions are, but not the last one."""
+    condition = graph[name].op.removeprefix("aten.") in _CONDITIONS
+    return (condition and _known_operands(graph, name)) or expressible(graph, name)
+
+
+def _known_operands(graph: Graph, name: str) -> bool:
+    node = graph[name]
+    kwargs = {"dtype"} if node.op == "aten._to_copy.default" else set()
+    if set(node.kwargs) - kwargs:  # another GELU, x + alpha * y, a rounding mode
+        return False
+    for each in node.args:
+        operand = reference(each)
+        if operand is None:
+            if isinstance(each, bool) or not isinstance(each, int | float):
+                return False
+        elif not graph.is_tensor(operand) or graph.dtype(operand) not in _OPERANDS:
+            return False
+    return True
+
+
+def spreads(graph: Graph, name: str, shape: Sequence[int]) -> bool:
+    """Whether a value can be an operand of a result of this shape."""
+    mine = graph.shape(name)
+    same = tuple(shape) == mine or (len(mine) > 0 and tuple(shape)[-len(mine) :] == mine)
+    return same or all(each == 1 for each in mine)
+
+
+def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
+    """The operators that one kernel computes with `root`, in order.
+
+    An operator joins when all that use it are in the chain; `barred` ones do not.
+    """
+    found = {root}
+    for name in reversed(graph.computed):
+        users = set(graph.users[name])
+        joins = (
+            name not in barred
+            and name not in graph.outputs
+            and users
+            and users <= found
+            and _joins(graph, name)
+            and graph.shape(name) == graph.shape(root)
+        )
+        if joins:
+            found.add(name)
+    return [name for name in graph.computed if name in found]
+
+
+def operands_of(graph: Graph, steps: Sequence[str]) -> list[str]:
+    """What a chain reads, each once."""
+    names = [reference(each) for name in steps for each in graph[name].args]
+    return list(dict.fromkeys(each for each in names if each is not None and each not in steps))
+
+
+def kernel_text(
+    graph: Graph, steps: Sequence[str], number: int, biases: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Kernel and launcher `fused_<number>(operands…)` of a chain, and the operands in order.
+
+    `biases` gives values to which another one is added as they are read.
+    """
+    root = steps[-1]
+    given = operands_of(graph, steps)
+    given += [bias for value, bias in biases.items() if value in given and bias not in given]
+    place = {name: index for index, name in enumerate(given)}
+    shape = graph.shape(root)
+    loads, lines = [], []
+    for name, index in place.items():
+        if graph.shape(name) != shape:
+            # One division a program where a block wraps once at most. Where none wraps, neighbours
+            # are read, which has to stand apart for the compiler to see it: 16 bytes at a time.
+            loads += [
+                f"if size_{index} % BLOCK == 0:",
+                f"    start = tl.multiple_of(first % size_{index}, BLOCK)",
+                f"    x{index} = tl.load(p{index} + start + tl.arange(0, BLOCK), mask=mask)",
+                "else:",
+                f"    i{index} = first % size_{index} + tl.arange(0, BLOCK)",
+                f"    if size_{index} >= BLOCK:",
+                f"        i{index} -= tl.where(i{index} < size_{index}, 0, size_{index})",
+                "    else:",
+                f"        i{index} = i{index} % size_{index}",
+                f"    x{index} = tl.load(p{index} + i{index}, mask=mask)",
+                f"x{index} = x{index}.to(tl.float32)",
+            ]
+            continue
+        loads.append(f"x{index} = tl.load(p{index} + offsets, mask=mask).to(tl.float32)")
+    values = {name: f"x{index}" for name, index in place.items()}
+    for value, bias in biases.items():
+        if value in values:
+            lines.append(f"b{place[value]} = x{place[value]} + x{place[bias]}")
+            values[value] = f"b{place[value]}"
+    for index, name in enumerate(steps):
+        lines.append(f"v{index} = {expression(graph[name], values)}")
+        values[name] = f"v{index}"
+    pointers = "".join(f"p{i}, " for i in place.values())
+    sizes = "".join(f"size_{i}, " for n, i in place.items() if graph.shape(n) != shape)
+    numels = "".join(f"x{i}.numel(), " for n, i in place.items() if graph.shape(n) != shape)
+    body = "\n    ".join([*loads, *lines])
+    full = next((i for n, i in place.items() if graph.shape(n) == shape), None)
+    if full is None:
+        raise ValueError("no operand has the result's shape")
+    contiguous = "\n    ".join(f"x{i} = x{i}.contiguous()" for i in place.values())
+    text = f"""@triton.jit
+def _fused_{number}_kernel({pointers}out, {sizes}total, BLOCK: tl.constexpr):
+    # Elements are counted in int64: tensors of a few GB have more than 2**31.
+    first = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = first + tl.arange(0, BLOCK)
+    mask = offsets < total
+    {body}
+    tl.store(out + offsets, {values[root]}.to(out.dtype.element_ty), mask=mask)
+
+
+def fused_{number}({", ".join(f"x{i}" for i in place.values())}):
+    {contiguous}
+    out = torch.empty(x{full}.shape, dtype=torch.{graph.dtype(root)}, device=x{full}.device)
+    total = out.numel()
+    _fused_{number}_kernel[(triton.cdiv(total, {_BLOCK}),)](
+        {pointers.replace("p", "x")}out, {numels}total, BLOCK={_BLOCK}, num_warps=4
+    )
+    return out"""
+    return text, given
+
+
+def helpers(text: str) -> list[str]:
+    """The functions that expressions within `text` name."""
+    return [helper for name, helper in _HELPERS.items() if f"{name}(" in text]
+
+
+def expression(node: Any, values: Mapping[str, str]) -> str:
+    """One step as Triton code, from the names of its operands' values."""
+
+    def operand(found: re.Match[str]) -> str:
+        index = int(found[1])
+        if index >= len(node.args):
+            return found[2] or "0.0"
+        name = reference(node.args[index])
+        return f"({float(node.args[index])!r})" if name is None else values[name]
+
+    short = node.op.removeprefix("aten.")
+    known = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _CONDITIONS[short]
+    return _PLACE.sub(operand, known)

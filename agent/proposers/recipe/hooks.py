@@ -1,0 +1,181 @@
+"""Lets a core take over the elementwise operators before and after it.
+
+Kernels that can fuse them take `before` and `after`, Triton functions `(values, lead, lane, mask,
+operands)` of one element each, and the operands that these read. An element lies at `lead + lane`
+of the contiguous tensor, `lane` along neighbours, so an operand of the last dimensions alone lies
+at `lead % size + lane` where it has all dimensions that a lane runs along.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.fuse import chain, expressible, expression, operands_of, spreads
+from judge.graph import Graph, reference
+
+Finder = Callable[[Graph, str], Core | None]
+
+# How far from the last operator a core is looked for: chains are short.
+_REACH: Final = 24
+
+
+def fusing(find: Finder) -> Finder:
+    """A finder of what `find` finds together with the elementwise operators around it; of nothing
+    where there are none. Put it before `find`, for kernels that cannot fuse."""
+
+    def found(graph: Graph, root: str) -> Core | None:
+        core = find(graph, root)
+        core = _after(graph, root, find) if core is None else core
+        if core is None or not core.main:
+            return None
+        core = _before(graph, core)
+        return core if core.functions else None
+
+    return found
+
+
+def finishing(find: Finder) -> Finder:
+    """As `fusing`, for kernels that fuse what stands after them alone."""
+
+    def found(graph: Graph, root: str) -> Core | None:
+        return None if find(graph, root) is not None else _after(graph, root, find)
+
+    return found
+
+
+def _after(graph: Graph, root: str, find: Finder) -> Core | None:
+    """A core whose result alone is worked on until `root`."""
+    if not expressible(graph, root):
+        return None
+    shape = graph.shape(root)
+    left, seen = [root], {root}
+    while left and len(seen) < _REACH:
+        for each in graph[left.pop(0)].args:
+            name = reference(each)
+            if name is None or name in seen:
+                continue
+            seen.add(name)
+            core = find(graph, name)
+            if core is not None and core.main and name in core.results:
+                return _finished(graph, core, name, root)
+            if expressible(graph, name) and graph.shape(name) == shape:
+                left.append(name)
+    return None
+
+
+def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
+    steps = chain(graph, root, core.nodes)
+    given = operands_of(graph, steps)
+    users = set(graph.users[result])
+    fits = (
+        len(core.results) == 1
+        and result in given
+        and users <= set(steps)
+        and result not in graph.outputs
+        and graph.shape(result) == graph.shape(root)
+        and not core.nodes & set(given) - {result}
+    )
+    others = [each for each in given if each != result]
+    if not fits or not all(_reaches(graph, each, result, core.out_lanes) for each in others):
+        return None
+    name = f"_after_{root}"
+    arguments = core.arguments | {
+        "after": name,
+        "after_operands": _tuple(graph, others, graph.shape(root)),
+        "out_dtype": f"torch.{graph.dtype(root)}",
+    }
+    return replace(
+        core,
+        nodes=core.nodes | set(steps),
+        arguments=arguments,
+        results={root: core.results[result]},
+        reads=core.reads | set(others),
+        functions=(*core.functions, _text(graph, name, steps, result, others)),
+        fused=(*core.fused, *(_named(graph, each) for each in steps)),
+    )
+
+
+def _before(graph: Graph, core: Core) -> Core:
+    """The core with the chain that its main operand comes from, where that is one."""
+    main = core.main
+    if not expressible(graph, main) or not set(graph.users[main]) <= core.nodes:
+        return core
+    if main in graph.outputs or main in core.nodes:
+        return core
+    steps = chain(graph, main, frozenset())
+    shape = graph.shape(main)
+    given = operands_of(graph, steps)
+    full = [e for e in given if graph.shape(e) == shape and "float" in graph.dtype(e)]
+    if not full or core.nodes & {*steps, *given}:
+        return core
+    source, others = full[0], [each for each in given if each != full[0]]
+    if not all(_reaches(graph, each, main, core.lanes) for each in others):
+        return core
+    name = f"_before_{main}"
+    old, new = f"{{{main}}}", f"{{{source}}}"
+    arguments = {key: text.replace(old, new) for key, text in core.arguments.items()}
+    arguments |= {"before": name, "before_operands": _tuple(graph, others, shape)}
+    # Rounding once to the model's dtype is the kernel's work, whatever the source's dtype.
+    root = next(iter(core.results))
+    if "float" in graph.dtype(root):
+        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
+    return replace(
+        core,
+        nodes=core.nodes | set(steps),
+        arguments=arguments,
+        results={key: text.replace(old, new) for key, text in core.results.items()},
+        reads=(core.reads - {main}) | {source, *others},
+        functions=(_text(graph, name, steps, source, others), *core.functions),
+        fused=(*(_named(graph, each) for each in steps), *core.fused),
+        main=source,
+    )
+
+
+def _reaches(graph: Graph, name: str, of: str, lanes: int) -> bool:
+    """Whether an operand can be read at the places of `of`'s elements."""
+    shape, mine = graph.shape(of), graph.shape(name)
+    if not graph.is_tensor(name) or not spreads(graph, name, shape):
+        return False
+    return mine == shape or all(each == 1 for each in mine) or len(mine) >= lanes
+
+
+def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...]) -> str:
+    """The operands, and the number of elements of those that are repeated."""
+    given = [f"{{{each}}}.contiguous()" for each in names]
+    given += [f"{{{each}}}.numel()" for each in names if _repeats(graph, each, shape)]
+    return f"({', '.join(given)}{',' * (len(given) == 1)})"
+
+
+def _repeats(graph: Graph, name: str, shape: tuple[int, ...]) -> bool:
+    mine = graph.shape(name)
+    return mine != shape and not all(each == 1 for each in mine)
+
+
+def _text(graph: Graph, name: str, steps: Sequence[str], source: str, others: Sequence[str]) -> str:
+    shape = graph.shape(steps[-1])
+    values = {source: "x"}
+    lines: list[str] = []
+    sizes = len(others)
+    for index, each in enumerate(others):
+        values[each] = f"x{index}"
+        if graph.shape(each) == shape:
+            place = f"operands[{index}] + lead + lane, mask=mask, other=0.0"
+        elif _repeats(graph, each, shape):
+            place = f"operands[{index}] + lead % operands[{sizes}] + lane, mask=mask, other=0.0"
+            sizes += 1
+        else:
+            place = f"operands[{index}]"
+        lines.append(f"x{index} = tl.load({place}).to(tl.float32)")
+    for index, each in enumerate(steps):
+        lines.append(f"v{index} = {expression(graph[each], values)}")
+        values[each] = f"v{index}"
+    body = "\n    ".join(lines)
+    return (
+        f"@triton.jit\ndef {name}(x, lead, lane, mask, operands):\n"
+        f"    {body}\n    return {values[steps[-1]]}"
+    )
+
+
+def _named(graph: Graph, name: str) -> str:
+    return graph[name].op.removeprefix("aten.").partition(".")[0].strip("_")

@@ -1,0 +1,194 @@
+"""Recognises operator families of the knowledge base in a problem's graph.
+
+A *core* is a part of the graph that one kernel can take over: which values it uses up, what the
+kernel's arguments are, and what its results become, both as Python expressions over the graph's
+values. Everything else is what stands before and after.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.proposers.recipe.attention import ATTENTION
+from agent.proposers.recipe.core import Core, as_root, single
+from agent.proposers.recipe.halves import half
+from agent.proposers.recipe.losses import LOSSES
+from agent.proposers.recipe.norms import NORMS, add_rmsnorm
+from agent.proposers.recipe.patterns import Const, Var, match, op, uncast
+from agent.proposers.recipe.products import PRODUCTS
+from agent.proposers.recipe.quantization import nvfp4, quantized
+from agent.proposers.recipe.reductions import FUSED_REDUCTIONS, REDUCTIONS
+from agent.proposers.recipe.rotary import ROTARY
+from agent.proposers.recipe.softmax import SOFTMAX
+from agent.proposers.recipe.spellings import SILU, X
+from agent.proposers.recipe.windows import WINDOWS
+from judge.graph import Graph, reference
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """The cores of a graph, in the order of execution."""
+
+    cores: tuple[Core, ...]
+    reason: str = ""
+    """Why there are none."""
+
+
+_LAYOUT: Final = (
+    "aten.t.", "aten.view.", "aten.reshape.", "aten.clone.", "aten.permute.", "aten.transpose.",
+    "aten.unsqueeze.", "aten.squeeze.", "aten.expand.", "aten.slice.", "aten.split.", "getitem",
+    "aten._to_copy.", "aten.alias.", "aten.flatten.", "aten.contiguous.", "aten.chunk.",
+)  # fmt: skip
+
+
+def recognise(graph: Graph, usable: Callable[[Core], bool] | None = None) -> Recognised:
+    """The parts of a graph for which the knowledge base may have kernels.
+
+    `usable` says whether there is a kernel for a core: a product without one for its activation
+    is still a product.
+
+    Larger patterns go first, and a value belongs to one core. A pattern is passed over where
+    something else uses its inner values.
+    """
+    cores: list[Core] = []
+    taken: set[str] = set()
+    for find in _FAMILIES:
+        for root in reversed(graph.computed):
+            if root in taken:
+                continue
+            core = find(graph, root)
+            if core is None or core.nodes & taken or not _closed(graph, core):
+                continue
+            if (core.op in _LIGHT and not _is_all(graph, core)) or not (
+                usable is None or usable(core)
+            ):
+                continue
+            cores.append(core)
+            taken |= core.nodes
+    if cores:
+        order = {name: place for place, name in enumerate(graph.nodes)}
+        cores.sort(key=lambda each: max(order[name] for name in each.nodes))
+        return Recognised(tuple(cores))
+    work = [graph[name].op for name in graph.computed if not graph[name].op.startswith(_LAYOUT)]
+    shown = ", ".join(dict.fromkeys(each.removeprefix("aten.") for each in work[:8]))
+    return Recognised((), f"no operator family is known for: {shown or 'a graph without work'}")
+
+
+def _closed(graph: Graph, core: Core) -> bool:
+    """Whether nothing outside needs a value that the kernel does not return."""
+    inner = core.nodes - set(core.results)
+    return not any(
+        name in graph.outputs or not set(graph.users[name]) <= core.nodes for name in inner
+    )
+
+
+def _is_all(graph: Graph, core: Core) -> bool:
+    """Whether there is no arithmetic but the core's."""
+    rest = [name for name in graph.computed if name not in core.nodes]
+    return all(graph[name].op.startswith(_LAYOUT) for name in rest)
+
+
+# Rows
+
+
+def _column_sum(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("sum.dim_IntList", X, Const("dims")), root)
+    if found is None or graph[root].kwargs:
+        return None
+    x = found.tensors["x"]
+    rank = len(graph.shape(x))
+    dims = sorted(int(each) % rank for each in found.constants["dims"] or [])
+    count = len(dims)
+    if dims != list(range(count)) or not 0 < count < rank or "float" not in graph.dtype(x):
+        return None
+    keep = len(graph[root].args) > 2 and graph[root].args[2] is True
+    lead = "1, " * count if keep else ""
+    matrix = as_root(graph, root, x)
+    if rank != 2:
+        matrix = f"{matrix}.flatten(0, {count - 1}).flatten(1)"
+    result = "{r}" if rank == 2 and not keep else f"{{r}}.view({lead}*{{{x}}}.shape[{count}:])"
+    return single("column-sum", found, root, {"x": matrix}, result)
+
+
+def _silu_mul(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("mul.Tensor", SILU, Var("up")), root)
+    if found is None:
+        return None
+    gate, up = found.tensors["gate"], found.tensors["up"]
+    halves = [half(graph, gate), half(graph, up)]
+    if halves[0] is None or halves[1] is None or halves[0][0] != halves[1][0]:
+        return None
+    if (halves[0][1], halves[1][1]) != (0, 1):
+        return None
+    source, casts = uncast(graph, halves[0][0])
+    parts = {gate, up} | halves[0][2] | halves[1][2]
+    arguments = {"x": as_root(graph, root, source)}
+    used = found.nodes | parts | casts
+    used = frozenset(each for each in used if graph[each].op not in ("input", "tensor"))
+    # A conversion that others need as well stays outside.
+    used = used - {each for each in casts if not set(graph.users[each]) <= used}
+    return Core("silu-mul", used, arguments, {root: "{r}"}, reads=frozenset({source}))
+
+
+# Elements
+
+
+def _transpose(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("clone.default", Var("view")), root)
+    if found is None:
+        return None
+    view = graph[found.tensors["view"]]
+    source = reference(view.args[0]) if view.args else None
+    if source is None or len(graph.shape(source)) != 2:
+        return None
+    swaps = view.op == "aten.t.default" or (
+        view.op in ("aten.transpose.int", "aten.permute.default")
+        and graph.shape(view.name) == graph.shape(source)[::-1]
+        and view.args[1:] not in ([[0, 1]], [0, 0], [1, 1])
+    )
+    if not swaps or graph[root].kwargs.get("memory_format") != {"torch": "contiguous_format"}:
+        return None
+    nodes = found.nodes | {view.name}
+    return Core(
+        "transpose", nodes, {"x": f"{{{source}}}"}, {root: "{r}"}, reads=frozenset({source})
+    )
+
+
+def _add(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("add.Tensor", Var("a"), Var("b")), root)
+    if found is None:
+        return None
+    shape, dtype = graph.shape(root), graph.dtype(root)
+    sides = [found.tensors["a"], found.tensors["b"]]
+    if not shape or "float" not in dtype:
+        return None
+    if any(graph.shape(each) != shape or graph.dtype(each) != dtype for each in sides):
+        return None
+    one, other = sides
+    rows, back = ("", "") if len(shape) == 2 else (".reshape(-1, {n})", f".view({{{one}}}.shape)")
+    rows = rows.replace("{n}", f"{{{one}}}.shape[-1]")
+    arguments = {"a": f"{{{one}}}{rows}", "b": f"{{{other}}}{rows}"}
+    return single("elementwise-add", found, root, arguments, "{r}" + back)
+
+
+def _scale(graph: Graph, root: str) -> Core | None:
+    found = match(graph, op("mul.Tensor", X, Const("factor")), root)
+    found = found or match(graph, op("mul.Scalar", X, Const("factor")), root)
+    if found is None or not isinstance(found.constants["factor"], int | float):
+        return None
+    if "float" not in graph.dtype(root):
+        return None
+    x, factor = found.tensors["x"], float(found.constants["factor"])
+    arguments = {"x": as_root(graph, root, x), "factor": repr(factor)}
+    return single("scale", found, root, arguments, "{r}")
+
+
+# Larger patterns first.
+_FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
+    quantized(_silu_mul, "silu-mul-quantize"), quantized(add_rmsnorm, "add-rmsnorm-quantize"),
+    nvfp4, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, *ROTARY, _silu_mul, *FUSED_REDUCTIONS,
+    _column_sum, *REDUCTIONS, _transpose, _add,
+    _scale, *WINDOWS,
+)  # fmt: skip
+# One pass over the data: a kernel of its own pays only where there is no other arithmetic.
+_LIGHT: Final = frozenset({"elementwise-add", "scale", "transpose"})

@@ -1,0 +1,106 @@
+"""Recognises matrix products in a graph: plain, batched, with a bias, with what stands after."""
+
+from typing import Final
+
+from agent.proposers.recipe.core import Core, as_root, single
+from agent.proposers.recipe.hooks import Finder, finishing
+from agent.proposers.recipe.patterns import Match, Var, match, op
+from agent.proposers.recipe.spellings import GELU_LINEAR, LINEAR, LINEAR_BIAS, PRODUCT
+from judge.graph import Graph
+
+
+def _gelu_linear(graph: Graph, root: str) -> Core | None:
+    found = match(graph, GELU_LINEAR, root)
+    if found is None or graph[root].kwargs.get("approximate", "none") != "none":
+        return None
+    return _product(graph, root, found, words=frozenset({"gelu"}))
+
+
+def _linear(graph: Graph, root: str) -> Core | None:
+    found = match(graph, LINEAR, root)
+    if found is not None:
+        return _product(graph, root, found)
+    # Without an activation the bias is what stands after, unless the operator has it built in.
+    found = match(graph, op("linear.default", Var("a"), Var("w"), Var("bias")), root)
+    found = found or match(graph, op("addmm.default", Var("bias"), Var("a"), Var("b")), root)
+    if found is None or graph[root].kwargs:
+        return None
+    core = _product(graph, root, found)
+    if core is None:
+        return None
+    bias = found.tensors["bias"]
+    arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
+    if graph.dtype(bias) != graph.dtype(root):
+        return None
+    return Core(core.op, core.nodes, arguments, core.results, bias=bias, reads=core.reads)
+
+
+def _product(
+    graph: Graph, root: str, found: Match, words: frozenset[str] = frozenset()
+) -> Core | None:
+    a = found.tensors["a"]
+    weight = found.tensors.get("w")
+    b = weight or found.tensors["b"]
+    left, right = graph.shape(a), graph.shape(b)
+    if weight is not None and len(right) == 2:
+        right = (right[1], right[0])
+    first, second = as_root(graph, root, a), as_root(graph, root, b)
+    if weight is not None:
+        second += ".t()"
+    bias = found.tensors.get("bias")
+    if bias is not None and len(graph.shape(bias)) != 1:
+        return None
+    if len(left) == 2 and not words and bias is None and (len(right) == 1 or right[-1:] == (1,)):
+        rows = f"{{{a}}}.shape[0]"
+        shape = rows if len(right) == 1 else f"{rows}, 1"
+        arguments = {"a": first, "x": f"{second}.reshape(-1)"}
+        return single("matvec", found, root, arguments, f"{{r}}.view({shape})")
+    if len(right) != 2 or len(left) < 2:
+        return None
+    if len(left) > 2:
+        arguments = {"a": f"{first}.reshape(-1, {{{a}}}.shape[-1])", "b": second}
+        result = f"{{r}}.reshape(*{{{a}}}.shape[:-1], {{r}}.shape[1])"
+    else:
+        arguments, result = {"a": first, "b": second}, "{r}"
+    if bias is not None:
+        arguments["bias"] = as_root(graph, root, bias)
+    return single("matmul", found, root, arguments, result, words=words, main=a)
+
+
+def _biased(graph: Graph, root: str) -> Core | None:
+    """With the bias that kernels add themselves."""
+    found = match(graph, LINEAR_BIAS, root)
+    if found is None or graph[root].kwargs or graph.dtype(root) != _dtype(graph, found):
+        return None
+    return _product(graph, root, found)
+
+
+def _plain(graph: Graph, root: str) -> Core | None:
+    """Without one: what stands after it is the kernel's, if it can."""
+    found = match(graph, LINEAR, root)
+    return None if found is None else _product(graph, root, found)
+
+
+def _dtype(graph: Graph, found: Match) -> str:
+    return graph.dtype(found.tensors["a"])
+
+
+def _batched(graph: Graph, root: str) -> Core | None:
+    """Of two tensors of three dimensions and more; leading dimensions are broadcast."""
+    found = match(graph, PRODUCT, root) or match(graph, _BMM, root)
+    if found is None:
+        return None
+    a, b = found.tensors["a"], found.tensors["b"]
+    ranks = [len(graph.shape(each)) for each in (a, b)]
+    dtypes = {graph.dtype(each) for each in (a, b, root)}
+    if min(ranks) < 2 or max(ranks) < 3 or ranks[1] < 3 or len(dtypes) != 1:
+        return None
+    arguments = {"a": f"{{{a}}}", "b": f"{{{b}}}"}
+    return single("batched-matmul", found, root, arguments, "{r}", main=a)
+
+
+_BMM: Final = op("bmm.default", Var("a"), Var("b"))
+PRODUCTS: Final[tuple[Finder, ...]] = (
+    finishing(_biased), finishing(_plain), finishing(_batched),
+    _gelu_linear, _biased, _linear, _batched,
+)  # fmt: skip

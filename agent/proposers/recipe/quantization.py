@@ -1,0 +1,130 @@
+"""Recognises quantization to block formats in a graph."""
+
+from dataclasses import replace
+from typing import Final
+
+from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.hooks import Finder
+from agent.proposers.recipe.patterns import uncast
+from judge.graph import Graph, operands, reference
+
+# E2M1's rounding: half-way points between its magnitudes, ties to the even code.
+_TIES_DOWN: Final = (0.25, 1.25, 2.5, 5.0)
+_TIES_UP: Final = (0.75, 1.75, 3.5)
+
+
+def nvfp4(graph: Graph, root: str) -> Core | None:
+    """Codes and scales of NVFP4, told by the format's constants: thresholds of the codes, the
+    largest scale, blocks of 16 whose largest magnitude is divided by 6."""
+    if graph.dtype(root) != "uint8" or "__or__" not in graph[root].op:
+        return None
+    cone = _ancestors(graph, root)
+    constants = {
+        (graph[name].op, float(each))
+        for name in cone
+        for each in graph[name].args
+        if isinstance(each, int | float)
+    }
+    down = {("aten.gt.Scalar", each) for each in _TIES_DOWN}
+    up = {("aten.ge.Scalar", each) for each in _TIES_UP}
+    if not (down | up) <= constants:
+        return None
+    scales = [
+        name
+        for name in cone
+        if graph[name].op == "aten._to_copy.default" and graph.dtype(name) == "float8_e4m3fn"
+    ]
+    blocks = [
+        name
+        for name in cone
+        if graph[name].op in ("aten.view.default", "aten.unflatten.int")
+        and graph.shape(name)[-1:] == (16,)
+        and reference(graph[name].args[0]) is not None
+        and "float" in graph.dtype(name)
+    ]
+    if len(scales) != 1 or len(blocks) != 1:
+        return None
+    values = str(reference(graph[blocks[0]].args[0]))
+    inside = {name for name in cone if blocks[0] in _ancestors(graph, name) or name == blocks[0]}
+    # Constants that are filled in, and what is only made of them.
+    fills = {n for n in cone if n not in inside and not _depends_on_inputs(graph, n)}
+    x, casts = uncast(graph, values)
+    factor = _global_scale(graph, blocks[0], inside)
+    if factor is None:
+        return None
+    inside |= {root} | fills
+    inside |= {each for each in casts if set(graph.users[each]) <= inside}
+    wide = "" if graph.dtype(x) == graph.dtype(values) else ".float()"
+    scale = "None" if factor == 1.0 else f"{{{x}}}.new_full((1,), {factor!r}, dtype=torch.float32)"
+    return Core(
+        "quantize",
+        frozenset(inside),
+        {"x": f"{{{x}}}{wide}", "global_scale": scale},
+        {root: "{r0}", scales[0]: "{r1}"},
+        returns=2,
+        reads=frozenset({x}),
+    )
+
+
+def quantized(find: Finder, family: str) -> Finder:
+    """A finder of what `find` finds where nothing but NVFP4 quantization takes its result: the
+    kernels of `family` do both in one pass, in float32 from operands of any dtype."""
+
+    def found(graph: Graph, root: str) -> Core | None:
+        codes = nvfp4(graph, root)
+        if codes is None:
+            return None
+        (values,) = codes.reads
+        inner = find(graph, values)
+        if inner is None or values not in inner.results or codes.nodes & inner.nodes:
+            return None
+        # The kernel rounds nothing on the way, so its operands need no conversion.
+        arguments = {
+            name: text.removesuffix(f".to(torch.{graph.dtype(values)})")
+            for name, text in inner.arguments.items()
+        }
+        scale = codes.arguments["global_scale"].replace(f"{{{values}}}", arguments["x"])
+        return replace(
+            codes,
+            op=family,
+            nodes=codes.nodes | inner.nodes,
+            arguments=arguments | {"global_scale": scale},
+            reads=inner.reads,
+        )
+
+    return found
+
+
+def _global_scale(graph: Graph, block: str, inside: set[str]) -> float | None:
+    """What the largest magnitudes are multiplied with before they are divided by 6."""
+    largest = [name for name in inside if graph[name].op == "aten.amax.default"]
+    if len(largest) != 1:
+        return None
+    del block
+    for user in graph.users[largest[0]]:
+        if graph[user].op == "aten.div.Tensor":
+            return 1.0
+        if graph[user].op == "aten.mul.Tensor":
+            for each in graph[user].args:
+                name = reference(each)
+                if isinstance(each, int | float):
+                    return float(each)
+                if name is not None and graph[name].op == "aten.full.default":
+                    filled = graph[name].args[1]
+                    return float(filled) if isinstance(filled, int | float) else None
+    return None
+
+
+def _ancestors(graph: Graph, name: str) -> set[str]:
+    found: set[str] = set()
+    left = [name]
+    while left:
+        for each in operands(graph[left.pop()]):
+            if each not in found:
+                found.add(each)
+                left.append(each)
+    return found
+
+
+def _depends_on_inputs(graph: Graph, name: str) -> bool:
+    return any(graph[each].op in ("input", "tensor") for each in {name} | _ancestors(graph, name))

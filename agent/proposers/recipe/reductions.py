@@ -1,0 +1,266 @@
+"""Recognises reductions and running sums in a graph: over one dimension, neighbouring ones, all."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.hooks import Finder, fusing
+from judge.graph import Graph, reference
+from judge.worker import messages as m
+
+# Operator → what the kernels call it.
+_REDUCTIONS: Final = {
+    "aten.sum.default": "sum", "aten.sum.dim_IntList": "sum",
+    "aten.mean.default": "mean", "aten.mean.dim": "mean",
+    "aten.amax.default": "max", "aten.max.default": "max",
+    "aten.amin.default": "min", "aten.min.default": "min",
+}  # fmt: skip
+# Operator → whether the largest is sought.
+_PAIRS: Final = {"aten.max.dim": True, "aten.min.dim": False}
+_PLACES: Final = {"aten.argmax.default": True, "aten.argmin.default": False}
+_VARIANCES: Final = ("aten.var.dim", "aten.var.correction", "aten.std.dim", "aten.std.correction")
+_PAIRED_VARIANCES: Final = ("aten.var_mean.dim", "aten.var_mean.correction")
+
+
+def _reduce(graph: Graph, root: str) -> Core | None:
+    """Sum, mean, maximum or minimum."""
+    node = graph[root]
+    kind = _REDUCTIONS.get(node.op)
+    if kind is None or set(node.kwargs) - {"dtype"}:
+        return None
+    dims = node.args[1] if len(node.args) > 1 else None
+    place = _place(graph, node, dims)
+    if place is None:
+        return None
+    return _core(graph, root, "reduce", place, {"kind": repr(kind)})
+
+
+def _extreme(graph: Graph, root: str) -> Core | None:
+    """Values of `max` along a dimension, whose indices nobody reads."""
+    source = _pair(graph, root, tuple(_PAIRS))
+    if source is None or graph[root].args[1] != 0 or len(graph.users[source]) != 1:
+        return None
+    node = graph[source]
+    place = _place(graph, node, [node.args[1]])
+    if place is None:
+        return None
+    kind = repr("max" if _PAIRS[node.op] else "min")
+    return _core(graph, root, "reduce", place, {"kind": kind}, frozenset({source}))
+
+
+def _argmax(graph: Graph, root: str) -> Core | None:
+    """Indices of extremes, with or without the values."""
+    node = graph[root]
+    if node.op in _PLACES:
+        dims = node.args[1] if len(node.args) > 1 else None
+        place = _place(graph, node, None if dims is None else [dims])
+        if place is None:
+            return None
+        given = {"largest": repr(_PLACES[node.op])}
+        return _core(graph, root, "argmax", place, given, results={root: 1})
+    source = _pair(graph, root, tuple(_PAIRS))
+    if source is None:
+        return None
+    place = _place(graph, graph[source], [graph[source].args[1]])
+    if place is None:
+        return None
+    given = {"largest": repr(_PAIRS[graph[source].op])}
+    return _core(graph, root, "argmax", place, given, frozenset({source}), _parts(graph, source))
+
+
+def _variance(graph: Graph, root: str) -> Core | None:
+    """Variance or standard deviation, with the mean where it is asked for."""
+    node = graph[root]
+    if node.op in _VARIANCES:
+        source, results = root, {root: 0}
+    elif (found := _pair(graph, root, _PAIRED_VARIANCES)) is not None:
+        source, results = found, _parts(graph, found)
+        node = graph[found]
+    else:
+        return None
+    args: list[Any] = node.args
+    place = _place(graph, node, args[1] if len(args) > 1 else None, keep_at=3)
+    if place is None:
+        return None
+    correction: Any = node.kwargs.get("correction", 1)
+    if node.op.endswith(".dim") and len(args) > 2:
+        correction = 1 if args[2] else 0
+    given = {"correction": repr(float(1 if correction is None else correction))}
+    inner = frozenset({source} - {root})
+    core = _core(graph, root, "variance", place, given, inner, results)
+    if "aten.std" in node.op:
+        return replace(core, results={root: core.results[root] + ".sqrt()"})
+    mean = _same_mean(graph, source, place)
+    if mean is None or source != root:
+        return core
+    more = _core(graph, mean, "variance", place, given, results={mean: 1})
+    return replace(core, nodes=core.nodes | {mean}, results=core.results | more.results)
+
+
+def _same_mean(graph: Graph, variance: str, place: "_Place") -> str | None:
+    """The mean along the same dimensions, which the kernel gives with the variance."""
+    for name in graph.users[place.x]:
+        node = graph[name]
+        if node.op == "aten.mean.dim" and name != variance and not node.kwargs:
+            other = _place(graph, node, node.args[1])
+            if other is not None and (other.first, other.count) == (place.first, place.count):
+                return name
+    return None
+
+
+def _norm(graph: Graph, root: str) -> Core | None:
+    """Euclidean norm, or sum of magnitudes."""
+    node = graph[root]
+    if node.op != "aten.linalg_vector_norm.default" or node.kwargs:
+        return None
+    order: Any = node.args[1] if len(node.args) > 1 else 2
+    dims = node.args[2] if len(node.args) > 2 else None
+    place = _place(graph, node, dims, keep_at=3)
+    if place is None or order not in (1, 2):
+        return None
+    core = _core(graph, root, "reduce", place, {"kind": "'sum'"})
+    before, after = f"_power_{root}", f"_root_{root}"
+    power, back = ("x * x", "tl.sqrt(x)") if order == 2 else ("tl.abs(x)", "x")
+    texts = tuple(
+        f"@triton.jit\ndef {name}(x, lead, lane, mask, operands):\n    return {text}"
+        for name, text in ((before, power), (after, back))
+    )
+    arguments = core.arguments | {"before": before, "after": after}
+    # What stands around it has no place beside these functions.
+    return replace(core, arguments=arguments, functions=texts, main="")
+
+
+def _scan(graph: Graph, root: str) -> Core | None:
+    """Running sums or products."""
+    node = graph[root]
+    kinds = {"aten.cumsum.default": "sum", "aten.cumprod.default": "prod"}
+    x = reference(node.args[0]) if node.op in kinds else None
+    if x is None or set(node.kwargs) - {"dtype"} or not _float(graph, x, root):
+        return None
+    rank = len(graph.shape(x))
+    dim: Any = node.args[1]
+    if not rank:
+        return None
+    axis = int(dim) % rank
+    arguments = {"x": f"{{{x}}}", "dim": str(axis), "kind": repr(kinds[node.op])}
+    if graph.dtype(root) != graph.dtype(x):
+        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
+    lanes = max(1, rank - axis - 1)
+    return Core(
+        "cumsum", frozenset({root}), arguments, {root: "{r}"}, reads=frozenset({x}), main=x,
+        lanes=lanes, out_lanes=lanes,
+    )  # fmt: skip
+
+
+def _reverse_scan(graph: Graph, root: str) -> Core | None:
+    """Running sums or products from the end: turned around, scanned, turned back."""
+    node = graph[root]
+    inner = reference(node.args[0]) if node.op == "aten.flip.default" else None
+    core = _scan(graph, inner) if inner is not None else None
+    if inner is None or core is None:
+        return None
+    turned = next(iter(core.reads))
+    first = graph[turned]
+    x = reference(first.args[0]) if first.op == "aten.flip.default" else None
+    if x is None:
+        return None
+    rank = len(graph.shape(root))
+    axes = [_axes(each.args[1], rank) for each in (node, first)]
+    if axes != [[int(core.arguments["dim"])]] * 2:
+        return None
+    arguments = core.arguments | {"x": f"{{{x}}}", "reverse": "True"}
+    return replace(
+        core, nodes=core.nodes | {root, turned}, arguments=arguments, results={root: "{r}"},
+        reads=frozenset({x}), main=x,
+    )  # fmt: skip
+
+
+def _axes(dims: Any, rank: int) -> list[int]:
+    return [int(each) % rank for each in dims]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Neighbouring dimensions that are reduced."""
+
+    x: str
+    first: int
+    count: int
+    rank: int
+    keep: bool
+
+
+def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> _Place | None:
+    """None where the dimensions are not neighbours, or the values no floating-point numbers.
+    `keep_at` is where the operator has `keepdim`."""
+    x = reference(node.args[0])
+    if x is None or not graph.is_tensor(x) or "float" not in graph.dtype(x):
+        return None
+    rank = len(graph.shape(x))
+    if dims is not None and not isinstance(dims, list):
+        return None
+    chosen = sorted({int(each) % rank for each in dims}) if dims and rank else [*range(rank)]
+    if not chosen or chosen != [*range(chosen[0], chosen[0] + len(chosen))]:
+        return None
+    given = node.args[keep_at] if len(node.args) > keep_at else node.kwargs.get("keepdim")
+    return _Place(x, chosen[0], len(chosen), rank, keep=given is True)
+
+
+def _float(graph: Graph, x: str, root: str) -> bool:
+    return all("float" in graph.dtype(each) for each in (x, root))
+
+
+def _core(  # noqa: PLR0917 (each is a part of the core)
+    graph: Graph,
+    root: str,
+    family: str,
+    place: _Place,
+    given: dict[str, str],
+    inner: frozenset[str] = frozenset(),
+    results: dict[str, int] | None = None,
+) -> Core:
+    """`results` says which of several tensors each value is; None where there is one."""
+    x, first, count = place.x, place.first, place.count
+    flat = f".flatten({first}, {first + count - 1})" if count > 1 else ""
+    arguments = {"x": f"{{{x}}}{flat}", "dim": str(first), **given}
+    floating = [each for each in results or {root: 0} if "float" in graph.dtype(each)]
+    if floating and graph.dtype(floating[0]) != graph.dtype(x):
+        arguments["out_dtype"] = f"torch.{graph.dtype(floating[0])}"
+    last = first + count == place.rank
+    several = results is not None
+    back = ""
+    if place.keep:
+        parts = [f"*{{{x}}}.shape[:{first}]"] * (first > 0) + ["1"] * count
+        parts += [f"*{{{x}}}.shape[{first + count}:]"] * (not last)
+        back = f".view({', '.join(parts)})"
+    texts = {name: f"{{r{index}}}{back}" for name, index in (results or {}).items()}
+    return Core(
+        family,
+        frozenset({root, *inner, *(results or {})}),
+        arguments,
+        texts if several else {root: f"{{r}}{back}"},
+        returns=2 if several else 1,
+        reads=frozenset({x}),
+        main=x,
+        lanes=count if last else place.rank - first - count,
+        out_lanes=max(1, len(graph.shape(root))),
+    )
+
+
+def _pair(graph: Graph, root: str, operators: tuple[str, ...]) -> str | None:
+    """The operator of which a value is one of the results."""
+    source = reference(graph[root].args[0]) if graph[root].op == "getitem" else None
+    return source if source is not None and graph[source].op in operators else None
+
+
+def _parts(graph: Graph, source: str) -> dict[str, int]:
+    return {name: int(str(graph[name].args[1])) for name in graph.users[source]}
+
+
+# With what is around them; then alone.
+FUSED_REDUCTIONS: Final[tuple[Finder, ...]] = tuple(
+    fusing(find) for find in (_variance, _extreme, _argmax, _reduce, _reverse_scan, _scan)
+)
+REDUCTIONS: Final[tuple[Finder, ...]] = (
+    _variance, _extreme, _argmax, _reduce, _norm, _reverse_scan, _scan,
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""Recognises softmax and what is made of it in a graph: log-softmax, cross entropy."""
+
+from typing import Any, Final
+
+from agent.proposers.recipe.core import Core, as_root, only_axis, single
+from agent.proposers.recipe.hooks import Finder, fusing
+from agent.proposers.recipe.patterns import Const, either, match, op
+from agent.proposers.recipe.spellings import X
+from judge.graph import Graph, reference
+
+_SOFTMAX_OPS: Final = ("softmax.int", "_softmax.default")
+_LOG_OPS: Final = ("log_softmax.int", "_log_softmax.default")
+_SOFTMAX: Final = either(*(op(each, X, Const("dim")) for each in _SOFTMAX_OPS))
+_LOG: Final = either(*(op(each, X, Const("dim")) for each in _LOG_OPS))
+
+
+def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | None:
+    """Of what a value is the softmax, or its logarithm, over the last dimension."""
+    node = graph[name]
+    if node.op.removeprefix("aten.") not in (_LOG_OPS if logarithm else _SOFTMAX_OPS):
+        return None
+    last = node.args[1] in (-1, len(graph.shape(name)) - 1)
+    return reference(node.args[0]) if last else None
+
+
+def _rows(graph: Graph, root: str) -> Core | None:
+    """Softmax over the last dimension, as the kernels of rows take it."""
+    found = match(graph, _SOFTMAX, root)
+    if found is None:
+        return None
+    x = found.tensors["x"]
+    if only_axis([found.constants["dim"]], len(graph.shape(x))) != len(graph.shape(x)) - 1:
+        return None
+    arguments = {"x": as_root(graph, root, x), "dim": "-1"}
+    return single("softmax", found, root, arguments, "{r}", optional=frozenset({"dim"}))
+
+
+def _softmax(graph: Graph, root: str) -> Core | None:
+    return _over(graph, root, _SOFTMAX, "softmax")
+
+
+def _log_softmax(graph: Graph, root: str) -> Core | None:
+    return _over(graph, root, _LOG, "log-softmax")
+
+
+def _over(graph: Graph, root: str, pattern: object, family: str) -> Core | None:
+    """Over any dimension, where it lies."""
+    found = match(graph, pattern, root)
+    if found is None:
+        return None
+    x = found.tensors["x"]
+    rank = len(graph.shape(x))
+    axis = only_axis([found.constants["dim"]], rank)
+    if axis is None:
+        return None
+    arguments = {"x": f"{{{x}}}", "dim": str(axis)}
+    if graph.dtype(root) != graph.dtype(x):
+        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
+    lanes = max(1, rank - axis - 1)
+    return single(family, found, root, arguments, "{r}", main=x, lanes=lanes, out_lanes=lanes)
+
+
+# Logits, targets, weights, reduction (1: mean), ignored class, label smoothing.
+_DEFAULTS: Final = (None, None, None, 1, -100, 0.0)
+
+
+def _cross_entropy(graph: Graph, root: str) -> Core | None:
+    """Of logits [..., classes] against class indices, all weights equal."""
+    node = graph[root]
+    if node.op != "aten.cross_entropy_loss.default":
+        return None
+    args: list[Any] = [*node.args, *_DEFAULTS[len(node.args) :]]
+    x, target = reference(args[0]), reference(args[1])
+    weight, reduction, ignored, smoothing = args[2:6]
+    if x is None or target is None or weight is not None or len(graph.shape(x)) > 2:
+        return None
+    if "int" not in graph.dtype(target):
+        return None
+    named = {0: "none", 1: "mean", 2: "sum"}[int(reduction)]
+    arguments = {
+        "logits": f"{{{x}}}", "target": f"{{{target}}}", "reduction": repr(named),
+        "ignore_index": repr(int(ignored)), "label_smoothing": repr(float(smoothing)),
+    }  # fmt: skip
+    return Core(
+        "cross-entropy", frozenset({root}), arguments, {root: "{r}"}, reads=frozenset({x, target})
+    )
+
+
+SOFTMAX: Final[tuple[Finder, ...]] = (
+    _cross_entropy, fusing(_log_softmax), _log_softmax, fusing(_softmax), _rows, _softmax,
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""Kernels of an operator family, from an index or from the shipped corpus, the best first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+
+from agent.proposers.recipe.carry import Stock
+from kb.architectures import any_runs_on
+from kb.context.materials import kernel_chunks
+from kb.corpus.entries import Kernel
+from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.index.state import KernelRecord
+from kb.search.engine import Searcher
+from kb.search.models import MAX_K, Filters
+
+# How much nearer to the floor than all of Triton's a CUDA kernel has to be: compiling it takes
+# seconds, and its parameters are not searched.
+_BETTER: Final = 1.05
+
+
+class Shelf(Protocol):
+    """Where kernels come from."""
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """Kernels of an operator family that run on `architecture` (None: any), the most promising
+        first: by what was measured on `gpu`, then as the shelf itself ranks them. CUDA kernels,
+        which take seconds to compile, only where they were measured as clearly better than any
+        of Triton's."""
+        ...
+
+
+class CorpusShelf:
+    """The kernels of a corpus folder, by default of the shipped one."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._corpus = load_corpus(root or shipped_corpus())
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """See `Shelf.kernels`."""
+        licence = self._corpus.manifest.licence
+        found = [
+            _stock(each.entry, each.text, each.launch_code, gpu, licence)
+            for each in self._corpus.kernels
+            if _suits(each.entry, family, architecture)
+        ]
+        return _ordered(found)
+
+
+class IndexShelf:
+    """The kernels of an index's current generation, ranked by its search.
+
+    Parameters
+    ----------
+    searcher
+        Of the index; it stays the caller's.
+    """
+
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher = searcher
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """See `Shelf.kernels`."""
+        generation = self._searcher.generation
+        records = generation.kernels
+        places: dict[str, int] = {}
+        if records:
+            wanted = {f"kernel:{slug}" for slug, each in records.items() if each.entry.op == family}
+            of_family = generation.columns["entries"].mask(lambda v: not wanted.isdisjoint(v))
+            filters = Filters(
+                kinds=["kernel"],
+                architectures=[] if architecture is None else [architecture],
+            )
+            hits = self._searcher.rank(
+                family.replace("-", " "), MAX_K, filters, np.asarray(of_family)
+            ).hits
+            for hit in hits:
+                for value in generation.columns["entries"].of(hit.row):
+                    places.setdefault(value.removeprefix("kernel:"), len(places))
+        found = []
+        for slug in sorted(records, key=lambda each: (places.get(each, len(places)), each)):
+            record = records[slug]
+            if _suits(record.entry, family, architecture) and _is_whole(record):
+                licence = generation.sources[record.source].licence or "licence unknown"
+                chunk = next(iter(kernel_chunks(generation, slug)), "")
+                stock = _stock(record.entry, record.code, record.launcher, gpu, licence)
+                found.append(replace(stock, chunk=chunk))
+        return _ordered(found)
+
+
+class EmptyShelf:
+    """No kernels: what the search is worth without a knowledge base."""
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """See `Shelf.kernels`."""
+        del family, architecture, gpu
+        return ()
+
+
+def shelf_of(searcher: Searcher | None) -> Shelf:
+    """Of an index; of the shipped corpus for None, where there is no index."""
+    return CorpusShelf() if searcher is None else IndexShelf(searcher)
+
+
+def _suits(entry: Kernel, family: str, architecture: str | None) -> bool:
+    runs = architecture is None or any_runs_on(list(entry.architectures), architecture)
+    return entry.op == family and runs
+
+
+def _is_whole(record: KernelRecord) -> bool:
+    """Indexes of earlier versions have no launch code."""
+    return record.entry.language == "triton" or bool(record.launcher)
+
+
+def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: str) -> Stock:
+    # The leading comment, which is the entry's text, stays behind.
+    cuda = code.partition("*/")[2] if code.lstrip().startswith("/*") else code
+    cited = "; ".join(f"{each.title} ({each.licence}) {each.url}" for each in entry.sources)
+    return Stock(
+        slug=entry.slug,
+        op=entry.op,
+        code=launcher or code,
+        dtypes=tuple(entry.dtypes),
+        architectures=tuple(entry.architectures),
+        techniques=tuple(entry.techniques),
+        citation=f"{entry.title}. Licence: {licence}. Sources: {cited}",
+        floor_fraction=_fraction(entry, gpu),
+        cuda=cuda if launcher else "",
+    )
+
+
+def _fraction(entry: Kernel, gpu: str | None) -> float | None:
+    """How near to the floor the kernel came on this card; sizes differ, so times do not compare."""
+    if gpu is None:
+        return None
+    found = [
+        each.floor_fraction
+        for each in entry.verified
+        if _same_card(each.gpu, gpu) and each.floor_fraction is not None
+    ]
+    return max(found, default=None)
+
+
+def _same_card(one: str, other: str) -> bool:
+    """Drivers put the maker's name before the card's."""
+    first, second = (each.casefold().removeprefix("nvidia").strip() for each in (one, other))
+    return first == second
+
+
+def _ordered(found: Iterable[Stock]) -> list[Stock]:
+    """Measured ones first, the nearest to the floor at their head; others keep their order. CUDA
+    kernels only where they are worth their compilation."""
+    # A kernel that searches by itself is the same kernel as the one it searches for.
+    ordered = sorted(
+        found,
+        key=lambda each: (
+            "def tune" in each.code or '"tune":' in each.code,
+            each.floor_fraction is None,
+            -(each.floor_fraction or 0.0),
+            # Of two that were not measured, the plain version goes last.
+            not each.techniques,
+        ),
+    )
+    best = max((each.floor_fraction or 0.0 for each in ordered if not each.cuda), default=0.0)
+    return [
+        each for each in ordered if not each.cuda or (each.floor_fraction or 0.0) > _BETTER * best
+    ]

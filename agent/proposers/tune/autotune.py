@@ -1,0 +1,204 @@
+"""Replaces the list of an autotuned kernel by one of its configurations, which can be tuned on."""
+
+import ast
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from agent.proposers.tune.kernel_facts import called, is_jit
+from agent.proposers.tune.parameters import find
+from agent.proposers.tune.rewrite import Offsets, Site, rewrite
+from agent.proposers.tune.tunable import Tunable
+
+# Configurations that a list is taken apart into; more is a search of its own.
+_MOST: Final = 128
+_PLAIN: Final = (int, float, str, bool)
+
+
+class _UnknownError(Exception):
+    """An expression that is no plain value."""
+
+
+def lists(tree: ast.Module) -> list[ast.expr]:
+    """The `configs` of every autotuned kernel, as they stand in the decorators."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and is_jit(node):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and called(decorator) == "autotune":
+                    given = {each.arg: each.value for each in decorator.keywords}
+                    configs = given.get("configs") or next(iter(decorator.args), None)
+                    if configs is not None:
+                        found.append(configs)
+    return found
+
+
+def opened(text: str) -> tuple[Tunable, list[Tunable]]:
+    """A file's parameters; of an autotuned one with one configuration, and with each other one.
+
+    Raises
+    ------
+    SyntaxError
+        The text is not Python.
+    """
+    versions = collapsed(text)
+    if not versions:
+        return find(text), []
+    first, *others = [find(each) for each in versions]
+    return first, others
+
+
+def collapsed(text: str) -> list[str]:
+    """Versions of a file with one configuration in each list that has several.
+
+    The first versions take the first configuration of every list, the next ones the second, and so
+    on. Empty where there is no such list, or none that can be read without running the file. A list
+    that is computed stays as it is.
+    """
+    tree = ast.parse(text)
+    offsets = Offsets(text)
+    choices: list[list[tuple[Site, str]]] = []
+    for node in lists(tree):
+        configs = list(itertools.islice(_configurations(tree, node), _MOST + 1))
+        if 1 < len(configs) <= _MOST:
+            place = Site(offsets.start(node), offsets.end(node))
+            choices.append([(place, f"[{each}]") for each in configs])
+    if not choices:
+        return []
+    versions = []
+    for number in range(max(map(len, choices))):
+        chosen = [each[min(number, len(each) - 1)] for each in choices]
+        edits = [(Site(s.start, s.end, written, fixed=True), 0) for s, written in chosen]
+        versions.append(rewrite(text, edits))
+    return versions
+
+
+def _configurations(tree: ast.Module, node: ast.expr) -> Iterator[str]:
+    """The text of each `triton.Config(...)` that an expression lists; nothing if it is unclear."""
+    try:
+        yield from list(_expanded(tree, node, {}, 4))
+    except (_UnknownError, TypeError, ValueError, ArithmeticError, RecursionError):
+        return
+
+
+def _expanded(
+    tree: ast.Module, node: ast.expr, known: Mapping[str, Any], depth: int
+) -> Iterator[str]:
+    if depth == 0:
+        raise _UnknownError
+    match node:
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            for each in items:
+                inner = each.value if isinstance(each, ast.Starred) else each
+                yield from _expanded(tree, inner, known, depth)
+        case ast.ListComp(elt=element, generators=generators):
+            for names in _combinations(tree, generators, known):
+                yield from _expanded(tree, element, names, depth)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from _expanded(tree, left, known, depth)
+            yield from _expanded(tree, right, known, depth)
+        case ast.Call(args=[]) if called(node) != "Config" and not node.keywords:
+            yield from _expanded(tree, _returned(tree, called(node)), known, depth - 1)
+        case ast.Name(id=name):
+            yield from _expanded(tree, _assigned(tree, name), known, depth - 1)
+        case ast.Call() if called(node) == "Config":
+            given = [repr(_value(tree, each, known)) for each in node.args]
+            given += [f"{each.arg}={_value(tree, each.value, known)!r}" for each in node.keywords]
+            yield f"{ast.unparse(node.func)}({', '.join(given)})"
+        case _:
+            raise _UnknownError
+
+
+def _combinations(
+    tree: ast.Module, generators: list[ast.comprehension], known: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    if not generators:
+        yield known
+        return
+    first, *rest = generators
+    for value in itertools.islice(_value(tree, first.iter, known), _MOST + 1):
+        names = dict(known)
+        match first.target:
+            case ast.Name(id=name):
+                names[name] = value
+            case ast.Tuple(elts=targets):
+                for target, one in zip(targets, value, strict=True):
+                    if not isinstance(target, ast.Name):
+                        raise _UnknownError
+                    names[target.id] = one
+            case _:
+                raise _UnknownError
+        if all(_value(tree, each, names) for each in first.ifs):
+            yield from _combinations(tree, rest, names)
+
+
+def _value(tree: ast.Module, node: ast.expr, known: Mapping[str, Any]) -> Any:  # noqa: PLR0911
+    """A plain value: literals, names of them, products and comparisons of numbers."""
+    match node:
+        case ast.Constant(value=value) if value is None or isinstance(value, _PLAIN):
+            return value
+        case ast.Name(id=name):
+            return known[name] if name in known else _value(tree, _assigned(tree, name), known)
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(tree, each, known) for each in items]
+        case ast.Dict(keys=keys, values=values):
+            return {
+                _value(tree, key, known): _value(tree, value, known)
+                for key, value in zip(keys, values, strict=True)
+                if key is not None
+            }
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            one, other = _value(tree, left, known), _value(tree, right, known)
+            if isinstance(one, int) and isinstance(other, int):
+                return one * other
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            one, other = _value(tree, left, known), _value(tree, right, known)
+            if isinstance(one, int) and isinstance(other, int):
+                return one // other
+        case ast.Compare(left=left, ops=[operator], comparators=[right]):
+            return _compared(operator, _value(tree, left, known), _value(tree, right, known))
+        case ast.BoolOp(op=operator, values=values):
+            every = [_value(tree, each, known) for each in values]
+            return all(every) if isinstance(operator, ast.And) else any(every)
+    raise _UnknownError
+
+
+def _compared(operator: ast.cmpop, one: Any, other: Any) -> bool:
+    match operator:
+        case ast.Lt():
+            return bool(one < other)
+        case ast.LtE():
+            return bool(one <= other)
+        case ast.Gt():
+            return bool(one > other)
+        case ast.GtE():
+            return bool(one >= other)
+        case ast.Eq():
+            return bool(one == other)
+        case ast.NotEq():
+            return bool(one != other)
+    raise _UnknownError
+
+
+def _assigned(tree: ast.Module, name: str) -> ast.expr:
+    found = [
+        each.value
+        for each in tree.body
+        if isinstance(each, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == name for target in each.targets)
+    ]
+    if len(found) != 1:
+        raise _UnknownError
+    return found[0]
+
+
+def _returned(tree: ast.Module, name: str) -> ast.expr:
+    """What a function of one statement returns."""
+    for each in tree.body:
+        if isinstance(each, ast.FunctionDef) and each.name == name:
+            statements = [s for s in each.body if not isinstance(s, ast.Expr)]
+            if len(statements) == 1 and isinstance(statements[0], ast.Return):
+                value = statements[0].value
+                if value is not None:
+                    return value
+    raise _UnknownError

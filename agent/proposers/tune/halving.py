@@ -1,0 +1,167 @@
+"""Successive halving: many points timed a little, the better ones again and longer.
+
+After Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter
+optimization" (2016), with two changes for noisy clocks: a point's times of all rungs count, and
+whoever cannot be told from the last one that is kept is kept as well.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from judge.progress import Progress, Say, silent
+
+P = TypeVar("P", bound=Hashable)
+P_contra = TypeVar("P_contra", bound=Hashable, contravariant=True)
+
+# Launches on each rung; a third goes on, so that all rungs cost about the same.
+RUNGS: Final = (3, 7, 20)
+_KEPT: Final = 3
+# Survivors beside the kept third, where the clock cannot tell.
+_MOST_DOUBTFUL: Final = 4
+# What a clock can be trusted to when it was read a few times.
+_LEAST_NOISE: Final = 0.01
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one measurement of a point gave."""
+
+    ms: Sequence[float] = ()
+    """Times of single launches; empty where it failed or was not tried."""
+    error: str = ""
+    """Why it is of no use."""
+    tried: bool = True
+    """False: there was no time for it; it may be tried again."""
+    slow: bool = False
+    """It was given up since it compiles for too long."""
+
+
+class Measure(Protocol[P_contra]):
+    """Times points, compiling what is new."""
+
+    def __call__(
+        self, points: Sequence[P_contra], launches: int, seconds: float
+    ) -> Sequence[Measured]:
+        """Results in the order of `points`; takes little more than `seconds`.
+
+        Parameters
+        ----------
+        launches
+            For each point.
+        seconds
+            What is not begun by then has `tried` False.
+        """
+
+
+@dataclass(slots=True)
+class Trial(Generic[P]):
+    """All that is known of one point."""
+
+    point: P
+    ms: list[float] = field(default_factory=list)
+    error: str = ""
+    slow: bool = False
+    """As of `Measured`."""
+
+    @property
+    def median(self) -> float:
+        """Milliseconds; infinite where it failed or was never timed."""
+        return statistics.median(self.ms) if self.ms and not self.error else math.inf
+
+    @property
+    def noise(self) -> float:
+        """Relative standard error of the median, robust, and no less than a clock has."""
+        if len(self.ms) < 2:
+            return 5 * _LEAST_NOISE
+        middle = statistics.median(self.ms)
+        deviation = 1.4826 * statistics.median(abs(each - middle) for each in self.ms)
+        # 1.2533: the median's standard error over the mean's, for normal errors.
+        return max(_LEAST_NOISE, 1.2533 * deviation / (math.sqrt(len(self.ms)) * max(middle, 1e-9)))
+
+
+@dataclass(slots=True)
+class Ledger(Generic[P]):
+    """Trials by point, and what measuring them cost."""
+
+    measure: Measure[P]
+    deadline: float
+    """On `clock`."""
+    clock: Callable[[], float] = time.monotonic
+    trials: dict[P, Trial[P]] = field(default_factory=dict)
+    measured: int = 0
+    """Points that were compiled or timed, each as often as it was."""
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, not below 0."""
+        return max(0.0, self.deadline - self.clock())
+
+    def add(self, points: Sequence[P], launches: int) -> None:
+        """Measure points that have not failed; what there was no time for stays as it was."""
+        wanted = [p for p in points if p not in self.trials or not self.trials[p].error]
+        if not wanted or self.left <= 0:
+            return
+        for point, got in zip(wanted, self.measure(wanted, launches, self.left), strict=True):
+            if not got.tried and not got.ms:
+                continue
+            trial = self.trials.setdefault(point, Trial(point))
+            trial.ms += got.ms
+            trial.error, trial.slow = got.error, got.slow
+            self.measured += 1
+
+    def ranking(self) -> list[Trial[P]]:
+        """All points that work, the fastest first."""
+        return sorted((t for t in self.trials.values() if t.median < math.inf), key=_median)
+
+
+def halve(
+    ledger: Ledger[P],
+    points: Sequence[P],
+    incumbent: P,
+    rungs: Sequence[int] = RUNGS,
+    *,
+    say: Say = silent,
+) -> list[Trial[P]]:
+    """Time `points` and the incumbent, which is never dropped; what is left, the fastest first.
+
+    Parameters
+    ----------
+    ledger
+        Holds earlier times, which count, and the deadline.
+    points
+        New or known.
+    incumbent
+        The point to beat.
+    rungs
+        Launches on each.
+    """
+    alive = list(dict.fromkeys([incumbent, *points]))
+    for number, launches in enumerate(rungs):
+        ledger.add(alive, launches)
+        known = [ledger.trials[p] for p in alive if p in ledger.trials]
+        ranked = sorted((trial for trial in known if trial.median < math.inf), key=_median)
+        if number == len(rungs) - 1 or ledger.left <= 0 or len(ranked) <= 1:
+            break
+        alive = [each.point for each in survivors(ranked, max(2, -(-len(ranked) // _KEPT)))]
+        if incumbent not in alive:
+            alive.append(incumbent)
+        say(Progress(f"{len(alive)} of {len(known)} go on"))
+    return ranked
+
+
+def survivors(ranked: Sequence[Trial[P]], count: int) -> list[Trial[P]]:
+    """The first `count`, and some that cannot be told from the last of them."""
+    kept = list(ranked[:count])
+    if not kept:
+        return kept
+    limit = kept[-1].median * (1 + 2 * kept[-1].noise)
+    doubtful = [each for each in ranked[count:] if each.median * (1 - 2 * each.noise) <= limit]
+    return kept + doubtful[:_MOST_DOUBTFUL]
+
+
+def _median(trial: Trial[P]) -> float:
+    return trial.median

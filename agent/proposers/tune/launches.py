@@ -1,0 +1,249 @@
+"""Where a file launches its Triton kernels, and which literals the arguments come from."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.proposers.tune.kernel_facts import KernelFacts, called, is_jit, kernel_facts
+
+# Names may be defined in terms of each other.
+_DEPTH: Final = 8
+OPTIONS: Final = ("num_warps", "num_stages", "num_ctas")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """One `kernel[grid](...)`."""
+
+    call: ast.Call
+    grid: ast.expr
+    """What is in the brackets."""
+    kernel: KernelFacts | None
+    """None where the kernel is not in this file."""
+    function: Function | None
+    """That it stands in."""
+    arguments: dict[str, ast.expr]
+    """By the kernel's parameter; defaults of the kernel's signature where nothing is passed."""
+    options: dict[str, ast.expr]
+    """`num_warps` and the like, as far as they are given."""
+    complete: bool
+    """False: something is unpacked that cannot be followed."""
+    autotuned: bool
+    """A decorator chooses what is not passed."""
+
+
+class Module:
+    """A parsed file: its kernels, launches, and what its names stand for."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.parents = {
+            child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
+        }
+        self.kernels = {
+            node.name: kernel_facts(node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and is_jit(node)
+        }
+        self.launches = [
+            self._launch(node, node.func)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Subscript)
+            and self._is_launch(node, node.func)
+        ]
+
+    def function_of(self, node: ast.AST) -> Function | None:
+        """The innermost function around a node; a lambda is none."""
+        above = self.parents.get(node)
+        while above is not None and not isinstance(above, Function):
+            above = self.parents.get(above)
+        return above
+
+    def literals(self, node: ast.expr, depth: int = _DEPTH) -> list[ast.Constant]:
+        """Integer literals that an expression can be, through names, `min` and `if`."""
+        if depth == 0:
+            return []
+        match node:
+            case ast.Constant(value=bool()):
+                return []
+            case ast.Constant(value=int()):
+                return [node]
+            case ast.Name():
+                inner: Sequence[ast.expr] = self.values(node)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                inner = self._attribute(node, name)
+            case ast.IfExp(body=body, orelse=orelse):
+                inner = (body, orelse)
+            case ast.Call() if called(node) in {"min", "constexpr"}:
+                # `max(16, …)` is a least size that something needs, and no choice.
+                inner = node.args
+            case ast.Subscript(value=ast.Name() as base, slice=ast.Constant(value=str(key))):
+                entries = [self._entries(each) for each in self.values(base)]
+                inner = [each[key] for each in entries if each and key in each]
+            case _:
+                return []
+        found = [each for part in inner for each in self.literals(part, depth - 1)]
+        return list(dict.fromkeys(found))
+
+    def values(self, name: ast.Name) -> list[ast.expr]:
+        """What a name is assigned where it is seen from, its default as a parameter included."""
+        function = self.function_of(name)
+        while function is not None:
+            found = [value for target, value in _bindings(function) if target == name.id]
+            found += [value for target, value in defaults(function) if target == name.id]
+            if found or any(a.arg == name.id for a in _parameters(function)):
+                return found
+            function = self.function_of(function)
+        return [value for target, value in _bindings(self.tree) if target == name.id]
+
+    def resolved(self, node: ast.expr) -> ast.expr:
+        """The one expression that a name stands for; the node itself where there is not one."""
+        values = self.values(node) if isinstance(node, ast.Name) else []
+        return values[0] if len(values) == 1 else node
+
+    def _attribute(self, node: ast.AST, name: str) -> list[ast.expr]:
+        above: ast.AST | None = node
+        while above is not None and not isinstance(above, ast.ClassDef):
+            above = self.parents.get(above)
+        found: list[ast.expr] = []
+        for each in ast.walk(above) if above is not None else ():
+            match each:
+                case ast.Assign(
+                    targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)], value=value
+                ) if attribute == name:
+                    found.append(value)
+                case ast.Assign(targets=[ast.Name(id=attribute)], value=value) if (
+                    attribute == name and self.parents.get(each) is above
+                ):
+                    found.append(value)
+        return found
+
+    def _entries(self, node: ast.expr) -> dict[str, ast.expr] | None:
+        """`{"a": 1}` or `dict(a=1)` by key."""
+        match node:
+            case ast.Dict(keys=keys, values=values):
+                return {
+                    key.value: value
+                    for key, value in zip(keys, values, strict=True)
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                }
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=given):
+                return {each.arg: each.value for each in given if each.arg}
+        return None
+
+    def _is_launch(self, call: ast.Call, func: ast.Subscript) -> bool:
+        name = func.value.id if isinstance(func.value, ast.Name) else ""
+        return name in self.kernels or any(each.arg in OPTIONS for each in call.keywords)
+
+    def _launch(self, call: ast.Call, func: ast.Subscript) -> Launch:
+        kernel = self.kernels.get(func.value.id) if isinstance(func.value, ast.Name) else None
+        given, complete = self._keywords(call)
+        arguments: dict[str, ast.expr] = {}
+        autotuned = False
+        if kernel is not None:
+            autotuned = any("autotune" in ast.dump(each) for each in kernel.node.decorator_list)
+            names = [each.arg for each in _parameters(kernel.node)]
+            arguments = dict(defaults(kernel.node))
+            for position, argument in enumerate(call.args):
+                if isinstance(argument, ast.Starred):
+                    names = names[position:]
+                    self._after_starred(call.args[position:], names, given, arguments)
+                    break
+                if position < len(names):
+                    arguments[names[position]] = argument
+        arguments |= {name: value for name, value in given.items() if name not in OPTIONS}
+        options = {name: value for name, value in given.items() if name in OPTIONS}
+        return Launch(
+            call=call,
+            grid=func.slice,
+            kernel=kernel,
+            function=self.function_of(call),
+            arguments=arguments,
+            options=options,
+            complete=complete,
+            autotuned=autotuned,
+        )
+
+    def _after_starred(
+        self,
+        rest: Sequence[ast.expr],
+        names: Sequence[str],
+        given: dict[str, ast.expr],
+        arguments: dict[str, ast.expr],
+    ) -> None:
+        """What follows the last `*something` fills the last parameters that no keyword fills."""
+        last = max(i for i, each in enumerate(rest) if isinstance(each, ast.Starred))
+        plain = rest[last + 1 :]
+        free = [name for name in names if name not in given and name not in arguments]
+        if plain:
+            arguments |= dict(zip(free[-len(plain) :], plain, strict=False))
+
+    def _keywords(self, call: ast.Call) -> tuple[dict[str, ast.expr], bool]:
+        given: dict[str, ast.expr] = {}
+        complete = True
+        for each in call.keywords:
+            if each.arg:
+                given[each.arg] = each.value
+                continue
+            entries = self._entries(self.resolved(each.value))
+            complete = complete and entries is not None
+            given |= entries or {}
+        return given, complete
+
+
+def number(literal: ast.Constant) -> int:
+    """The value of an integer literal.
+
+    Raises
+    ------
+    TypeError
+        It is another literal.
+    """
+    if type(literal.value) is not int:
+        raise TypeError(f"{literal.value!r} is no integer")
+    return literal.value
+
+
+def _parameters(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
+    """Parameters that have a default, and it."""
+    given = function.args
+    by_position = [*given.posonlyargs, *given.args]
+    if given.defaults:
+        for argument, default in zip(
+            by_position[-len(given.defaults) :], given.defaults, strict=True
+        ):
+            yield argument.arg, default
+    for argument, keyword in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        if keyword is not None:
+            yield argument.arg, keyword
+
+
+def _bindings(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Assignments of a function or module, those of functions and classes inside left out."""
+    for child in ast.iter_child_nodes(scope):
+        match child:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                continue
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    yield from _paired(target, value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, value
+        yield from _bindings(child)
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    match target, value:
+        case ast.Name(id=name), _:
+            yield name, value
+        case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+            for each, one in zip(names, values, strict=True):
+                yield from _paired(each, one)

@@ -1,0 +1,389 @@
+"""What can be changed in a Triton kernel file, found in its syntax tree; nothing is executed.
+
+Found are: integer literals that reach a constexpr parameter or a launch option, directly, through
+names, defaults, dictionaries and `min`; literals that repeat them in grids and divisions;
+sizes written inside a kernel; configurations of an autotuner (one by one: `autotune.collapsed`
+first); loops that Triton can pipeline; and `TUNABLES`. Whether a value may be another one is not
+decided here beyond names and shapes that give it away: a version with other results is dropped.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.proposers.tune import ties
+from agent.proposers.tune.kernel_facts import KernelFacts, called, language_name
+from agent.proposers.tune.launches import Launch, Module, defaults, number
+from agent.proposers.tune.rewrite import Offsets, Site, Value
+from agent.proposers.tune.tunable import Parameter, Role, TileShape, Tunable
+
+# triton.compile's defaults on NVIDIA cards (backends/nvidia/compiler.py, CUDAOptions).
+DEFAULT_WARPS: Final = 4
+DEFAULT_STAGES: Final = 3
+# Sizes of the operator, or switches: another value is another operator.
+_MEANING: Final = re.compile(
+    r"(?i)stride|pad|dilat|window|kernel|head|dim|chan|^c_?(in|out)$|flag|^(has|is|use)_|axis|taps"
+)
+# Counts that may well be 1 before they are tuned.
+_COUNT: Final = re.compile(r"(?i)group|split|unroll|rows|per_|num|iter|tiles|programs|chunk")
+# Below this a literal in a kernel is more likely an index than a block.
+_LEAST_INNER: Final = 16
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A group of literals that change together."""
+
+    name: str
+    role: Role
+    nodes: dict[ast.Constant, int] = field(default_factory=dict)
+    """Literal → what is added to the value there."""
+    inserts: list[Site] = field(default_factory=list)
+    value: Value = 0
+    power_of_two: bool = False
+    least: int = 1
+    choices: tuple[Value, ...] | None = None
+    aliases: set[str] = field(default_factory=set)
+
+
+def find(text: str) -> Tunable:
+    """The parameters of a Triton kernel file, in the order of their places.
+
+    Raises
+    ------
+    SyntaxError
+        The text is not Python.
+    """
+    return _Finder(text).found()
+
+
+class _Finder:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.module = Module(ast.parse(text))
+        self.offsets = Offsets(text)
+        self.by_node: dict[ast.Constant, _Draft] = {}
+        self.inserted: list[_Draft] = []
+
+    def found(self) -> Tunable:
+        for launch in self.module.launches:
+            self._sizes(launch)
+            self._options(launch)
+        for kernel in self.module.kernels.values():
+            self._inner(kernel)
+            self._signature(kernel)
+            self._configuration(kernel)
+            self._loops(kernel)
+        for launch in self.module.launches:
+            self._ties(launch)
+        self._tunables()
+        drafts = [*dict.fromkeys(map(id, self.by_node.values()))]
+        known = {id(each): each for each in self.by_node.values()}
+        parameters = self._named([*(known[each] for each in drafts), *self.inserted])
+        facts = self.module.kernels
+        return Tunable(
+            self.text,
+            parameters,
+            tuple(_shapes(facts, parameters)),
+            any(each.dots for each in facts.values()),
+        )
+
+    # Arguments of launches
+
+    def _sizes(self, launch: Launch) -> None:
+        kernel = launch.kernel
+        if kernel is None:
+            return
+        for name in kernel.constexprs:
+            if name in launch.arguments:
+                for node in self.module.literals(launch.arguments[name]):
+                    self._size(node, name, kernel)
+        if kernel.counts_programs:
+            grid = self.module.resolved(launch.grid)
+            parts = grid.elts if isinstance(grid, ast.Tuple) else [grid]
+            if len(parts) == 1:
+                for node in self.module.literals(parts[0]):
+                    if number(node) > 1:
+                        self._draft(node, "PROGRAMS", Role.COUNT)
+
+    def _size(self, node: ast.Constant, name: str, kernel: KernelFacts) -> None:
+        role = _role(node, name, kernel)
+        if role is None:
+            return
+        draft = self._draft(node, name, role)
+        draft.aliases.add(f"{kernel.node.name}.{name}")
+        if role is Role.TILE:
+            draft.role = Role.TILE
+            draft.power_of_two = draft.power_of_two or name in kernel.extents
+        if name in kernel.dotted:
+            draft.least = 16  # tl.dot takes no smaller operands
+
+    def _signature(self, kernel: KernelFacts) -> None:
+        """Constexprs that get their value inside the kernel, or from a global."""
+        inside = set(kernel.constexprs) - {name for name, _ in defaults(kernel.node)}
+        for each in ast.walk(kernel.node):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
+                local = each.id in inside and not self._is_parameter(kernel, each.id)
+                if local or (each.id not in kernel.constexprs and self._is_global(each)):
+                    for node in self.module.literals(each):
+                        self._size(node, each.id, kernel)
+
+    def _is_parameter(self, kernel: KernelFacts, name: str) -> bool:
+        given = kernel.node.args
+        return any(a.arg == name for a in [*given.posonlyargs, *given.args, *given.kwonlyargs])
+
+    def _is_global(self, name: ast.Name) -> bool:
+        """A module-level `X = tl.constexpr(…)`, or `X: tl.constexpr = …`."""
+        for each in self.module.tree.body:
+            match each:
+                case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call() as value):
+                    if target == name.id and called(value) == "constexpr":
+                        return True
+                case ast.AnnAssign(target=ast.Name(id=target), annotation=annotation):
+                    if target == name.id and "constexpr" in ast.unparse(annotation):
+                        return True
+        return False
+
+    def _inner(self, kernel: KernelFacts) -> None:
+        """`tl.arange(0, 256)`: equal literals of the kernel are one size."""
+        ends = {
+            each.args[1].value
+            for each in ast.walk(kernel.node)
+            if isinstance(each, ast.Call)
+            and called(each) == "arange"
+            and len(each.args) == 2
+            and isinstance(each.args[1], ast.Constant)
+            and type(each.args[1].value) is int
+            and each.args[1].value >= _LEAST_INNER
+        }
+        for value in sorted(ends):
+            draft = _Draft(f"{kernel.node.name}_{value}", Role.TILE, value=value, power_of_two=True)
+            draft.least = 16 if kernel.dots else 1
+            for each in ast.walk(kernel.node):
+                if not isinstance(each, ast.Constant) or type(each.value) is not int:
+                    continue
+                if each.value == value and each not in self.by_node:
+                    draft.nodes[each] = 0
+                    self.by_node[each] = draft
+
+    # Options and loops
+
+    def _options(self, launch: Launch) -> None:
+        for name, role in (
+            ("num_warps", Role.WARPS),
+            ("num_stages", Role.STAGES),
+            ("num_ctas", Role.CTAS),
+        ):
+            if name in launch.options:
+                for node in self.module.literals(launch.options[name]):
+                    self._draft(node, name, role)
+        kernel = launch.kernel
+        if kernel is None or launch.autotuned or not launch.complete:
+            return
+        self._addable(launch.call, kernel, launch.options)
+
+    def _addable(self, call: ast.Call, kernel: KernelFacts, given: Iterable[str]) -> None:
+        """Options that are not given; Triton pipelines by itself only loops with a `tl.dot`."""
+        wanted = [("num_warps", Role.WARPS, DEFAULT_WARPS)]
+        if kernel.dots and kernel.loops:
+            wanted.append(("num_stages", Role.STAGES, DEFAULT_STAGES))
+        places = [
+            (name, role, value, self.offsets.keyword(call, name))
+            for name, role, value in wanted
+            if name not in given
+        ]
+        for name, role, value, site in places:
+            draft = _Draft(name, role, inserts=[site], value=value)
+            draft.aliases.add(f"{kernel.node.name}.{name}")
+            self.inserted.append(draft)
+
+    def _configuration(self, kernel: KernelFacts) -> None:
+        """The one configuration of an autotuned kernel."""
+        for decorator in kernel.node.decorator_list:
+            if not (isinstance(decorator, ast.Call) and called(decorator) == "autotune"):
+                continue
+            configs = [each for each in ast.walk(decorator) if called(each) == "Config"]
+            given = [each.value for each in decorator.keywords if each.arg == "configs"]
+            given += decorator.args[:1]
+            if len(configs) != 1 or not (given and isinstance(given[0], ast.List)):
+                continue
+            (config,) = configs
+            assert isinstance(config, ast.Call)
+            options = {each.arg: each.value for each in config.keywords if each.arg}
+            values = config.args[0] if config.args else options.get("kwargs")
+            if isinstance(values, ast.Dict):
+                for key, value in zip(values.keys, values.values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        for node in self.module.literals(value):
+                            self._size(node, key.value, kernel)
+            for name, role in (("num_warps", Role.WARPS), ("num_stages", Role.STAGES)):
+                for node in self.module.literals(options[name]) if name in options else ():
+                    self._draft(node, name, role)
+            self._addable(config, kernel, options)
+
+    def _loops(self, kernel: KernelFacts) -> None:
+        """Loops whose loads Triton pipelines only when told: those without a `tl.dot`."""
+        language = language_name(self.module.tree)
+        sites: list[Site] = []
+        for call in kernel.ranges:
+            given = {each.arg: each.value for each in call.keywords}
+            if "num_stages" in given:
+                for node in self.module.literals(given["num_stages"]):
+                    self._draft(node, "loop_stages", Role.LOOP_STAGES)
+            elif not kernel.dots and call.args and language:
+                sites.append(self.offsets.keyword(call, "num_stages"))
+                if isinstance(call.func, ast.Name):
+                    start, end = self.offsets.start(call.func), self.offsets.end(call.func)
+                    sites.append(Site(start, end, f"{language}.range", fixed=True))
+        if sites:
+            draft = _Draft("loop_stages", Role.LOOP_STAGES, inserts=sites, value=1)
+            draft.aliases.add(f"{kernel.node.name}.loop_stages")
+            self.inserted.append(draft)
+
+    # What changes together
+
+    def _ties(self, launch: Launch) -> None:
+        sizes = {}
+        for name, argument in launch.arguments.items():
+            nodes = [each for each in self.module.literals(argument) if each in self.by_node]
+            if len(nodes) == 1 and self.by_node[nodes[0]].role is Role.TILE:
+                sizes[name] = nodes[0]
+        for draft in {id(each): each for each in self.by_node.values()}.values():
+            if launch.kernel is not None and draft.name.startswith(f"{launch.kernel.node.name}_"):
+                sizes[draft.name] = next(iter(draft.nodes))
+        in_grid = ties.grid_repeats(self.module, launch)
+        seen = {each.node for each in in_grid}
+        around = launch.function
+        elsewhere = (
+            [] if around is None else [r for r in ties.repeats(around) if r.node not in seen]
+        )
+        for alone, every in ((True, in_grid), (False, elsewhere)):
+            for repeat in every:
+                for node in ties.tied(launch, sizes, repeat, alone=alone):
+                    draft = self._merge(node, repeat.node)
+                    if repeat.added is not None:
+                        draft.nodes[repeat.added] = repeat.plus
+
+    def _merge(self, node: ast.Constant, other: ast.Constant) -> _Draft:
+        draft = self.by_node[node]
+        absorbed = self.by_node.get(other)
+        if absorbed is None:
+            draft.nodes[other] = 0
+            self.by_node[other] = draft
+        elif absorbed is not draft:
+            draft.nodes |= absorbed.nodes
+            draft.aliases |= absorbed.aliases
+            draft.least = max(draft.least, absorbed.least)
+            draft.power_of_two = draft.power_of_two or absorbed.power_of_two
+            for each in absorbed.nodes:
+                self.by_node[each] = draft
+        return draft
+
+    def _draft(self, node: ast.Constant, name: str, role: Role) -> _Draft:
+        draft = self.by_node.get(node)
+        if draft is None:
+            draft = self.by_node[node] = _Draft(name, role, {node: 0}, value=number(node))
+        return draft
+
+    # The corpus's own declaration
+
+    def _tunables(self) -> None:
+        """`TUNABLES = {parameter of kernel_function: values}`."""
+        listed = _declared(self.module.tree)
+        functions = [
+            each
+            for each in self.module.tree.body
+            if isinstance(each, ast.FunctionDef) and each.name == "kernel_function"
+        ]
+        if not listed or "tune" in listed or len(functions) != 1:
+            return  # a kernel with `tune` searches by itself
+        for name, default in defaults(functions[0]):
+            choices = listed.get(name)
+            if not choices or not isinstance(default, ast.Constant):
+                continue
+            if not isinstance(default.value, int | float | str):
+                continue
+            draft = self.by_node.setdefault(default, _Draft(name, Role.CHOICE, {default: 0}))
+            draft.name = name
+            draft.value = default.value
+            draft.choices = tuple(choices)
+        # What is left out of the list is left alone: it depends on what is in it.
+        named = {id(draft) for draft in self.by_node.values() if draft.choices is not None}
+        self.by_node = {n: draft for n, draft in self.by_node.items() if id(draft) in named}
+        self.inserted = []
+
+    def _named(self, drafts: Sequence[_Draft]) -> tuple[Parameter, ...]:
+        """Parameters with names that are all different, in the order of their first places."""
+        made = []
+        for draft in drafts:
+            sites = [self.offsets.site(node, plus=plus) for node, plus in draft.nodes.items()]
+            made.append((sorted([*sites, *draft.inserts]), draft))
+        made.sort(key=lambda each: (each[0][0].start, each[1].role))
+        taken: dict[str, int] = {}
+        parameters = []
+        for sites, draft in made:
+            taken[draft.name] = taken.get(draft.name, 0) + 1
+            count = taken[draft.name]
+            parameters.append(
+                Parameter(
+                    name=draft.name if count == 1 else f"{draft.name}#{count}",
+                    role=draft.role,
+                    value=draft.value,
+                    sites=tuple(sites),
+                    power_of_two=draft.power_of_two,
+                    least=draft.least,
+                    choices=draft.choices,
+                    aliases=frozenset(draft.aliases),
+                )
+            )
+        return tuple(parameters)
+
+
+def _role(node: ast.Constant, name: str, kernel: KernelFacts) -> Role | None:
+    """What a literal that reaches a constexpr is; None where it is to be left alone."""
+    value = number(node)
+    power = value > 0 and value & (value - 1) == 0
+    if name in kernel.extents:
+        return Role.TILE if power else None
+    if name in kernel.steps and not _COUNT.search(name):
+        return Role.TILE if power and value > 1 else None
+    if _MEANING.search(name):
+        return None
+    return Role.COUNT if (power and value > 1) or (value > 0 and _COUNT.search(name)) else None
+
+
+def _shapes(
+    kernels: dict[str, KernelFacts], parameters: Sequence[Parameter]
+) -> Iterable[TileShape]:
+    names = {alias: each.name for each in parameters for alias in each.aliases}
+    for kernel, facts in kernels.items():
+        for tile in sorted(facts.tiles, key=lambda each: sorted(each.names)):
+            known = frozenset(
+                names[f"{kernel}.{each}"] for each in tile.names if f"{kernel}.{each}" in names
+            )
+            if known:
+                yield TileShape(
+                    known, tile.in_loop, tile.loaded, hidden=len(known) < len(tile.names)
+                )
+
+
+def _declared(tree: ast.Module) -> dict[str, list[Any]]:
+    for each in tree.body:
+        match each:
+            case (
+                ast.Assign(targets=[ast.Name(id="TUNABLES")], value=value)
+                | ast.AnnAssign(target=ast.Name(id="TUNABLES"), value=ast.expr() as value)
+            ):
+                try:
+                    found = ast.literal_eval(value)
+                except (ValueError, TypeError, SyntaxError):
+                    return {}
+                if isinstance(found, dict):
+                    return {
+                        str(name): list(values)
+                        for name, values in found.items()
+                        if isinstance(values, list | tuple)
+                    }
+    return {}

@@ -1,0 +1,204 @@
+"""The proposer `tune`: other meta-parameters for the Triton kernels of the beam."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agent.diagnose.result import Bottleneck, Diagnosis
+from agent.optimize.beam import BASELINE, TUNE
+from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState
+from agent.optimize.proposers import Spending
+from agent.proposers.tune.autotune import opened
+from agent.proposers.tune.request import Tuned, Tuning, Version
+from agent.proposers.tune.space import Hint
+from judge.problem.kernel import KernelFile, Language
+from kb.errors import KbError
+
+# Of GPU time for one kernel.
+SECONDS: Final = 40.0
+# With less there is no point in starting workers.
+_LEAST_SECONDS: Final = 10.0
+# Of what a limited search has left, for one kernel: the rest is for judging what is found.
+_SHARE: Final = 0.5
+# Kernels tuned in one round; each costs `SECONDS`.
+_MOST_KERNELS: Final = 2
+# What a quick timing can be trusted to; the judge measures what is proposed anew.
+_GAIN: Final = 0.02
+# A runner-up is proposed beside the best if it is no further behind.
+_CLOSE: Final = 0.02
+
+_HINTS: Final = {
+    Bottleneck.UNDERUTILIZED: (Hint.SMALLER, Hint.MORE_WARPS),
+    Bottleneck.LATENCY: (Hint.DEEPER, Hint.MORE_WARPS),
+    Bottleneck.MEMORY: (Hint.LARGER, Hint.DEEPER),
+    Bottleneck.COMPUTE: (Hint.LARGER,),
+}
+
+Run = Callable[[Tuning], Tuned]
+
+
+class TuneProposer:
+    """Tunes each Triton kernel of the beam once.
+
+    Parameters
+    ----------
+    run
+        Does the tuning.
+    seconds
+        Of GPU time for one kernel.
+    """
+
+    name = TUNE
+
+    def __init__(self, run: Run, *, seconds: float = SECONDS) -> None:
+        self._run = run
+        self._seconds = seconds
+        self._done: set[str] = set()
+        self._spent = Spending()
+        self._round = (0, 0.0)
+        """The last round, and the GPU time of its searches."""
+
+    @property
+    def spent(self) -> Spending:
+        """GPU time of the searches."""
+        return self._spent
+
+    def propose(self, state: SearchState) -> Sequence[Proposal]:
+        """The best configurations of kernels that were not tuned yet, the leader's first.
+
+        Raises
+        ------
+        KbError
+            A kernel could not be tuned; those before it lose nothing.
+        """
+        if state.interpret:
+            return []  # nothing is timed
+        proposals: list[Proposal] = []
+        failure: KbError | None = None
+        for judged in self._candidates(state)[:_MOST_KERNELS]:
+            seconds = self._seconds
+            if state.gpu_seconds_left is not None:
+                left = state.gpu_seconds_left - self._spent_in(state)
+                seconds = min(seconds, _SHARE * left)
+            if seconds < _LEAST_SECONDS:
+                break
+            self._done.add(judged.id)
+            try:
+                proposals += self._tuned(state, judged, seconds)
+            except KbError as error:
+                failure = error
+        if failure is not None and not proposals:
+            raise failure
+        return proposals
+
+    def repair(self, proposal: Proposal, failure: Outcome) -> None:  # noqa: ARG002 (protocol)
+        """None: a configuration that fails has no better version than the others."""
+        return
+
+    def _spent_in(self, state: SearchState) -> float:
+        """GPU time of this round's earlier searches, which the state does not know of yet."""
+        return self._round[1] if self._round[0] == state.round else 0.0
+
+    def _candidates(self, state: SearchState) -> list[Judged]:
+        """Kernels worth the time: Triton, right, with something to change, not tuned before."""
+        tuned = {
+            parent
+            for each in state.history
+            if each.candidate.proposer == self.name
+            for parent in each.candidate.parents
+        }
+        every = {each.id: each for each in (state.leader, *state.beam)}
+        return [
+            each
+            for each in every.values()
+            if each.id not in tuned | self._done
+            and each.candidate.proposer != self.name
+            and (each.outcome.right or each.id == state.start.id)
+            and has_parameters(each.candidate.source, each.candidate.file)
+        ]
+
+    def _tuned(self, state: SearchState, judged: Judged, seconds: float) -> list[Proposal]:
+        candidate = judged.candidate
+        request = Tuning.like(
+            state,
+            problem=state.problem.source,
+            kernel=candidate.source,
+            seconds=seconds,
+            seed=state.random(self.name).getrandbits(32),
+            hints=hints(state.diagnosis if judged.id == state.leader.id else None),
+        )
+        start = time.monotonic()
+        try:
+            tuned = self._run(request)
+            used = tuned.held_seconds
+        except BaseException:
+            self._count(state, time.monotonic() - start)
+            raise
+        self._count(state, used)
+        family = candidate.family if candidate.family != BASELINE else TUNE
+        return [
+            self._proposal(judged, tuned, version, family)
+            for version in chosen(tuned, candidate.source)
+        ]
+
+    def _count(self, state: SearchState, seconds: float) -> None:
+        self._round = (state.round, self._spent_in(state) + seconds)
+        self._spent += Spending(gpu_seconds=seconds)
+
+    def _proposal(self, judged: Judged, tuned: Tuned, version: Version, family: str) -> Proposal:
+        changes = ", ".join(
+            f"{name} {tuned.start[name]} → {value}"
+            for name, value in version.values.items()
+            if tuned.start.get(name) != value
+        )
+        assert tuned.given_ms is not None
+        return Proposal(
+            source=version.source,
+            parents=(judged.id,),
+            proposer=self.name,
+            family=family,
+            hypothesis=Hypothesis(
+                claim=f"{changes or 'one listed configuration'}: {version.ms:.4g} ms where the "
+                f"parent took {tuned.given_ms:.4g} ms in quick timings"
+            ),
+            params=version.values,
+            quick_ms=version.ms,
+            note=f"best of {tuned.tried} configurations ({tuned.failed} failed) in "
+            f"{tuned.held_seconds:.0f} s",
+        )
+
+
+def has_parameters(source: str, name: str) -> bool:
+    """Whether a file is a Triton kernel with something to change."""
+    try:
+        if KernelFile.parse(source, name).language is not Language.TRITON:
+            return False
+        tunable, _ = opened(source)
+    except (KbError, SyntaxError, RecursionError):
+        return False
+    return bool(tunable.parameters)
+
+
+def hints(diagnosis: Diagnosis | None) -> tuple[Hint, ...]:
+    """What the weightiest findings suggest to try first."""
+    if diagnosis is None:
+        return ()
+    found: dict[Hint, None] = {}
+    for finding in sorted(diagnosis.findings, key=lambda each: -each.severity)[:2]:
+        for hint in _HINTS[finding.category]:
+            opposite = {Hint.SMALLER: Hint.LARGER, Hint.LARGER: Hint.SMALLER}.get(hint)
+            if opposite not in found:
+                found[hint] = None
+    return tuple(found)
+
+
+def chosen(tuned: Tuned, given: str) -> list[Version]:
+    """What to propose: the best if it is faster than what was given, and a close second."""
+    if tuned.given_ms is None:
+        return []
+    faster = [
+        each
+        for each in tuned.versions
+        if each.source != given and each.ms < tuned.given_ms * (1 - _GAIN)
+    ]
+    return [each for each in faster[:2] if each.ms <= faster[0].ms * (1 + _CLOSE)]

@@ -1,0 +1,116 @@
+"""What a judging process is asked for tuning, and what it answers; imports no torch."""
+
+from agent.optimize.candidate import Model
+from agent.optimize.judge_requests import Kept, Request
+from agent.proposers.tune.rewrite import Value
+from agent.proposers.tune.space import Hint
+from judge.options import RunOptions
+from judge.progress import Say
+
+
+class Version(Model):
+    """One configuration that works."""
+
+    source: str
+    values: dict[str, Value]
+    """By parameter."""
+    ms: float
+    """Median; a claim of the process that ran it."""
+    launches: int
+
+
+class Tuned(Model):
+    """What tuning found."""
+
+    given_ms: float | None
+    """The given file's own time, beside the best's."""
+    versions: tuple[Version, ...]
+    """The fastest first, at most 20; the given configuration is among them if it is fast enough."""
+    start: dict[str, Value]
+    """The given values."""
+    points: int
+    """Size of the space, limits of the card not considered."""
+    tried: int
+    failed: int
+    """Of those tried, how many do not compile or give other results."""
+    reasons: dict[str, int]
+    """Why, by how often; the five most frequent."""
+    generations: int
+    exhausted: bool
+    seconds: float
+    """The search took."""
+    ahead_seconds: float
+    """Of them, compiling ahead."""
+    held_seconds: float = 0.0
+    """The device was held, workers' start included."""
+
+
+class _Search(RunOptions):
+    """What every search is told."""
+
+    problem: str
+    """The problem file's text."""
+    device: str
+    seconds: float = 40.0
+    """To hold the device, starting workers counted; they are given a little longer to end."""
+    seed: int = 0
+
+
+class Tuning(Request[Tuned], _Search):
+    """What to tune, and how long."""
+
+    reply = Tuned
+
+    kernel: str
+    """The kernel file's text."""
+    hints: tuple[Hint, ...] = ()
+    batch: int = 48
+    """Configurations in the first generation."""
+
+    def answer(self, kept: Kept, say: Say) -> Tuned:
+        """See `Request.answer`."""
+        from agent.proposers.tune.tuner import tune  # noqa: PLC0415 (loads torch)
+
+        return tune(self, zygote=kept.zygote(interpret=self.device == "cpu"), say=say)
+
+
+class Screened(Model):
+    """What became of one kernel of a screening."""
+
+    version: Version | None
+    """Its best; None where none works."""
+    start: dict[str, Value]
+    """The given values."""
+    tried: int
+    failed: int
+    why: str = ""
+    """Why none works."""
+
+
+class Ranking(Model):
+    """What a screening found."""
+
+    kernels: tuple[Screened, ...]
+    """In the order of `Screening.kernels`."""
+    reference_ms: float | None
+    """The reference's own time, beside the best ones'."""
+    held_seconds: float = 0.0
+    ahead_seconds: float = 0.0
+    """Compiling, while the device was free."""
+
+
+class Screening(Request[Ranking], _Search):
+    """Several kernels for one problem, of which the best shall be found and tuned."""
+
+    reply = Ranking
+
+    kernels: tuple[str, ...]
+    """Kernel files of the form `kernel_function`, the most promising first."""
+    reference: str
+    """A kernel file that is right: what the others' results are compared with, and their times."""
+
+    def answer(self, kept: Kept, say: Say) -> Ranking:
+        """See `Request.answer`."""
+        from agent.proposers.tune.screen import screen  # noqa: PLC0415 (loads torch)
+
+        return screen(self, zygote=kept.zygote(interpret=self.device == "cpu"), say=say)

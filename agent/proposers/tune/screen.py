@@ -1,0 +1,209 @@
+"""Finds the best of several kernels and its best configuration, all timed in one process.
+
+First a few configurations of every kernel, in one race: what a launch or two shows to be hopeless
+is launched no more. Then the search goes on with the kernels that are nearest to the best, and the
+winner of each is timed in turn with the others and with the reference.
+"""
+
+import contextlib
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.proposers.tune.autotune import opened
+from agent.proposers.tune.halving import RUNGS, Ledger, Measured, Trial, halve
+from agent.proposers.tune.material import Subject
+from agent.proposers.tune.request import Ranking, Screened, Screening, Version
+from agent.proposers.tune.rewrite import RewriteError
+from agent.proposers.tune.search import first, search
+from agent.proposers.tune.space import Point, Space, SpaceLimits
+from agent.proposers.tune.timing import SourceTimer, processes
+from agent.proposers.tune.tuner import starts_of, written
+from judge.problem.kernel import KernelFile
+from judge.progress import Say, silent
+from judge.sandbox.launch import Zygote
+
+# Configurations of each kernel in the race: its own, what usually is good, its neighbours.
+_EACH: Final = 10
+# All of them; with many kernels each gets fewer, but its own.
+_MOST: Final = 48
+# What one takes to compile, and the share of the time that the race may take for that.
+_COMPILE_SECONDS: Final = 4.0
+_RACE_SHARE: Final = 0.5
+# How far behind the best a kernel's race may end for it to be searched on: configurations of one
+# kernel differ by more than this, and there is time for two.
+_NEAR: Final = 1.5
+_SEARCHED: Final = 2
+# Of the time after the race, for the best kernel where there is a second one.
+_SHARE: Final = 0.65
+_BATCH: Final = 24
+# The last comparison, and what it is left.
+_LAUNCHES: Final = 30
+_LAST_SECONDS: Final = 3.0
+
+Place = tuple[int, Point]
+"""A kernel by number, and a point of its space."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One kernel."""
+
+    space: Space
+    ledger: Ledger[Point]
+    points: list[Point]
+    """Of the race."""
+
+    def best(self) -> Trial[Point] | None:
+        ranking = self.ledger.ranking()
+        return ranking[0] if ranking else None
+
+
+def screen(request: Screening, *, zygote: Zygote | None = None, say: Say = silent) -> Ranking:
+    """Race and tune kernels; see `Screening`.
+
+    Raises
+    ------
+    KbError
+        The problem or the reference cannot be run at all, or the card is busy.
+    """
+    subject = Subject.like(
+        request,
+        kernel=KernelFile.parse(request.kernels[0]),
+        reference=KernelFile.parse(request.reference),
+    )
+    with contextlib.ExitStack() as stack:
+        if zygote is None:  # before the card is held: it loads torch for seconds
+            zygote = stack.enter_context(Zygote(interpret=request.device == "cpu"))
+        timer = stack.enter_context(SourceTimer(subject, zygote, say))
+        deadline = timer.clock() + request.seconds - timer.held_seconds
+        found = screen_with(timer, request, deadline, say)
+    return found.model_copy(
+        update={"held_seconds": timer.held_seconds, "ahead_seconds": timer.ahead_seconds}
+    )
+
+
+def screen_with(
+    timer: SourceTimer,
+    request: Screening,
+    deadline: float,
+    say: Say = silent,
+) -> Ranking:
+    """Race within an open timer; `deadline` is on its clock."""
+    generator = random.Random(request.seed)  # noqa: S311 (a search)
+    end = deadline - _LAST_SECONDS
+    left = max(0.0, end - timer.clock())
+    most = _MOST
+    if request.device != "cpu":
+        most = min(_MOST, int(processes() * _RACE_SHARE * left / _COMPILE_SECONDS))
+    each = max(1, min(_EACH, most // len(request.kernels)))
+    entries = [_entry(text, timer, end, generator, each) for text in request.kernels]
+    _race(timer, entries, end, say)
+    ranked = sorted((e for e in entries if e.best() is not None), key=_ms)
+    near = [e for e in ranked[:_SEARCHED] if _ms(e) <= _NEAR * _ms(ranked[0])]
+    for number, entry in enumerate(near):
+        left = end - timer.clock()
+        share = _SHARE if number < len(near) - 1 else 1.0
+        entry.ledger.deadline = timer.clock() + share * left
+        if left > 0 and entry.space.parameters:
+            trial = entry.best()
+            begun = [trial.point] if trial is not None else []
+            batch = max(4, min(_BATCH, int(processes() * share * left / (2 * _COMPILE_SECONDS))))
+            search(entry.space, entry.ledger, generator, starts=begun, batch=batch, say=say)
+    return _final(timer, request, entries)
+
+
+def _entry(
+    text: str, timer: SourceTimer, deadline: float, generator: random.Random, count: int
+) -> _Entry:
+    tunable, listed = opened(text)
+    space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes))
+
+    def measure(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
+        return written(space, timer, points, launches, seconds)
+
+    points = first(space, generator, starts_of(space, listed), count)[:count]
+    points = [each for each in points if _can_be_written(space, each)] or [space.start]
+    return _Entry(space, Ledger(measure, deadline, timer.clock), points)
+
+
+def _can_be_written(space: Space, point: Point) -> bool:
+    try:
+        space.text(point)
+    except RewriteError:
+        return False
+    return True
+
+
+def _race(
+    timer: SourceTimer,
+    entries: Sequence[_Entry],
+    deadline: float,
+    say: Say,
+) -> None:
+    """Time all kernels' first points together; what is found goes to their own ledgers."""
+
+    def measure(points: Sequence[Place], launches: int, seconds: float) -> list[Measured]:
+        texts = [entries[number].space.text(point) for number, point in points]
+        return timer.times(texts, launches, seconds)
+
+    ledger: Ledger[Place] = Ledger(measure, deadline, timer.clock)
+    # In turn, the given configurations first: where time runs out every kernel was seen.
+    longest = max(len(entry.points) for entry in entries)
+    places = [
+        (number, entry.points[index])
+        for index in range(longest)
+        for number, entry in enumerate(entries)
+        if index < len(entry.points)
+    ]
+    halve(ledger, places, places[0], RUNGS[:2], say=say)
+    for (number, point), trial in ledger.trials.items():
+        entries[number].ledger.trials[point] = Trial(point, trial.ms, trial.error, trial.slow)
+
+
+def _final(timer: SourceTimer, request: Screening, entries: Sequence[_Entry]) -> Ranking:
+    """Time the best of every kernel in turn with the reference."""
+    bests = [entry.best() for entry in entries]
+    texts = [
+        entry.space.text(best.point)
+        for entry, best in zip(entries, bests, strict=True)
+        if best is not None
+    ]
+    timed = timer.times([request.reference, *texts], _LAUNCHES, _LAST_SECONDS)
+    medians = [statistics.median(one.ms) if one.ms else None for one in timed]
+    final = dict(zip([request.reference, *texts], medians, strict=True))
+    return Ranking(
+        kernels=tuple(
+            _screened(entry, best, final) for entry, best in zip(entries, bests, strict=True)
+        ),
+        reference_ms=final[request.reference],
+    )
+
+
+def _screened(entry: _Entry, best: Trial[Point] | None, final: dict[str, float | None]) -> Screened:
+    trials = entry.ledger.trials.values()
+    errors = [trial.error for trial in trials if trial.error]
+    version = None
+    if best is not None:
+        source = entry.space.text(best.point)
+        version = Version(
+            source=source,
+            values=entry.space.named(best.point),
+            ms=final.get(source) or best.median,
+            launches=len(best.ms),
+        )
+    return Screened(
+        version=version,
+        start=entry.space.tunable.start,
+        tried=len(trials),
+        failed=len(errors),
+        why="" if best is not None else (errors[0] if errors else "there was no time for it"),
+    )
+
+
+def _ms(entry: _Entry) -> float:
+    best = entry.best()
+    return math.inf if best is None else best.median

@@ -1,0 +1,125 @@
+"""Screens proposals before they are judged: quick times of several configurations of each.
+
+Judging one candidate takes as long as timing dozens of configurations in one process, so a run of
+a minute or two has time to judge the right one only.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agent.optimize.candidate import Proposal, SearchState
+from agent.optimize.proposers import Spending
+from agent.optimize.starting import eager_start
+from agent.proposers.tune.request import Ranking, Screened, Screening
+from judge.problem.kernel import Form, KernelFile
+from kb.errors import KbError
+
+# Of GPU and compilation time for one screening.
+SECONDS: Final = 60.0
+# With less there is no point in starting workers.
+_LEAST_SECONDS: Final = 10.0
+# Of what a limited search has left, where it has plenty: what is found is tuned on later.
+_SHARE: Final = 0.6
+# So little is spent as a whole: then the best of the screening is the last that is judged.
+_ALL_OF: Final = 45.0
+# A search's limit is on the time that the card is held; some of a screening is compilation.
+_COMPILING: Final = 1.4
+# What a quick timing may be off by: a kernel that is slower than eager by more is not proposed.
+_SLOWER: Final = 1.1
+
+Rank = Callable[[Screening], Ranking]
+
+
+class Screener:
+    """Orders and tunes proposals by quick times.
+
+    Parameters
+    ----------
+    rank
+        Does it.
+    seconds
+        For one screening.
+    """
+
+    def __init__(self, rank: Rank, *, seconds: float = SECONDS) -> None:
+        self._rank = rank
+        self._seconds = seconds
+        self._spent = Spending()
+        self.notes: tuple[str, ...] = ()
+        """Of the last screening: which kernels do not work, or are slower than eager PyTorch."""
+
+    @property
+    def spent(self) -> Spending:
+        """GPU time of the screenings."""
+        return self._spent
+
+    def screen(self, state: SearchState, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """The proposals in their best configurations, the fastest first; those that do not work, or
+        are slower than eager PyTorch, are left out. All as they are where there is no time, or
+        where screening fails.
+        """
+        self.notes = ()
+        seconds = self._allowed(state)
+        usable = [each for each in proposals if _is_function(each)]
+        if state.interpret or seconds < _LEAST_SECONDS or not usable:
+            return list(proposals)
+        request = Screening.like(
+            state,
+            problem=state.problem.source,
+            kernels=tuple(each.source for each in usable),
+            reference=eager_start(state.problem.source).source,
+            seconds=seconds,
+            seed=state.random("screen").getrandbits(32),
+        )
+        try:
+            ranking = self._rank(request)
+        except KbError as error:
+            self.notes = (f"not screened: {error}",)
+            return list(proposals)
+        self._spent += Spending(gpu_seconds=ranking.held_seconds)
+        others = [each for each in proposals if not _is_function(each)]
+        return [*self._ordered(usable, ranking), *others]
+
+    def _allowed(self, state: SearchState) -> float:
+        left = state.gpu_seconds_left
+        if left is None:
+            return self._seconds
+        return min(self._seconds, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
+
+    def _ordered(self, proposals: Sequence[Proposal], ranking: Ranking) -> list[Proposal]:
+        found: list[tuple[float, Proposal]] = []
+        notes: list[str] = []
+        for proposal, each in zip(proposals, ranking.kernels, strict=True):
+            name = proposal.note
+            if each.version is None:
+                notes.append(f"{name}: {each.why}")
+            elif ranking.reference_ms and each.version.ms > _SLOWER * ranking.reference_ms:
+                notes.append(
+                    f"{name}: {each.version.ms:.4g} ms at best, where eager PyTorch takes "
+                    f"{ranking.reference_ms:.4g} ms"
+                )
+            else:
+                found.append((each.version.ms, _tuned(proposal, each)))
+        self.notes = tuple(notes)
+        return [proposal for _, proposal in sorted(found, key=lambda pair: pair[0])]
+
+
+def _is_function(proposal: Proposal) -> bool:
+    try:
+        return KernelFile.parse(proposal.source).form is Form.KERNEL_FUNCTION
+    except KbError:
+        return False
+
+
+def _tuned(proposal: Proposal, found: Screened) -> Proposal:
+    assert found.version is not None
+    version = found.version
+    return proposal.model_copy(
+        update={
+            "source": version.source,
+            "params": version.values,
+            "quick_ms": version.ms,
+            "note": f"{proposal.note}; best of {found.tried} configurations ({found.failed} failed)"
+            f", {version.ms:.4g} ms in quick timings",
+        }
+    )

@@ -1,0 +1,228 @@
+"""Searches a kernel's space by generations: what is near the best, halved by measurement."""
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.proposers.tune.halving import RUNGS, Ledger, Trial, halve, survivors
+from agent.proposers.tune.space import Point, Space
+from judge.progress import Progress, Say, silent
+
+# The first generation: neighbours of the start, and points at random for what is far from it.
+_FIRST: Final = 48
+_GENERATION: Final = 24
+# Of each generation, what the surrogate does not ask for.
+_FREE_SHARE: Final = 0.25
+# Best points whose surroundings are searched.
+_PARENTS: Final = 4
+# Generations without a gain of this much end the search, once nothing next to the best is new.
+_GAIN: Final = 0.01
+_PATIENCE: Final = 2
+# A share of the time is kept for the run-off of the best.
+_RUN_OFF_SHARE: Final = 0.12
+_FINALISTS: Final = 4
+_RUN_OFF_LAUNCHES: Final = 40
+# A neighbour's time says less the further it is: by this factor a step.
+_REACH: Final = 0.9
+# What the surrogate takes for a point that failed: e^1 times the slowest of the others.
+_PENALTY: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found."""
+
+    ranking: tuple[Trial[Point], ...]
+    """All that works, the fastest first; empty where not even the start does."""
+    start: Trial[Point] | None
+    tried: int
+    """Points that were tried."""
+    failed: int
+    """Of them, how many do not compile or give other results."""
+    generations: int
+    exhausted: bool
+    """Nothing near the best is left untried, or all of the space was tried."""
+
+
+def search(
+    space: Space,
+    ledger: Ledger[Point],
+    generator: random.Random,
+    *,
+    starts: Sequence[Point] = (),
+    batch: int = _FIRST,
+    say: Say = silent,
+) -> Found:
+    """Search until the ledger's deadline, or until nothing gets better.
+
+    Parameters
+    ----------
+    space
+        Its start is the incumbent.
+    ledger
+        Measures, and ends the search.
+    generator
+        All choices come from it: with the same times the search is the same.
+    starts
+        Further points to begin at, such as configurations that the file listed.
+    batch
+        Points of the first generation at most.
+    say
+        Takes a line of progress.
+    """
+    run_off = ledger.left * _RUN_OFF_SHARE
+    incumbent, stale, generations, exhausted = space.start, 0, 0, False
+    points = first(space, generator, starts, batch)
+    while points and ledger.left > run_off:
+        before, clock, known = _best(ledger), ledger.left, len(ledger.trials)
+        halve(ledger, points, incumbent, RUNGS[:2])
+        _freeze(space, ledger)
+        generations += 1
+        best = _best(ledger)
+        say(Progress(f"{len(ledger.trials)} configurations, the best takes {best:.4g} ms"))
+        stale = 0 if best < before * (1 - _GAIN) else stale + 1
+        ranking = ledger.ranking()
+        if not ranking:
+            break
+        incumbent = ranking[0].point
+        new = max(1, len(ledger.trials) - known)
+        # No generation may use up all that is left: later ones know more.
+        affordable = int(max(4.0, 0.5 * ledger.left * new / max(clock - ledger.left, 1e-6)))
+        near = [p for p in space.neighbours(incumbent, 1) if p not in ledger.trials]
+        points = _next(space, ledger, generator, min(_GENERATION, affordable))
+        exhausted = not points or (stale >= _PATIENCE and not near)
+        if exhausted or (stale > 2 * _PATIENCE):
+            break
+    ranked = _run_off(space, ledger)
+    failed = sum(1 for each in ledger.trials.values() if each.error)
+    return Found(
+        ranking=tuple(ranked),
+        start=ledger.trials.get(space.start),
+        tried=len(ledger.trials),
+        failed=failed,
+        generations=generations,
+        exhausted=exhausted,
+    )
+
+
+def first(
+    space: Space, generator: random.Random, starts: Sequence[Point], batch: int
+) -> list[Point]:
+    """Where to begin: the start and `starts`, what usually is good, neighbours, and some at random;
+    up to `batch` unless the first of these are more."""
+    points: dict[Point, None] = dict.fromkeys([space.start, *starts, *space.presets()])
+    near = space.neighbours(space.start, 2)
+    drawn = (space.drawn(generator) for _ in range(4 * batch))
+    far = list(dict.fromkeys(each for each in drawn if each is not None))
+    # Half of each where there is plenty: a start may be far from anything good.
+    for each in (*near[: batch // 2], *far[: batch // 2], *near[batch // 2 :], *far[batch // 2 :]):
+        if len(points) >= batch:
+            break
+        points[each] = None
+    return list(points)
+
+
+def _next(space: Space, ledger: Ledger[Point], generator: random.Random, count: int) -> list[Point]:
+    """The most promising untried points around the best ones."""
+    parents = [each.point for each in ledger.ranking()[:_PARENTS]]
+    pool: dict[Point, None] = {}
+
+    def offer(points: Iterable[Point | None]) -> None:
+        for each in points:
+            if each is not None and each not in ledger.trials and space.allowed(each):
+                pool[each] = None
+
+    for parent in parents:
+        offer(space.neighbours(parent, 2))
+        offer(space.pairs(parent))
+    for one in parents:
+        for other in parents:
+            if one != other:
+                offer(space.crossed(one, other, generator) for _ in range(2))
+    free = max(1, int(count * _FREE_SHARE))
+    guess = _surrogate(space, ledger)
+    chosen = sorted(pool, key=guess)[: count - free]
+    offer(space.drawn(generator) for _ in range(4 * free))
+    others = [each for each in pool if each not in set(chosen)]
+    # Next to the best first: that is what says whether it is one.
+    nearest = [p for p in space.neighbours(parents[0], 1) if p in set(others)]
+    generator.shuffle(others)
+    return list(dict.fromkeys([*chosen, *nearest[:free], *others]))[:count]
+
+
+def _surrogate(space: Space, ledger: Ledger[Point]) -> Callable[[Point], float]:
+    """Guess log times: an effect for each value of each parameter, and what is left by nearness."""
+    times = {
+        each.point: math.log(max(each.median, 1e-9))
+        for each in ledger.trials.values()
+        if each.median < math.inf
+    }
+    worst = max(times.values(), default=0.0) + _PENALTY
+    known = {p: times.get(p, worst) for p in ledger.trials}
+    mean = statistics.fmean(known.values()) if known else 0.0
+    effects: dict[tuple[int, object], float] = {}
+    for _ in range(3):  # each parameter's, given the others': settles quickly
+        for index in range(len(space.parameters)):
+            left: dict[object, list[float]] = {}
+            for point, value in known.items():
+                others = sum(effects.get((i, v), 0.0) for i, v in enumerate(point) if i != index)
+                left.setdefault(point[index], []).append(value - mean - others)
+            for setting, residuals in left.items():
+                # One observation counts half: an effect that was seen once may be another's.
+                effects[index, setting] = sum(residuals) / (len(residuals) + 1)
+    additive = {p: mean + sum(effects[i, v] for i, v in enumerate(p)) for p in known}
+    places = [(space.position(p), known[p] - additive[p]) for p in known]
+
+    def guess(point: Point) -> float:
+        here = space.position(point)
+        weights = total = 0.0
+        for place, residual in places:
+            steps = sum(abs(a - b) for a, b in zip(here, place, strict=True))
+            weight = math.exp(-steps / _REACH)
+            weights += weight
+            total += weight * residual
+        near = total / (weights + 0.1)
+        return mean + sum(effects.get((i, v), 0.0) for i, v in enumerate(point)) + near
+
+    return guess
+
+
+def _freeze(space: Space, ledger: Ledger[Point]) -> None:
+    """Leave alone parameters whose every other value fails, and what compiles for too long."""
+    for each in ledger.trials.values():
+        if each.slow:
+            space.too_slow(each.point)
+    for index in range(len(space.parameters)):
+        alone = [
+            each
+            for each in ledger.trials.values()
+            if sum(a != b for a, b in zip(each.point, space.start, strict=True)) == 1
+            and each.point[index] != space.start[index]
+        ]
+        if len(alone) > 1 and all(each.error for each in alone):
+            space.freeze(index)
+
+
+def _run_off(space: Space, ledger: Ledger[Point]) -> list[Trial[Point]]:
+    """Time the best ones and the start together, long enough to tell them apart."""
+    ranking = ledger.ranking()
+    finalists = [each.point for each in survivors(ranking, _FINALISTS)]
+    contenders = list(dict.fromkeys([*finalists, space.start]))
+    trials = [ledger.trials[p] for p in contenders if p in ledger.trials]
+    if len(trials) > 1 and ledger.left > 0:
+        earlier = [each.ms for each in trials]
+        for each in trials:
+            each.ms = []  # times of one turn only: clocks drift
+        ledger.add([each.point for each in trials], _RUN_OFF_LAUNCHES)
+        for each, ms in zip(trials, earlier, strict=True):
+            each.ms = each.ms or ms
+    first = [each for each in ledger.ranking() if each in trials]
+    return first + [each for each in ledger.ranking() if each not in trials]
+
+
+def _best(ledger: Ledger[Point]) -> float:
+    ranking = ledger.ranking()
+    return ranking[0].median if ranking else math.inf

@@ -1,0 +1,266 @@
+"""Times versions of a kernel in a sandboxed process, quickly; what it says are claims."""
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Self
+
+from agent.proposers.tune.halving import Measured
+from agent.proposers.tune.material import Material, Subject, prepare
+from agent.proposers.tune.turns import Turns
+from judge.evaluate.bench import Bench, Desk
+from judge.evaluate.host import describe_host
+from judge.evaluate.planning import HOLDS
+from judge.evaluate.session import (
+    CommandFailedError,
+    Worker,
+    WorkerDiedError,
+    WorkerTimedOutError,
+)
+from judge.progress import Progress, Say, silent
+from judge.sandbox.launch import Zygote
+from judge.sandbox.layers import require_layers
+from judge.worker import messages as m
+from kb.errors import KbError
+
+# What one version may compile for: a matrix product takes some 3 s, one that spills minutes.
+COMPILE_SECONDS: Final = 12.0
+# Of what is left for versions, for compiling: what is compiled has to be timed as well.
+_COMPILING_SHARE: Final = 0.75
+# What the version to compare with may: without it there is nothing to compare. One that spills for
+# all it is worth took 30 s.
+_GIVEN_COMPILE_SECONDS: Final = 90.0
+# Sources of one command, so that an end of the process loses no more than these.
+_BATCH: Final = 64
+# A version whose first launches take so many times the best is launched no more.
+_CUTOFF: Final = 4.0
+# Beyond its own limit a command may take this long: the compared version's first call, the last
+# launches.
+_GRACE_SECONDS: Final = 45.0
+
+
+def processes() -> int:
+    """How many versions compile at a time: one core is for the process that waits for them."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+class SourceTimer:
+    """A problem's inputs in memory, and a worker that runs versions on them.
+
+    A context manager. Use `times` within. The card's lock is held while anything runs on it, and
+    free while versions compile.
+
+    Parameters
+    ----------
+    subject
+        The problem, and the version to compare with.
+    zygote
+        What workers fork from; None starts one.
+    say
+        Takes progress.
+
+    Raises
+    ------
+    KbError
+        The problem cannot be run, the card is busy, or the sandbox is incomplete.
+    """
+
+    def __init__(self, subject: Subject, zygote: Zygote | None = None, say: Say = silent) -> None:
+        self.subject = subject
+        self.ahead_seconds = 0.0
+        """How long sources were compiled ahead; the card is free meanwhile."""
+        self.compiled_ahead = 0
+        """Sources that were."""
+        self._zygote = zygote
+        self._say = say
+        self._stack = contextlib.ExitStack()
+        self._desk: Desk | None = None
+        self._seen: set[str] = set()
+        """Sources that were compiled ahead, or found wanting."""
+        self._prepared = False
+        """The version to compare with was compiled."""
+        self._in_advance = True
+        """Compile ahead, for which host code runs without its launches: off once that went
+        wrong."""
+        self.turns: Turns
+        self._bench: Bench
+        self._material: Material
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            device = self.subject.device
+            self.turns = Turns(describe_host(device).card, self._say)
+            self._bench = stack.enter_context(Bench(device, self._zygote))
+            with self.turns.turn():
+                desk = self._bench.start("problem")
+                require_layers(self._bench.layers, trust=self.subject.trust)
+                self._material = prepare(self.subject, self._bench, desk.worker)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def held_seconds(self) -> float:
+        """How long the card was held so far."""
+        return self.turns.held_seconds
+
+    def clock(self) -> float:
+        """Seconds, without those in which others held the card."""
+        return self.turns.clock()
+
+    @property
+    def item_bytes(self) -> int:
+        """Of the smallest floating-point input; 4 where there is none."""
+        kinds = {each.tensor.dtype for each in self._material.inputs if each.tensor is not None}
+        return min((m.ITEM_BYTES[kind] for kind in kinds if "float" in kind), default=4)
+
+    def times(self, sources: Sequence[str], launches: int, seconds: float) -> list[Measured]:
+        """Compile, compare and time versions; see `halving.Measure`.
+
+        Raises
+        ------
+        KbError
+            The version to compare with does not run.
+        """
+        until = self.clock() + seconds
+        results: list[Measured] = []
+        for start in range(0, len(sources), _BATCH):
+            results += self._batch(sources[start : start + _BATCH], launches, until)
+        return results
+
+    def _batch(self, sources: Sequence[str], launches: int, until: float) -> list[Measured]:
+        if until <= self.clock():
+            return [Measured(tried=False) for _ in sources]
+        ahead = self._in_advance
+        try:
+            known = self._compiled(sources, until)
+            rest = [index for index in range(len(sources)) if index not in known]
+            if not rest or (until <= self.clock() and known):
+                return [known.get(index, Measured(tried=False)) for index in range(len(sources))]
+            chosen = [sources[index] for index in rest]
+            with self.turns.turn():
+                worker = self._worker()
+                reply = self._asked(worker, self._bench_command(chosen, launches, until))
+        except CommandFailedError as error:
+            raise KbError(f"the kernel to tune fails: {error.kind}: {error.message}") from None
+        except (WorkerDiedError, WorkerTimedOutError) as error:
+            self._restart()
+            self._in_advance = False
+            if len(sources) == 1 or isinstance(error, WorkerTimedOutError):
+                return [Measured(error=str(error)) for _ in sources]
+            half = len(sources) // 2
+            first = self._batch(sources[:half], launches, until)
+            return first + self._batch(sources[half:], launches, until)
+        results = [known.get(index, Measured(tried=False)) for index in range(len(sources))]
+        for index, told in zip(rest, reply.results, strict=True):
+            results[index] = self._judged(told)
+        if not reply.lost:
+            return results
+        self._restart()
+        if not any(each.ms for each in results):
+            self._in_advance = False
+        again = [index for index in rest if not results[index].tried and not results[index].ms]
+        if again and (len(again) < len(sources) or ahead):
+            repeated = self._batch([sources[i] for i in again], launches, until)
+            for index, each in zip(again, repeated, strict=True):
+                results[index] = each
+        return results
+
+    def _asked(self, worker: Worker, command: m.BenchSources) -> m.Benched:
+        limit = command.seconds + COMPILE_SECONDS + _GRACE_SECONDS
+        reply = worker.bench_sources(command, timeout=limit)
+        count = len(command.sources)
+        if len(reply.results) != count:
+            raise KbError(f"{worker.name}: {len(reply.results)} results for {count} sources")
+        return reply
+
+    def _compiled(self, sources: Sequence[str], until: float) -> dict[int, Measured]:
+        """Compile what is new ahead; what came of those that are not to be timed, by place."""
+        new = [source for source in dict.fromkeys(sources) if source not in self._seen]
+        if not (self._in_advance and new and self.subject.device != "cpu"):
+            return {}
+        if not self._prepared and self._material.reference is None:
+            self._prepare_given(until)
+        command = self._bench_command(new, 1, until)
+        noted, reply = self._noted_and_compiled(
+            command, lambda: max(0.1, _COMPILING_SHARE * (until - self.clock()))
+        )
+        told = {}
+        for source, first, then in zip(new, noted.results, reply.results, strict=True):
+            error = first.error or then.error
+            if error or not then.tried:
+                slow = first.slow or then.slow
+                told[source] = Measured(error=error, tried=bool(error), slow=slow)
+            else:
+                self._seen.add(source)
+        return {index: told[source] for index, source in enumerate(sources) if source in told}
+
+    def _prepare_given(self, until: float) -> None:
+        """Compile the version to compare with. The search's time does not run meanwhile: a kernel
+        that takes long to compile is one that has to be tuned."""
+        self._prepared = True
+        command = self._bench_command([self._material.command.source], 1, until)
+        only = {"refer": False, "compile_seconds": _GIVEN_COMPILE_SECONDS}
+        with self.turns.stopped():  # what goes wrong is told by the first call
+            self._noted_and_compiled(
+                command.model_copy(update=only), lambda: _GIVEN_COMPILE_SECONDS
+            )
+
+    def _noted_and_compiled(
+        self, command: m.BenchSources, seconds: Callable[[], float]
+    ) -> tuple[m.Benched, m.Benched]:
+        """What noting and compiling said; the card is free while it compiles."""
+        noting = command.model_copy(update={"stage": "note", "processes": processes()})
+        with self.turns.turn():
+            worker = self._worker()
+            noted = self._asked(worker, noting)
+        compiling = noting.model_copy(update={"stage": "compile", "seconds": seconds()})
+        reply = self._asked(worker, compiling)
+        self.ahead_seconds += reply.ahead_seconds
+        self.compiled_ahead += reply.compiled_ahead
+        return noted, reply
+
+    def _judged(self, told: m.BenchedSource) -> Measured:
+        if told.error or not told.tried:
+            return Measured(error=told.error, tried=told.tried, slow=told.slow)
+        if told.difference is None:
+            return Measured(error="its outputs have other shapes")
+        if not told.difference <= self._material.tolerance:
+            return Measured(error=f"its outputs differ by {told.difference:.2g}")
+        if not all(0 < ms < float("inf") for ms in told.ms):
+            return Measured(error="its times are no times")
+        return Measured(told.ms)
+
+    def _bench_command(self, sources: Sequence[str], launches: int, until: float) -> m.BenchSources:
+        material = self._material
+        cuda = self.subject.device != "cpu"
+        passes = max(1, launches // 10)
+        return m.BenchSources(
+            kernel=material.command,
+            reference=material.reference,
+            sources=list(sources),
+            sets=material.sets,
+            launches=max(1, launches // passes),
+            passes=passes,
+            method="events" if cuda else "clock",
+            hold_cycles=HOLDS[0] if cuda else 0,
+            seconds=max(0.1, until - self.clock()),
+            compile_seconds=COMPILE_SECONDS,
+            cutoff=_CUTOFF,
+        )
+
+    def _worker(self) -> Worker:
+        if self._desk is None:
+            self._desk = self._bench.start("versions")
+            self._desk.worker.open(self._material.buffers)
+        return self._desk.worker
+
+    def _restart(self) -> None:
+        self._say(Progress("starting the process for versions anew"))
+        if self._desk is not None:
+            self._desk.close()
+        self._desk = None
+        self._prepared = False
+        self._seen.clear()

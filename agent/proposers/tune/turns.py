@@ -1,0 +1,62 @@
+"""Turns on a card that others use as well, and a clock that stands still while they do."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from judge.evaluate.gpulock import locked
+from judge.progress import Say, silent
+
+
+class Turns:
+    """Counts how long a card is held and waited for.
+
+    Parameters
+    ----------
+    card
+        Named as its lock is; None where there is nothing to lock.
+    say
+        Is told who holds it meanwhile.
+    """
+
+    def __init__(self, card: str | None, say: Say = silent) -> None:
+        self._card = card
+        self._say = say
+        self._held = self._excluded = 0.0
+        self._since: float | None = None
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the card."""
+        asked = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            if self._card is not None:
+                stack.enter_context(locked(self._card, say=self._say))
+            self._since = time.monotonic()
+            self._excluded += self._since - asked
+            try:
+                yield
+            finally:
+                self._held += time.monotonic() - self._since
+                self._since = None
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Leave what is done meanwhile out of `clock`."""
+        began, excluded = time.monotonic(), self._excluded
+        yield
+        self._excluded = excluded + time.monotonic() - began
+
+    @property
+    def holding(self) -> bool:
+        """Whether it is this one's turn."""
+        return self._since is not None
+
+    @property
+    def held_seconds(self) -> float:
+        """How long the card was held so far."""
+        return self._held + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    def clock(self) -> float:
+        """Seconds, without those in which others held the card."""
+        return time.monotonic() - self._excluded

@@ -1,0 +1,1 @@
+"""What a context is good for: its first example, whether that runs, its techniques, its size."""

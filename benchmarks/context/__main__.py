@@ -1,0 +1,38 @@
+"""`python -m benchmarks.context FOLDER…`: what contexts of the problems in folders are good for."""
+
+import json
+from pathlib import Path
+
+import click
+
+from benchmarks.context.problems import lines, measure, table
+from kb.corpus.loader import shipped_corpus
+from kb.search.opening import open_searcher
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--index", required=True, type=click.Path(path_type=Path), help="Index folder.")
+@click.option("--tokens", multiple=True, type=int, default=(3000, 1500), help="Budgets.")
+@click.option("--gpu", default="H200", help="Card that contexts are asked for.")
+@click.option("--language", default="triton", help="Language that contexts are asked for.")
+@click.option("--details", is_flag=True, help="Print one line a problem, what failed first.")
+def main(
+    folders: tuple[Path, ...], index: Path, tokens: tuple[int, ...], gpu: str, language: str,
+    *, details: bool,
+) -> None:  # fmt: skip
+    """Print first, body, whole, relevant, tokens and latency for each folder of problems."""
+    searcher = open_searcher(index)
+    for folder in folders:
+        files = sorted(folder.glob("*.py"))
+        for budget in tokens:
+            found = measure(
+                files, searcher, shipped_corpus(), tokens=budget, gpu=gpu, language=language
+            )
+            click.echo(json.dumps({"folder": folder.name, "tokens": budget, **table(found)}))
+            if details:
+                click.echo("\n".join(lines(found)))
+
+
+if __name__ == "__main__":
+    main()

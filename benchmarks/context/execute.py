@@ -1,0 +1,125 @@
+"""Run the code that a context shows, in the interpreter, against the reference of its entry.
+
+`python -m benchmarks.context.execute` reads jobs as JSON on standard input, one a line, and answers
+each with one line: `{"slug", "problem"}`, where `problem` is null if the outputs agree. It runs
+code of the corpus in this process: it is no sandbox.
+"""
+
+import importlib.util
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+# The largest check of the corpus takes some 20 s under the interpreter on two busy cores.
+_TIMEOUT_S = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One example: the code as shown, and the entry that it is from."""
+
+    slug: str
+    code: str
+    path: str
+    """The entry's file, whose `make_inputs` and `reference` are the measure."""
+    sizes: tuple[tuple[int, ...], ...]
+    """Check sizes: the first that the settled arguments allow is taken."""
+    dtype: str = "float32"
+    params: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, str | int | None] = field(default_factory=dict)
+    """Arguments that are settled in the code as shown."""
+
+
+def run(jobs: Iterable[Job]) -> dict[str, str | None]:
+    """Return, for each slug, what is wrong with its code; None where it agrees."""
+    lines = "".join(json.dumps(asdict(job)) + "\n" for job in jobs)
+    if not lines:
+        return {}
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.context.execute"],
+        input=lines, text=True, capture_output=True, env=environment, check=False,
+        timeout=_TIMEOUT_S,
+    )  # fmt: skip
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode:
+        raise RuntimeError(f"the checking process failed: {done.stderr[-2000:]}")
+    return {each["slug"]: each["problem"] for each in answers}
+
+
+def _module(path: Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(f"shown_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _check(job: dict[str, Any], folder: Path) -> str | None:
+    import torch
+
+    from kb.verify.compare import compare
+
+    file = folder / f"{job['slug'].replace('-', '_')}.py"
+    file.write_text(job["code"], encoding="utf-8")
+    shown, entry = _module(file), _module(Path(job["path"]))
+    seed = zlib.crc32(job["slug"].encode())
+    for place, size in enumerate(job["sizes"]):
+        inputs = entry.make_inputs(list(size), getattr(torch, job["dtype"]), "cpu", seed)
+        try:
+            values, expected = _expected(entry, inputs, job["options"])
+            break
+        except RuntimeError:  # such as an output padding that needs a stride
+            if place == len(job["sizes"]) - 1:
+                raise
+    takes = inspect.signature(shown.kernel_function).parameters
+    given = {k: _copy(v) for k, v in values.items() if k in takes}
+    params = {name: value for name, value in job["params"].items() if name in takes}
+    found = compare(shown.kernel_function(**given, **params), expected,
+                    agrees=getattr(entry, "agrees", None))  # fmt: skip
+    return found.problem
+
+
+def _expected(
+    entry: types.ModuleType, inputs: list[Any], options: dict[str, Any]
+) -> tuple[dict[str, Any], Any]:
+    """Inputs by name with the settled arguments in place, and the reference's result for them."""
+    names = list(inspect.signature(entry.kernel_function).parameters)
+    values = dict(zip(names, inputs, strict=False))
+    settled = {name: value for name, value in options.items() if name in names}
+    values |= settled
+    known = inspect.signature(entry.reference).parameters
+    expected = entry.reference(
+        *(_copy(values[name]) for name in names[: len(inputs)]),
+        **{k: v for k, v in settled.items() if k in known and k not in names[: len(inputs)]},
+    )
+    return values, expected
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if hasattr(value, "clone") else value
+
+
+def main() -> None:
+    """Check the jobs on standard input."""
+    with tempfile.TemporaryDirectory() as folder:
+        for line in sys.stdin:
+            job = json.loads(line)
+            try:
+                problem = _check(job, Path(folder))
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"[:300]
+            print(json.dumps({"slug": job["slug"], "problem": problem}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Contexts of a folder of problems: is the first example of the family, and does it run?"""
+
+import json
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.context.execute import Job, run
+from kb.context.build import build_context
+from kb.context.models import ContextRequest, ContextResponse
+from kb.context.problems import advise
+from kb.context.selection import device_of
+from kb.search.engine import Searcher
+from kb.vocabulary import load_yaml
+
+LABELS = Path(__file__).with_name("labels.yaml")
+_FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_EXAMPLE = re.compile(r"^## Example: .*\(([a-z0-9-]+)\)$", re.MULTILINE)
+_MEMORY_ACCESS = re.compile(r"tl\.store\(|\.store\(\[")
+_REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What was judged by hand for problems of one kind."""
+
+    pattern: re.Pattern[str]
+    ops: frozenset[str]
+    techniques: dict[str, int]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How good the context of one problem is."""
+
+    name: str
+    slug: str | None
+    first: bool
+    body: bool
+    whole: bool
+    relevant: float | None
+    """Share of the named techniques that help."""
+    tokens: int
+    milliseconds: float
+    problem: str = ""
+    """What was wrong when the example was run."""
+
+
+def read_labels() -> list[Label]:
+    """Return the hand-made labels, in the order in which they are tried."""
+    return [
+        Label(re.compile(each["pattern"]), frozenset(each["ops"]), each["techniques"])
+        for each in load_yaml(LABELS.read_text(encoding="utf-8"))
+    ]
+
+
+def label_of(name: str, labels: list[Label]) -> Label | None:
+    """Return the label of a problem by its file's name; None if nobody judged its kind."""
+    flat = name.lower().replace("transposed", "transpose")
+    return next((label for label in labels if label.pattern.search(flat)), None)
+
+
+def shown_example(text: str) -> tuple[str, str] | None:
+    """Return the slug of a context's first example and its fenced blocks joined."""
+    found = _EXAMPLE.search(text)
+    if found is None:
+        return None
+    rest = text[found.end() :]
+    following = _EXAMPLE.search(rest)
+    section = rest[: following.start()] if following else rest
+    return found[1], "\n".join(_FENCE.findall(section))
+
+
+def measure(
+    files: list[Path], searcher: Searcher, corpus: Path, *, tokens: int, gpu: str, language: str
+) -> list[Outcome]:
+    """Build the context of each problem, run what it shows, and judge it by the labels."""
+    labels = read_labels()
+    outcomes: list[Outcome] = []
+    jobs: dict[str, Job] = {}
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        request = ContextRequest.model_validate(
+            {"problem": text, "gpu": gpu, "language": language, "max_tokens": tokens}
+        )
+        response, took = _timed(request, searcher)
+        outcome = _judge(file.stem, response, took, labels, searcher)
+        shown = shown_example(response.text)
+        if shown is not None and outcome.body:
+            slug, code = shown
+            job = job_of(slug, code, searcher, corpus, text=text, gpu=gpu, language=language)
+            jobs.setdefault(code, job)
+            outcome.problem = code
+        outcomes.append(outcome)
+    unique = list(jobs.values())
+    keyed = {f"{number}:{job.slug}": job for number, job in enumerate(unique)}
+    answers = run(
+        [
+            Job(key, j.code, j.path, j.sizes, j.dtype, j.params, j.options)
+            for key, j in keyed.items()
+        ]
+    )
+    verdicts = {job.code: answers[key] for key, job in keyed.items()}
+    for outcome in outcomes:
+        if outcome.problem:
+            outcome.problem, code = "", outcome.problem
+            outcome.whole = verdicts[code] is None
+            outcome.problem = verdicts[code] or ""
+    return outcomes
+
+
+def _timed(request: ContextRequest, searcher: Searcher) -> tuple[ContextResponse, float]:
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        response = build_context(request, searcher)
+        times.append((time.perf_counter() - start) * 1e3)
+    return response, sorted(times)[_REPEATS // 2]
+
+
+def _judge(
+    name: str, response: ContextResponse, took: float, labels: list[Label], searcher: Searcher
+) -> Outcome:
+    label = label_of(name, labels)
+    shown = shown_example(response.text)
+    slug, code = shown if shown is not None else (None, "")
+    kernel = searcher.generation.kernels.get(slug or "")
+    first = kernel is not None and label is not None and kernel.entry.op in label.ops
+    named = [each.slug for each in response.techniques]
+    relevant = None
+    if label is not None and named:
+        relevant = sum(each in label.techniques for each in named) / len(named)
+    body = first and _MEMORY_ACCESS.search(code) is not None
+    return Outcome(name, slug, first, body, False, relevant, response.tokens, took)
+
+
+def job_of(
+    slug: str, code: str, searcher: Searcher, corpus: Path, *, text: str, gpu: str, language: str
+) -> Job:
+    """Return what runs a shown example against the reference of its entry, at a small size."""
+    generation = searcher.generation
+    record = generation.kernels[slug]
+    options: dict[str, str | int | None] = {}
+    if text:
+        advice = advise(text, generation, gpu, language, device_of(gpu))
+        chosen = next((each for each in (*advice.first, *advice.others) if each.slug == slug), None)
+        options = dict(chosen.options) if chosen is not None else {}
+    return small_job(slug, code, record.entry.model_dump(), corpus / record.path, options)
+
+
+def small_job(
+    slug: str, code: str, entry: dict[str, Any], path: Path, options: dict[str, str | int | None]
+) -> Job:
+    """Return the job of an entry's check sizes in its most exact dtype."""
+    dtypes = entry["dtypes"]
+    dtype = "float32" if "float32" in dtypes else dtypes[0]
+    dtype = {"float8_e4m3": "float8_e4m3fn"}.get(dtype, dtype)
+    sizes = tuple(tuple(size) for size in entry["sizes"]["check"])
+    return Job(slug, code, str(path), sizes, dtype, dict(entry["check_params"]), options)
+
+
+def table(outcomes: list[Outcome]) -> dict[str, float]:
+    """Return the shares and medians over problems."""
+    count = len(outcomes) or 1
+    judged = [each.relevant for each in outcomes if each.relevant is not None]
+    return {
+        "problems": len(outcomes),
+        "first": sum(each.first for each in outcomes) / count,
+        "body": sum(each.body for each in outcomes) / count,
+        "whole": sum(each.whole for each in outcomes) / count,
+        "relevant": sum(judged) / (len(judged) or 1),
+        "tokens_p50": sorted(each.tokens for each in outcomes)[len(outcomes) // 2],
+        "ms_p50": round(sorted(each.milliseconds for each in outcomes)[len(outcomes) // 2], 1),
+    }
+
+
+def lines(outcomes: list[Outcome]) -> list[str]:
+    """Return one line a problem, what failed first."""
+    ordered = sorted(outcomes, key=lambda each: (each.whole, each.first, each.name))
+    return [json.dumps(asdict(each)) for each in ordered]

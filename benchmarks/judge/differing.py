@@ -1,0 +1,128 @@
+"""Whether a mutant's results differ from the reference's anywhere: without the judge, in a fork.
+
+The judge tries a few shapes; this tries many, larger ones too, with three kinds of values each.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from judge.problem.kernel import Form, KernelFile
+from judge.problem.source import ProblemFile
+from judge.problem.variants import Variant, enlarged, propose, whole_blocks
+from judge.worker.contender import load_kernel
+from judge.worker.inputs import fill
+from judge.worker.messages import KernelParameter, LoadKernel, ValueKind
+from judge.worker.outputs import flatten
+from judge.worker.problem import LoadedProblem
+from judge.worker.values import encode
+from kb.verify.compare import compare
+
+_BLOCKS = (16, 32, 64, 128, 256, 1024, 2048)
+_ELEMENTS = 1 << 16
+_SHAPES = 24
+_KINDS = (ValueKind.NORMAL, ValueKind.GIVEN, ValueKind.LARGE)
+
+
+def differs(problem: str, kernel: str, original: str, seconds: float) -> str | None:
+    """Where the kernel's results are beyond tolerance and the original's are not.
+
+    Returns
+    -------
+    The first such shape and what is wrong there; "" where there is none; None where it cannot be
+    told: the process ended, or the time was over before anything was compared.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(seconds) + 20)  # whatever a mutant does
+        warnings.simplefilter("ignore")  # overflows of NumPy's, which a result shows
+        with contextlib.suppress(BaseException):
+            os.close(reading)
+            found = _search(problem, kernel, original, time.monotonic() + seconds)
+            os.write(writing, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    said: str | None = json.loads(text) if text else None
+    return said
+
+
+def _search(problem: str, kernel: str, original: str, until: float) -> str | None:
+    compared = False
+    for variant in _variants(ProblemFile.parse(problem)):
+        if time.monotonic() > until:
+            break
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Exception):
+            for why in _compared(variant, kernel, original, Path(folder)):
+                compared = True
+                if why:
+                    return why
+    return "" if compared else None
+
+
+def _variants(problem: ProblemFile) -> Iterator[str]:
+    found: list[Variant] = []
+    for block in _BLOCKS:
+        found += enlarged(problem, block, _ELEMENTS)[0].values()
+        whole = whole_blocks(problem, block, _ELEMENTS)
+        found += [whole] if whole is not None else []
+    for seed in range(_SHAPES // 4):
+        found += propose(problem, seed, variants=4, limit_elements=_ELEMENTS // 4)
+    yield problem.text
+    for each in sorted(found, key=lambda each: sum(each.constants.values())):
+        yield problem.with_constants(each.constants)
+
+
+def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator[str]:
+    """What is wrong with the kernel's outputs, by values; nothing where the original is off."""
+    loaded = LoadedProblem(
+        source, "problem", folder, device="cpu", dtype=None, precision="ieee", seed=1
+    )
+    for number, kind in enumerate(_KINDS):
+        inputs = loaded.inputs(number)
+        for index, value in enumerate(inputs):
+            if isinstance(value, torch.Tensor):
+                fill(value, kind, number, index)
+        with torch.no_grad():
+            expected = tuple(flatten(loaded.model(*_copies(inputs))))
+        if compare(_called(original, loaded, inputs, folder), expected).problem:
+            continue
+        found = compare(_called(kernel, loaded, inputs, folder), expected).problem
+        shapes = [list(v.shape) if isinstance(v, torch.Tensor) else v for v in inputs]
+        yield f"{kind.value} values, inputs {shapes}: {found}"[:300] if found else ""
+
+
+def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
+    described = loaded.tensors()
+    command = LoadKernel(
+        source=kernel,
+        module_name="kernel",
+        form="ModelNew" if KernelFile.parse(kernel).form is Form.MODEL_NEW else "kernel_function",
+        device="cpu",
+        seed=1,
+        init_inputs=encode(loaded.init_inputs),
+        parameters=[
+            KernelParameter(name=each.name, buffer=f"p{i}", kind=each.kind)
+            for i, (each, _) in enumerate(described)
+        ],
+        attributes=loaded.attributes,
+        input_names=[loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
+    )
+    run, _ = load_kernel(command, {each.name: tensor for each, tensor in described}, folder)
+    return tuple(flatten(run(*_copies(inputs))))
+
+
+def _copies(inputs: list[Any]) -> list[Any]:
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]

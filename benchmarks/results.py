@@ -1,0 +1,140 @@
+"""Result files: a JSON record that a kill leaves whole, and the Markdown page that is read."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from kb.embedders.cpus import usable_cpus
+
+VERSIONS = (
+    "chromadb",
+    "bm25s",
+    "numpy",
+    "onnxruntime",
+    "tokenizers",
+    "tree-sitter",
+    "torch",
+    "sentence-transformers",
+)
+# What decides which matrix kernels onnxruntime and torch pick.
+FEATURES = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number that has a target."""
+
+    name: str
+    measured: float
+    target: float
+    at_least: bool
+    """Whether the target is a lower bound; else it is an upper one."""
+    unit: str = "×"
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is reached."""
+        return self.measured >= self.target if self.at_least else self.measured <= self.target
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return a record; an empty one where there is no file."""
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def save(path: Path, record: dict[str, Any]) -> None:
+    """Replace a record as a whole, so that a kill leaves the last complete one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def publish(
+    stem: Path,
+    command: str,
+    text: str,
+    record: dict[str, Any],
+    figures: Sequence[Figure] = (),
+) -> None:
+    """Write `stem`.json and `stem`.md, and print the latter.
+
+    Parameters
+    ----------
+    text
+        Markdown that says what was measured and shows it in full.
+    record
+        Everything measured; `machine` in it is what `machine` returned before that began.
+    figures
+        Numbers with targets: their table comes first.
+    """
+    where = record["machine"]
+    versions = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
+    footer = (
+        f"Measured {where['date']} by `{command}` on {where['processor']}, {where['cores']} cores, "
+        f"{where['memory_gb']} GB, load average {where['load_average_before'][0]} before; Python "
+        f"{where['python']}, {versions}. Times compare within one run only."
+    )
+    parts = [figure_table(figures)] if figures else []
+    page = "\n\n".join([*parts, text, footer]) + "\n"
+    scored = [{**asdict(each), "met": each.met} for each in figures]
+    save(
+        stem.with_name(f"{stem.name}.json"),
+        {"command": command, **({"figures": scored} if figures else {}), **record},
+    )
+    stem.with_name(f"{stem.name}.md").write_text(page, encoding="utf-8")
+    print(page)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def figure_table(figures: Sequence[Figure]) -> str:
+    """Return figures with their targets and verdicts as a Markdown table."""
+    rows = []
+    for each in figures:
+        unit = each.unit if each.unit in {"×", ""} else f" {each.unit}"
+        target = f"{'≥' if each.at_least else '≤'} {each.target:g}{unit}"
+        verdict = "met" if each.met else "MISSED"
+        rows.append([each.name, target, f"{each.measured:.5g}{unit}", verdict])
+    return table(["figure", "target", "measured", "verdict"], rows)
+
+
+def machine() -> dict[str, Any]:
+    """Return the processor, its usable cores, memory, load, versions and date."""
+    processor, features = platform.processor() or platform.machine(), []
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = (part.strip() for part in line.partition(":"))
+        if key == "model name":
+            processor = value
+        elif key == "flags":
+            features = [feature for feature in FEATURES if feature in value.split()]
+    return {
+        "processor": processor,
+        "features": features,
+        "cores": usable_cpus(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "load_average_before": [round(load, 2) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        "versions": {name: found for name in VERSIONS if (found := _version(name))},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

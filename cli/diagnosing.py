@@ -1,0 +1,213 @@
+"""The command that says what holds a kernel up: `kb diagnose`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import Session
+from cli.dtypes import dtype_option
+from cli.profiles import kernel_name_option, read_profile_text
+from cli.requirements import require_torch
+from kb.errors import IndexUnavailableError, InvalidInputError, KbError
+
+if TYPE_CHECKING:
+    from agent.diagnose.inputs import Measured
+    from agent.diagnose.techniques import Shelf
+    from judge.evaluate.result import Evaluation
+    from kb.gpus import GpuSpec
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="PROFILE | PROBLEM KERNEL")
+@click.option("--gpu", metavar="NAME", help="Card whose roofs apply; by default the profile's.")
+@click.option("--gpu-spec", type=_FILE, metavar="FILE", help="YAML that describes a further card.")
+@click.option("--evaluation", metavar="FILE", help="JSON of `kb evaluate`: floor and ceilings.")
+@click.option("--kernel", metavar="FILE", help="Source of the profiled kernel.")
+@kernel_name_option
+@click.option("--language", type=click.Choice(["triton", "cuda"]), help="Techniques for it only.")
+@dtype_option
+@click.option("--model", metavar="NAME", help="Ask a language model as well.")
+@click.option("--base-url", metavar="URL", help="Its OpenAI-compatible endpoint.")
+@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
+@click.pass_obj
+def diagnose(
+    session: Session,
+    /,
+    files: tuple[str, ...],
+    *,
+    gpu: str | None,
+    gpu_spec: Path | None,
+    evaluation: str | None,
+    kernel: str | None,
+    kernel_name: str | None,
+    language: str | None,
+    dtype: str | None,
+    model: str | None,
+    base_url: str | None,
+    as_json: bool,
+) -> None:
+    """Say what limits a kernel, and what may help.
+
+    PROFILE is what `kb profile --json` printed, or Nsight Compute's metrics: JSON
+    (metric -> number), `ncu --csv` of the raw or details page, its console output,
+    or an .ncu-rep where ncu is installed; - reads standard input. With PROBLEM and
+    KERNEL, the kernel is profiled first: do so with one that `kb evaluate` found
+    right.
+
+    Names the bottleneck, two causes with their evidence, and techniques. The rules
+    need no model: the same profile always gives the same answer. With --model, a
+    language model judges the same evidence, and its opinion is shown beside; the
+    key is read from OPENAI_API_KEY.
+    """
+    from agent.diagnose.diagnose import diagnose as judge  # noqa: PLC0415
+    from agent.diagnose.diagnose import gather  # noqa: PLC0415
+
+    _check(files, kernel, kernel_name, evaluation, dtype)
+    if base_url is not None and model is None:
+        raise click.UsageError("--base-url needs --model")
+    cards = _Cards(gpu, gpu_spec)
+    if len(files) == 1:
+        measured = _read_profile(files[0], kernel_name)
+    else:
+        measured = _profile(files[0], files[1], dtype, cards.named)
+    source = _read(files[1]) if len(files) == 2 else _read(kernel) if kernel else None
+    judged = _read_evaluation(evaluation) if evaluation else None
+    spec = cards.of(measured, judged)
+    shelf, note = _shelf(session.index)
+    facts = gather(measured, spec, judged, source)
+    notes = (*cards.notes, *measured.notes, *note)
+    answer = judge(facts, shelf, language=language, notes=notes, ignored=measured.ignored)
+    failed: KbError | None = None
+    if model is not None:
+        from agent.diagnose.model_judge import ModelJudge, ModelJudgeError  # noqa: PLC0415
+
+        try:
+            opinion = ModelJudge(model, base_url).ask(facts, answer, shelf)
+            answer = answer.model_copy(update={"opinion": opinion})
+        except ModelJudgeError as error:
+            failed = error  # what the rules found is shown all the same
+    if as_json:
+        click.echo(answer.model_dump_json(indent=2))
+    else:
+        from agent.diagnose.render import WIDTH, render  # noqa: PLC0415
+        from cli.render import console  # noqa: PLC0415
+
+        width = min(WIDTH, console().width)
+        for line in render(answer, width, lambda text: click.style(text, bold=True)):
+            click.echo(line)
+    if failed is not None:
+        raise failed
+
+
+def _check(
+    files: tuple[str, ...],
+    kernel: str | None,
+    kernel_name: str | None,
+    evaluation: str | None,
+    dtype: str | None,
+) -> None:
+    if len(files) > 2:
+        raise click.UsageError("give one profile, or a problem and a kernel")
+    if len(files) == 2 and kernel is not None:
+        raise click.UsageError("--kernel goes with a profile: the second file is the kernel")
+    if len(files) == 2 and "-" in files:
+        raise click.UsageError("a problem and a kernel are files, not standard input")
+    if len(files) == 1 and dtype is not None:
+        raise click.UsageError("--dtype goes with PROBLEM KERNEL: a profile has its own")
+    if len(files) == 2 and kernel_name is not None:
+        raise click.UsageError("--kernel-name goes with a profile")
+    if [*files, kernel, evaluation].count("-") > 1:
+        raise click.UsageError("only one file can be read from standard input")
+
+
+def _read(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise KbError(f"cannot read {path}: {reason}") from error
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _read_profile(path: str, kernel_name: str | None) -> "Measured":
+    from agent.diagnose.inputs import read_profile  # noqa: PLC0415
+
+    return read_profile(read_profile_text(path), _name(path), kernel_name)
+
+
+def _read_evaluation(path: str) -> "Evaluation":
+    from agent.diagnose.inputs import read_evaluation  # noqa: PLC0415
+
+    return read_evaluation(_read(path), _name(path))
+
+
+def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None") -> "Measured":
+    """Profile first; without a GPU there are static facts, compiled for the named card."""
+    from agent.diagnose.inputs import from_profile  # noqa: PLC0415
+    from judge.problem.kernel import KernelFile  # noqa: PLC0415
+    from judge.problem.source import ProblemFile  # noqa: PLC0415
+    from judge.profile.profiler import Request, has_gpu, profile  # noqa: PLC0415
+
+    if spec is None and not has_gpu():
+        raise InvalidInputError(
+            "there is no GPU here to profile on: name a card with --gpu to look at the code alone"
+        )
+    require_torch("profiling")
+    request = Request(
+        problem=ProblemFile.read(Path(problem)),
+        kernel=KernelFile.read(Path(kernel)),
+        dtype=dtype,
+        architecture=None if has_gpu() or spec is None else spec.architecture,
+        say=lambda progress: click.echo(progress.text, err=True),
+    )
+    return from_profile(profile(request))
+
+
+class _Cards:
+    """The card that the options name, or that what was read names."""
+
+    def __init__(self, gpu: str | None, file: Path | None) -> None:
+        from kb.gpus import find_card, load_specs  # noqa: PLC0415
+
+        self._file = file
+        self._extra = load_specs(file) if file is not None else ()
+        self.named: GpuSpec | None = None
+        note: str | None = None
+        if gpu is not None:
+            self.named, note = find_card(gpu, self._extra)
+        self.notes = () if note is None else (note,)
+
+    def of(self, measured: "Measured", judged: "Evaluation | None") -> "GpuSpec | None":
+        from kb.gpus import find_spec  # noqa: PLC0415
+
+        if self.named is not None:
+            return self.named
+        name = measured.gpu or (judged.gpu if judged is not None else None)
+        if name is not None:
+            return find_spec(name, self._extra)
+        if len(self._extra) > 1:
+            cards = ", ".join(spec.name for spec in self._extra)
+            problem = f"{self._file} describes several cards: say which with --gpu: {cards}"
+            raise InvalidInputError(problem)
+        return self._extra[0] if self._extra else None
+
+
+def _shelf(index: Path) -> "tuple[Shelf, tuple[str, ...]]":
+    """The techniques of the index; of the shipped corpus where it has none."""
+    from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index  # noqa: PLC0415
+
+    try:
+        shelf = shelf_from_index(index)
+    except IndexUnavailableError as error:
+        reason = str(error).split(":")[0]
+        return shelf_from_corpus(), (f"techniques are those of the shipped corpus ({reason})",)
+    if shelf.techniques:
+        return shelf, ()
+    return shelf_from_corpus(), ("techniques are those of the shipped corpus: the index has none",)

@@ -1,0 +1,90 @@
+"""What `--allow-evaluate` mounts into the server: a queue of evaluations, its routes and tools."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, FastAPI
+
+from agent.diagnose.techniques import Shelf, shelf_from_corpus, shelf_from_index
+from agent.service.runner import QueueLimits
+from agent.service.service import EvaluationService
+from cli.evaluate_api.routes import build_router
+from kb.context.models import ContextRequest, ContextResponse
+from kb.context.selection import device_of
+from kb.errors import KbError
+from server.app import create_app
+from server.mounting import Host, Permit
+from server.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+APPLICATION = f"{__name__}:app_from_environment"
+"""Makes a worker's application with evaluations mounted."""
+
+
+class EvaluationMount:
+    """Evaluations in one process of the server. All processes share one queue on disk."""
+
+    def __init__(self, host: Host) -> None:
+        settings = host.settings
+        self._host = host
+        self._service = EvaluationService(
+            settings.state_dir,
+            _Index(host),
+            QueueLimits(
+                waiting=settings.max_evaluations,
+                seconds=settings.evaluate_timeout,
+                keep=settings.evaluate_keep,
+            ),
+            device=settings.evaluate_device,
+            ended=lambda outcome: host.metrics.evaluations.labels(outcome).inc(),
+        )
+
+    def router(self) -> APIRouter:
+        """See `server.mounting.Mount`."""
+        return build_router(self._service, self._host.pool)
+
+    def add_tools(self, server: "MCPServer[Any]", permit: Permit) -> None:
+        """See `server.mounting.Mount`."""
+        from cli.evaluate_api.tools import add_tools  # noqa: PLC0415 - brings the MCP SDK
+
+        add_tools(server, self._service, self._host.pool, permit)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """See `server.mounting.Mount`."""
+        self._service.start()
+        try:
+            yield
+        finally:
+            self._service.stop()
+
+
+class _Index:
+    """The server's own index and limits, as `agent.service` asks for knowledge."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def check(self, request: ContextRequest) -> None:
+        self._host.service.check_context(request)
+        device_of(request.gpu)
+
+    def context(self, request: ContextRequest) -> ContextResponse:
+        found = self._host.service.context(request)
+        self._host.metrics.searches.labels("evaluate", str(found.abstained).lower()).inc()
+        return found
+
+    def techniques(self) -> Shelf:
+        try:
+            shelf = shelf_from_index(self._host.settings.index)
+        except KbError:
+            return shelf_from_corpus()
+        return shelf if shelf.techniques else shelf_from_corpus()
+
+
+def app_from_environment() -> FastAPI:
+    """The application of a worker process, whose settings come as `KB_…` variables."""
+    return create_app(Settings(), [EvaluationMount])

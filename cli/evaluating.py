@@ -1,0 +1,85 @@
+"""The command that judges a kernel: is it right, is it honest, how fast is it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.dtypes import dtype_option
+from kb.errors import InvalidInputError
+
+# What the verdicts leave with; documented in the command's help.
+_STATUS = {
+    "correct": 0,
+    "library": 0,
+    "specialised": 0,
+    "wrong": 3,
+    "cheat": 4,
+    "inconclusive": 5,
+}
+_PATH = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("problem", type=_PATH)
+@click.argument("kernel", type=_PATH)
+@click.option("--json", "as_json", is_flag=True, help="Print everything that was found as JSON.")
+@dtype_option
+@click.option("--device", metavar="cuda:N", help="Which GPU. Default: the first.")
+@click.option(
+    "--interpret",
+    is_flag=True,
+    help="Without a GPU: check a Triton kernel's results in Triton's interpreter, at reduced "
+    "sizes. No times.",
+)
+@click.option(
+    "--against",
+    multiple=True,
+    type=_PATH,
+    metavar="FILE",
+    help="Time this kernel file as well (repeatable).",
+)
+@click.option("--no-timing", is_flag=True, help="End after correctness.")
+@click.option(
+    "--seed-count", "seeds", type=click.IntRange(5), default=5, help="Secret seeds. Default: 5."
+)
+@click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, to all contenders.")
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Run although the sandbox lacks layers here; only for files that you know.",
+)
+@click.pass_context
+def evaluate(
+    ctx: click.Context,
+    /,
+    problem: Path,
+    kernel: Path,
+    *,
+    as_json: bool,
+    no_timing: bool,
+    **options: Any,
+) -> None:
+    """Judge KERNEL on PROBLEM: correctness, times, verdict.
+
+    PROBLEM defines Model, get_inputs and get_init_inputs, as KernelBench's files do. KERNEL
+    defines ModelNew or kernel_function, or is a .cu file that declares its entry point. Both run
+    in sandboxed processes; what they say about themselves is not believed.
+
+    Exit status: 0 when the kernel is right (correct, library, specialised), 3 wrong, 4 cheat,
+    5 inconclusive; 1 when it could not be judged, 2 for wrong usage.
+    """
+    from judge.evaluate.host import resolve_device  # noqa: PLC0415 (needs the agent's parts)
+    from judge.evaluate.options import Options  # noqa: PLC0415
+
+    if options["device"] == "cpu":
+        raise InvalidInputError("times on a CPU mean nothing; --interpret checks results there")
+    # Before torch is loaded for good: a machine without a GPU is told so at once.
+    options["device"] = resolve_device(options["device"], interpret=options["interpret"])
+    from judge.evaluate.judge import evaluate as judge  # noqa: PLC0415 (loads torch)
+    from judge.evaluate.render import render  # noqa: PLC0415
+
+    asked = Options(timing=not (no_timing or options["interpret"]), **options)
+    found = judge(problem, kernel, asked, on_progress=lambda said: click.echo(said.text, err=True))
+    click.echo(found.model_dump_json(indent=2) if as_json else render(found))
+    ctx.exit(_STATUS[found.verdict.value])

@@ -1,0 +1,82 @@
+"""What `kb ingest` does with published sources: questions, fetching, the curated list."""
+
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from ingest.pipeline import Progress, Request
+from ingest.pipeline import ingest as run_ingest
+from ingest.prepare import Options, prepare
+from ingest.report import IngestReport
+from ingest.sources.curated import curated
+from ingest.sources.licence import canonical
+from ingest.sources.spec import Spec, parse_spec
+from kb.embedders import Embedder
+from kb.errors import IndexBusyError, IndexMismatchError, KbError
+
+
+class Asker(Progress, Protocol):
+    """Progress that can make room for a question."""
+
+    def pause(self) -> None:
+        """Take the bar off the terminal."""
+
+
+def fetch_options(asker: Asker, *, yes: bool, allow_licence: tuple[str, ...]) -> Options:
+    """How to fetch: large downloads are asked about on a terminal, and refused elsewhere."""
+
+    def confirm(what: str, size: int) -> bool:
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            return False
+        asker.pause()
+        return click.confirm(f"fetch {what}, {size / 1e6:,.0f} MB?", err=True)
+
+    return Options(confirm=confirm, allowed=tuple(canonical(each) for each in allow_licence))
+
+
+def published_request(
+    text: str,
+    options: Options,
+    progress: Progress,
+    *,
+    name: str | None = None,
+    include: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    quality: float | None = None,
+) -> Request:
+    """Fetch `pypi:…` or `git+…` and say how to ingest it."""
+    spec: Spec = parse_spec(text)
+    progress.stage(f"fetching {spec}")
+    return prepare(spec, options, name=name, include=include, exclude=exclude, quality=quality)
+
+
+def ingest_curated(
+    index: Path, embedder: Embedder, options: Options, *, dry_run: bool, progress: Progress
+) -> tuple[IngestReport, dict[str, str]]:
+    """Ingest every source of the curated list, each published before the next is begun.
+
+    So an interruption costs at most the source in work, and one that fails does not keep the
+    others out. Returns the sum of the reports, and the failures by name.
+    """
+    total = IngestReport([], dry_run=dry_run)
+    failed: dict[str, str] = {}
+    for entry in curated():
+        progress.stage(f"fetching {entry.name} ({entry.origin})")
+        try:
+            request = prepare(entry.spec, options, quality=entry.quality)
+            report = run_ingest([request], index, embedder, dry_run=dry_run, progress=progress)
+        except (IndexBusyError, IndexMismatchError):
+            raise  # the next would meet it too
+        except KbError as error:
+            failed[entry.name] = str(error)
+            continue
+        total.sources += report.sources
+        total.embedded += report.embedded
+        total.chunks, total.generation = report.chunks, report.generation
+        total.published = total.published or report.published
+    total.reused = max(total.chunks - total.embedded, 0)
+    return total, failed

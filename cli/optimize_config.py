@@ -1,0 +1,133 @@
+"""What the options of `kb optimize` ask for: a `RunConfig`, and the model's price."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from agent.optimize.config import Limits, RunConfig
+
+_LIMITS = {
+    "rounds": "rounds",
+    "max_seconds": "seconds",
+    "max_gpu_seconds": "gpu_seconds",
+    "max_tokens": "tokens",
+    "max_money": "money",
+    "floor": "floor_target",
+}
+# What a resumed run may be given anew; the rest is as it was begun.
+_RESUMABLE = {*_LIMITS, "resume", "model", "base_url", "price", "gpu_spec", "as_json"}
+
+
+def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
+    """Config of a new run."""
+    from agent.opening import LLM, NAMES  # noqa: PLC0415
+    from agent.optimize.config import REPLAY, RunConfig, Strategy  # noqa: PLC0415
+    from agent.optimize.run import read_config  # noqa: PLC0415
+    from agent.optimize.starting import read_problem, read_start  # noqa: PLC0415
+
+    model: str | None = options["model"]
+    recorded = None
+    if model is not None and model.startswith(REPLAY):
+        recorded = read_config(Path(model.removeprefix(REPLAY)).expanduser())
+    if options["replay_verdicts"]:
+        if recorded is None:
+            raise click.UsageError("--replay-verdicts needs --model replay:RUN")
+        if problem is None:
+            # Everything is as it was, but for where replies come from.
+            update = {"model": model, "base_url": None, "replay_verdicts": True}
+            return recorded.model_copy(update=update)
+    if problem is None:
+        raise click.UsageError("Missing argument 'PROBLEM'.")
+    if options["base_url"] is not None and model is None:
+        raise click.UsageError("--base-url needs --model")
+    if options["greedy"] and options["width"] not in (None, 1):
+        raise click.UsageError("--greedy is a width of 1: leave --width out")
+    names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
+    if not names:
+        names = [each for each in NAMES if each != LLM or model is not None]
+    if unknown := [each for each in names if each not in NAMES]:
+        raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
+    if LLM in names and model is None:
+        raise click.UsageError("the proposer llm needs --model")
+    if options["max_money"] is not None and model is None:
+        raise click.UsageError("--max-money needs --model")
+    strategy = {
+        # Between the start and the end, a profile is for a model to read.
+        "profile_leaders": model is not None,
+        "width": 1 if options["greedy"] else options["width"],
+        "branching": options["branching"],
+        "repairs": options["repairs"],
+        "patience": options["patience"],
+        "crossover": not options["no_crossover"],
+        "retirement": not options["no_retirement"],
+        "confirm": not options["no_confirm"],
+    }
+    info = read_problem(problem)
+    start = read_start(options["kernel"]) if options["kernel"] is not None else None
+    # What is called the same on the command line and in the configuration.
+    same = {name: options[name] for name in RunConfig.model_fields.keys() & options.keys()}
+    given = same | {
+        "problem": info,
+        "given": start is not None,
+        "start": start,
+        "proposers": tuple(dict.fromkeys(names)),
+        "baselines": _baselines(options["baselines"]),
+        "limits": _limits(options),
+        "strategy": Strategy.model_validate({k: v for k, v in strategy.items() if v is not None}),
+    }
+    return RunConfig.model_validate({k: v for k, v in given.items() if v is not None})
+
+
+def _baselines(text: str | None) -> tuple[str, ...] | None:
+    from judge.evaluate.options import BASELINES  # noqa: PLC0415
+
+    if text is None:
+        return None
+    names = {each.strip() for each in text.split(",") if each.strip()}
+    if unknown := sorted(names - set(BASELINES)):
+        raise click.UsageError(f"no baseline '{unknown[0]}': there are {', '.join(BASELINES)}")
+    return tuple(each for each in BASELINES if each in names or each == BASELINES[0])
+
+
+def resumed(
+    ctx: click.Context, config: "RunConfig", problem: Path | None, options: dict[str, Any]
+) -> "RunConfig":
+    """Config of a run that goes on, with what was given anew."""
+    said = {
+        name
+        for name in options
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    if problem is not None or (said := said - _RESUMABLE):
+        named = "PROBLEM" if problem is not None else f"--{min(said).replace('_', '-')}"
+        raise click.UsageError(f"{named} cannot be changed: --resume goes on as the run was begun")
+    update: dict[str, Any] = {"limits": _limits(options, config.limits)}
+    for name in ("model", "base_url"):
+        if options[name] is not None:
+            update[name] = options[name]
+    if options["model"] is not None and "llm" not in config.proposers:
+        update["proposers"] = (*config.proposers, "llm")
+    return config.model_copy(update=update)
+
+
+def _limits(options: dict[str, Any], before: "Limits | None" = None) -> "Limits":
+    from agent.optimize.config import Limits  # noqa: PLC0415
+
+    chosen = {field: options[name] for name, field in _LIMITS.items() if options[name] is not None}
+    return Limits.model_validate((before or Limits()).model_dump() | chosen)
+
+
+def price_of(text: str | None, config: "RunConfig") -> Any:
+    """What the run's model costs; None where that is not said, and nothing depends on it."""
+    from agent.proposers.llm.accounting import find_price  # noqa: PLC0415
+
+    if text is None:
+        live = config.model is not None and config.replayed is None
+        if live and config.limits.money is not None:
+            raise click.UsageError("--max-money needs --price: what the model costs is not known")
+        return None
+    if config.model is None:
+        raise click.UsageError("--price needs --model")
+    return find_price(text, config.model)

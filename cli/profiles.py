@@ -1,0 +1,84 @@
+"""Reads the profile that a command is given: text, or Nsight Compute's own report."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from kb.errors import InvalidInputError, KbError
+
+# A raw page of two hundred launches with all sections has some 20 MB.
+_MOST_BYTES = 256 << 20
+_IMPORT_SECONDS = 300
+_REPORT = ".ncu-rep"
+# What Nsight Compute's reports begin with.
+_MAGIC = b"NVR\x00"
+
+PROFILE_HELP = (
+    "Nsight Compute's metrics: JSON (metric -> number; of several kernels), `ncu --csv` of the raw "
+    "or details page, or an .ncu-rep where ncu is installed; - reads standard input."
+)
+kernel_name_option = click.option(
+    "--kernel-name",
+    metavar="NAME",
+    help="Which kernel of the profile, by its name or a part of it. Default: the longest.",
+)
+
+
+def read_profile_text(path: str) -> str:
+    """The text of a profile; a report is read by Nsight Compute, whose raw page is returned.
+
+    Raises
+    ------
+    KbError
+        The file cannot be read, is too large, or is a report and there is no ncu that reads it.
+    """
+    try:
+        data = sys.stdin.buffer.read(_MOST_BYTES + 1) if path == "-" else _limited(Path(path))
+    except OSError as error:
+        raise KbError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(data) > _MOST_BYTES:
+        raise InvalidInputError(
+            f"{path} has more than {_MOST_BYTES >> 20} MiB: profile less at once"
+        )
+    if data.startswith(_MAGIC) or path.endswith(_REPORT):
+        return _imported(data, path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise KbError(f"cannot read {path}: it is not UTF-8 text") from error
+
+
+def _limited(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_MOST_BYTES + 1)
+
+
+def _imported(data: bytes, path: str) -> str:
+    """The raw page of a report, as `ncu --import` prints it in base units."""
+    from judge.profile import ncu  # noqa: PLC0415
+
+    try:
+        program = ncu.find_ncu()
+    except ncu.NcuError as error:
+        raise InvalidInputError(
+            f"{path} is a report of Nsight Compute, and ncu, which reads it, was not found: put it "
+            f"on PATH, or export there with `ncu --import {path} --csv --page raw`"
+        ) from error
+    with tempfile.TemporaryDirectory(prefix="kb-profile-") as folder:
+        report, output = Path(folder) / f"profile{_REPORT}", Path(folder) / "raw.csv"
+        report.write_bytes(data)
+        try:
+            done = subprocess.run(
+                ncu.import_command(program, report, output),
+                capture_output=True, text=True, check=False, timeout=_IMPORT_SECONDS,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KbError(f"ncu did not read {path}: {error}") from error
+        if done.returncode or not output.exists():
+            said = (done.stdout + done.stderr).strip().splitlines()
+            why = said[-1] if said else f"it ended with {done.returncode}"
+            raise InvalidInputError(f"ncu did not read {path}: {why}")
+        return output.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,76 @@
+"""The command that profiles a kernel file: Nsight Compute's metrics and static facts."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from cli.dtypes import dtype_option
+from cli.requirements import require_torch
+
+if TYPE_CHECKING:
+    from judge.progress import Progress
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("problem", type=_FILE)
+@click.argument("kernel", type=_FILE)
+@dtype_option
+@click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products.")
+@click.option("--device", default="cuda:0", show_default=True, help="Which GPU.")
+@click.option(
+    "--calls", default=1, show_default=True, type=click.IntRange(1, 20), help="Calls to profile."
+)
+@click.option("--static-only", is_flag=True, help="Facts of the machine code; needs no GPU.")
+@click.option("--arch", metavar="SM", help="What to compile for without a GPU, such as sm_90a.")
+@click.option("--sanitize", is_flag=True, help="Run compute-sanitizer's memcheck as well.")
+@click.option("--racecheck", is_flag=True, help="Run compute-sanitizer's racecheck as well.")
+@click.option("--ncu", type=_FILE, help="A particular Nsight Compute command line.")
+@click.option("--report", type=_FILE, help="Keep ncu's report in this file.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds for the profiler.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> None:
+    """Profile a kernel file on its problem's inputs.
+
+    Profile kernels that `kb evaluate` found right: problem and kernel share a process here. In the
+    JSON, `profile` holds the dominant kernel's metrics as POST /v1/context takes them.
+    """
+    from judge.problem.kernel import KernelFile  # noqa: PLC0415 (the optimizer's part)
+    from judge.problem.source import ProblemFile  # noqa: PLC0415
+    from judge.profile.profiler import Request  # noqa: PLC0415
+    from judge.profile.profiler import profile as run  # noqa: PLC0415
+    from judge.profile.render import render  # noqa: PLC0415
+
+    tools: list[Literal["memcheck", "racecheck"]] = []
+    tools += ["memcheck"] if options["sanitize"] else []
+    tools += ["racecheck"] if options["racecheck"] else []
+    request = Request(
+        problem=ProblemFile.read(problem),
+        kernel=KernelFile.read(kernel),
+        device=options["device"],
+        dtype=options["dtype"],
+        tf32=options["tf32"],
+        architecture=options["arch"],
+        ncu=options["ncu"],
+        static_only=options["static_only"],
+        sanitize=tools,
+        calls=options["calls"],
+        timeout=options["timeout"],
+        report=options["report"],
+        say=_progress,
+    )
+    require_torch("profiling")
+    found = run(request)
+    if as_json:
+        click.echo(json.dumps({"profile": found.metrics} | found.model_dump(mode="json"), indent=2))
+    else:
+        click.echo(render(found), nl=False)
+
+
+def _progress(progress: "Progress") -> None:
+    if sys.stderr.isatty():
+        click.echo(f"{progress} …", err=True)

@@ -1,0 +1,360 @@
+"""The commands that read an index: query, context, tree, show, stats, sources."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from pydantic import BaseModel, ValidationError
+
+from cli import Session
+from cli.profiles import PROFILE_HELP, kernel_name_option, read_profile_text
+from kb.errors import InvalidInputError, KbError, NotFoundError
+from kb.index.layout import default_index_dir
+from kb.index.reader import Generation, open_generation
+from kb.production import production_view
+from kb.records import KINDS
+from kb.refusals import refusal
+from kb.views import (
+    chunk_view,
+    index_view,
+    kernel_view,
+    sources_view,
+    technique_view,
+    tree_view,
+)
+from kb.vocabulary import taxonomy
+
+# Production examples under a technique: the tree lists a few, the technique itself more.
+_PRODUCTION_SHOWN = 3
+_PRODUCTION_LISTED = 8
+# Levels of the tree: bottleneck, technique, example, production code.
+_DEEPEST = 4
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON as the HTTP API does.")
+
+
+def _print_json(value: BaseModel | dict[str, Any] | list[Any]) -> None:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _many(name: str, help_text: str) -> Callable[[_F], _F]:
+    return click.option(f"--{name}", f"{name}s", multiple=True, help=help_text)
+
+
+@click.command()
+@click.argument("text", nargs=-1, required=True)
+@click.option("-k", default=5, metavar="N", help="Results at most. Default: 5.")
+@_many("technique", "Only what shows this technique, by its slug (repeatable).")
+@_many("bottleneck", "Only memory, latency or utilization (repeatable).")
+@_many("language", "Only triton, cuda, python, cpp or markdown (repeatable).")
+@_many("architecture", "Only what runs on it, such as sm_90a (repeatable).")
+@_many("source", "Only this source (repeatable).")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
+@click.option("--explain", is_flag=True, help="Show every part of each score, which add up.")
+@click.option("--long", "in_full", is_flag=True, help="Show the beginning of each result's text.")
+@_JSON
+@click.pass_obj
+def query(
+    session: Session,
+    /,
+    text: tuple[str, ...],
+    k: int,
+    *,
+    explain: bool,
+    in_full: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Search the knowledge base.
+
+    TEXT is what the kernel does, what is slow, a name, an error message, or a metric with its
+    value; words need no quotes. Prints what each of the best results is, what to do, how the
+    numbers stand to its gates and where it is, or that nothing is relevant.
+    """
+    from kb.search.models import Filters, SearchRequest  # noqa: PLC0415
+    from kb.search.opening import open_searcher  # noqa: PLC0415
+    from kb.search.unmatched import unknown_filters  # noqa: PLC0415
+
+    asked = " ".join(text)
+    try:
+        filters = Filters(**{name: list(values) for name, values in chosen.items()})
+        SearchRequest(query=asked, k=k, filters=filters)
+    except ValidationError as error:
+        raise InvalidInputError(refusal(error)) from error
+    searcher = open_searcher(session.index)
+    response = searcher.search(asked, k, filters, explain=explain)
+    for told in unknown_filters(filters, searcher.generation):
+        click.echo(f"kb: {told}", err=True)
+    if as_json:
+        _print_json(response)
+        return
+    from cli.render import console, result_block  # noqa: PLC0415
+    from cli.results import print_heading, print_results  # noqa: PLC0415
+
+    out = console()
+    if response.abstained:
+        out.print("Nothing relevant in the knowledge base.")
+        print_heading(out, response)
+        return
+    if not in_full:
+        print_results(out, response, searcher.generation, explain=explain)
+        return
+    print_heading(out, response)
+    for number, result in enumerate(response.results, start=1):
+        out.print(result_block(number, result, searcher.generation, explain=explain))
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _read_code(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise KbError(f"cannot read {path}: {reason}") from error
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--problem", metavar="FILE", help="A PyTorch module, read and never run; or -.")
+@click.option("--kernel", metavar="FILE", help="A kernel to improve; - reads standard input.")
+@click.option("--profile", metavar="FILE", help=PROFILE_HELP)
+@kernel_name_option
+@click.option("--gpu", help="GPU name or architecture: leave out what does not run on it.")
+@click.option("--language", type=click.Choice(["triton", "cuda"]), help="Examples in it only.")
+@click.option(
+    "--max-tokens",
+    type=int,
+    metavar="N",
+    help="Budget, at least 64. Default: 2000. Counted by all-MiniLM-L6-v2, and held as well by the "
+    "tokens of o200k_base and cl100k_base.",
+)
+@click.option("--max-chars", type=int, metavar="N", help="Budget in characters, at least 256.")
+@click.option("--max-examples", type=int, default=2, metavar="N", help="At most. Default: 2.")
+@click.option("--exclude", multiple=True, help="Id or slug already known (repeatable).")
+@_JSON
+@click.pass_obj
+def context(
+    session: Session,
+    /,
+    text: str | None,
+    problem: str | None,
+    kernel: str | None,
+    profile: str | None,
+    *,
+    kernel_name: str | None,
+    as_json: bool,
+    exclude: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Print what to know within a budget.
+
+    Give --problem, TEXT, --kernel or --profile, or several of them. With a problem the answer
+    begins with its operators, work and floor; examples are whole files that run.
+    """
+    from kb.context.build import build_context  # noqa: PLC0415
+    from kb.context.models import ContextRequest  # noqa: PLC0415
+    from kb.profiles.reading import ignored_words, read_profile  # noqa: PLC0415
+    from kb.search.opening import open_searcher  # noqa: PLC0415
+
+    if kernel_name is not None and profile is None:
+        raise click.UsageError("--kernel-name goes with --profile")
+    read = (
+        read_profile(read_profile_text(profile), _name(profile), kernel_name) if profile else None
+    )
+    if read is not None and not read.metrics:
+        told = "; ".join(ignored_words(read.ignored)) or "no metric has a number"
+        raise InvalidInputError(f"{profile} holds no metric that is known here: {told}")
+    try:
+        request = ContextRequest(
+            query=text,
+            problem=_read_code(problem) if problem else None,
+            kernel=_read_code(kernel) if kernel else None,
+            profile=dict(read.metrics) if read else None,
+            exclude=list(exclude),
+            **options,
+        )
+    except ValidationError as error:
+        raise InvalidInputError(refusal(error)) from error
+    response = build_context(request, open_searcher(session.index))
+    if read is not None:
+        response = response.model_copy(update={"ignored": [*read.ignored, *response.ignored]})
+        for note in (*read.notes, *ignored_words(read.ignored)):
+            click.echo(f"kb: {note}", err=True)
+    if as_json:
+        _print_json(response)
+        return
+    click.echo(response.text)
+
+
+@click.command()
+@click.option(
+    "--depth",
+    type=click.IntRange(1, _DEEPEST),
+    default=_DEEPEST,
+    metavar="N",
+    help="1 bottlenecks, 2 techniques, 3 examples, 4 production code. Default: 4.",
+)
+@_JSON
+@click.pass_obj
+def tree(session: Session, depth: int, as_json: bool) -> None:
+    """Show the hierarchy: bottleneck, technique, example."""
+    generation = open_generation(session.index)
+    data = tree_view(generation)
+    if as_json:
+        _print_json(data)
+        return
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.tree import Tree  # noqa: PLC0415
+
+    from cli.render import console, production_lines  # noqa: PLC0415
+
+    root = Tree("[bold]kernel-kb[/bold]")
+    for bottleneck in data["bottlenecks"]:
+        branch = root.add(f"[bold]{bottleneck['bottleneck']}[/bold]")
+        for technique in bottleneck["techniques"] if depth > 1 else ():
+            leaf = branch.add(f"{technique['slug']} [dim]{escape(technique['title'])}[/dim]")
+            for example in technique["examples"] if depth > 2 else ():
+                leaf.add(f"[cyan]{example['slug']}[/cyan] [dim]{example['language']}[/dim]")
+            found = production_view(generation, technique["slug"], _PRODUCTION_SHOWN)
+            if found["count"] and depth > 3:
+                inner = leaf.add(f"[dim]in production: {found['count']}[/dim]")
+                for line in production_lines(found):
+                    inner.add(line)
+    console().print(root)
+
+
+def _slugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Slugs that a shell offers: of the index, or of the taxonomy where there is none."""
+    del param
+    folder = ctx.find_root().params.get("index") or default_index_dir()
+    try:
+        generation = open_generation(folder)
+        known: list[str] = [*generation.techniques, *generation.kernels]
+    except KbError:
+        known = [slug for slugs in taxonomy().values() for slug in slugs]
+    return sorted(slug for slug in known if slug.startswith(incomplete))
+
+
+@click.command()
+@click.argument("slug", shell_complete=_slugs)
+@click.option("--code", "only_code", is_flag=True, help="Print the file alone.")
+@_JSON
+@click.pass_obj
+def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
+    """Show a technique, a kernel, or the chunk with an id.
+
+    What is not written to a terminal of a kernel is a file that runs: all that is no code is
+    comment. --code leaves that out.
+    """
+    generation = open_generation(session.index)
+    if slug in generation.techniques:
+        data = technique_view(generation, slug)
+    elif slug in generation.kernels:
+        data = kernel_view(generation, slug)
+    else:
+        found = chunk_view(generation, slug)
+        if found is None:
+            raise NotFoundError(_unknown(slug, generation))
+        data = found
+    if as_json:
+        _print_json(data)
+        return
+    if only_code:
+        text = data["text"] if "text" in data else data.get("code", data.get("body"))
+        click.echo(str(text).rstrip("\n"))
+        return
+    _show_text(slug, generation, data)
+
+
+def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
+    from rich.markup import escape  # noqa: PLC0415
+
+    from cli import render  # noqa: PLC0415
+    from cli.code import print_code, print_markdown  # noqa: PLC0415
+
+    out = render.console()
+    if slug in generation.techniques:
+        record = generation.techniques[slug]
+        print_markdown(out, render.technique_head(record.entry) + "\n" + record.body.strip())
+        out.print(f"\n[bold]Verified[/bold]\n{escape(render.verified_line(record.entry.verified))}")
+        if data["evidence"]:
+            told = [f"{escape(each['title'])} [dim]{each['id']}[/dim]" for each in data["evidence"]]
+            out.print("\n[bold]Verified in runs[/bold]\n" + "\n".join(told))
+        out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
+        found = production_view(generation, slug, _PRODUCTION_LISTED)
+        if found["count"]:
+            out.print(f"\n[bold]In production[/bold] ({found['count']})")
+            for each in render.production_lines(found):
+                out.print(each)
+        out.print("\n[bold]Sources[/bold]")
+        for line in render.source_lines(record.entry.sources):
+            out.print(line, soft_wrap=True, markup=False)
+    elif slug in generation.kernels:
+        render.print_kernel(out, generation.kernels[slug])
+    else:
+        lines = f"{data['start_line']}-{data['end_line']}"
+        out.print(f"{data['source']['name']}: {data['path']}:{lines}", markup=False)
+        print_code(out, data["text"], data["language"])
+
+
+def _unknown(slug: str, generation: Generation) -> str:
+    import difflib  # noqa: PLC0415
+
+    near = difflib.get_close_matches(slug, [*generation.techniques, *generation.kernels], n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else "`kb tree` lists what there is"
+    return f"no technique, kernel or chunk is called '{slug}': {hint}"
+
+
+@click.command()
+@_JSON
+@click.pass_obj
+def stats(session: Session, as_json: bool) -> None:
+    """Say what the index holds."""
+    generation = open_generation(session.index)
+    data = index_view(generation)
+    if as_json:
+        _print_json(data)
+        return
+    size = sum(p.stat().st_size for p in generation.folder.rglob("*") if p.is_file())
+    data |= {"folder": str(generation.folder), "size": f"{size / 1e6:.1f} MB"}
+    data["kinds"] = ", ".join(f"{count} {kind}" for kind, count in data["kinds"].items() if count)
+    width = max(len(name) for name in data)
+    for name, value in data.items():
+        click.echo(f"{name:<{width}}  {value}")
+
+
+@click.command()
+@_JSON
+@click.pass_obj
+def sources(session: Session, as_json: bool) -> None:
+    """List the ingested sources, with version and licence."""
+    generation = open_generation(session.index)
+    data = sources_view(generation)
+    if as_json:
+        _print_json(data)
+        return
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from cli.render import console  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("source", "version", "licence", "files", "chunks", "location"):
+        table.add_column(title, overflow="fold")
+    for row in data:
+        table.add_row(
+            *(
+                escape(str(row[key] or "-"))
+                for key in ("name", "version", "licence", "files", "chunks", "location")
+            )
+        )
+    console().print(table)

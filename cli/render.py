@@ -1,0 +1,182 @@
+"""Human output of the reading commands, on a terminal or in a pipe."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    Group,
+    RenderableType,
+    RenderHook,
+    RenderResult,
+)
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.text import Text
+
+from cli.code import LEXERS, commented, print_code
+from cli.terminal import drawn
+from kb.corpus.entries import Gate, Source, Technique, Verified
+from kb.corpus.measured import NOT_MEASURED, entry_line
+from kb.index.reader import Generation
+from kb.index.state import KernelRecord
+from kb.printable import printable
+from kb.search.models import Result
+from kb.views import entry_of
+
+# Lines of a result's text shown in a list.
+_SNIPPET_LINES = 8
+
+
+def console() -> Console:
+    """A console on standard output; colours only on a terminal, and not with $NO_COLOR."""
+    made = Console(
+        highlight=False, emoji=False, soft_wrap=False, width=_width(), file=drawn(sys.stdout)
+    )
+    if made.is_terminal:
+        made.push_render_hook(_Clean())
+    return made
+
+
+class _Clean(RenderHook):
+    """Shows the control characters of texts; the colours are the console's own."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """What is printed, cleaned."""
+        return [_Cleaned(Group(*renderables))] if renderables else []
+
+
+class _Cleaned:
+    def __init__(self, content: ConsoleRenderable) -> None:
+        self._content = content
+
+    def __rich_console__(self, on: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in on.render(self._content, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+
+def _width() -> int | None:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) > 0 else None
+
+
+def code(text: str, language: str) -> RenderableType:
+    """Source text with syntax highlighting, for a list of results."""
+    return Syntax(text, LEXERS.get(language, "text"), theme="ansi_dark", background_color="default")
+
+
+def source_lines(sources: Iterable[Source]) -> list[str]:
+    """What an entry is cited by, one line and its address each."""
+    return [f"- {source.title} ({source.licence})\n  {source.url}" for source in sources]
+
+
+def print_kernel(out: Console, record: KernelRecord) -> None:
+    """A kernel with what is known of it. What is written to a file is a file that runs."""
+    entry = record.entry
+    head = f"{entry.title}\n{record.path}"
+    tail = "\n".join(["Verified", verified_line(entry.verified), "", "Sources"])
+    tail += "\n" + "\n".join(source_lines(entry.sources))
+    if not out.is_terminal:
+        head, tail = commented(head, entry.language), commented(tail, entry.language)
+    out.print(head, markup=False, soft_wrap=True)
+    print_code(out, record.code, entry.language)
+    out.print("\n" + tail, markup=False, soft_wrap=True)
+
+
+def verified_line(records: Iterable[Verified]) -> str:
+    """One line per measurement, or that there is none."""
+    lines = [
+        f"{r.speedup:.2f}x over {r.baseline}: {r.measured_ms:.4g} against {r.baseline_ms:.4g} ms "
+        f"on {r.gpu}, {r.shape} {r.dtype}, torch {r.torch}, triton {r.triton}, {r.date}"
+        + (f", {r.floor_fraction:.0%} of the floor" if r.floor_fraction else "")
+        for r in records
+    ]
+    return "\n".join(lines) if lines else NOT_MEASURED
+
+
+def result_block(number: int, result: Result, generation: Generation, *, explain: bool) -> Group:
+    """One search result: title, where it is from, and the beginning of its text."""
+    source = result.source
+    version = f" {source.version}" if source.version else ""
+    place = f"{source.name}{version}: {result.path}:{result.start_line}-{result.end_line}"
+    entry = entry_of(generation, result)
+    facts = [
+        result.kind,
+        f"score {result.score:.3f}",
+        source.licence or "licence unknown",
+        f"kb show {entry.slug if entry is not None else result.id}",
+    ]
+    parts: list[RenderableType] = [
+        Text(f"{number}. {result.title}", style="bold"),
+        Padding(Text(place, style="cyan"), (0, 0, 0, 3)),
+        Padding(Text(" · ".join(facts), style="dim"), (0, 0, 0, 3)),
+    ]
+    if result.techniques and result.kind != "technique":
+        shows = Text("shows " + ", ".join(result.techniques), style="dim")
+        parts.append(Padding(shows, (0, 0, 0, 3)))
+    if entry is not None:
+        kernels = {slug: record.entry for slug, record in generation.kernels.items()}
+        parts.append(Padding(Text(entry_line(entry, kernels), style="green"), (0, 0, 0, 3)))
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    if lines and lines[0] == result.title:  # a card: the title stands above already
+        lines = [line for line in lines[1:] if not line.startswith("Also called:")]
+    snippet = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
+    shown: RenderableType = code(snippet, result.language)
+    if result.language == "markdown":
+        shown = Markdown(snippet) if snippet.startswith("#") else Text(snippet)
+    parts.append(Padding(shown, (0, 0, 0, 3)))
+    if explain and result.explanation:
+        told = ", ".join(
+            f"{name} {value:+.3f}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in result.explanation.items()
+        )
+        parts.append(Padding(Text(told, style="yellow"), (0, 0, 0, 3)))
+    parts.append(Text(""))
+    return Group(*parts)
+
+
+def production_lines(found: dict[str, Any]) -> list[Text]:
+    """One line per production example: what it is, where it stands, under which licence, its id."""
+    lines = []
+    for each in found["best"]:
+        source = each["source"]
+        version = f" {source['version']}" if source["version"] else ""
+        place = f"{each['path']}:{each['start_line']}-{each['end_line']}"
+        cited = f"{source['name']}{version}, {place} ({source['licence'] or 'licence unknown'})"
+        line = Text(each["title"], style="cyan")
+        lines.append(line.append(f"  {cited}  {each['id']}", style="dim"))
+    return lines
+
+
+def gate_lines(gates: Iterable[Gate]) -> list[str]:
+    """Gates as a list."""
+    return [f"- {gate.metric} {gate.op} {gate.value:g}: {gate.because}" for gate in gates]
+
+
+def technique_head(entry: Technique) -> str:
+    """The facts of a technique above its text, as Markdown."""
+    lines = [
+        f"# {entry.title}",
+        "",
+        f"`{entry.slug}` relieves {', '.join(entry.bottlenecks)}; "
+        f"for {', '.join(entry.languages)}; from {', '.join(entry.architectures)}",
+        "",
+        f"**Effect.** {entry.effect}",
+        "",
+        "**Use when**",
+        "",
+        *gate_lines(entry.when),
+    ]
+    if entry.avoid_when:
+        lines += ["", "**Avoid when**", "", *gate_lines(entry.avoid_when)]
+    lines += ["", "**Risks**", "", *(f"- {risk}" for risk in entry.risks), ""]
+    return "\n".join(lines)

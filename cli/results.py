@@ -1,0 +1,129 @@
+"""Search results on one screen: what each is, what to do, how the numbers stand, where it is."""
+
+import re
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from cli.code import first_block, print_code
+from kb.corpus.entries import Technique
+from kb.corpus.measured import kernel_line
+from kb.index.reader import Generation
+from kb.profiles.values import metrics_line
+from kb.search.explanation import explained, legend
+from kb.search.gates import GateStanding
+from kb.search.models import Result, SearchResponse
+from kb.views import entry_of
+
+# Lines of the first result's snippet.
+_SNIPPET_LINES = 12
+_IN_SHORT = re.compile(r"^## In short\s*\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
+_INDENT = "   "
+
+
+def print_results(
+    out: Console, response: SearchResponse, generation: Generation, *, explain: bool
+) -> None:
+    """Print a screen of results: four lines each, and the first one's snippet."""
+    print_heading(out, response)
+    for number, result in enumerate(response.results, start=1):
+        _line(out, Text(f"{number}. {result.title}", style="bold").append(f" [{result.kind}]"))
+        _line(out, Text(_INDENT + what_to_do(result, generation)))
+        if result.gates:
+            _line(out, Text(_INDENT + standing(result.gates, result), style="green"))
+        out.print(Padding(Text(where(result, generation), style="cyan"), (0, 0, 0, len(_INDENT))))
+        if number == 1:
+            _snippet(out, result, generation)
+        if explain:
+            _explanation(out, result)
+    if explain:
+        _legend(out, response)
+
+
+def print_heading(out: Console, response: SearchResponse) -> None:
+    """What was understood of the question, and what is to be said before the results."""
+    for line in (metrics_line(response.metrics), *response.notes):
+        if line:
+            out.print(Text(line, style="yellow"))
+
+
+def _line(out: Console, text: Text) -> None:
+    """One line; on a terminal it ends with an ellipsis where it is too long."""
+    text.truncate(out.width, overflow="ellipsis")
+    out.print(text, soft_wrap=True)
+
+
+def what_to_do(result: Result, generation: Generation) -> str:
+    """One sentence: a technique's first instruction or effect, what a kernel shows, a signature."""
+    entry = entry_of(generation, result)
+    if isinstance(entry, Technique):
+        body = generation.techniques[entry.slug].body
+        said = _IN_SHORT.search(body)
+        return _first_sentence(said[1] if said is not None else entry.effect)
+    if entry is not None:
+        shows = f"shows {', '.join(entry.techniques)}; " if entry.techniques else "plain; "
+        kernels = {slug: record.entry for slug, record in generation.kernels.items()}
+        return shows + kernel_line(entry, kernels, brief=True)
+    lines = [line.strip() for line in result.text.splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith(("@", "#", "//"))), result.title)
+
+
+def _first_sentence(text: str) -> str:
+    plain = " ".join(text.split())
+    found = _SENTENCE.match(plain)
+    return found[1] if found is not None else plain
+
+
+def standing(gates: Sequence[GateStanding], result: Result) -> str:
+    """How the question's numbers stand to the gates, reasons left to the entry."""
+    return " · ".join(
+        each.brief if result.kind == "technique" else f"{each.technique}: {each.brief}"
+        for each in gates
+    )
+
+
+def where(result: Result, generation: Generation) -> str:
+    """How to see all of it, where it stands and under which licence."""
+    source, entry = result.source, entry_of(generation, result)
+    version = f" {source.version}" if source.version else ""
+    name = entry.slug if entry is not None else result.id
+    return (
+        f"kb show {name} · {source.name}{version} ({source.licence or 'licence unknown'}): "
+        f"{result.path}:{result.start_line}-{result.end_line}"
+    )
+
+
+def _snippet(out: Console, result: Result, generation: Generation) -> None:
+    entry = entry_of(generation, result)
+    code, language = result.text, result.language
+    if isinstance(entry, Technique):
+        found = first_block(generation.techniques[entry.slug].body)
+        if found is None:
+            return
+        code, language = found
+    lines = code.strip("\n").split("\n")
+    shown = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
+    print_code(out, shown, language, indent=5)
+
+
+def _explanation(out: Console, result: Result) -> None:
+    if result.explanation is None:
+        return
+    told = explained(result.explanation)
+    ranks = ", ".join(f"{part.name} {part.value}" for part in told.ranks)
+    sums = " ".join(f"{part.value:+.3f} {part.name}" for part in told.added)
+    total = f"{sums} = {sum(part.value for part in told.added):.3f}"
+    score = f"score {result.score:.3f} = {told.total:.3f} / {told.highest:.2f}"
+    out.print(Text(f"{_INDENT}{total}; {score}" + (f" ({ranks})" if ranks else ""), style="yellow"))
+
+
+def _legend(out: Console, response: SearchResponse) -> None:
+    names = dict.fromkeys(
+        name for result in response.results for name in (result.explanation or {})
+    )
+    out.print()
+    for name, meaning in legend(names):
+        out.print(Text(f"{name}: {meaning}", style="dim"))

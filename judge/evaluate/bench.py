@@ -1,0 +1,123 @@
+"""The workers of one evaluation, each with the memory that the judge lends to it."""
+
+import contextlib
+import re
+from collections.abc import Sequence
+from typing import Any, Self
+
+from judge.evaluate.buffers import Exported, Exporter
+from judge.evaluate.session import Session, Worker, WorkerError
+from judge.sandbox.launch import Zygote
+from judge.sandbox.layers import Layer
+from judge.worker.messages import TensorSpec
+
+Lent = list[Exported | None]
+
+
+class Desk:
+    """One worker and the buffers that it shares with the judge, in named groups.
+
+    A group keeps its memory as long as the specs stay the same, so that a kernel sees new contents
+    at old addresses.
+
+    Parameters
+    ----------
+    number
+        Unlike that of any other desk with the same exporter: it is part of the buffers' names.
+    """
+
+    def __init__(self, worker: Worker, exporter: Exporter, number: int = 0) -> None:
+        self.worker = worker
+        self._prefix = f"{number}-{_plain(worker.name)}"
+        self._exporter = exporter
+        self._groups: dict[str, tuple[list[TensorSpec | None], Lent]] = {}
+        self._made = 0
+
+    def lend(self, group: str, specs: Sequence[TensorSpec | None]) -> Lent:
+        """Buffers for `specs`, None where there is no tensor; known to the worker."""
+        plain = [None if s is None else TensorSpec(shape=s.shape, dtype=s.dtype) for s in specs]
+        known = self._groups.get(group)
+        if known is not None and known[0] == plain:
+            return known[1]
+        self.take_back(group)
+        self._made += 1
+        lent: Lent = []
+        # Kept before it is complete: what was allocated is freed if the rest cannot be had.
+        self._groups[group] = (plain, lent)
+        for index, spec in enumerate(plain):
+            name = f"{self._prefix}.{group}.{self._made}.{index}"
+            lent.append(None if spec is None else self._exporter.allocate(name, spec))
+        self.worker.open([each for each in lent if each is not None])
+        return lent
+
+    def take_back(self, group: str) -> None:
+        """Free a group; its tensors must not be used again."""
+        _, lent = self._groups.pop(group, ([], []))
+        names = [each.name for each in lent if each is not None]
+        if names and self.worker.alive:
+            with contextlib.suppress(WorkerError):
+                self.worker.close_buffers(names)
+        self._exporter.free(names)
+
+    def close(self) -> None:
+        """End the worker and free all groups."""
+        self.worker.stop()
+        for group in list(self._groups):
+            self.take_back(group)
+
+
+class Bench:
+    """A session and its workers' desks; a context manager that ends and frees all.
+
+    Parameters
+    ----------
+    device
+        "cuda:N" or "cpu"; on the CPU Triton kernels are interpreted.
+    zygote
+        To fork from; None starts one.
+    """
+
+    def __init__(self, device: str, zygote: Zygote | None = None) -> None:
+        self.layers: list[Layer] = []
+        """What holds the workers."""
+        self._desks: list[Desk] = []
+        self._session = Session(device, interpret=device == "cpu", zygote=zygote)
+
+    @property
+    def exporter(self) -> Exporter:
+        """Where buffers come from."""
+        return self._session.buffers
+
+    def start(self, name: str) -> Desk:
+        """Start one more worker, called `name` in messages."""
+        worker = self._session.worker(name)
+        self.layers = self.layers or worker.layers
+        desk = Desk(worker, self._session.buffers, len(self._desks))
+        self._desks.append(desk)
+        return desk
+
+    def close(self) -> None:
+        """End every worker and free everything."""
+        for desk in self._desks:
+            desk.close()
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def names(lent: Lent) -> list[str | None]:
+    """Names of buffers by position."""
+    return [None if each is None else each.name for each in lent]
+
+
+def tensors(lent: Lent) -> list[Any]:
+    """The judge's views of buffers that are all there."""
+    return [each.tensor for each in lent if each is not None]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:40]

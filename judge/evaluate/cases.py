@@ -1,0 +1,174 @@
+"""Which cases a kernel has to pass: shapes, secret seeds, kinds of values."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from judge.evaluate.options import LEAST_SEEDS
+from judge.evaluate.result import Case
+from judge.problem.source import ProblemFile
+from judge.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose
+from judge.worker.messages import ValueKind
+
+ShapeLabel = Literal["full", "reduced", "variant"]
+
+# 62 bits: what torch.manual_seed takes on every device, and nobody guesses.
+SEED_BITS = 62
+# Zero-mean values first: they tell most, so a wrong kernel is found by the first case.
+EVERY_KIND = (
+    ValueKind.NORMAL,
+    ValueKind.GIVEN,
+    ValueKind.LARGE,
+    ValueKind.TINY,
+    ValueKind.ZERO,
+    ValueKind.NEGATIVE,
+    ValueKind.INF,
+)
+# What may tell wrong kernels from right ones where zero-mean and given values cannot.
+MORE_TELLING = (ValueKind.UNEVEN, ValueKind.LARGE, ValueKind.UNEVEN)
+# Kinds that make sense where no input has values to choose.
+OF_INTEGERS = (ValueKind.GIVEN, ValueKind.NORMAL)
+# Kinds on which memory that nobody wrote may look like the result.
+_SILENT = (ValueKind.ZERO, ValueKind.INF)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """One case to come."""
+
+    kind: ValueKind
+    seed: int
+    seed_index: int
+    poison: bool
+    """Fill free memory and fresh tensors with NaN: some calls with and some without, so that a
+    kernel cannot depend on either."""
+    observe: bool
+    """Watch what runs. Slow, and visible to the kernel: never in all cases."""
+    loose: bool = False
+    """Compare more loosely: the values were made to tell mistakes, and results cancel on them."""
+    hide: bool = True
+    """Where Triton is interpreted: hide the inputs' values from the host. Visible to the kernel as
+    well: among many cases one is without, and without poison."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShape:
+    """One shape and its cases."""
+
+    label: ShapeLabel
+    source: str
+    """The problem's text with the shape's constants."""
+    constants: Mapping[str, int] = field(default_factory=dict)
+    cases: tuple[PlannedCase, ...] = ()
+
+    @property
+    def described(self) -> str:
+        """The changed constants, to be put behind what the shape is called."""
+        told = ", ".join(f"{name}={value}" for name, value in self.constants.items())
+        return f" ({told})" if told else ""
+
+
+def uncalled(
+    shape: PlannedShape, kind: ValueKind, *, why_not: str | None = None, problem: str | None = None
+) -> Case:
+    """A case that came to no call."""
+    return Case(
+        shape=shape.label,
+        kind=kind.value,
+        seed_index=0,
+        constants=dict(shape.constants),
+        counted=why_not is None,
+        why_not=why_not,
+        passed=False,
+        refused=problem is not None,
+        problem=problem,
+    )
+
+
+def secret_seeds(count: int = LEAST_SEEDS) -> list[int]:
+    """Seeds that no candidate can know; at least `LEAST_SEEDS`."""
+    return [secrets.randbits(SEED_BITS) for _ in range(max(count, LEAST_SEEDS))]
+
+
+def plan(
+    problem: ProblemFile, *, seeds: int = LEAST_SEEDS, tiny: bool = False
+) -> list[PlannedShape]:
+    """Shapes in the order of judging: small ones first, the given one last.
+
+    Parameters
+    ----------
+    seeds
+        How many secret seeds.
+    tiny
+        Only sizes for Triton's interpreter. The given shape is then left out where a smaller one
+        could be made.
+
+    Notes
+    -----
+    The first shape gets every kind of values; the given shape its own distribution and zero-mean
+    values (on which the judge can prove its power); the others zero-mean values. Where no other
+    shape can be made, the given one gets every kind.
+    """
+    values = secret_seeds(seeds)
+    proposals = propose(
+        problem,
+        secrets.randbits(SEED_BITS),
+        reduced=1 if tiny else 2,
+        variants=2 if tiny else 3,
+        limit_elements=INTERPRET_ELEMENTS if tiny else REDUCED_ELEMENTS,
+    )
+    smaller = any(each.label == "reduced" for each in proposals)
+    drawn = _Draw(values)
+    shapes = [
+        PlannedShape(
+            each.label,
+            problem.with_constants(each.constants),
+            dict(each.constants),
+            drawn.cases(EVERY_KIND if number == 0 else (ValueKind.NORMAL,), observe=number == 0),
+        )
+        for number, each in enumerate(proposals)
+    ]
+    if tiny and smaller:
+        return shapes
+    kinds = (ValueKind.NORMAL, ValueKind.GIVEN) if shapes else EVERY_KIND
+    # The given distribution at the given shape under a seed of its own, whatever came before.
+    given = drawn.cases(kinds, observe=True)
+    return [*shapes, PlannedShape("full", problem.text, {}, given)]
+
+
+def further_case(
+    seed: int, kind: ValueKind = ValueKind.NORMAL, *, loose: bool = False
+) -> PlannedCase:
+    """A case under a secret seed, beside the planned ones."""
+    return PlannedCase(kind, seed, 0, poison=True, observe=False, loose=loose)
+
+
+class _Draw:
+    """Hands out the seeds in turn, and poison to every second case from a random start."""
+
+    def __init__(self, seeds: list[int]) -> None:
+        self._seeds = seeds
+        self._next = 0
+        self._poison = bool(secrets.randbits(1))
+
+    def cases(self, kinds: tuple[ValueKind, ...], *, observe: bool) -> tuple[PlannedCase, ...]:
+        """One case a kind; the first is observed if any is, and one is left alone."""
+        found = [
+            self._case(kind, observe=observe and number == 0) for number, kind in enumerate(kinds)
+        ]
+        plain = [
+            number
+            for number, each in enumerate(found)
+            if not (each.poison or each.observe) and each.kind not in _SILENT
+        ]
+        if plain:
+            number = secrets.choice(plain)
+            found[number] = replace(found[number], hide=False)
+        return tuple(found)
+
+    def _case(self, kind: ValueKind, *, observe: bool) -> PlannedCase:
+        index = self._next % len(self._seeds)
+        self._next += 1
+        self._poison = not self._poison
+        return PlannedCase(kind, self._seeds[index], index, self._poison, observe)

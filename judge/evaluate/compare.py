@@ -1,0 +1,279 @@
+"""Compare outputs with the oracle's, in chunks: tensors of 2³¹ elements need no copies."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from judge.evaluate.result import Counterexample
+from judge.evaluate.tolerance import Bounds
+
+# 2²³ elements are 64 MB in float64; about ten such temporaries are alive at a time.
+_CHUNK = 2**23
+_EXAMPLES = 5
+_EXACT_ONLY = Bounds(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One output of the oracle, with what every comparison with it needs."""
+
+    values: Any
+    """The oracle's tensor: float64 or float32 where floating-point, contiguous."""
+    dtype: Any
+    """The torch dtype that the output has."""
+    norm: float
+    """‖values‖₂ over the finite elements, or their sensitivity if that is more."""
+    rms: float
+    """The same divided by the root of their number."""
+    representable: bool
+    """Whether every value exists in `dtype`, so that nothing has to be rounded. False where the
+    oracle's values have no wider format than the output: they may be rounded themselves."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the dtype has no roundings at all: integers and booleans."""
+        return not (self.dtype.is_floating_point or self.dtype.is_complex)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one comparison found."""
+
+    problem: str | None
+    """None where the output is right."""
+    max_abs: float = 0.0
+    """max|got − expected|; infinite where one is not finite and the other is."""
+    max_rel: float = 0.0
+    """max |got − expected| / (|expected| + rms(expected))."""
+    norm_ratio: float = 0.0
+    """‖got − expected‖₂ / ‖expected‖₂."""
+    unequal: int = 0
+    """Elements that are not equal to the oracle rounded to the dtype (−0 equals 0)."""
+    examples: tuple[Counterexample, ...] = ()
+    """The first few elements that are wrong."""
+
+
+def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
+    """Statistics of one output of the oracle.
+
+    Parameters
+    ----------
+    values:
+        Tensor of any shape; float64 or float32 (complex128, complex64) for floating-point
+        outputs, otherwise integers or booleans.
+    dtype:
+        The torch dtype that eager's output has.
+    sensitivity:
+        ‖change of the values‖₂ per relative change of the inputs (each by itself, at random).
+        A sum may cancel by chance; rounding errors are then no smaller than its terms make them.
+        Over many outputs chance evens out, over few it has to be known.
+    """
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return Expected(values, dtype, 0.0, 0.0, representable=True)
+    squares = torch.zeros((), dtype=torch.float64, device=values.device)
+    finite_count = torch.zeros((), dtype=torch.int64, device=values.device)
+    unlike = torch.zeros((), dtype=torch.int64, device=values.device)
+    largest = float(torch.finfo(_real_dtype(dtype)).max)
+    for _, chunk in _chunks(values):
+        wide = chunk.double()
+        finite = torch.isfinite(wide)
+        # What overflows in the dtype counts as its largest number, as in the comparison.
+        squares += torch.where(finite, wide.clamp(-largest, largest), 0.0).square().sum()
+        finite_count += finite.sum()
+        unlike += _differ(wide.to(_real_dtype(dtype)).double(), wide).sum()
+    norm, count = max(math.sqrt(float(squares)), sensitivity), int(finite_count)
+    rms = norm / math.sqrt(count) if count else 0.0
+    wider = values.dtype.itemsize > dtype.itemsize
+    return Expected(values, dtype, norm, rms, representable=wider and int(unlike) == 0)
+
+
+def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0) -> Difference:
+    """Hold one output against the oracle's.
+
+    NaN and infinities must be exactly where the oracle has them; a finite value of the oracle
+    beyond the dtype's range may come out as infinity.
+
+    Parameters
+    ----------
+    got:
+        Contiguous tensor on the device of `expected.values`.
+    limits:
+        Bounds; None demands equality with the oracle rounded to the dtype (integers and
+        booleans always).
+    output:
+        The output's number, for the counterexamples.
+    """
+    if tuple(got.shape) != tuple(expected.values.shape):
+        return _unlike(f"shape {list(got.shape)} instead of {list(expected.values.shape)}")
+    if got.dtype != expected.dtype:
+        return _unlike(f"dtype {_name(got.dtype)} instead of {_name(expected.dtype)}")
+    if expected.exact:
+        return _compare_exact(got, expected, output)
+    found = _Found(expected, limits or _EXACT_ONLY, output, exact=limits is None)
+    for (start, left), (_, right) in zip(_chunks(got), _chunks(expected.values), strict=True):
+        found.add(start, left, right)
+    return found.result()
+
+
+def apart(one: Sequence[Any], other: Sequence[Any]) -> float:
+    """The largest ‖one − other‖₂ / ‖one‖₂ of two calls' outputs, over the finite elements."""
+    largest = 0.0
+    for left, right in zip(one, other, strict=True):
+        squares = norm = 0.0
+        for (_, a), (_, b) in zip(_chunks(left), _chunks(right), strict=True):
+            wide, again = a.double(), b.double()
+            finite = torch.isfinite(wide) & torch.isfinite(again)
+            squares += float(torch.where(finite, wide - again, 0.0).square().sum())
+            norm += float(torch.where(finite, wide, 0.0).square().sum())
+        largest = max(largest, math.sqrt(squares / norm) if norm else math.sqrt(squares))
+    return largest
+
+
+class _Found:
+    """Accumulates a comparison chunk by chunk, on the device."""
+
+    def __init__(self, expected: Expected, limits: Bounds, output: int, *, exact: bool) -> None:
+        self._expected, self._limits, self._output, self._exact = expected, limits, output, exact
+        self._format = _real_dtype(expected.dtype)
+        device = expected.values.device
+        self._squares = torch.zeros((), dtype=torch.float64, device=device)
+        self._largest = torch.zeros((), dtype=torch.float64, device=device)
+        self._worst = torch.zeros((), dtype=torch.float64, device=device)
+        self._unequal = self._bad = self._not_finite = 0
+        self._furthest = -1.0
+        self._furthest_example: list[Counterexample] = []
+        self._examples: list[Counterexample] = []
+
+    def add(self, start: int, got: Any, values: Any) -> None:
+        """Compare one chunk, which begins at flat index `start`."""
+        left, right = got.double(), values.double()
+        finite = torch.isfinite(right)
+        largest = float(torch.finfo(self._format).max)
+        unlike = torch.where(finite, torch.isnan(left), _differ(left, right))
+        usable = finite & ~unlike
+        within = right.clamp(-largest, largest)
+        error = torch.where(usable, (left.clamp(-largest, largest) - within).abs(), 0.0)
+        counting = (error - self._limits.absolute).clamp(min=0.0)
+        # Where the oracle is zero throughout, any difference at all is infinitely large.
+        scaled = torch.where(counting > 0, counting / (within.abs() + self._expected.rms), 0.0)
+        self._squares += counting.square().sum()
+        self._largest = torch.maximum(self._largest, error.max())
+        self._worst = torch.maximum(self._worst, scaled.nan_to_num(nan=0.0).max())
+        unequal = _differ(left, right.to(self._format).double())
+        bad = unequal if self._exact else unlike | (usable & (scaled > self._limits.worst))
+        self._unequal += int(unequal.sum())
+        self._not_finite += int(unlike.sum())
+        count = int(bad.sum())
+        self._bad += count
+        if count and len(self._examples) < _EXAMPLES:
+            places = bad.nonzero().flatten()[: _EXAMPLES - len(self._examples)].tolist()
+            self._examples += [self._example(start, place, left, right) for place in places]
+        top, at = counting.max(dim=0)
+        if float(top) > self._furthest:
+            self._furthest = float(top)
+            self._furthest_example = [self._example(start, int(at), left, right)]
+
+    def _example(self, start: int, place: int, left: Any, right: Any) -> Counterexample:
+        return _example(
+            self._expected, self._output, start + place, float(left[place]), float(right[place])
+        )
+
+    def result(self) -> Difference:
+        """What all chunks together say."""
+        error, worst = math.sqrt(float(self._squares)), float(self._worst)
+        norm = self._expected.norm
+        ratio = error / norm if norm else (math.inf if error else 0.0)
+        problem = self._problem(worst, ratio)
+        if self._not_finite:
+            worst = ratio = math.inf
+        return Difference(
+            problem,
+            math.inf if self._not_finite else float(self._largest),
+            worst,
+            ratio,
+            self._unequal,
+            tuple(self._examples or self._furthest_example) if problem else (),
+        )
+
+    def _problem(self, worst: float, ratio: float) -> str | None:
+        total = self._expected.values.numel()
+        if self._not_finite:
+            return (
+                f"{self._not_finite} of {total} elements are NaN, infinite or not written where "
+                "the oracle is not, or the other way round"
+            )
+        if self._exact:
+            if not self._unequal:
+                return None
+            return f"{self._unequal} of {total} elements differ where nothing has to be rounded"
+        if self._bad:
+            return (
+                f"{self._bad} of {total} elements are off by up to {worst:.2g} of their size "
+                f"(allowed {self._limits.worst:.2g})"
+            )
+        if ratio > self._limits.norm:
+            return f"relative error {ratio:.2g} (allowed {self._limits.norm:.2g})"
+        return None
+
+
+def _compare_exact(got: Any, expected: Expected, output: int) -> Difference:
+    """Integers and booleans: equal or wrong."""
+    unequal = 0
+    largest = 0.0
+    examples: list[Counterexample] = []
+    for (start, left), (_, values) in zip(_chunks(got), _chunks(expected.values), strict=True):
+        right = values.to(expected.dtype)
+        differ = left != right
+        count = int(differ.sum())
+        if not count:
+            continue
+        unequal += count
+        largest = max(largest, float((left.double() - right.double()).abs().max()))
+        for place in differ.nonzero().flatten()[: _EXAMPLES - len(examples)].tolist():
+            pair = float(left[place]), float(right[place])
+            examples.append(_example(expected, output, start + place, *pair))
+    if not unequal:
+        return Difference(None)
+    total = expected.values.numel()
+    problem = f"{unequal} of {total} elements differ, and {_name(expected.dtype)} must be equal"
+    return Difference(problem, largest, math.inf, math.inf, unequal, tuple(examples))
+
+
+def _unlike(problem: str) -> Difference:
+    return Difference(problem, math.inf, math.inf, math.inf, 1)
+
+
+def _differ(left: Any, right: Any) -> Any:
+    """Where two float64 tensors differ; NaN equals NaN, −0 equals 0."""
+    return (left != right) & ~(torch.isnan(left) & torch.isnan(right))
+
+
+def _example(
+    expected: Expected, output: int, flat: int, got: float, wanted: float
+) -> Counterexample:
+    # Complex numbers are compared as pairs of reals, which is one dimension more.
+    shape = [*expected.values.shape, *([2] if expected.dtype.is_complex else [])]
+    index: list[int] = []
+    for size in reversed(shape):
+        flat, place = divmod(flat, size)
+        index.append(place)
+    return Counterexample(output=output, index=tuple(reversed(index)), got=got, expected=wanted)
+
+
+def _chunks(tensor: Any) -> Iterator[tuple[int, Any]]:
+    """Flat pieces with their starts; complex numbers as pairs of reals."""
+    flat = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    flat = flat.reshape(-1)
+    for start in range(0, flat.numel(), _CHUNK):
+        yield start, flat[start : start + _CHUNK]
+
+
+def _real_dtype(dtype: Any) -> Any:
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")

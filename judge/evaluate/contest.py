@@ -1,0 +1,230 @@
+"""Timing as the judge asks for it: fresh workers, all contenders right before any is timed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from judge.evaluate import floor
+from judge.evaluate.bench import Bench, Desk, names
+from judge.evaluate.buffers import copy
+from judge.evaluate.cases import PlannedCase
+from judge.evaluate.correctness import Contestant, Outcome
+from judge.evaluate.faults import ProblemFaultError
+from judge.evaluate.interleave import Contender
+from judge.evaluate.power import a_constant_passes
+from judge.evaluate.result import Ceilings, Fault, TimingReport
+from judge.evaluate.session import WorkerError
+from judge.evaluate.stage import (
+    Prepared,
+    Settings,
+    Stage,
+    arguments,
+)
+from judge.evaluate.timing import FULL, QUICK, time_contenders
+from judge.problem.forms import EAGER
+from judge.problem.kernel import KernelFile
+from judge.progress import Progress, Say, Step
+from judge.worker import messages as m
+from judge.worker.buffers import dtype_of
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A kernel file that is timed."""
+
+    name: str
+    kernel: KernelFile
+
+
+@dataclass(slots=True)
+class Contest:
+    """Times the candidate against the problem's own forms and other kernel files.
+
+    Workers are started anew: one that was observed carries a profiler, and one that ran other
+    shapes may have compiled for them.
+    """
+
+    bench: Bench
+    stage: Stage
+    settings: Settings
+    entrants: Sequence[Entrant]
+    """The candidate first."""
+    baselines: Sequence[str]
+    """Of eager, compile and max-autotune."""
+    seeds: Sequence[int]
+    """Two secret seeds that no case used."""
+    call_seconds: float
+    say: Say
+    zero_fraction: float | None = None
+    quick: bool = False
+    """Fewer launches and checks."""
+    ceilings: Ceilings | None = None
+    """Measured before; None: to be measured."""
+    own: bool = False
+    """The candidate is the problem's own model: it is timed whatever its values."""
+    wrong: list[str] = field(default_factory=list)
+    """The candidate is wrong in a fresh process."""
+    faults: list[Fault] = field(default_factory=list)
+    """Why it gives no result there."""
+    cheats: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> TimingReport | None:
+        """The report, or None where the candidate itself cannot be timed."""
+        contenders: list[Contender] = []
+        for number, entrant in enumerate(self.entrants):
+            self.say(Progress(f"starting {entrant.name}"))
+            contender = self._entrant(entrant, candidate=number == 0)
+            if contender is not None:
+                contenders.append(contender)
+            elif number == 0:
+                return None
+        for form in self.baselines:
+            step = Step.WORK if form == EAGER else Step.COMPILE
+            self.say(Progress(f"starting {form}", step))
+            contender = self._baseline(form)
+            if contender is not None:
+                contenders.append(contender)
+        prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
+        work = self._work(prepared)
+        kind = m.ValueKind.GIVEN
+        if a_constant_passes(prepared):
+            # A timed launch could return anything, above all an earlier result.
+            kind = m.ValueKind.NORMAL
+            self.notes.append(
+                "times are those on zero-mean values: on the problem's own values a constant "
+                "would pass for the result"
+            )
+        self.stage.release()
+        checker = _LaunchCheck(self.stage, kind)
+        return time_contenders(
+            contenders,
+            problem=self.stage.worker,
+            inputs=prepared.inputs,
+            device=self.settings.device,
+            exporter=self.bench.exporter,
+            precision=self.settings.precision,
+            check_launch=checker,
+            work=work,
+            ceilings=self.ceilings,
+            kind=kind,
+            limits=QUICK if self.quick else FULL,
+            say=self.say,
+        )
+
+    def _entrant(self, entrant: Entrant, *, candidate: bool) -> Contender | None:
+        """A kernel file in a worker of its own, right on the given and on zero-mean values."""
+        contestant = Contestant(
+            self.bench.start(entrant.name), entrant.kernel, self.settings,
+            call_seconds=self.call_seconds,
+        )  # fmt: skip
+        outcomes: list[Outcome] = []
+        problem: str | None = None
+        fault: Fault | None = None
+        try:
+            contestant.load(self.stage)
+            for index, kind in enumerate((m.ValueKind.GIVEN, m.ValueKind.NORMAL)):
+                planned = PlannedCase(kind, self.seeds[index], index, poison=False, observe=False)
+                prepared = self.stage.prepare(kind, planned.seed)
+                outcomes.append(contestant.run(self.stage, prepared, planned))
+        except WorkerError as error:
+            problem, fault = str(error), error.fault
+        bad = [each for each in outcomes if each.case.counted and not each.case.passed]
+        if bad and not (candidate and self.own):
+            problem, fault = bad[0].case.problem, bad[0].case.fault
+        contestant.desk.take_back("inputs")
+        contestant.desk.take_back("outputs")
+        if problem is None:
+            return Contender(
+                entrant.name, contestant.worker, contestant.outputs, checked=True,
+                overlaps=contestant.overlaps,
+            )  # fmt: skip
+        contestant.desk.close()
+        if candidate:
+            self.wrong.append(f"in a fresh process at the given shape: {problem}")
+            self.faults += [fault] if fault is not None else []
+            self.cheats += [cheat for each in outcomes for cheat in each.cheats]
+        else:
+            self.notes.append(f"{entrant.name} is not timed: {problem}")
+        return None
+
+    def _baseline(self, form: Any) -> Contender | None:
+        """The problem's own model in one form, called once and close to the oracle."""
+        desk = self.bench.start(form)
+        try:
+            desk.worker.load_problem(
+                self.stage.shape.source,
+                device=self.settings.device,
+                dtype=self.settings.dtype,
+                precision=self.settings.precision,
+                seed=self.settings.model_seed,
+            )
+            desk.worker.contender(form)
+            outputs, problem = self._called(desk)
+        except WorkerError as error:
+            self.notes.append(f"{form} is not timed: {error}")
+            desk.close()
+            return None
+        if problem:
+            self.notes.append(f"{form} is timed although it is off: {problem}")
+        return Contender(form, desk.worker, outputs, checked=False)
+
+    def _called(self, desk: Desk) -> tuple[list[m.TensorSpec], str | None]:
+        prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
+        lent = desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        for values, each in zip(prepared.pristine, lent, strict=True):
+            if each is not None:
+                copy(values, each)
+        called = desk.worker.call(arguments(prepared.inputs, lent))
+        outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        problem = None
+        if prepared.reference is not None:
+            got = desk.lend("outputs", called.outputs)
+            desk.worker.fetch(names(got), call=called.call)
+            found = [each.tensor for each in got if each is not None]
+            problem = prepared.reference.check(found, prepared.reference.eager_limits()).problem
+        desk.worker.drop([called.call])
+        desk.take_back("inputs")
+        desk.take_back("outputs")
+        return outputs, problem
+
+    def _work(self, prepared: Prepared) -> floor.Work:
+        try:
+            flops = self.stage.worker.flops(self.settings.model_seed).by_dtype
+        except WorkerError as error:
+            self.notes.append(f"operations are not counted: {error}")
+            flops = {}
+        return floor.work(
+            [each.tensor for each in prepared.inputs if each.tensor is not None],
+            [each.tensor for each in self.stage.problem.parameters],
+            prepared.outputs,
+            flops,
+            self.zero_fraction,
+        )
+
+
+class _LaunchCheck:
+    """Compares outputs of timed launches with the oracle; keeps the last seed's."""
+
+    def __init__(self, stage: Stage, kind: m.ValueKind) -> None:
+        self._stage = stage
+        self._kind = kind
+        self._seed: int | None = None
+        self._prepared: Prepared | None = None
+
+    def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
+        del contender
+        if self._prepared is None or seed != self._seed:
+            self._prepared = self._stage.prepare(self._kind, seed)
+            self._seed = seed
+        prepared = self._prepared
+        if prepared.raised:
+            raise ProblemFaultError(
+                f"the problem's own side failed while launches were checked: {prepared.why_not}"
+            )
+        if prepared.why_not or prepared.reference is None:
+            return None
+        dtypes = [dtype_of(each.dtype) for each in prepared.outputs]
+        if [each.dtype for each in outputs] != dtypes:
+            return "the outputs have other dtypes than eager's"
+        return prepared.reference.check(outputs, prepared.limits).problem

@@ -1,0 +1,389 @@
+"""One correctness case: the candidate's outputs for secret inputs against the oracle's."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from judge.evaluate.bench import Desk, Lent, names
+from judge.evaluate.buffers import copy, pristine, refill, unchanged
+from judge.evaluate.cases import PlannedCase
+from judge.evaluate.outputs import constant, sample, unlike
+from judge.evaluate.result import Case, Counterexample
+from judge.evaluate.rules import Checked
+from judge.evaluate.session import (
+    CommandFailedError,
+    WorkerDiedError,
+    WorkerError,
+    WorkerTimedOutError,
+)
+from judge.evaluate.stage import Prepared, Settings, Stage, arguments, is_device_error
+from judge.problem.kernel import KernelFile
+from judge.worker import messages as m
+
+# Operators that are named to the user.
+_NAMED = 5
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One case, and what decides later."""
+
+    case: Case
+    cheats: list[str] = field(default_factory=list)
+    """Evidence of cheating that this case gave."""
+    inexact: dict[int, tuple[str, tuple[Counterexample, ...]]] = field(default_factory=dict)
+    """Outputs that differ although nothing has to be rounded: counts if that is required."""
+    exact: frozenset[int] | None = None
+    """Outputs where eager equals the oracle in this case; None if it does not count."""
+    fatal: bool = False
+    """The candidate's process is gone: no further case can be run."""
+    beside: bool = False
+    """Its values are right, and it read or wrote beside a tensor."""
+    host: str | None = None
+    """It is right only where the host sees the inputs' values: what of it computes, if known."""
+
+
+@dataclass(slots=True)
+class Observations:
+    """What the candidate's process was seen to do, as it says itself."""
+
+    seen: list[m.Observed] = field(default_factory=list)
+    watched: bool = False
+    """A call that was observed has returned."""
+
+    def names(self, field_name: str) -> dict[str, int]:
+        """Counts by name over all calls, of `triton_launches`, `aten` or `kernels`."""
+        found: dict[str, int] = {}
+        for each in self.seen:
+            for name, count in getattr(each, field_name).items():
+                found[name] = found.get(name, 0) + count
+        return found
+
+    def all(self, field_name: str) -> list[str]:
+        """Everything listed under `patched`, `libraries` or `notes`, once."""
+        return list(dict.fromkeys(x for each in self.seen for x in getattr(each, field_name)))
+
+
+class Contestant:
+    """One kernel file in its worker, set to a stage's shape.
+
+    Parameters
+    ----------
+    desk
+        Its worker's; the worker knows nothing of the problem.
+    call_seconds
+        How long one call may take, compilation included.
+    hide
+        Hide the inputs' values from all but interpreted Triton kernels.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        kernel: KernelFile,
+        settings: Settings,
+        *,
+        call_seconds: float,
+        hide: bool = False,
+    ) -> None:
+        self.hide = hide
+        self.may_be_slow = False
+        """A case that takes too long does not count, as the interpreter is to blame."""
+        self.calls = 0
+        self.call_took = 0.0
+        """Seconds of the last call, as the worker says."""
+        self.kernel = kernel
+        self.desk, self.worker = desk, desk.worker
+        self.settings = settings
+        self.call_seconds = call_seconds
+        self.observations = Observations()
+        self.loaded: m.Kernel | None = None
+        self.loops: dict[str, int] = {}
+        """The most turns that the loops of interpreted kernels took, by line."""
+        self.blocks: list[int] = []
+        """Compile-time constants of interpreted kernels."""
+        self.outputs: list[m.TensorSpec] = []
+        """Of the last call."""
+        self.overlaps = False
+        """Whether elements of one of them share memory."""
+        self._parameters: list[Any] = []
+        self._lent_parameters: Lent = []
+        self._previous: list[Any] | None = None
+
+    def load(self, stage: Stage) -> None:
+        """Execute the kernel file for this shape's parameters.
+
+        Raises
+        ------
+        WorkerError
+            The file cannot be executed, or its arguments cannot be bound.
+        """
+        self._previous = None
+        described = stage.problem
+        self._parameters = stage.parameters()
+        self._lent_parameters = self.desk.lend(
+            "parameters", [each.tensor for each in described.parameters]
+        )
+        given = []
+        for parameter, values, lent in zip(
+            described.parameters, self._parameters, self._lent_parameters, strict=True
+        ):
+            assert lent is not None
+            copy(values, lent)
+            given.append(
+                m.KernelParameter(name=parameter.name, buffer=lent.name, kind=parameter.kind)
+            )
+        command = m.LoadKernel(
+            source=self.kernel.text,
+            module_name="kernel",
+            form=self.kernel.form.value,
+            device=self.settings.device,
+            dtype=self.settings.dtype,
+            precision=self.settings.precision,
+            seed=self.settings.model_seed,
+            init_inputs=described.init_inputs,
+            parameters=given,
+            attributes=described.attributes,
+            input_names=described.input_names,
+        )
+        self.loaded = self.worker.load_kernel(command)
+        self.observations.seen.append(self.loaded.observed)
+
+    def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
+        """Run one prepared case."""
+        start = time.perf_counter()
+        case = Case(
+            shape=stage.shape.label,
+            kind=planned.kind.value,
+            seed_index=planned.seed_index,
+            constants=dict(stage.shape.constants),
+            counted=prepared.why_not is None,
+            why_not=prepared.why_not,
+            eager_norm_ratio=prepared.eager.largest("norm_ratio") if prepared.eager else None,
+            passed=False,
+        )
+        outcome = Outcome(case)
+        if prepared.why_not is None:
+            outcome.exact = prepared.exact
+            outcome = self._attempts(stage, prepared, planned, outcome)
+        outcome.case = outcome.case.model_copy(update={"seconds": time.perf_counter() - start})
+        return outcome
+
+    def _attempts(
+        self, stage: Stage, prepared: Prepared, planned: PlannedCase, outcome: Outcome
+    ) -> Outcome:
+        """The case with hidden inputs; if that fails, with inputs that the host sees as well."""
+        plain, previous = _untouched(outcome), self._previous
+        hide = self.hide and planned.hide
+        computed: list[str] = []
+        try:
+            computed = self._judge(stage, prepared, planned, outcome, hide=hide)
+            done = not hide or outcome.case.passed or bool(outcome.beside)
+        except WorkerError as error:
+            done = not hide or not isinstance(error, CommandFailedError)
+            if done:
+                self._failed(error, stage, outcome)
+        if done:
+            return outcome
+        # What differs between the attempts is what the host saw, and nothing else.
+        self._previous = previous
+        try:
+            self._judge(stage, prepared, planned, plain, hide=False)
+        except WorkerError as error:
+            self._failed(error, stage, plain)
+        if plain.case.passed:
+            self.hide = False  # it is known now
+            plain.host = ", ".join(computed[:_NAMED])
+        return plain
+
+    def _judge(
+        self,
+        stage: Stage,
+        prepared: Prepared,
+        planned: PlannedCase,
+        outcome: Outcome,
+        *,
+        hide: bool,
+    ) -> list[str]:
+        """Call and compare; the operators that the host ran on hidden values."""
+        lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        called = self._call(prepared, lent, planned, hide=hide)
+        problem = unlike(called.outputs, prepared.outputs, self.settings.device)
+        self.overlaps = any(each.overlaps for each in called.outputs)
+        if problem is None and self.overlaps and not prepared.overlaps:
+            problem = "elements of its output share memory (expanded?), and the problem's do not"
+        if problem is not None:
+            self.worker.drop([called.call])
+            _note(outcome, problem=problem)
+            return called.computed
+        self.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        written = self._written(lent, prepared)
+        if not stage.aliases:
+            for number, each in enumerate(lent):
+                if each is not None:
+                    refill(each, self.settings.refill_seed + number)
+        got = self._fetch(called)
+        assert prepared.reference is not None
+        checked = prepared.reference.check(got, prepared.limits)
+        self._record(prepared, checked, outcome)
+        if not checked.problem and any(checked.unequal(index) for index in prepared.exact):
+            self._note_inexact(prepared, got, outcome)
+        if checked.problem:
+            self._explain(stage, prepared, planned, got, outcome, hidden=hide)
+        if written and not stage.writes:
+            _note(outcome, problem=outcome.case.problem or f"it writes its inputs ({written})")
+            outcome.cheats.append(f"it changes what it is given: {written}")
+        if called.outside and not outcome.case.problem:
+            _note(outcome, problem=called.outside)
+            outcome.beside = True
+        self._remember(got)
+        return called.computed
+
+    def _explain(
+        self,
+        stage: Stage,
+        prepared: Prepared,
+        planned: PlannedCase,
+        got: Sequence[Any],
+        outcome: Outcome,
+        *,
+        hidden: bool,
+    ) -> None:
+        """Why outputs are wrong: from before, late, constant. `hidden`: it is called again."""
+        lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        if stale := self._stale(got, prepared):
+            outcome.cheats.append(stale)
+        elif hidden:
+            return
+        elif not stage.aliases and self._right_at_once(prepared, lent, planned):
+            outcome.cheats.append(
+                "the outputs are right only if they are read before the inputs change: they are "
+                "computed late, or are views of the inputs"
+            )
+        elif same := constant(got, prepared):
+            _note(outcome, problem=f"{outcome.case.problem} ({same})")
+
+    def _call(
+        self, prepared: Prepared, lent: Lent, planned: PlannedCase, *, hide: bool = False
+    ) -> m.Called:
+        for values, each in zip(prepared.pristine, lent, strict=True):
+            if each is not None:
+                copy(values, each)
+        called = self.worker.call(
+            arguments(prepared.inputs, lent),
+            poison=planned.poison,
+            observe=planned.observe,
+            hide=hide,
+            timeout=self.call_seconds,
+        )
+        self.loops, self.blocks = called.loops, called.blocks
+        self.call_took = called.seconds
+        self.calls += 1
+        if planned.observe:
+            self.observations.seen.append(called.observed)
+            self.observations.watched = True
+        return called
+
+    def _fetch(self, called: m.Called) -> list[Any]:
+        """The outputs in the judge's own memory, whatever the process does to the buffers later."""
+        outputs = self.desk.lend("outputs", called.outputs)
+        for each in outputs:
+            assert each is not None
+            each.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
+            if each.tensor.device.type == "cuda":
+                torch.cuda.synchronize(each.tensor.device)
+        self.worker.fetch(names(outputs), call=called.call)
+        got = [pristine(each) for each in outputs if each is not None]
+        self.worker.drop([called.call])
+        return got
+
+    def _written(self, lent: Lent, prepared: Prepared) -> str | None:
+        """Which input or parameter was changed by the call."""
+        for spec, kept, each in zip(prepared.inputs, prepared.pristine, lent, strict=True):
+            if each is not None and not unchanged(each, kept):
+                return f"input '{spec.name}'"
+        for kept, each in zip(self._parameters, self._lent_parameters, strict=True):
+            if each is not None and not unchanged(each, kept):
+                copy(kept, each)
+                return "a parameter of the model"
+        return None
+
+    def _right_at_once(self, prepared: Prepared, lent: Lent, planned: PlannedCase) -> bool:
+        """Whether the same call is right when its outputs are fetched before anything changes."""
+        assert prepared.reference is not None
+        called = self._call(prepared, lent, planned)
+        if unlike(called.outputs, prepared.outputs, self.settings.device):
+            return False
+        got = self._fetch(called)
+        return prepared.reference.check(got, prepared.limits).problem is None
+
+    def _record(self, prepared: Prepared, checked: Checked, outcome: Outcome) -> None:
+        limits = [each for each in prepared.limits if each is not None]
+        outcome.case = outcome.case.model_copy(
+            update={
+                "max_abs": checked.largest("max_abs"),
+                "max_rel": checked.largest("max_rel"),
+                "norm_ratio": checked.largest("norm_ratio"),
+                "tolerance": max((each.norm for each in limits), default=None),
+                "tolerance_max_rel": max((each.worst for each in limits), default=None),
+                "passed": checked.problem is None,
+                "problem": checked.problem,
+                "counterexamples": checked.examples,
+            }
+        )
+
+    def _note_inexact(self, prepared: Prepared, got: Sequence[Any], outcome: Outcome) -> None:
+        """Where the outputs differ although nothing had to be rounded."""
+        assert prepared.reference is not None
+        exactly = prepared.reference.check(got, prepared.limits, prepared.exact)
+        for index in prepared.exact:
+            difference = exactly.differences[index]
+            if difference is not None and difference.problem:
+                outcome.inexact[index] = (difference.problem, difference.examples)
+
+    def _failed(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
+        """An error in a call: declined where the kernel raises by itself at another shape."""
+        outcome.fatal = not self.worker.alive
+        problem, declined, broken = str(error), False, False
+        if isinstance(error, CommandFailedError):
+            broken = is_device_error(error.message)
+            declined = stage.shape.label != "full" and not broken
+            problem = f"it raises {error.kind}: {error.message}"
+        if isinstance(error, WorkerTimedOutError) and self.may_be_slow:
+            why_not = f"it takes more than {error.seconds:.0f} s in the interpreter"
+            outcome.case = outcome.case.model_copy(update={"counted": False, "why_not": why_not})
+            outcome.exact = None
+            return
+        if isinstance(error, WorkerDiedError):
+            problem = f"its process ended: {error.reason}"
+        outcome.fatal = outcome.fatal or broken
+        update = {"refused": declined, "problem": m.one_line(problem, 300), "fault": error.fault}
+        outcome.case = outcome.case.model_copy(update={"passed": False} | update)
+
+    def _stale(self, got: Sequence[Any], prepared: Prepared) -> str | None:
+        """Evidence that the outputs are those of the call before."""
+        if self._previous is None or prepared.reference is None:
+            return None
+        now = [sample(each) for each in got]
+        if len(now) != len(self._previous) or not all(
+            a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a, b))
+            for a, b in zip(now, self._previous, strict=True)
+        ):
+            return None
+        varied = any(len(sample.unique()) > 1 for sample in now)
+        return "it returns the outputs of an earlier call for other contents" if varied else None
+
+    def _remember(self, got: Sequence[Any]) -> None:
+        self._previous = [sample(each) for each in got]
+
+
+def _untouched(outcome: Outcome) -> Outcome:
+    """An outcome that no attempt has changed yet."""
+    return Outcome(outcome.case, exact=outcome.exact)
+
+
+def _note(outcome: Outcome, *, problem: str) -> None:
+    outcome.case = outcome.case.model_copy(update={"passed": False, "problem": problem})

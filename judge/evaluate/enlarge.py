@@ -1,0 +1,146 @@
+"""Larger shapes where the tested ones are too small for a kernel's loops over blocks.
+
+A kernel that takes a row in blocks of 1024 has a loop that turns once on every row of a reduced
+shape: what it carries from one block to the next is then never looked at. Where Triton's
+interpreter counts that a loop took fewer than two turns at every shape so far, shapes are made from
+the kernel's own constants, one dimension at a time.
+"""
+
+import ast
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from judge.evaluate.cases import PlannedShape, further_case
+from judge.problem.source import ProblemFile
+from judge.problem.syntax import integer, parse
+from judge.problem.variants import SMALL, Variant, enlarged, is_within, whole_blocks
+
+# Two blocks of 32,768 beside another dimension of a few; the interpreter takes a block at once.
+LIMIT_ELEMENTS = 1 << 18
+# A block beyond this is none that a kernel takes at a time.
+_LARGEST_BLOCK = 1 << 15
+# Seconds after which no further shape is begun.
+_SECONDS = 60.0
+# The longest that one call may take; more is the interpreter's fault and not the kernel's.
+CALL_SECONDS = 30.0
+_LONG_SECONDS = 2.0
+ENOUGH_TURNS = 2
+
+
+@dataclass(slots=True)
+class LoopCounts:
+    """What the interpreter has said so far."""
+
+    loops: Mapping[str, int]
+    """The most turns by line."""
+    blocks: Sequence[int]
+    """Compile-time constants that launches gave."""
+    seconds: float
+    """Of the last call."""
+    calls: int
+    """Calls so far."""
+    declined: bool
+    """The kernel raised at the last shape."""
+
+    @property
+    def short(self) -> list[str]:
+        """Lines of the loops over blocks that took fewer than `ENOUGH_TURNS`, in order."""
+        few = (line for line, turns in self.loops.items() if turns < ENOUGH_TURNS)
+        return sorted(few, key=int)
+
+
+@dataclass(slots=True)
+class Enlargement:
+    """Shapes beyond the planned ones, as long as a loop wants them."""
+
+    problem: ProblemFile
+    text: str
+    """The kernel file's."""
+    progress: Callable[[], LoopCounts]
+    given: bool
+    """The given shape was judged."""
+    why_not_all: str = ""
+    """Why some shape that could have helped was not tried."""
+    _whole: list[Mapping[str, int]] = field(default_factory=list)
+    _dull: set[str] = field(default_factory=set)
+    """Constants on which neither a loop nor a block depends."""
+    _sizes: set[int] = field(default_factory=set)
+    _last: float = 1.0
+    """Cost of the last shape."""
+    _begun: float = field(default_factory=time.monotonic)
+
+    def shapes(self, *, secret: int) -> Iterator[PlannedShape]:
+        """Shapes to be judged, while there are loops with too few turns.
+
+        Blocks that grow with a shape are followed: the next shape is made from the larger ones.
+
+        Parameters
+        ----------
+        secret
+            Seeds the values.
+        """
+        if not self.given and self.progress().short and is_within(self.problem, LIMIT_ELEMENTS):
+            yield self._planned(Variant({}, "variant"), secret)
+        largest = 0
+        while (block := self._block()) > largest:
+            largest = block
+            candidates, left_out = enlarged(self.problem, block, LIMIT_ELEMENTS)
+            for name, each in candidates.items():
+                if not self.progress().short:
+                    return
+                cost = self._cost(each)
+                seconds = self.progress().seconds
+                # A short call is mostly what every call takes, whatever its shape.
+                likely = seconds * cost / self._last if seconds > _LONG_SECONDS else 0.0
+                if name not in self._dull and (
+                    likely > CALL_SECONDS / 2 or time.monotonic() > self._begun + _SECONDS
+                ):
+                    self.why_not_all = f"sizes of two blocks of {block} would take too long"
+                    return
+                if name in self._dull:
+                    continue
+                before = self.progress()
+                yield self._planned(each, secret)
+                now = self.progress()
+                if now.calls == before.calls:  # the problem has no such shape
+                    left_out.append(name)
+                elif (now.loops, now.blocks) == (before.loops, before.blocks):
+                    self._dull.add(name)
+                if self.progress().declined:
+                    whole = whole_blocks(self.problem, block, LIMIT_ELEMENTS)
+                    if whole is not None and whole.constants not in self._whole:
+                        self._whole.append(whole.constants)
+                        yield self._planned(whole, secret)
+
+            if missed := [each for each in left_out if each not in self._dull]:
+                self.why_not_all = (
+                    f"two blocks of {block} along {missed[0]} are no size of this problem, or too "
+                    "large for the interpreter"
+                )
+
+    def _planned(self, variant: Variant, secret: int) -> PlannedShape:
+        constants = dict(variant.constants)
+        self._last = self._cost(variant)
+        self._sizes |= set(constants.values())
+        source = self.problem.with_constants(constants)
+        case = further_case(secret + sum(constants.values()))
+        return PlannedShape("variant", source, constants, (case,))
+
+    def _cost(self, variant: Variant) -> float:
+        """What the interpreter's time grows with, roughly."""
+        sizes = {name: each.value for name, each in self.problem.constants.items()}
+        return float(math.prod(max(each, 1) for each in (sizes | dict(variant.constants)).values()))
+
+    def _block(self) -> int:
+        """The largest size of a block; integers of the file where launches give none."""
+        found = [each for each in self.progress().blocks if self._is_block(each)]
+        if not found:
+            nodes = ast.walk(parse(self.text, "kernel"))
+            values = (integer(n, {}) for n in nodes if isinstance(n, ast.Constant | ast.BinOp))
+            found = [each for each in values if each is not None and self._is_block(each)]
+        return max(found, default=0)
+
+    def _is_block(self, value: int) -> bool:
+        return SMALL <= value <= _LARGEST_BLOCK and value not in self._sizes

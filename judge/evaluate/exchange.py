@@ -1,0 +1,232 @@
+"""One command to a worker and its reply: limits, forged messages, and why a worker ended."""
+
+import contextlib
+import select
+import socket
+import time
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from judge.evaluate.result import Fault
+from judge.sandbox.launch import Exit, ExitReason
+from judge.sandbox.layers import Layer
+from judge.worker import messages as m
+from kb.errors import KbError
+
+R = TypeVar("R", bound=m.Reply)
+
+
+class WorkerError(KbError):
+    """A worker did not do what it was told."""
+
+    status = 422
+
+    @property
+    def fault(self) -> Fault:
+        """What a kernel is found to have done, where the worker ran one."""
+        return Fault(compiling=False)
+
+
+class CommandFailedError(WorkerError):
+    """The command raised in the worker, which goes on: type and one line of message."""
+
+    def __init__(
+        self, worker: str, command: str, kind: str, message: str, *, compiling: bool = False
+    ) -> None:
+        super().__init__(f"{worker}: {command} failed: {kind}: {message}")
+        self.kind = kind
+        self.message = message
+        self.compiling = compiling
+
+    @property
+    def fault(self) -> Fault:
+        """See `WorkerError.fault`."""
+        return Fault(compiling=self.compiling, error=self.kind)
+
+
+class WorkerDiedError(WorkerError):
+    """The process ended, or was killed for what it sent."""
+
+    def __init__(self, worker: str, command: str, reason: str) -> None:
+        super().__init__(f"{worker}: ended during {command}: {reason}")
+        self.reason = reason
+
+
+class WorkerTimedOutError(WorkerError):
+    """No reply within the limit; the process was killed."""
+
+    def __init__(self, worker: str, command: str, seconds: float) -> None:
+        super().__init__(f"{worker}: {command} took more than {seconds:.0f} s and was ended")
+        self.seconds = seconds
+
+
+class Process(Protocol):
+    """What the worker handle needs of `judge.sandbox.launch.Sandboxed`."""
+
+    @property
+    def channel(self) -> socket.socket:
+        """A stream socket whose other end the worker reads and writes."""
+
+    @property
+    def layers(self) -> list[Layer]:
+        """What is active around it."""
+
+    def output(self) -> str:
+        """What it printed so far."""
+
+    @property
+    def exit(self) -> Exit | None:
+        """How the process ended, None while it runs."""
+
+    def pause(self) -> bool:
+        """Stop all its processes; False where that is not permitted."""
+
+    def resume(self) -> None:
+        """Let them go on."""
+
+    def kill(self, reason: ExitReason = ...) -> Exit:
+        """End the process and all that it started; may be repeated."""
+
+
+class Exchange:
+    """Asks one worker process; after an error other than `CommandFailedError` it is gone.
+
+    Parameters
+    ----------
+    process
+        The running worker.
+    name
+        What messages to the user call it.
+    """
+
+    def __init__(self, process: Process, name: str) -> None:
+        self.process = process
+        self.name = name
+        self.last_seconds = 0.0
+        """Wall-clock seconds from the first byte sent to the last byte received."""
+        self._next = 0
+        self._gone: WorkerError | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether further commands make sense."""
+        return self._gone is None and self.process.exit is None
+
+    def stop(self) -> None:
+        """End the worker; never raises. It is not asked: a candidate could take its time."""
+        self.process.kill()
+        with contextlib.suppress(OSError):
+            self.process.channel.close()
+        if self._gone is None:
+            self._gone = WorkerDiedError(self.name, "its work", "it was stopped")
+
+    def ask(
+        self,
+        command: m.Command,
+        expected: type[R],
+        timeout: float,
+        descriptors: Sequence[int] = (),
+    ) -> R:
+        """Send one command and wait for its reply.
+
+        Raises
+        ------
+        CommandFailedError
+            The worker's code raised; the worker can go on.
+        WorkerDiedError
+            The process ended, or sent what no worker sends and was ended.
+        WorkerTimedOutError
+            No reply within `timeout` seconds; the process was ended.
+        """
+        if self._gone is not None:
+            raise self._gone
+        what = str(getattr(command, "do", "a command"))
+        self._next += 1
+        line = command.model_copy(update={"id": self._next}).model_dump_json().encode() + b"\n"
+        deadline = time.monotonic() + timeout
+        try:
+            self._refuse_unasked(what)
+            start = time.perf_counter()
+            self._send(line, deadline, descriptors)
+            answer = self._receive(deadline, what)
+            self.last_seconds = time.perf_counter() - start
+        except TimeoutError:
+            raise self._give_up(WorkerTimedOutError(self.name, what, timeout)) from None
+        except OSError as error:
+            reason = self._reason() or f"its channel broke ({error.strerror or error})"
+            raise self._give_up(WorkerDiedError(self.name, what, reason)) from None
+        try:
+            reply = m.read_reply(answer, expected, self._next)
+        except ValueError as error:
+            reason = f"it sent something that is no reply ({m.one_line(str(error), 200)})"
+            raise self._give_up(WorkerDiedError(self.name, what, reason)) from None
+        if isinstance(reply, m.Failed):
+            told = reply.error
+            kind, message = m.one_line(told.type, 200), m.one_line(told.message)
+            raise CommandFailedError(self.name, what, kind, message, compiling=told.compiling)
+        return reply
+
+    def _send(self, line: bytes, deadline: float, descriptors: Sequence[int]) -> None:
+        """Write all of `line`; a worker that does not read cannot hold the judge up."""
+        channel = self.process.channel
+        view = memoryview(line)
+        if descriptors:  # with the first bytes, so that they are there before the line is complete
+            channel.settimeout(max(0.001, deadline - time.monotonic()))
+            view = view[socket.send_fds(channel, [view], list(descriptors)) :]
+        while view:
+            channel.settimeout(max(0.001, deadline - time.monotonic()))
+            view = view[channel.send(view) :]
+            if time.monotonic() > deadline:
+                raise TimeoutError
+
+    def _receive(self, deadline: float, what: str) -> bytes:
+        """One line without its end; more than a line, or too long a one, ends the worker."""
+        channel = self.process.channel
+        received = bytearray()
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError
+            channel.settimeout(remaining)
+            part = channel.recv(1 << 16)
+            if not part:
+                reason = self._reason() or "it closed its channel"
+                raise self._give_up(WorkerDiedError(self.name, what, reason))
+            received += part
+            end = part.find(b"\n")
+            if len(received) > m.MAX_REPLY_BYTES:
+                reason = f"its reply is longer than {m.MAX_REPLY_BYTES} bytes"
+                raise self._give_up(WorkerDiedError(self.name, what, reason))
+            if end >= 0:
+                if end != len(part) - 1:
+                    reason = "it sent more than one reply"
+                    raise self._give_up(WorkerDiedError(self.name, what, reason))
+                return bytes(received[:-1])
+
+    def _refuse_unasked(self, what: str) -> None:
+        """A worker speaks only when asked: anything waiting in the channel was forged."""
+        channel = self.process.channel
+        waiting = select.poll()  # select would end at 1024 descriptors, and buffers have many
+        waiting.register(channel, select.POLLIN)
+        if waiting.poll(0):
+            channel.settimeout(0)
+            with contextlib.suppress(OSError):
+                if channel.recv(1):
+                    reason = "it sent a message unasked"
+                    raise self._give_up(WorkerDiedError(self.name, what, reason))
+            reason = self._reason() or "it closed its channel"
+            raise self._give_up(WorkerDiedError(self.name, what, reason))
+
+    def _reason(self) -> str | None:
+        """Why the process ended; the channel can close a moment before the process is reaped."""
+        for _ in range(20):
+            if (exit_ := self.process.exit) is not None:
+                return exit_.describe()
+            time.sleep(0.05)
+        return None
+
+    def _give_up(self, error: WorkerError) -> WorkerError:
+        timed_out = isinstance(error, WorkerTimedOutError)
+        self.process.kill(ExitReason.TIME if timed_out else ExitReason.KILLED)
+        self._gone = error
+        return error

@@ -1,0 +1,169 @@
+"""The least time for a problem's work: bytes over bandwidth, operations over rate.
+
+Bytes: every input and parameter read once, every output written once. The time for them is that of
+a mix of what was measured: as many bytes as are both read and written at copy bandwidth (reading
+and writing at once costs turnarounds on the memory bus), the rest at read or write bandwidth. The
+*copy floor* puts all bytes at copy bandwidth, as public tables do.
+
+Operations: those that FlopCounterMode counts (products and convolutions), by dtype, over the dense
+rate that a large matrix product reached on the card.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from judge.evaluate.result import Ceilings, Floor
+from judge.worker.messages import Precision, TensorSpec
+
+# A mask of zeros takes a byte an element.
+_MOST_MASKED: Final = 1 << 31
+# Fewer structural zeros than this are not worth a sentence.
+_ZEROS_TOLD: Final = 0.01
+# Two runs differ by up to 5 %, and the ceilings are medians: above this a fraction is odd.
+_FRACTION_LIMIT: Final = 1.0
+# Zeros that come from the values (ReLU) halve from draw to draw; structural ones stay.
+_STABLE: Final = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What any kernel for the problem has to do."""
+
+    read_bytes: int
+    """Every input and parameter once."""
+    write_bytes: int
+    """Every output once."""
+    flops: Mapping[str, float] = field(default_factory=dict)
+    """Operations by dtype ("bfloat16", "float32", …), as the problem worker's `flops` says."""
+    zero_fraction: float | None = None
+    """Fraction of the outputs that is zero for whatever inputs; None where it is unknown."""
+
+
+def work(
+    inputs: Sequence[TensorSpec],
+    parameters: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    flops: Mapping[str, float],
+    zero_fraction: float | None = None,
+) -> Work:
+    """Add up the work from the specs of inputs, parameters and outputs at the full shape."""
+    return Work(
+        read_bytes=sum(spec.nbytes for spec in (*inputs, *parameters)),
+        write_bytes=sum(spec.nbytes for spec in outputs),
+        flops=dict(flops),
+        zero_fraction=zero_fraction,
+    )
+
+
+def memory_ms(work: Work, ceilings: Ceilings) -> float:
+    """Milliseconds for the bytes at the measured mix of bandwidths."""
+    both = min(work.read_bytes, work.write_bytes)
+    seconds = (
+        2 * both / ceilings.copy_bps
+        + (work.read_bytes - both) / ceilings.read_bps
+        + (work.write_bytes - both) / ceilings.write_bps
+    )
+    return seconds * 1e3
+
+
+def copy_floor_ms(work: Work, ceilings: Ceilings) -> float:
+    """Milliseconds for all bytes at copy bandwidth."""
+    return (work.read_bytes + work.write_bytes) / ceilings.copy_bps * 1e3
+
+
+def compute_ms(
+    work: Work, ceilings: Ceilings, precision: Precision
+) -> tuple[float, tuple[str, ...]]:
+    """Milliseconds for the operations, and the dtypes for which no rate was measured.
+
+    float32 is taken at the TF32 rate where the evaluation allows TF32, else at the IEEE rate.
+    """
+    total, unknown = 0.0, []
+    for dtype, flops in sorted(work.flops.items()):
+        name = "tf32" if dtype == "float32" and precision == "tf32" else dtype
+        rate = ceilings.matmul_flops.get(name)
+        if flops and rate:
+            total += flops / rate * 1e3
+        elif flops:
+            unknown.append(dtype)
+    return total, tuple(unknown)
+
+
+def floor(work: Work, ceilings: Ceilings, precision: Precision) -> Floor:
+    """The least time of any kernel for this work on this card, in this session."""
+    memory = memory_ms(work, ceilings)
+    compute, unknown = compute_ms(work, ceilings, precision)
+    flops = sum(work.flops.values())
+    notes = ["every input is taken to be read whole: what the operator may skip is not known"]
+    if not flops:
+        notes.append("no products or convolutions are counted: the floor is that of memory")
+    notes += [
+        f"no rate was measured for {dtype}: its operations are left out of the floor"
+        for dtype in unknown
+    ]
+    zeros = work.zero_fraction
+    if zeros is not None and zeros >= _ZEROS_TOLD:
+        notes.append(
+            f"{zeros:.1%} of the outputs are zero whatever the inputs (one in "
+            f"{1 / max(1 - zeros, 1e-9):.3g} can be anything else): they must be written, "
+            "but nothing has to be computed for them"
+        )
+    return Floor(
+        read_bytes=work.read_bytes,
+        write_bytes=work.write_bytes,
+        flops=flops,
+        ms=max(memory, compute),
+        bound="memory" if memory >= compute else "compute",
+        notes=tuple(notes),
+    )
+
+
+def flags(median_ms: float, floor_ms: float) -> tuple[str, ...]:
+    """What is odd about a time, seen from the floor."""
+    if floor_ms / median_ms <= _FRACTION_LIMIT:
+        return ()
+    return (
+        f"{floor_ms / median_ms:.2f} of the floor: faster than every byte and operation at the "
+        "measured ceilings; work is left out, data was in the cache, or the floor counts too much",
+    )
+
+
+class StructuralZeros:
+    """Finds outputs that are zero for whatever inputs, from outputs of independent inputs.
+
+    Feed it outputs (an oracle's) of zero-mean inputs of different seeds. Zeros that depend on the
+    values, such as ReLU's, fall at other places in every draw; structural ones, such as those
+    between the taps of a transposed convolution, stay.
+    """
+
+    def __init__(self) -> None:
+        self._zeros: list[Any] = []
+        self._draws = 0
+        self._stable = False
+
+    def add(self, outputs: Sequence[Any]) -> None:
+        """Take the outputs (torch.Tensor, always of the same shapes) of one more draw.
+
+        None at all, or more elements than a mask should hold, are left out.
+        """
+        if not outputs or sum(each.numel() for each in outputs) > _MOST_MASKED:
+            return
+        found = [output == 0 for output in outputs]
+        if self._draws:
+            before = self._count()
+            self._zeros = [old & new for old, new in zip(self._zeros, found, strict=True)]
+            self._stable = self._count() >= _STABLE * before
+        else:
+            self._zeros = found
+        self._draws += 1
+
+    @property
+    def fraction(self) -> float | None:
+        """Fraction of all outputs; None before two draws, or while zeros still move about."""
+        if self._draws < 2 or not self._stable:
+            return None
+        return self._count() / max(1, sum(int(zeros.numel()) for zeros in self._zeros))
+
+    def _count(self) -> int:
+        return sum(int(zeros.sum()) for zeros in self._zeros)

@@ -1,0 +1,123 @@
+"""One evaluation per graphics card: a file lock that the kernel frees when its holder dies.
+
+The lock is advisory and per user: it keeps this user's evaluations apart, not other users' and not
+other programs' work on the card.
+"""
+
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from judge.progress import Progress, Say, Step, silent
+from kb.errors import KbError
+
+# An evaluation takes a minute or two; several may wait in line.
+TIMEOUT_S: Final = 1800.0
+_POLL_S: Final = 0.25
+# A waiting user hears again after this long.
+_SAY_AGAIN_S: Final = 60.0
+
+
+class GpuBusyError(KbError):
+    """Another evaluation holds the card."""
+
+    status = 409
+
+
+def lock_folder() -> Path:
+    """Where the locks are: the user's runtime folder, or one in /tmp where the system has none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fallback to /tmp is what is wanted here
+        return Path(platformdirs.user_runtime_dir("kernel-kb", appauthor=False)) / "gpus"
+
+
+@contextmanager
+def locked(
+    card: str,
+    *,
+    folder: Path | None = None,
+    timeout: float = TIMEOUT_S,
+    say: Say = silent,
+) -> Iterator[None]:
+    """Hold the lock of one physical card.
+
+    Parameters
+    ----------
+    card
+        What names the card on this machine: its UUID (`judge.evaluate.clocks.card_id`), so that
+        CUDA_VISIBLE_DEVICES does not give one card two names.
+    folder
+        For the lock files; `lock_folder()` by default.
+    timeout
+        Seconds to wait; 0 does not wait.
+    say
+        Is told who holds the card while this waits.
+
+    Raises
+    ------
+    GpuBusyError
+        The card is still held after `timeout`. The message names the holder's pid.
+    """
+    place = lock_folder() if folder is None else folder
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise KbError(
+            f"no place for the lock of GPU {card}: {place} cannot be made ({error.strerror}); "
+            "set XDG_RUNTIME_DIR to a folder that you can write to"
+        ) from None
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", card)
+    # Not the lock file itself: opening a lock file truncates it, whether the lock is had or not.
+    note = place / f"{name}.holder.json"
+    lock = FileLock(place / f"{name}.lock", is_singleton=False, thread_local=False)
+    _acquire(lock, card, note, timeout, say)
+    try:
+        note.write_text(json.dumps({"pid": os.getpid(), "since": int(time.time())}))
+        yield
+    finally:
+        with suppress(OSError):
+            note.unlink()
+        lock.release()
+
+
+def _acquire(lock: FileLock, card: str, note: Path, timeout: float, say: Say) -> None:
+    end = time.monotonic() + timeout
+    said_at: float | None = None
+    while True:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            now = time.monotonic()
+            if now >= end:
+                raise GpuBusyError(
+                    f"GPU {card} is held by {_holder(note)} after {timeout:.0f} s of waiting; "
+                    "wait until it ends, or choose another card with --device"
+                ) from None
+            if said_at is None or now - said_at >= _SAY_AGAIN_S:
+                say(Progress(f"waiting for GPU {card}, held by {_holder(note)}", Step.WAIT))
+                said_at = now
+            time.sleep(min(_POLL_S, max(0.0, end - now)))
+        else:
+            return
+
+
+def _holder(note: Path) -> str:
+    """Describe who holds the lock; the note is written just after the lock is taken."""
+    try:
+        found = json.loads(note.read_text())
+        return f"process {int(found['pid'])} (for {_ago(time.time() - found['since'])})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _ago(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,370 @@
+"""Run contenders in rounds, in random order, each batch on contents that were never there before.
+
+A batch is one command: every set is launched once, so within a batch nothing repeats that could be
+served from a cache. After a batch of a contender that is to be checked, the judge writes other
+contents into the sets, and only then fetches the outputs of a launch that it chose in secret.
+"""
+
+import contextlib
+import math
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from judge.evaluate.buffers import Exported, Exporter
+from judge.evaluate.session import CommandFailedError, Worker, WorkerError
+from judge.evaluate.sets import InputSets
+from judge.evaluate.turns import UntestedError, out_of_turn
+from judge.evaluate.wall import Batch
+from judge.worker.messages import TensorSpec, Time, Times
+
+Method = Literal["graph", "events", "clock"]
+
+# A batch takes milliseconds; this is for a contender that hangs or compiles anew.
+_BATCH_SECONDS: Final = 180.0
+
+_secret: Final = secrets.SystemRandom()
+
+
+class CheckLaunch(Protocol):
+    """Compares the outputs of one timed launch with the oracle."""
+
+    def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
+        """Say in one line what is wrong, or None.
+
+        Parameters
+        ----------
+        contender
+            Whose launch it is.
+        seed
+            The launch ran on the problem's own inputs (kind "given") under this seed; the oracle is
+            computed from the same.
+        outputs
+            The judge's own tensors on the judged device, one for each output of the contender.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contender:
+    """One process that runs one implementation."""
+
+    name: str
+    """candidate, eager, compile, max-autotune, or the name of a further kernel file."""
+    worker: Worker
+    """Its worker, contender loaded, called at least once and right."""
+    outputs: Sequence[TensorSpec]
+    """Every output at the full shape, as its `call` replied."""
+    checked: bool
+    """Whether secretly chosen timed launches are checked (the candidate and other kernel files)."""
+    overlaps: bool = False
+    """Whether elements of its outputs share memory in calls, so that they may in timing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is the same for every contender."""
+
+    method: Method
+    sets: int
+    """Launches in one pass over the sets, each on its own."""
+    hold_cycles: int = 0
+    """GPU cycles that the stream is held for, in held batches."""
+    replays: int = 1
+    """Passes over the sets in one batch; more than one with graphs only."""
+
+    @property
+    def launches(self) -> int:
+        """Launches in one batch."""
+        return self.sets * self.replays
+
+
+@dataclass(slots=True)
+class Track:
+    """What was measured of one contender."""
+
+    times: dict[int, list[float]] = field(default_factory=dict)
+    """Milliseconds per launch (per replay and launch with graphs), of held batches by round."""
+    held: dict[int, Batch] = field(default_factory=dict)
+    """Held batches by round."""
+    free: dict[int, Batch] = field(default_factory=dict)
+    """Batches without a hold by round."""
+    checks: int = 0
+    """Timed launches whose outputs were compared with the oracle."""
+    wrong: list[str] = field(default_factory=list)
+    """What was wrong with some of them."""
+    overwritten: list[str] = field(default_factory=list)
+    """The same, where a later launch wrote into an earlier one's output."""
+    cheats: list[str] = field(default_factory=list)
+    """Evidence of intent."""
+    failed: str | None = None
+    """Why it is not timed any further."""
+
+
+class Interleaver:
+    """Times batches of all contenders; a context manager that frees its buffers.
+
+    Parameters
+    ----------
+    contenders
+        Whom to time.
+    sets
+        Their inputs.
+    exporter
+        Where memory for fetched outputs comes from.
+    check_launch
+        Judges the outputs of one launch.
+    """
+
+    def __init__(
+        self,
+        contenders: Sequence[Contender],
+        sets: InputSets,
+        exporter: Exporter,
+        check_launch: CheckLaunch,
+    ) -> None:
+        self.tracks = {contender.name: Track() for contender in contenders}
+        self.pausing = True
+        """Whether contenders could be stopped while it was not their turn."""
+        self.notes: list[str] = []
+        """What could not be found out."""
+        self.check_seconds = 0.0
+        """Time spent on checking launches so far."""
+        self._contenders = list(contenders)
+        self._sets = sets
+        self._exporter = exporter
+        self._check_launch = check_launch
+        self._fetched: dict[str, list[Exported]] = {}
+        self._last_seeds: dict[str, list[int]] = {}
+
+    def __enter__(self) -> "Interleaver":
+        for index, contender in enumerate(self._contenders):
+            if contender.checked:
+                buffers = [
+                    self._exporter.allocate(f"timing.out.{index}.{position}", spec)
+                    for position, spec in enumerate(contender.outputs)
+                ]
+                self._fetched[contender.name] = buffers
+                contender.worker.open(buffers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for contender in self._contenders:
+            contender.worker.resume()
+            names = [each.name for each in self._fetched.pop(contender.name, [])]
+            if names and contender.worker.alive:
+                with contextlib.suppress(WorkerError):
+                    contender.worker.close_buffers(names)
+            self._exporter.free(names)
+            if contender.worker.alive:
+                with contextlib.suppress(WorkerError):
+                    contender.worker.drop(launches=True)
+
+    @property
+    def running(self) -> list[Contender]:
+        """The contenders that have not failed."""
+        return [each for each in self._contenders if self.tracks[each.name].failed is None]
+
+    def warm_up(self, plan: Plan) -> dict[str, float]:
+        """One batch of every contender on whatever contents there are; median ms by contender.
+
+        Compiles, fills allocators and captures graphs. Since the contents of measured batches are
+        written afterwards, nothing that a contender computes here is of use to it there.
+        """
+        found = {}
+        self._sets.restore()
+        for contender in self.running:
+            batch = self._batch(contender, plan, list(range(plan.sets)), held=True)
+            if batch is not None:
+                found[contender.name] = sorted(batch.ms)[len(batch.ms) // 2]
+        return found
+
+    def round(self, number: int, plan: Plan, *, held: bool, check: bool) -> None:
+        """One batch of every contender on new contents, in random order.
+
+        Contenders are stopped while it is not their turn, so that none keeps the device busy for
+        the others, or reads contents and computes ahead. One that is to be checked gets contents
+        that no contender has seen.
+
+        Parameters
+        ----------
+        number
+            Of the round.
+        plan
+            How to launch.
+        held
+            Hold the stream and take the times; otherwise only the wall clock counts.
+        check
+            Check one secretly chosen launch of each contender that is to be checked.
+        """
+        turns = self.running
+        for contender in turns:
+            self._pause(contender)
+        self._sets.renew()
+        _secret.shuffle(turns)
+        order = list(range(plan.sets))
+        if plan.method != "graph":  # a graph's order is fixed when it is captured
+            _secret.shuffle(order)
+        secret_launch = _secret.randrange(plan.sets)
+        for turn, contender in enumerate(turns):
+            if turn and contender.checked:
+                self._sets.renew()
+            self._sets.restore()
+            contender.worker.resume()
+            reply = self._batch(contender, plan, order, held=held)
+            if reply is None:
+                continue
+            track = self.tracks[contender.name]
+            # With graphs one figure stands for all launches of a replay.
+            claimed = sum(reply.ms) * (plan.launches / len(reply.ms))
+            batch = Batch(contender.worker.last_seconds * 1e3, claimed, plan.launches)
+            if held:
+                track.times[number] = list(reply.ms)
+                track.held[number] = batch
+            else:
+                track.free[number] = batch
+            if check and contender.checked:
+                start = time.monotonic()
+                self._check(contender, order, secret_launch)
+                self.check_seconds += time.monotonic() - start
+            self._pause(contender)
+            # Of the contents that each launch of this batch found, in order.
+            self._last_seeds[contender.name] = [self._sets.seeds[used] for used in order]
+
+    def look_for_turns(self) -> None:
+        """Look whether contenders that are to be checked work in their turn (CUDA only)."""
+        for contender in self.running:
+            if not contender.checked:
+                continue
+            track, fetched = self.tracks[contender.name], self._fetched[contender.name]
+            worker = contender.worker
+
+            def fetch(worker: Worker = worker, into: list[Exported] = fetched) -> list[Any]:
+                worker.fetch([each.name for each in into], launch=0)
+                return [each.tensor for each in into]
+
+            oracle_failed: list[WorkerError] = []
+
+            def check(
+                seed: int,
+                outputs: Sequence[Any],
+                name: str = contender.name,
+                failed: list[WorkerError] = oracle_failed,
+            ) -> str | None:
+                try:
+                    return self._check_launch(name, seed, outputs)
+                except WorkerError as error:
+                    failed.append(error)
+                    raise
+
+            worker.resume()
+            try:
+                found = out_of_turn(worker, self._sets, fetch, check)
+            except UntestedError as error:
+                self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
+            except WorkerError as error:
+                if oracle_failed:
+                    raise
+                self._blame(contender, error)
+            else:
+                if found is not None:
+                    track.cheats.append(found)
+            self._pause(contender)
+
+    def _pause(self, contender: Contender) -> None:
+        worker = contender.worker
+        if worker is not self._sets.problem and worker.alive and not worker.pause():
+            self.pausing = False
+
+    def _batch(
+        self, contender: Contender, plan: Plan, order: list[int], *, held: bool
+    ) -> Times | None:
+        command = Time(
+            sets=self._sets.arguments[: plan.sets],
+            order=order * plan.replays,
+            method=plan.method,
+            hold_cycles=plan.hold_cycles if held else 0,
+            per_replay=plan.sets if plan.method == "graph" else 1,
+            # Held also where nobody looks at them: an output that is freed at once would be
+            # written into the same, cached memory again.
+            keep=True,
+        )
+        try:
+            reply = contender.worker.time(command, timeout=_BATCH_SECONDS)
+        except WorkerError as error:
+            self._blame(contender, error)
+            return None
+        expected = plan.replays if plan.method == "graph" else len(order)
+        track = self.tracks[contender.name]
+        if len(reply.ms) != expected or reply.kept != len(order):
+            track.failed = (
+                f"answered {len(order)} launches with {len(reply.ms)} times "
+                f"and {reply.kept} outputs"
+            )
+        elif not all(math.isfinite(ms) and ms > 0 for ms in reply.ms):
+            track.failed = "claims launches that took no time"
+        elif (
+            contender.checked and not contender.overlaps and any(o.overlaps for o in reply.outputs)
+        ):
+            track.failed = "returns outputs whose elements share memory only where it is timed"
+        if track.failed is not None:
+            # The worker's own loop never replies like this: it was tampered with.
+            track.cheats.append(f"{contender.name} {track.failed}")
+            return None
+        return reply
+
+    def _blame(self, contender: Contender, error: WorkerError) -> None:
+        """An error of a contender's worker ends its timing, not the others'."""
+        if isinstance(error, CommandFailedError):
+            text = f"{error.kind}: {error.message}"
+        else:
+            text = str(error)
+        self.tracks[contender.name].failed = text
+
+    def _check(self, contender: Contender, order: list[int], launch: int) -> None:
+        """Fetch one launch's outputs after its inputs were overwritten, and judge them."""
+        track = self.tracks[contender.name]
+        used = order[launch]
+        if not self._sets.unchanged(used):
+            track.wrong.append("writes to its inputs while it is timed")
+        self._sets.disturb()
+        fetched = self._fetched[contender.name]
+        try:
+            contender.worker.fetch([each.name for each in fetched], launch=launch)
+        except WorkerError as error:
+            self._blame(contender, error)
+            return
+        outputs = [each.tensor for each in fetched]
+        track.checks += 1
+        problem = self._check_launch(contender.name, self._sets.seeds[used], outputs)
+        if problem is None:
+            return
+        explained = self._explain(contender, order, launch, outputs)
+        if explained is None:
+            track.wrong.append(f"a timed launch is wrong: {problem}")
+        else:
+            kind, text = explained
+            (track.cheats if kind == "cheat" else track.overwritten).append(text)
+
+    def _explain(
+        self, contender: Contender, order: list[int], launch: int, outputs: Sequence[Any]
+    ) -> tuple[Literal["cheat", "overwritten"], str] | None:
+        """Say whose result a wrong output is, if that can be told."""
+        sets, used = self._sets, order[launch]
+        candidates: list[tuple[Literal["cheat", "overwritten"], int, str]] = []
+        text = "timed launches compute only when their outputs are asked for"
+        candidates.append(("cheat", sets.spare_seed, text))
+        before = self._last_seeds.get(contender.name, [])
+        if launch < len(before):
+            # The allocator gives the same memory to the launch at the same place in the batch.
+            text = "timed launches return results of an earlier batch"
+            candidates.append(("cheat", before[launch], text))
+        last = sets.seeds[order[-1]]
+        if last != sets.seeds[used]:
+            text = "a timed launch's output was overwritten by a later launch of the same batch"
+            candidates.append(("overwritten", last, text))
+        for kind, seed, text in candidates:
+            if self._check_launch(contender.name, seed, outputs) is None:
+                return kind, text
+        return None

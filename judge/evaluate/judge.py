@@ -1,0 +1,140 @@
+"""Evaluate one kernel on one problem: correctness first, times after, and a verdict.
+
+What is called of the parts: `bench.Bench` starts sandboxed workers and lends memory,
+`stage.Stage` sets the problem worker to a shape and makes cases, `correctness.Contestant` runs
+them, `power.Power` proves that wrong kernels would fail, `contest.Contest` hands fresh workers to
+`timing.time_contenders`, and `verdict.decide` weighs what was found.
+"""
+
+import contextlib
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from judge.evaluate.bench import Bench
+from judge.evaluate.contest import Entrant
+from judge.evaluate.gpulock import locked
+from judge.evaluate.host import Host, describe_host, resolve_device
+from judge.evaluate.options import BASELINES, DTYPES, EAGER, Options
+from judge.evaluate.result import Ceilings, Evaluation, Fault
+from judge.evaluate.scan import scan
+from judge.evaluate.trial import Trial
+from judge.evaluate.verdict import decide
+from judge.problem.forms import as_kernel
+from judge.problem.kernel import Form, KernelFile
+from judge.problem.source import ProblemFile
+from judge.problem.syntax import read_text
+from judge.progress import Say, silent
+from judge.sandbox.launch import Zygote
+from kb.errors import InvalidInputError, KbError
+
+__all__ = ["BASELINES", "DTYPES", "Options", "evaluate"]
+
+
+def evaluate(
+    problem_path: Path,
+    kernel_path: Path,
+    options: Options | None = None,
+    *,
+    zygote: Zygote | None = None,
+    ceilings: Ceilings | None = None,
+    on_progress: Say = silent,
+) -> Evaluation:
+    """Judge a kernel file against a problem file.
+
+    Parameters
+    ----------
+    problem_path
+        KernelBench's format: `Model`, `get_inputs`, `get_init_inputs`.
+    kernel_path
+        `ModelNew`, `kernel_function`, or a `.cu` with a declared entry point.
+    options
+        How; see `Options`.
+    zygote
+        Where workers fork from; None starts one, which takes some seconds.
+    ceilings
+        Of this card, measured before in this process; None measures them.
+    on_progress
+        Takes each step.
+
+    Raises
+    ------
+    KbError
+        The problem cannot be read or run, there is no GPU, the sandbox is incomplete, or the card
+        is busy. Whatever is wrong with the kernel is no error but the verdict.
+    """
+    start, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
+    options = options or Options()
+    _validate(options)
+    problem = ProblemFile.read(problem_path)
+    text = read_text(kernel_path)
+    rivals = [
+        # Numbered: files in two folders may have one name.
+        Entrant(f"{number}:{path.name}", KernelFile.read(path))
+        for number, path in enumerate(options.against, 1)
+    ]
+    device = resolve_device(options.device, interpret=options.interpret)
+    host = describe_host(device)
+    trial = Trial(problem, device, options, on_progress, rivals, ceilings)
+    language = "unknown"
+    try:
+        kernel = KernelFile.parse(text.text, kernel_path.name)
+        trial.evidence.own = text.text == as_kernel(problem.text, EAGER)
+        trial.evidence.scan = scan(text.text, kernel_path.name)
+    except KbError as error:
+        trial.evidence.wrong.append(f"the kernel file cannot be used: {error}")
+        trial.evidence.faults.append(Fault(compiling=True, error=type(error).__name__))
+    else:
+        if kernel.form is Form.CUDA and device == "cpu":
+            raise InvalidInputError(
+                f"{kernel_path.name} is CUDA and needs a GPU; without one only Triton kernels "
+                "can be checked"
+            )
+        language = kernel.language.value
+        trial.evidence.language = kernel.language
+        with _card(host, on_progress), Bench(device, zygote) as bench:
+            trial.run(bench, kernel)
+    decision = decide(trial.evidence)
+    report = trial.report
+    return Evaluation(
+        problem=problem_path.name,
+        problem_sha256=problem.sha256,
+        kernel=kernel_path.name,
+        kernel_sha256=text.sha256,
+        language=language,
+        dtype=options.dtype,
+        precision=options.precision,
+        device=device,
+        interpreted=device == "cpu",
+        gpu=host.gpu,
+        versions=host.versions,
+        date=date,
+        verdict=decision.verdict,
+        reasons=decision.reasons,
+        fault=decision.fault,
+        disclosures=(*decision.disclosures, *trial.notes, *(report.notes if report else ())),
+        calibrated=report is None or report.calibrated,
+        oracle=trial.oracle,
+        cases=tuple(each.case for each in trial.evidence.outcomes),
+        power=tuple(trial.evidence.power),
+        timings=report.timings if report else (),
+        ratios=report.ratios if report else (),
+        walls=report.walls if report else (),
+        floor=report.floor if report else None,
+        ceilings=report.ceilings if report else None,
+        clocks=report.clocks if report else None,
+        sandbox=tuple(trial.layers),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _validate(options: Options) -> None:
+    if options.dtype is not None and options.dtype not in DTYPES:
+        raise InvalidInputError(f"no dtype '{options.dtype}': there are {', '.join(DTYPES)}")
+    if unknown := set(options.baselines) - set(BASELINES):
+        raise InvalidInputError(f"no baseline '{min(unknown)}': there are {', '.join(BASELINES)}")
+
+
+def _card(host: Host, say: Say) -> contextlib.AbstractContextManager[None]:
+    """Evaluations never overlap on one card."""
+    return contextlib.nullcontext() if host.card is None else locked(host.card, say=say)

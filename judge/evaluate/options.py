@@ -1,0 +1,32 @@
+"""What an evaluation can be asked to do; imports no torch, so the command line can."""
+
+from pathlib import Path
+
+from judge.options import RunOptions
+from judge.problem.forms import EAGER, MODEL_FORMS
+
+__all__ = ["BASELINES", "CALL_SECONDS", "DTYPES", "EAGER", "LEAST_SEEDS", "Options"]
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+BASELINES = MODEL_FORMS
+"""Forms of the problem's own model that a kernel is compared with."""
+LEAST_SEEDS = 5
+# A call may compile and tune itself; a kernel that needs longer is no use to anybody.
+CALL_SECONDS = 180.0
+
+
+class Options(RunOptions):
+    """How to evaluate."""
+
+    against: tuple[Path, ...] = ()
+    """Further kernel files that are timed beside the candidate."""
+    baselines: tuple[str, ...] = BASELINES
+    """Forms of the problem's own model that are timed."""
+    seeds: int = LEAST_SEEDS
+    """Secret seeds, at least `LEAST_SEEDS`."""
+    timing: bool = True
+    """False ends after correctness; nothing is timed with `interpret`."""
+    quick: bool = False
+    """Time with fewer launches and checks (`timing.QUICK`): enough to rank what a search tries."""
+    call_seconds: float = CALL_SECONDS
+    """The longest that one call of a kernel may take, compilation included."""

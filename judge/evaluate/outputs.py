@@ -1,0 +1,54 @@
+"""What outputs look like beside those of eager, of the call before, and of the oracle."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from judge.evaluate.stage import Prepared
+from judge.worker import messages as m
+
+# Elements of an output that are kept to recognise it when the next call returns it again.
+_REMEMBERED = 1 << 16
+
+
+def unlike(
+    got: Sequence[m.OutputSpec], expected: Sequence[m.TensorSpec], device: str
+) -> str | None:
+    """How the outputs' number, shapes, dtypes or device differ from eager's."""
+    if len(got) != len(expected):
+        return f"it returns {len(got)} outputs instead of {len(expected)}"
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        which = f"output {number} has" if len(expected) > 1 else "its output has"
+        if one.shape != other.shape:
+            return f"{which} shape {list(one.shape)} instead of {list(other.shape)}"
+        if one.dtype != other.dtype:
+            return f"{which} dtype {one.dtype} instead of {other.dtype}"
+        if one.device.partition(":")[0] != device.partition(":")[0]:
+            return f"{which} device {one.device} instead of {device}"
+    return None
+
+
+def sample(tensor: Any) -> Any:
+    """Bytes of up to `_REMEMBERED` elements, evenly spread."""
+    flat = tensor.reshape(-1)
+    step = max(1, flat.numel() // _REMEMBERED)
+    return flat[::step].contiguous().view(torch.uint8)
+
+
+def constant(got: Sequence[Any], prepared: Prepared) -> str | None:
+    """Whether all outputs are constant where the oracle's are not."""
+    assert prepared.reference is not None
+    for tensor, each in zip(got, prepared.reference.expected, strict=True):
+        if each is None or tensor.numel() < 2:
+            return None
+        flat, wanted = _spread(tensor), _spread(each.values)
+        if bool((flat != flat[0]).any()) or not bool((wanted != wanted[0]).any()):
+            return None
+    return "the output is constant"
+
+
+def _spread(tensor: Any) -> Any:
+    """Up to twice `_REMEMBERED` elements as doubles: 8-bit formats cannot be compared as such."""
+    flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).reshape(-1)
+    return flat[:: max(1, flat.numel() // _REMEMBERED)].double()

@@ -1,0 +1,161 @@
+"""Choose one method, one hold and one number of input sets for all contenders of a problem."""
+
+import os
+from typing import Any, Final
+
+import torch
+
+from judge.evaluate.interleave import Contender, Interleaver, Plan
+from judge.evaluate.session import WorkerError
+from judge.evaluate.sets import InputSets, sets_fitting, sets_wanted
+from judge.progress import Progress, Say
+
+# Below this a launch is too short for events, which resolve half a microsecond and add one or two.
+GRAPH_BELOW_MS: Final = 0.020
+# A replay starts with some 5 µs of its own: 32 launches keep that at a few percent of the shortest.
+GRAPH_LAUNCHES: Final = 32
+# A batch of so many replays is long enough for the judge's clock to tell a third of 2 µs launches.
+GRAPH_REPLAYS: Final = 4
+# Cycles to hold the stream: 0.5 ms at 2 GHz, enough to queue most launches; slow hosts get more.
+HOLDS: Final = (1_000_000, 4_000_000, 16_000_000)
+# A longer hold is taken where it makes a contender faster by this share and this many ms.
+_HOLD_SHARE: Final = 0.03
+_HOLD_MS: Final = 0.002
+
+
+def choose(
+    interleaver: Interleaver,
+    sets: InputSets,
+    *,
+    device: str,
+    output_bytes: int,
+    say: Say,
+) -> tuple[Plan, list[str]]:
+    """Warm all contenders up and settle the plan; the second value says in words what was chosen.
+
+    Parameters
+    ----------
+    interleaver
+        Runs the contenders.
+    sets
+        Still empty; holds as many sets as the plan says afterwards.
+    device
+        "cuda:N" or "cpu".
+    output_bytes
+        Outputs of one launch.
+    say
+        Takes a line of progress.
+    """
+    notes: list[str] = []
+    cuda = torch.device(device).type == "cuda"
+    grow(interleaver, sets, device, output_bytes, 2)
+    plan = Plan("events" if cuda else "clock", len(sets.seeds), HOLDS[0] if cuda else 0)
+    say(Progress("warming up"))
+    interleaver.warm_up(plan)  # compiles, tunes, allocates
+    found = interleaver.warm_up(plan)
+    fewest = 2
+    if cuda:
+        plan, found = _held(interleaver, plan, found)
+        # Sets that fill the memory are not read in 20 µs, whatever is claimed.
+        room = _fitting(interleaver, sets, device, output_bytes) >= GRAPH_LAUNCHES
+        if found and min(found.values()) < GRAPH_BELOW_MS and room:
+            reasons = [reason for each in interleaver.running if (reason := _reason(each, sets))]
+            notes += reasons
+            if not reasons:
+                fewest = GRAPH_LAUNCHES
+                plan = Plan("graph", plan.sets, plan.hold_cycles)
+    l2 = int(torch.cuda.get_device_properties(torch.device(device)).L2_cache_size) if cuda else 0
+    set_bytes = sets.nbytes + output_bytes
+    grow(interleaver, sets, device, output_bytes, sets_wanted(set_bytes, l2, fewest))
+    count = len(sets.seeds)
+    cold = count * set_bytes >= 2 * l2
+    if not cold:
+        notes.append(
+            f"caches may be warm: {count} sets of inputs and outputs are {count * set_bytes >> 20} "
+            f"MiB, the L2 has {l2 >> 20} MiB"
+        )
+    # The first pass over the sets is cold by eviction, further ones only by rotation.
+    replays = GRAPH_REPLAYS if plan.method == "graph" and cold else 1
+    plan = _warmed(interleaver, Plan(plan.method, count, plan.hold_cycles, replays), notes)
+    if not sets.depend_on_seed():
+        notes.append(
+            "the problem makes the same inputs under every seed: a result kept from an earlier "
+            "launch cannot be told from a computed one"
+        )
+    return plan, notes
+
+
+def grow(
+    interleaver: Interleaver, sets: InputSets, device: str, output_bytes: int, wanted: int
+) -> None:
+    """Add sets up to `wanted`, as far as memory allows; at least one."""
+    count = max(1, min(wanted, _fitting(interleaver, sets, device, output_bytes)))
+    if count > len(sets.seeds):
+        sets.grow(count, [each.worker for each in interleaver.running])
+
+
+def _fitting(interleaver: Interleaver, sets: InputSets, device: str, output_bytes: int) -> int:
+    """How many sets there can be, those that are there among them."""
+    # The judge's copy, the buffer, and an output of every contender, held until the next batch.
+    per_set = 2 * sets.nbytes + output_bytes * len(interleaver.running)
+    return len(sets.seeds) + sets_fitting(per_set, 0, _free_bytes(device))
+
+
+def _free_bytes(device: str) -> int:
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _held(
+    interleaver: Interleaver, plan: Plan, found: dict[str, float]
+) -> tuple[Plan, dict[str, float]]:
+    """Lengthen the hold while that makes any contender faster: its host was late before."""
+    for cycles in HOLDS[1:]:
+        longer = Plan(plan.method, plan.sets, cycles)
+        # Twice, and the better of both: one disturbed batch would decide otherwise.
+        tries = [interleaver.warm_up(longer) for _ in range(2)]
+        again = {
+            name: min(each[name] for each in tries)
+            for name in found
+            if all(name in each for each in tries)
+        }
+        gain = [
+            name
+            for name, ms in again.items()
+            if found[name] - ms > max(_HOLD_MS, _HOLD_SHARE * found[name])
+        ]
+        if not gain:
+            break
+        plan, found = longer, again
+    return plan, found
+
+
+def _reason(contender: Contender, sets: InputSets) -> str | None:
+    """Why a contender keeps the problem from being timed by graphs."""
+    try:
+        reply = contender.worker.probe(sets.arguments[0])
+    except WorkerError as error:
+        return f"{contender.name} cannot be captured in a CUDA graph ({error}): events are used"
+    if reply.capturable:
+        return None
+    return f"{contender.name} cannot be captured in a CUDA graph ({reply.reason}): events are used"
+
+
+def _warmed(interleaver: Interleaver, plan: Plan, notes: list[str]) -> Plan:
+    """Warm up under the final plan; fall back to events where the whole graph is not captured."""
+    before: list[Any] = interleaver.running
+    interleaver.warm_up(plan)
+    lost = [each for each in before if each not in interleaver.running and each.worker.alive]
+    if plan.method != "graph" or not lost:
+        return plan
+    for contender in lost:
+        track = interleaver.tracks[contender.name]
+        notes.append(
+            f"{contender.name} could not be captured {plan.sets} times in one graph "
+            f"({track.failed}): events are used"
+        )
+        track.failed = None
+    plan = Plan("events", plan.sets, plan.hold_cycles)
+    interleaver.warm_up(plan)
+    return plan

@@ -1,0 +1,233 @@
+"""Proof that the judge would have refused wrong kernels: deliberate mistakes, case by case.
+
+On the given values of some problems a wrong kernel is right enough: a bfloat16 dot product of 2²⁰
+uniform numbers is within rounding of a constant. So every evaluation tries, at the given shape and
+at the smaller ones apart (a kernel can tell them apart, too), whether zeros, the mean of the right
+answer, and the exact results of a shortened or thinned out computation would be refused.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from judge.evaluate.cases import (
+    MORE_TELLING,
+    SEED_BITS,
+    PlannedCase,
+    PlannedShape,
+    further_case,
+)
+from judge.evaluate.result import PowerCheck
+from judge.evaluate.stage import Prepared, Stage
+from judge.worker import messages as m
+from judge.worker.buffers import dtype_of
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16", "complex64", "complex128")
+# More than any operator has; a problem with hundreds of inputs would take hundreds of oracles.
+_MOST_MUTATIONS = 24
+# Answers that need no computation.
+_CONSTANT = ("zeros", "mean")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One wrong kernel."""
+
+    name: str
+    detail: str
+    mutation: m.Mutation | None
+    """None for answers that need no computation: zeros and the mean."""
+
+
+@dataclass(slots=True)
+class _State:
+    mistake: Mistake
+    rejected_by: str | None = None
+    tried: bool = False
+    """Some case was computed with the mistake."""
+    differs: bool = False
+    """In some case the mistake changes the exact result."""
+
+
+@dataclass(slots=True)
+class Power:
+    """What is proven about one group of shapes, "full" or "smaller"."""
+
+    group: str
+    _states: list[_State] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every mistake that was thought of is refused."""
+        return bool(self._states) and all(each.rejected_by for each in self._states)
+
+    def checks(self) -> list[PowerCheck]:
+        """The results, one a mistake."""
+        return [
+            PowerCheck(
+                mutation=each.mistake.name,
+                detail=f"{each.mistake.detail}, {self.group} shapes",
+                rejected_by=each.rejected_by,
+                applies=each.differs or not each.tried,
+            )
+            for each in self._states
+            if each.tried or each.mistake.mutation is None
+        ]
+
+    def examine(self, stage: Stage, prepared: Prepared) -> None:
+        """Try on a prepared, counted case whatever is not yet refused."""
+        reference = prepared.reference
+        assert reference is not None
+        for mistake in mistakes(stage, prepared):
+            if mistake.name + mistake.detail not in self._known:
+                self._known.add(mistake.name + mistake.detail)
+                self._states.append(_State(mistake))
+        waiting = [each for each in self._states if each.rejected_by is None]
+        if not waiting:
+            return
+        device = _device(prepared)
+        templates = [
+            torch.empty(each.shape, dtype=dtype_of(each.dtype), device=device)
+            for each in prepared.outputs
+        ]
+        case = f"{stage.shape.label} shape, {prepared.kind.value} values"
+        for state in waiting:
+            answer = _answer(stage, prepared, state.mistake, templates)
+            if answer is None:
+                continue
+            outputs, changes = answer
+            state.tried = True
+            checked = reference.check(outputs, prepared.limits)
+            if checked.problem:
+                state.rejected_by = case
+            if changes is None:
+                changes = any(checked.unequal(i) for i in range(len(outputs)))
+            state.differs = state.differs or bool(checked.problem) or changes
+
+
+def a_constant_passes(prepared: Prepared) -> bool:
+    """Whether each output's mean would be taken for the output, although that is no constant.
+
+    On such values an earlier result, or one estimated from a few elements, would pass as well. The
+    unrounded results decide what is constant: rounded to bfloat16, dot products of 2²⁰ uniform
+    numbers are all the same.
+    """
+    reference = prepared.reference
+    if reference is None:
+        return False
+    varies = any(
+        each is not None and bool((each.values != each.values.reshape(-1)[:1]).any())
+        for each in reference.expected
+    )
+    if not varies:
+        return False
+    device = _device(prepared)
+    templates = [
+        torch.empty(each.shape, dtype=dtype_of(each.dtype), device=device)
+        for each in prepared.outputs
+    ]
+    mean = reference.answer_like(templates, "mean")
+    return reference.check(mean, prepared.limits).problem is None
+
+
+def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
+    """The wrong kernels that are to be told apart on this problem.
+
+    Every input's tail dropped along every dimension, every 27th element of an input dropped, and
+    a tap of every parameter that has a window.
+    """
+    found = [
+        Mistake("zeros", "all outputs zero", None),
+        Mistake("mean", "every output its mean", None),
+    ]
+    for index, spec in enumerate(prepared.inputs):
+        if spec.tensor is None or spec.tensor.dtype not in _FLOATS:
+            continue
+        for dim, size in enumerate(spec.tensor.shape):
+            if size > 1:
+                found.append(
+                    Mistake(
+                        "truncate",
+                        f"tail of '{spec.name}' along dimension {dim} dropped",
+                        m.Mutation(name="truncate", index=index, dim=dim),
+                    )
+                )
+        if spec.tensor.numel > 1:
+            found.append(
+                Mistake(
+                    "sparse",
+                    f"every 27th element of '{spec.name}' dropped",
+                    m.Mutation(name="sparse", index=index, seed=stage.settings.refill_seed),
+                )
+            )
+    for parameter in stage.problem.parameters:
+        shape = parameter.tensor.shape
+        if parameter.tensor.dtype in _FLOATS and len(shape) > 2 and max(shape[2:]) > 1:
+            found.append(
+                Mistake(
+                    "tap",
+                    f"first tap of '{parameter.name}' dropped",
+                    m.Mutation(name="tap", parameter=parameter.name),
+                )
+            )
+    return found[:_MOST_MUTATIONS]
+
+
+def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -> str | None:
+    """Why the judge could not have told, in one line; None where it could.
+
+    Parameters
+    ----------
+    checks
+        At the shape that counts.
+    smaller
+        At smaller shapes. A mistake of a computation that is refused there is taken as told: at
+        the given shape of a mean over millions nothing could be. Answers that need no computation
+        have to be refused at the shape that counts: a kernel can tell shapes apart.
+    """
+    elsewhere = {each.mutation + each.detail.rpartition(",")[0] for each in smaller if each.proven}
+    missing = [
+        each
+        for each in checks
+        if not each.proven
+        and (
+            each.mutation in _CONSTANT
+            or each.mutation + each.detail.rpartition(",")[0] not in elsewhere
+        )
+    ]
+    if not missing:
+        return None
+    first = missing[0]
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return (
+        f"a wrong kernel would pass every case that counts: {first.mutation} ({first.detail}){more}"
+    )
+
+
+def _answer(
+    stage: Stage, prepared: Prepared, mistake: Mistake, templates: Sequence[Any]
+) -> tuple[list[Any], bool | None] | None:
+    """The wrong outputs, and whether the exact results differ (None: as far as outputs show)."""
+    assert prepared.reference is not None
+    if mistake.mutation is None:
+        return prepared.reference.answer_like(templates, mistake.name), None
+    return stage.mutated(mistake.mutation, templates)
+
+
+def _device(prepared: Prepared) -> Any:
+    assert prepared.reference is not None
+    values = [each.values for each in prepared.reference.expected if each is not None]
+    return (values[0] if values else prepared.reference.values).device
+
+
+def with_more(shape: PlannedShape, power: Power | None) -> Iterator[PlannedCase]:
+    """The shape's cases, then others while `power` lacks the refusal of a mistake."""
+    yield from shape.cases
+    for kind in MORE_TELLING:
+        if power is None or power.complete:
+            return
+        yield further_case(secrets.randbits(SEED_BITS), kind, loose=True)

@@ -1,0 +1,272 @@
+"""What the outputs of one case have to be: the oracle's values and the problem's own rule."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from judge.evaluate.compare import Difference, Expected, compare, expect
+from judge.evaluate.nvfp4 import BLOCK, Nvfp4Difference, Rule, compare_nvfp4, quantize, swizzle
+from judge.evaluate.result import Counterexample
+from judge.evaluate.tolerance import (
+    NORM_OVER_EAGER,
+    WORST_OVER_EAGER,
+    Bounds,
+    Precision,
+    candidate_limits,
+    eager_limits,
+    looks_like_tf32,
+    usual_eager_limits,
+)
+from judge.problem.judge import JudgeDeclaration
+
+# Elements looked at in one go.
+_PART = 1 << 24
+# Sums of doubles in another order differ by less than this, relatively, unless they cancel.
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """All outputs of one call held against a reference."""
+
+    differences: tuple[Difference | None, ...]
+    """By output; None where the NVFP4 rule judged it."""
+    nvfp4: Nvfp4Difference | None = None
+    structure: str | None = None
+    """What is wrong with the number of outputs."""
+    hint: str = ""
+    """What the size of the error suggests."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, in one line; None where all is right."""
+        if self.structure:
+            return self.structure
+        found = [] if self.nvfp4 is None or not self.nvfp4.problem else [self.nvfp4.problem]
+        for number, difference in enumerate(self.differences):
+            if difference is not None and difference.problem:
+                where = f"output {number}: " if len(self.differences) > 1 else ""
+                found.append(where + difference.problem)
+        return "; ".join(found) + self.hint if found else None
+
+    @property
+    def examples(self) -> tuple[Counterexample, ...]:
+        """The first few wrong elements."""
+        found = list(self.nvfp4.examples) if self.nvfp4 else []
+        for difference in self.differences:
+            found += difference.examples if difference else ()
+        return tuple(found[:5])
+
+    def largest(self, name: str) -> float | None:
+        """The largest `max_abs`, `max_rel` or `norm_ratio` over the outputs; None if none."""
+        return max((getattr(d, name) for d in self.differences if d is not None), default=None)
+
+    def unequal(self, output: int) -> int:
+        """Elements of one output that are not the rounded oracle's."""
+        difference = self.differences[output] if output < len(self.differences) else None
+        return difference.unequal if difference else 0
+
+
+class Reference:
+    """The oracle's outputs for one case, and how others are compared with them.
+
+    Parameters
+    ----------
+    outputs
+        The oracle's tensors for the outputs of `forward`; None where `values` stands for them.
+    dtypes
+        The torch dtypes of eager's outputs.
+    declaration
+        What the problem file declares.
+    precision
+        ieee or tf32.
+    terms
+        Length of the longest sum behind one output element.
+    values
+        NVFP4: the oracle's values before quantization, [..., n].
+    sensitivities
+        Of the outputs to the inputs, where they are known; see `compare.expect`.
+    """
+
+    def __init__(
+        self,
+        outputs: Sequence[Any | None],
+        dtypes: Sequence[Any],
+        declaration: JudgeDeclaration,
+        *,
+        precision: Precision = "ieee",
+        terms: float = 1.0,
+        values: Any = None,
+        sensitivities: Sequence[float] = (),
+    ) -> None:
+        self.declaration = declaration
+        self.precision = precision
+        self.terms = terms
+        self.values: Any = None if values is None else values.reshape(-1, values.shape[-1])
+        self.expected = [
+            None if tensor is None else expect(tensor, dtype, sensitivity)
+            for tensor, dtype, sensitivity in zip(
+                outputs, dtypes, sensitivities or [0.0] * len(dtypes), strict=True
+            )
+        ]
+        # g is a float32 number wherever it is used.
+        self._g = float(torch.tensor(declaration.global_scale, dtype=torch.float32))
+
+    def eager_limits(self) -> list[Bounds | None]:
+        """Bounds within which eager has to be for the case to count."""
+        return [
+            None
+            if each is None or each.exact
+            else eager_limits(each.dtype, self.precision, terms=self.terms)
+            for each in self.expected
+        ]
+
+    def off(self, eager: Checked) -> str | None:
+        """How far eager is off beyond what its format does; None where it is not."""
+        for each, difference in zip(self.expected, eager.differences, strict=True):
+            if each is None or each.exact or difference is None or self.declaration.tolerance:
+                continue
+            usual = usual_eager_limits(each.dtype, self.precision, terms=self.terms)
+            if difference.norm_ratio > usual.norm or difference.max_rel > usual.worst:
+                return (
+                    f"eager itself is off by {difference.norm_ratio:.2g} of its norm, and by "
+                    f"{difference.max_rel:.2g} of an element: a kernel is held to "
+                    f"{NORM_OVER_EAGER:g} and {WORST_OVER_EAGER:g} times that"
+                )
+        return None
+
+    def candidate_limits(self, eager: Checked) -> list[Bounds | None]:
+        """Bounds for a candidate, given how far eager is off; the problem's own where declared."""
+        return [
+            None if each is None or each.exact else self._limits(each, difference)
+            for each, difference in zip(self.expected, eager.differences, strict=True)
+        ]
+
+    def _limits(self, expected: Expected, eager: Difference | None) -> Bounds:
+        found = candidate_limits(
+            expected.dtype,
+            self.precision,
+            terms=self.terms,
+            eager_norm=eager.norm_ratio if eager else 0.0,
+            eager_worst=eager.max_rel if eager else 0.0,
+        )
+        declared = self.declaration.tolerance
+        return (
+            found if declared is None else replace(found, norm=declared.norm, worst=declared.worst)
+        )
+
+    def check(
+        self,
+        outputs: Sequence[Any],
+        limits: Sequence[Bounds | None],
+        exact: Collection[int] = (),
+    ) -> Checked:
+        """Compare tensors on the oracle's device; outputs in `exact` must equal the oracle."""
+        if len(outputs) != len(self.expected):
+            return Checked((), None, f"{len(outputs)} outputs instead of {len(self.expected)}")
+        differences = tuple(
+            None
+            if each is None
+            else compare(outputs[i], each, None if i in exact else limits[i], i)
+            for i, each in enumerate(self.expected)
+        )
+        nvfp4 = self._check_nvfp4(outputs) if self.values is not None else None
+        hint = ""
+        for each, difference in zip(self.expected, differences, strict=True):
+            if (
+                each
+                and difference
+                and difference.problem
+                and looks_like_tf32(each.dtype, self.precision, difference.norm_ratio)
+            ):
+                hint = " (as far off as products in TF32 or float16 are; --tf32 declares TF32)"
+        return Checked(differences, nvfp4, None, hint)
+
+    def _check_nvfp4(self, outputs: Sequence[Any]) -> Nvfp4Difference:
+        judge = self.declaration
+        rule = Rule(judge.fused, judge.layout)
+        return compare_nvfp4(
+            outputs[judge.codes], outputs[judge.scales], self.values, rule, self._g
+        )
+
+    def answer_like(self, templates: Sequence[Any], kind: str) -> list[Any]:
+        """A wrong answer in the templates' place: `zeros`, or each output's `mean`.
+
+        Under the NVFP4 rule the mean is that of the magnitudes, quantized.
+        """
+        outputs = [tensor.zero_() for tensor in templates]
+        if kind == "zeros":
+            return outputs
+        for tensor, each in zip(outputs, self.expected, strict=True):
+            if each is not None:
+                tensor.fill_(_mean(each))
+        if self.values is not None:
+            self._quantized(torch.full_like(self.values, float(self.values.abs().mean())), outputs)
+        return outputs
+
+    def from_oracle(
+        self, oracle: Sequence[Any | None], values: Any, templates: Sequence[Any]
+    ) -> list[Any]:
+        """What a kernel with the oracle's (mutated) results would store, in the templates."""
+        for target, source in zip(templates, oracle, strict=True):
+            if source is not None:
+                target.copy_(source)
+        if values is not None:
+            self._quantized(values.reshape(-1, values.shape[-1]), templates)
+        return list(templates)
+
+    def differs(self, oracle: Sequence[Any | None], values: Any) -> bool:
+        """Whether other exact results are others indeed, not the same sums in another order."""
+        pairs = [
+            (source, each.values)
+            for source, each in zip(oracle, self.expected, strict=True)
+            if source is not None and each is not None
+        ]
+        if values is not None:
+            pairs.append((values, self.values))
+        return any(_other(one, two) for one, two in pairs)
+
+    def _quantized(self, values: Any, outputs: Sequence[Any]) -> None:
+        codes, scales = quantize(values, self._g)
+        rows, length = values.shape
+        if self.declaration.layout == "swizzled":
+            scales = swizzle(scales.reshape(rows, length // BLOCK))
+        for tensor, packed in (
+            (outputs[self.declaration.codes], codes),
+            (outputs[self.declaration.scales], scales),
+        ):
+            tensor.reshape(-1).view(torch.uint8).copy_(packed.reshape(-1))
+
+
+def _other(one: Any, two: Any) -> bool:
+    for left, right in zip(one.reshape(-1).split(_PART), two.reshape(-1).split(_PART), strict=True):
+        if not left.is_floating_point():
+            if not bool(torch.equal(left, right)):
+                return True
+            continue
+        left, right = left.double(), right.double()  # noqa: PLW2901 (8-bit formats: no arithmetic)
+        same = (left == right) | (left.isnan() & right.isnan())
+        if bool((~same & ((left - right).abs() > _SAME * right.abs())).any()):
+            return True
+    return False
+
+
+def _mean(expected: Expected) -> Any:
+    """The mean of the finite elements, in what the dtype can hold."""
+    if expected.dtype is torch.bool:
+        return bool(expected.values.double().mean() > 0.5)
+    if expected.exact:
+        return round(float(expected.values.double().mean()))
+    total: complex = 0.0
+    count = 0
+    for chunk in expected.values.reshape(-1).split(_PART):
+        wide = chunk if expected.dtype.is_complex else chunk.double()  # 8-bit formats have no sums
+        finite = wide[torch.isfinite(wide)]
+        total += (
+            complex(finite.sum()) if expected.dtype.is_complex else float(finite.double().sum())
+        )
+        count += finite.numel()
+    mean = total / count if count else 0.0
+    return mean if expected.dtype.is_complex else mean.real

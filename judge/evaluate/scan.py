@@ -1,0 +1,47 @@
+"""Checks on a candidate's text: what no honest kernel does, found before anything runs.
+
+In Python only what decides is looked for: reading what is not the kernel's, replacing what the
+judge uses. Names are followed through imports, aliases, `getattr` and module dictionaries; what is
+assembled at run time is not seen. CUDA text is told of more: what it does cannot be watched.
+"""
+
+from collections.abc import Iterable
+
+from judge.evaluate.finding import Finding, Severity
+from judge.evaluate.scan_cuda import cuda_findings
+from judge.evaluate.scan_python import PythonChecks
+from judge.problem.kernel import CUDA_SUFFIXES
+from judge.problem.syntax import ProblemFileError, parse
+
+__all__ = ["Finding", "Severity", "scan"]
+
+
+def scan(text: str, name: str = "kernel.py") -> list[Finding]:
+    """Findings for a kernel file, by line.
+
+    Parameters
+    ----------
+    text
+        The file's contents, Python or CUDA C++.
+    name
+        How messages call it; `.cu` means CUDA C++.
+
+    Raises
+    ------
+    ProblemFileError
+        If a Python file cannot be parsed, or is nested too deeply to check.
+    """
+    if name.endswith(CUDA_SUFFIXES):
+        return _sorted(cuda_findings(text, 1))
+    module = parse(text, name)
+    try:
+        return _sorted(PythonChecks(module, text).run())
+    except RecursionError as error:
+        raise ProblemFileError(f"{name}:1: nested too deeply to check") from error
+
+
+def _sorted(findings: Iterable[Finding]) -> list[Finding]:
+    # Of two that say so of the same place, the graver one stays.
+    graver_last = sorted(findings, key=lambda each: each.severity == "cheat")
+    unique = {(each.rule, each.line, each.evidence): each for each in graver_last}
+    return sorted(unique.values(), key=lambda each: (each.line, each.rule, each.evidence))

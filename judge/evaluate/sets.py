@@ -1,0 +1,227 @@
+"""Input sets for timing: enough to keep the cache cold, with new contents before every batch.
+
+Every set is a buffer per input that all contenders have open, at addresses that never change. The
+problem worker makes the contents into a buffer that only it and the judge have; the judge keeps a
+pristine copy of every set and writes the sets from these copies just before a contender's turn, so
+that no contents come twice, and what one contender writes over does no harm to the next.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from judge.evaluate.buffers import Exported, Exporter, unchanged
+from judge.evaluate.session import Worker, WorkerError
+from judge.worker.messages import (
+    Argument,
+    BufferArgument,
+    InputSpec,
+    TensorSpec,
+    ValueArgument,
+    ValueKind,
+)
+
+# Rotated sets hold this many times the L2 together, so that none of a set is still there when its
+# turn comes again (the caches keep no strict order, so more than once).
+L2_MULTIPLE: Final = 4
+# Making the contents of a set costs a command and a launch or more, once a round.
+MAX_SETS: Final = 64
+# Where memory is plentiful, batches of some launches make better use of a round.
+_COMFORTABLE_BYTES: Final = 4 << 30
+_COMFORTABLE_SETS: Final = 8
+# The rest is for the oracle, for what contenders allocate inside, and for other users of the card.
+_MEMORY_SHARE: Final = 0.5
+_SEED_BITS: Final = 48
+
+
+def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2) -> int:
+    """How many sets keep the cache cold, between `at_least` and `MAX_SETS`.
+
+    Parameters
+    ----------
+    set_bytes
+        Inputs and outputs of one launch, in bytes.
+    l2_bytes
+        Size of the L2; 0 where there is none to speak of (CPU).
+    at_least
+        A lower limit, such as what makes a graph long enough to time.
+    """
+    cold = -(-L2_MULTIPLE * l2_bytes // max(set_bytes, 1))
+    comfortable = min(_COMFORTABLE_SETS, _COMFORTABLE_BYTES // max(set_bytes, 1))
+    return min(MAX_SETS, max(cold, comfortable, at_least, 2))
+
+
+def sets_fitting(per_set: int, fixed: int, free: int) -> int:
+    """How many sets of `per_set` bytes fit beside `fixed` bytes; 0 where none does."""
+    return max(0, int(_MEMORY_SHARE * free) - fixed) // max(per_set, 1)
+
+
+class InputSets:
+    """The sets of one problem at its full shape; close it before its workers stop.
+
+    Parameters
+    ----------
+    problem
+        The problem worker.
+    inputs
+        What it says about its inputs (`Worker.describe_inputs`).
+    exporter
+        Where memory comes from.
+    kind
+        Of the contents' values.
+    """
+
+    def __init__(
+        self,
+        problem: Worker,
+        inputs: Sequence[InputSpec],
+        exporter: Exporter,
+        kind: ValueKind = ValueKind.GIVEN,
+    ) -> None:
+        self.seeds: list[int] = []
+        """Under which seed the problem made each set's contents."""
+        self.spare_seed = 0
+        """Of the contents that `disturb` writes, which are in no set before."""
+        self.arguments: list[list[Argument]] = []
+        """What commands call the sets."""
+        self.problem = problem
+        """The worker that makes the contents."""
+        self._kind = kind
+        self._inputs = list(inputs)
+        self._exporter = exporter
+        self._opened: list[tuple[Worker, list[str]]] = []
+        self._sets: list[list[Exported]] = []
+        self._pristine: list[list[Any]] = []
+        self._made = [
+            None if spec.tensor is None else exporter.allocate(f"timing.made.{i}", spec.tensor)
+            for i, spec in enumerate(self._inputs)
+        ]
+        self._spare = self._like_made()
+        self._evicting = _evicting(exporter.device)
+        self._open(problem, [each for each in self._made if each is not None])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one set."""
+        return sum(spec.nbytes for spec in self._tensors())
+
+    def grow(self, count: int, workers: Sequence[Worker]) -> None:
+        """Allocate further sets until there are `count`, open in all `workers`; new contents."""
+        added: list[Exported] = []
+        for number in range(len(self._sets), count):
+            arguments: list[Argument] = []
+            exported: list[Exported] = []
+            for position, spec in enumerate(self._inputs):
+                if spec.tensor is None:
+                    arguments.append(ValueArgument(value=spec.value))
+                    continue
+                name = f"timing.{number}.{position}"
+                exported.append(self._exporter.allocate(name, spec.tensor))
+                arguments.append(BufferArgument(buffer=name))
+            self.arguments.append(arguments)
+            self._sets.append(exported)
+            self._pristine.append(self._like_made())
+            added += exported
+        for worker in {id(each): each for each in workers}.values():
+            self._open(worker, added)
+        self.renew()
+
+    def renew(self) -> None:
+        """Have the problem make contents that were never there before, under new secret seeds.
+
+        The sets have them after `restore`.
+        """
+        self.seeds = [self._make(pristine) for pristine in self._pristine]
+        self.spare_seed = self._make(self._spare)
+
+    def restore(self) -> None:
+        """Write the current contents into all sets, and leave none of them in the cache."""
+        for exported, pristine in zip(self._sets, self._pristine, strict=True):
+            for each, kept in zip(exported, pristine, strict=True):
+                each.flat.copy_(_bytes(kept))
+        if self._evicting is not None:
+            # Read, not written: lines that are written would have to go to memory at the expense
+            # of the first launch.
+            self._evicting.sum()
+        self._wait()
+
+    def disturb(self) -> None:
+        """Write other contents into all sets, so that outputs computed from now on come out wrong.
+
+        They are inputs of the problem as well (an index stays in range), under `spare_seed`.
+        """
+        for exported in self._sets:
+            for each, kept in zip(exported, self._spare, strict=True):
+                each.flat.copy_(_bytes(kept))
+        self._wait()
+
+    def replace_first(self) -> None:
+        """Write the contents under `spare_seed` into the first set only."""
+        for each, kept in zip(self._sets[0], self._spare, strict=True):
+            each.flat.copy_(_bytes(kept))
+        self._wait()
+
+    def unchanged(self, number: int) -> bool:
+        """Whether a set has, bit for bit, the contents that the judge wrote."""
+        pairs = zip(self._sets[number], self._pristine[number], strict=True)
+        return all(unchanged(exported, kept) for exported, kept in pairs)
+
+    def depend_on_seed(self) -> bool:
+        """Whether the first two sets differ; constant inputs cannot expose a cached output."""
+        if len(self._sets) < 2 or not self._sets[0]:
+            return True
+        self.restore()
+        pairs = zip(self._sets[0], self._pristine[1], strict=True)
+        return not all(unchanged(exported, kept) for exported, kept in pairs)
+
+    def close(self) -> None:
+        """Close the buffers in all workers that live, and free them."""
+        for worker, names in self._opened:
+            if worker.alive:
+                with contextlib.suppress(WorkerError):
+                    worker.close_buffers(names)
+        made = [each.name for each in self._made if each is not None]
+        self._exporter.free([*made, *(each.name for group in self._sets for each in group)])
+        self._sets, self._pristine, self._spare, self._opened = [], [], [], []
+
+    def _make(self, into: Sequence[Any]) -> int:
+        """Have the problem make inputs, copy them out of its reach, and return their seed."""
+        seed = secrets.randbits(_SEED_BITS)
+        names = [None if each is None else each.name for each in self._made]
+        self.problem.make_inputs(seed, names, self._kind)
+        made = [each for each in self._made if each is not None]
+        for kept, exported in zip(into, made, strict=True):
+            _bytes(kept).copy_(exported.flat)
+        self._wait()  # the problem writes the next contents over these
+        return seed
+
+    def _like_made(self) -> list[Any]:
+        return [torch.empty_like(each.tensor) for each in self._made if each is not None]
+
+    def _tensors(self) -> list[TensorSpec]:
+        return [spec.tensor for spec in self._inputs if spec.tensor is not None]
+
+    def _open(self, worker: Worker, buffers: Sequence[Exported]) -> None:
+        if buffers:
+            worker.open(buffers)
+            self._opened.append((worker, [each.name for each in buffers]))
+
+    def _wait(self) -> None:
+        """Workers read from other processes, whose streams do not wait for ours."""
+        if self._exporter.device.type == "cuda":
+            torch.cuda.synchronize(self._exporter.device)
+
+
+def _evicting(device: Any) -> Any:
+    """Return what fills the L2 several times over when it is read; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
+    return torch.zeros(L2_MULTIPLE * l2_bytes // 4, dtype=torch.float32, device=device)
+
+
+def _bytes(tensor: Any) -> Any:
+    return tensor.reshape(-1).view(torch.uint8)

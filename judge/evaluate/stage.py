@@ -1,0 +1,392 @@
+"""The problem's side of one shape: its inputs, the oracle, and how far eager is from it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from judge.evaluate.bench import Desk, Lent, names, tensors
+from judge.evaluate.buffers import copy, pristine, refill, unchanged
+from judge.evaluate.cases import PlannedShape
+from judge.evaluate.compare import apart
+from judge.evaluate.faults import refuse_shortage
+from judge.evaluate.rules import Checked, Reference
+from judge.evaluate.session import CommandFailedError
+from judge.evaluate.tolerance import Bounds
+from judge.problem.judge import JudgeDeclaration
+from judge.worker import messages as m
+from judge.worker.buffers import dtype_of
+
+# Sums of 256 outputs are all small at once so seldom that nobody will see it.
+_FEW = 256
+# Of eager's error: what two of its calls may differ by if the error is that of its roundings.
+_SAME_SHARE = 0.1
+_OF_MISTAKES = ("mutant", "mutant.values", "moved")
+# Outputs above this are not kept beside the oracle's.
+_LARGE_BYTES = 1 << 28
+_DEVICE_ERRORS = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
+# Relative steps that each dtype can hold, and small enough for what is smooth.
+_STEPS = {
+    torch.float64: 2.0**-16,
+    torch.float32: 2.0**-12,
+    torch.float16: 2.0**-7,
+    torch.bfloat16: 2.0**-5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for the whole evaluation."""
+
+    device: str
+    dtype: str | None
+    precision: m.Precision
+    model_seed: int
+    """Secret: the model's parameters are made under it."""
+    refill_seed: int
+    """Secret: of the noise that replaces inputs before outputs are fetched."""
+    declaration: JudgeDeclaration
+
+
+@dataclass(slots=True)
+class Prepared:
+    """The inputs of one case, and what is to come out."""
+
+    kind: m.ValueKind
+    why_not: str | None = None
+    """Why the case does not count."""
+    off: str | None = None
+    """How far eager is off, where the case counts all the same."""
+    raised: str | None = None
+    """The type of the error that the problem's code raised, if that is why."""
+    inputs: list[m.InputSpec] = field(default_factory=list)
+    pristine: list[Any] = field(default_factory=list)
+    """The input tensors in the judge's own memory; None where an input is no tensor."""
+    outputs: list[m.TensorSpec] = field(default_factory=list)
+    """What eager returned."""
+    overlaps: bool = False
+    """Eager itself returns outputs whose elements share memory."""
+    reference: Reference | None = None
+    eager: Checked | None = None
+    limits: list[Bounds | None] = field(default_factory=list)
+    """Bounds for the candidate."""
+    exact: frozenset[int] = frozenset()
+    """Outputs where nothing has to be rounded and eager equals the oracle."""
+
+
+class Stage:
+    """The problem worker, set to one shape.
+
+    Parameters
+    ----------
+    desk
+        The problem worker's, the problem loaded.
+    shape
+        Becomes the worker's shape now.
+
+    Raises
+    ------
+    WorkerError
+        The problem cannot be built at this shape.
+    """
+
+    def __init__(self, desk: Desk, shape: PlannedShape, settings: Settings) -> None:
+        self.shape = shape
+        self.settings = settings
+        self.aliases = False
+        """Eager's outputs share memory with its inputs, so a candidate's may as well."""
+        self.writes = False
+        """Eager writes its inputs, so a candidate may as well."""
+        self.broken = False
+        """The worker cannot use the GPU any more."""
+        self.oracle_precision = "float64"
+        self.why_float32 = ""
+        """The error that kept the oracle from float64."""
+        self.observed: m.Observed | None = None
+        """What eager runs."""
+        self.worker = desk.worker
+        self._desk = desk
+        self.problem = self.worker.use_variant(shape.source, seed=settings.model_seed)
+        self.worker.contender("eager")
+        self._terms: float | None = None
+        self._narrowed = False
+        self._oracle_specs: dict[str, list[m.TensorSpec]] = {}
+        self._arguments: list[m.Argument] = []
+        self._parameters: list[Any] | None = None
+
+    def parameters(self) -> list[Any]:
+        """The model's tensors in the judge's own memory, in the order of `problem.parameters`."""
+        if self._parameters is None:
+            lent = self._desk.lend("parameters", [each.tensor for each in self.problem.parameters])
+            self.worker.export_parameters(names(lent))
+            self._parameters = [pristine(each) for each in lent if each is not None]
+        return self._parameters
+
+    def prepare(self, kind: m.ValueKind, seed: int) -> Prepared:
+        """Make the inputs of one case, run eager and the oracle on them.
+
+        Raises
+        ------
+        ProblemFaultError
+            The machine lacks memory or disk for it.
+        WorkerError
+            The problem's worker is gone.
+        """
+        prepared = Prepared(kind)
+        try:
+            prepared.inputs = self.worker.describe_inputs(seed, kind)
+            lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
+            self.worker.make_inputs(seed, names(lent), kind)
+            prepared.pristine = [None if each is None else pristine(each) for each in lent]
+            self._arguments = arguments(prepared.inputs, lent)
+            self._run(prepared, lent)
+        except CommandFailedError as error:
+            refuse_shortage(error)
+            prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
+            prepared.raised = error.kind
+            self.broken = is_device_error(error.message)
+        return prepared
+
+    def computes_in(self, dtype: str, prepared: Prepared) -> bool:
+        """Whether an input, an output or a parameter has this dtype."""
+        specs = [*prepared.outputs, *(each.tensor for each in self.problem.parameters)]
+        specs += [each.tensor for each in prepared.inputs if each.tensor is not None]
+        return any(each.dtype == dtype for each in specs)
+
+    def mutated(
+        self, mutation: m.Mutation, templates: Sequence[Any]
+    ) -> tuple[list[Any], bool] | None:
+        """What a kernel with this mistake would store for the prepared case, in `templates`.
+
+        Also whether the mistake changes the exact results at all, rounded or not. None where the
+        worker cannot apply the mutation.
+        """
+        try:
+            oracle, values = self._ask_oracle(len(templates), "mutant", mutation)
+        except CommandFailedError as error:
+            refuse_shortage(error)
+            return None
+        assert self._reference is not None
+        changes = self._reference.differs(oracle, values)
+        return self._reference.from_oracle(oracle, values, templates), changes
+
+    def forget_mistakes(self) -> None:
+        """Free the memory of `mutated`."""
+        for group in _OF_MISTAKES:
+            self._desk.take_back(group)
+        _settle(self.settings.device, free=True)
+
+    def release(self) -> None:
+        """Free the memory of the last prepared case, which must not be used any more."""
+        for group in ("inputs", "eager", "oracle", "oracle.values"):
+            self._desk.take_back(group)
+        for group in _OF_MISTAKES:
+            self._desk.take_back(group)
+        _settle(self.settings.device, free=True)
+
+    def _run(self, prepared: Prepared, lent: Lent) -> None:
+        called, got = self._eager(prepared, lent, late=not self.aliases)
+        prepared.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        prepared.overlaps = any(each.overlaps for each in called.outputs)
+        self._restore(prepared, lent)
+        oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
+        self._restore(prepared, lent)
+        prepared.why_not = _undefined(prepared, oracle, values)
+        if prepared.why_not:
+            return
+        reference = self._reference = Reference(
+            oracle,
+            [dtype_of(each.dtype) for each in prepared.outputs],
+            self.settings.declaration,
+            precision=self.settings.precision,
+            terms=self._longest_sum(prepared),
+            values=values,
+            sensitivities=self._sensitivities(prepared, lent, oracle),
+        )
+        eager = reference.check(got, reference.eager_limits())
+        if eager.problem and not self.aliases:
+            # Perhaps the outputs are views of the inputs, which have changed since.
+            _, got = self._eager(prepared, lent, late=False)
+            self._restore(prepared, lent)
+            at_once = reference.check(got, reference.eager_limits())
+            if not at_once.problem:
+                self.aliases, eager = True, at_once
+        prepared.reference, prepared.eager = reference, eager
+        prepared.limits = reference.candidate_limits(eager)
+        prepared.exact = frozenset(
+            index
+            for index, each in enumerate(reference.expected)
+            if each is not None
+            and each.representable
+            and (each.exact or not self._narrowed)
+            and not eager.unequal(index)
+        )
+        if eager.problem:
+            prepared.why_not = f"eager itself is off: {eager.problem}"
+        elif off := reference.off(eager):
+            first = [each.clone() for each in got]
+            _, again = self._eager(prepared, lent, late=False)
+            self._restore(prepared, lent)
+            if apart(first, again) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
+                prepared.why_not = "eager itself is off, and differs from call to call"
+            prepared.off = off
+        if sum(each.nbytes for each in prepared.outputs) > _LARGE_BYTES:
+            # The kernel has to fit beside what the judge holds.
+            del got
+            self._desk.take_back("eager")
+            _settle(self.settings.device, free=True)
+
+    _reference: Reference | None = None
+
+    def _eager(self, prepared: Prepared, lent: Lent, *, late: bool) -> tuple[m.Called, list[Any]]:
+        """Call eager; `late` replaces the inputs before the outputs are fetched."""
+        called = self.worker.call(self._arguments, observe=self.observed is None)
+        if self.observed is None:
+            self.observed = called.observed
+        pairs = zip(lent, prepared.pristine, strict=True)
+        if not all(unchanged(each, kept) for each, kept in pairs if each is not None):
+            self.writes = True
+        outputs = self._desk.lend("eager", called.outputs)
+        if late:
+            for number, each in enumerate(lent):
+                if each is not None:
+                    refill(each, self.settings.refill_seed + number)
+        self.worker.fetch(names(outputs), call=called.call)
+        self.worker.drop([called.call])
+        return called, tensors(outputs)
+
+    def _restore(self, prepared: Prepared, lent: Lent) -> None:
+        for each, kept in zip(lent, prepared.pristine, strict=True):
+            if each is not None and not unchanged(each, kept):
+                copy(kept, each)
+
+    def _ask_oracle(
+        self, outputs: int, group: str, mutation: m.Mutation | None
+    ) -> tuple[list[Any], Any]:
+        """The oracle's outputs of `forward` (None where NVFP4 values stand for them), and values.
+
+        Under the NVFP4 rule `forward` is only asked where it returns more than codes and scales.
+        """
+        judge = self.settings.declaration
+        if judge.rule is None:
+            return self._oracle("forward", group, mutation), None
+        values = self._oracle(judge.values, f"{group}.values", mutation)[0]
+        packed = {judge.codes, judge.scales}
+        if outputs == len(packed):
+            return [None] * outputs, values
+        every = self._oracle("forward", group, mutation)
+        return [None if i in packed else each for i, each in enumerate(every)], values
+
+    def _oracle(self, method: str, group: str, mutation: m.Mutation | None) -> list[Any]:
+        specs = self._oracle_specs.get(method)
+        if specs is None:
+            answer = self.worker.oracle(self._arguments, None, method=method, mutate=mutation)
+            specs = self._oracle_specs[method] = answer.outputs
+        lent = self._desk.lend(group, specs)
+        try:
+            answer = self.worker.oracle(
+                self._arguments, names(lent), method=method, mutate=mutation
+            )
+            self.oracle_precision, self.why_float32 = answer.precision, answer.why_float32
+            self._narrowed = self._narrowed or answer.narrowed
+        except CommandFailedError:
+            del self._oracle_specs[method]  # the shape may depend on the values
+            raise
+        return tensors(lent)
+
+    def _sensitivities(self, prepared: Prepared, lent: Lent, oracle: Sequence[Any]) -> list[float]:
+        """How far each output moves per relative change of the inputs, where outputs are few.
+
+        Every number of every floating-point input is moved by the same small share of itself, up
+        or down at random.
+        """
+        few = [i for i, each in enumerate(oracle) if each is not None and each.numel() < _FEW]
+        real = [each for each in lent if each is not None and each.tensor.dtype in _STEPS]
+        if not few or not real:
+            return [0.0] * len(oracle)
+        step = max(_STEPS[each.tensor.dtype] for each in real)
+        again = self._oracle("forward", "moved", None)
+        if not all(torch.equal(again[i], oracle[i]) for i in few):
+            return [0.0] * len(oracle)  # random, or NaN: no step of the inputs can be told from it
+        for number, each in enumerate(real):
+            noise = torch.Generator(device=each.tensor.device)
+            noise.manual_seed(self.settings.refill_seed + number)
+            for part in each.tensor.reshape(-1).split(1 << 24):
+                up = torch.randint(2, part.shape, generator=noise, device=part.device) * 2 - 1
+                part.mul_((1.0 + step * up).to(part.dtype))
+        _settle(self.settings.device)
+        try:
+            moved = self._oracle("forward", "moved", None)
+            changes = [
+                float((moved[i].double() - oracle[i].double()).norm()) / step if i in few else 0.0
+                for i in range(len(oracle))
+            ]
+        except CommandFailedError:
+            changes = [0.0] * len(oracle)
+        self._restore(prepared, lent)
+        return [each if math.isfinite(each) else 0.0 for each in changes]
+
+    def _longest_sum(self, prepared: Prepared) -> float:
+        """Terms of the longest sum behind one output element.
+
+        A matrix product or convolution takes 2·n operations for n terms; a reduction reads its
+        inputs once.
+        """
+        if self._terms is None:
+            written = max(1, min((each.numel for each in prepared.outputs), default=1))
+            read = sum(each.tensor.numel for each in prepared.inputs if each.tensor is not None)
+            read += sum(each.tensor.numel for each in self.problem.parameters)
+            try:
+                flops = self.worker.flops(self.settings.model_seed).flops
+            except CommandFailedError:
+                flops = 0.0  # the operators cannot be counted without running them
+            self._terms = max(1.0, read / written, flops / (2 * written))
+        return self._terms
+
+
+def _settle(device: str, *, free: bool = False) -> None:
+    """Wait until the judge's own work is done; with `free` give back what torch caches of it."""
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+        if free:
+            torch.cuda.empty_cache()
+
+
+def is_device_error(message: str) -> bool:
+    """Whether an error is one after which a process cannot use the GPU any more."""
+    return any(word in message for word in _DEVICE_ERRORS)
+
+
+def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:
+    """The inputs as a call takes them: buffers by name, other values as they are."""
+    return [
+        m.ValueArgument(value=spec.value) if each is None else m.BufferArgument(buffer=each.name)
+        for spec, each in zip(inputs, lent, strict=True)
+    ]
+
+
+def _undefined(prepared: Prepared, oracle: Sequence[Any], values: Any) -> str | None:
+    """Why there is nothing to compare with."""
+    real = [each for each in oracle if each is not None]
+    shapes = [tuple(each.shape) for each in prepared.outputs]
+    for each, shape in zip(oracle, shapes, strict=False):
+        if each is not None and tuple(each.shape) != shape:
+            return f"the oracle's shape {list(each.shape)} is not eager's {list(shape)}"
+    if len(oracle) != len(shapes):
+        return f"the oracle has {len(oracle)} outputs, eager {len(shapes)}"
+    if values is not None and _has_nan(values):
+        return "the values to be quantized are not all defined"
+    if prepared.kind is m.ValueKind.INF and any(_has_nan(each) for each in real):
+        return "not defined for infinite values: the oracle is NaN somewhere"
+    return None
+
+
+def _has_nan(tensor: Any) -> bool:
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    parts = tensor.reshape(-1).split(1 << 24)
+    if tensor.element_size() == 1:  # 8-bit formats cannot be asked themselves
+        parts = (part.float() for part in parts)
+    return any(bool(torch.isnan(part).any()) for part in parts)

@@ -1,0 +1,400 @@
+"""One evaluation on its way: shape by shape, case by case, until it is clear what the kernel is."""
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from judge.evaluate.bench import Bench, Desk
+from judge.evaluate.cases import OF_INTEGERS, PlannedCase, PlannedShape, plan, uncalled
+from judge.evaluate.contest import Contest, Entrant
+from judge.evaluate.correctness import Contestant, Outcome
+from judge.evaluate.enlarge import CALL_SECONDS, ENOUGH_TURNS, Enlargement, LoopCounts
+from judge.evaluate.faults import ProblemFaultError
+from judge.evaluate.floor import StructuralZeros
+from judge.evaluate.options import Options
+from judge.evaluate.power import Power, with_more
+from judge.evaluate.result import RIGHT, Ceilings, TimingReport
+from judge.evaluate.session import CommandFailedError, WorkerError
+from judge.evaluate.stage import (
+    Prepared,
+    Settings,
+    Stage,
+    is_device_error,
+)
+from judge.evaluate.tolerance import loosened
+from judge.evaluate.verdict import (
+    INTERPRETED_BFLOAT16,
+    Evidence,
+    decide,
+    describe,
+    is_wrong,
+    require_exact,
+)
+from judge.problem.kernel import KernelFile
+from judge.problem.source import ProblemFile
+from judge.problem.variants import why_none
+from judge.progress import Progress, Say, Step
+from judge.sandbox.layers import Layer, require_layers
+from judge.worker.messages import ValueKind
+from kb.errors import KbError
+
+_SEED_BITS = 62
+
+
+@dataclass(slots=True)
+class Trial:
+    """State of one evaluation; `judge.evaluate` reads the results off it."""
+
+    problem: ProblemFile
+    device: str
+    options: Options
+    say: Say
+    rivals: Sequence[Entrant] = ()
+    ceilings: Ceilings | None = None
+    """Measured before; None: to be measured."""
+    evidence: Evidence = field(default_factory=Evidence)
+    notes: list[str] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
+    oracle: str = ""
+    report: TimingReport | None = None
+    _zeros: StructuralZeros = field(default_factory=StructuralZeros)
+    _broken: bool = False
+    """The problem's worker is of no use any more."""
+    _unloadable: bool = False
+    """The kernel could not be loaded at a smaller shape: the next one is the given shape."""
+
+    def run(self, bench: Bench, kernel: KernelFile) -> None:
+        """All cases, the judge's power, and the times of a kernel that is right.
+
+        Raises
+        ------
+        KbError
+            The problem fails at its own shape, or the sandbox is incomplete.
+        """
+        options, evidence = self.options, self.evidence
+        settings = Settings(
+            device=self.device,
+            dtype=options.dtype,
+            precision=options.precision,
+            model_seed=secrets.randbits(_SEED_BITS),
+            refill_seed=secrets.randbits(_SEED_BITS),
+            declaration=self.problem.judge,
+        )
+        shapes = plan(self.problem, seeds=options.seeds, tiny=options.interpret)
+        if only := why_none(self.problem):
+            self.notes.append(only)
+        evidence.device = self.device
+        evidence.given_shape = any(each.label == "full" for each in shapes)
+        if not evidence.given_shape:
+            self.notes.append("checked at reduced sizes only, in Triton's interpreter")
+        self.say(Progress("starting workers", Step.HOLD))
+        desk = self._problem_desk(bench, shapes[0], settings)
+        desk, shapes = self._proven(bench, desk, shapes, settings)
+        contestant = Contestant(
+            bench.start("candidate"), kernel, settings, call_seconds=options.call_seconds,
+            hide=self.device == "cpu",
+        )  # fmt: skip
+        evidence.observations = contestant.observations
+        # What a mistake would do is shown where it counts: a kernel can tell shapes apart.
+        power, smaller = Power("given" if evidence.given_shape else "reduced"), Power("smaller")
+        stage = None
+        try:
+            for shape in shapes:
+                if self._unloadable and shape.label != "full":
+                    continue
+                if self._broken:  # by values that are none of the problem's
+                    desk.close()
+                    desk = self._problem_desk(bench, shape, settings)
+                    self._broken = False
+                stage = self._stage(desk, shape, settings)
+                shows = shape.label == "full" or not evidence.given_shape
+                self._cases(bench, stage, contestant, power if shows else smaller, decides=shows)
+                if self._decided(contestant):
+                    break
+            if self.options.interpret:
+                self._enlarge(bench, desk, contestant, kernel, settings)
+        except ProblemFaultError as error:
+            evidence.machine_faults.append(str(error))
+        require_exact(evidence.outcomes)
+        evidence.power, evidence.smaller = power.checks(), smaller.checks()
+        contestant.desk.close()
+        if stage is not None and self._worth_timing(stage):
+            try:
+                self._time(bench, stage, settings, kernel)
+            except ProblemFaultError as error:
+                evidence.machine_faults.append(str(error))
+
+    def _enlarge(
+        self,
+        bench: Bench,
+        desk: Desk,
+        contestant: Contestant,
+        kernel: KernelFile,
+        settings: Settings,
+    ) -> None:
+        """Larger shapes, while a loop of the kernel turned less than twice at all so far.
+
+        Where the given shape was judged, they tell of other sizes, and need not be had.
+        """
+        if self._decided(contestant):
+            return
+        outcomes = self.evidence.outcomes
+        contestant.may_be_slow = True
+        contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
+
+        def progress() -> LoopCounts:
+            now, declined = contestant, outcomes[-1].case.refused
+            return LoopCounts(now.loops, now.blocks, now.call_took, now.calls, declined)
+
+        larger = Enlargement(self.problem, kernel.text, progress, self.evidence.given_shape)
+        for planned in larger.shapes(secret=secrets.randbits(_SEED_BITS - 1)):
+            desk, proven = self._proven(bench, desk, [planned], settings)
+            for shape in proven:
+                self._cases(bench, self._stage(desk, shape, settings), contestant, None)
+                if outcomes[-1].case.refused:
+                    larger.why_not_all = "it declines larger shapes"
+            if self._broken or not contestant.worker.alive:
+                slow = f"larger shapes take more than {CALL_SECONDS:.0f} s"
+                larger.why_not_all = "the problem cannot be run there" if self._broken else slow
+                break
+            if self._decided(contestant):
+                return
+        if lines := larger.progress().short:
+            said = (
+                f"the loop in line {lines[0]} took fewer than {ENOUGH_TURNS} turns at every tested "
+                "size: what it carries from one turn to the next was not seen"
+            )
+            if larger.why_not_all and not self.evidence.given_shape:
+                self.evidence.unseen.append(f"{said} ({larger.why_not_all})")
+            else:
+                why = larger.why_not_all or "it does not depend on the problem's sizes"
+                self.notes.append(f"{said} ({why})")
+
+    def _proven(
+        self, bench: Bench, desk: Desk, shapes: Sequence[PlannedShape], settings: Settings
+    ) -> tuple[Desk, list[PlannedShape]]:
+        """The shapes at which the problem can be built, found before any kernel runs.
+
+        A shape is dropped here or not at all: later, what fails may fail for a reason that the
+        kernel's process brought about.
+        """
+        found = []
+        for shape in shapes:
+            try:
+                if shape.label != "full":
+                    desk.worker.use_variant(shape.source, seed=settings.model_seed)
+                    desk.worker.describe_inputs(0)
+            except WorkerError as error:
+                case = uncalled(
+                    shape, ValueKind.GIVEN, why_not=f"no shape of this problem: {error}"
+                )
+                self.evidence.outcomes.append(Outcome(case))
+                if not desk.worker.alive or is_device_error(str(error)):
+                    desk.close()
+                    desk = self._problem_desk(bench, shapes[-1], settings)
+            else:
+                found.append(shape)
+        return desk, found
+
+    def _problem_desk(self, bench: Bench, shape: PlannedShape, settings: Settings) -> Desk:
+        desk = bench.start("problem")
+        self.layers = bench.layers
+        if lacking := require_layers(self.layers, trust=self.options.trust):
+            said = f"ran with --trust although the sandbox lacks: {'; '.join(lacking)}"
+            self.notes += [said] if said not in self.notes else []
+        # At a proposed shape, since the given one may be too much for an interpreter's CPU; the
+        # problem is at fault only if it cannot be built as it is.
+        for source in dict.fromkeys((shape.source, self.problem.text)):
+            try:
+                desk.worker.load_problem(
+                    source,
+                    device=self.device,
+                    dtype=settings.dtype,
+                    precision=settings.precision,
+                    seed=settings.model_seed,
+                )
+            except WorkerError as error:
+                if source == self.problem.text:
+                    raise KbError(f"{self.problem.name} cannot be run: {error}") from None
+                desk.close()
+                desk = bench.start("problem")
+            else:
+                break
+        return desk
+
+    def _stage(self, desk: Desk, shape: PlannedShape, settings: Settings) -> Stage:
+        """The problem at one shape."""
+        try:
+            return Stage(desk, shape, settings)
+        except WorkerError as error:
+            if shape.label == "full":
+                raise KbError(f"{self.problem.name} cannot be run: {error}") from None
+            raise ProblemFaultError(
+                f"the problem could be built at the {shape.label} shape before the kernel ran, and "
+                f"now fails: {error}"
+            ) from None
+
+    def _cases(
+        self,
+        bench: Bench,
+        stage: Stage,
+        contestant: Contestant,
+        power: Power | None,
+        *,
+        decides: bool = False,
+    ) -> None:
+        """All cases of one shape, until one is wrong."""
+        shape = stage.shape
+        self.say(Progress(f"checking the {shape.label} shape{shape.described}"))
+        try:
+            contestant.load(stage)
+        except WorkerError as error:
+            self._not_loaded(error, shape, contestant)
+            return
+        chosen = None
+        for planned in with_more(shape, power if decides else None):
+            if chosen is False and planned.kind not in OF_INTEGERS:
+                continue
+            try:
+                prepared = stage.prepare(planned.kind, planned.seed)
+            except WorkerError as error:
+                if shape.label == "full":
+                    raise
+                self._require_repeat(bench, stage, planned, contestant, type(error).__name__)
+                why_not = f"the problem itself fails: {error}"
+                self.evidence.outcomes.append(
+                    Outcome(uncalled(shape, planned.kind, why_not=why_not))
+                )
+                self._broken = True
+                return
+            if prepared.raised:
+                self._require_repeat(bench, stage, planned, contestant, prepared.raised)
+            self._broken = stage.broken
+            self._note_of(stage, prepared, planned)
+            chosen = any(
+                each.tensor is not None and "float" in each.tensor.dtype for each in prepared.inputs
+            )
+            outcome = contestant.run(stage, prepared, planned)
+            self.evidence.outcomes.append(outcome)
+            self._tell(outcome)
+            if self._decided(contestant):
+                return
+            if outcome.case.counted:
+                if power is not None and not power.complete:
+                    power.examine(stage, prepared)
+                    stage.forget_mistakes()
+                self._look_for_zeros(shape, prepared)
+
+    def _note_of(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> None:
+        """What a prepared case says of the problem and its oracle."""
+        if planned.loose:
+            prepared.limits = [loosened(each) for each in prepared.limits]
+        if prepared.off and prepared.off not in self.notes:
+            self.notes.append(prepared.off)
+        if self.options.interpret and stage.computes_in("bfloat16", prepared):
+            self.evidence.untold = INTERPRETED_BFLOAT16
+        self.evidence.eager = self.evidence.eager or stage.observed
+        self.oracle = "nvfp4" if self.problem.judge.rule else stage.oracle_precision
+        if stage.why_float32:
+            said = f"the oracle is in float32, not float64: {stage.why_float32}"
+            self.notes += [] if said in self.notes else [said]
+
+    def _require_repeat(
+        self,
+        bench: Bench,
+        stage: Stage,
+        planned: PlannedCase,
+        contestant: Contestant,
+        failure: str,
+    ) -> None:
+        """Raise ProblemFaultError unless a fresh process fails alike while the kernel's stands
+        still.
+
+        Parameters
+        ----------
+        failure
+            The type of the error.
+        """
+        contestant.worker.pause()
+        again: str | None
+        try:
+            with contextlib.closing(self._problem_desk(bench, stage.shape, stage.settings)) as desk:
+                again = (
+                    Stage(desk, stage.shape, stage.settings)
+                    .prepare(planned.kind, planned.seed)
+                    .raised
+                )
+        except WorkerError as error:
+            again = type(error).__name__
+        finally:
+            contestant.worker.resume()
+        if again != failure:
+            raise ProblemFaultError(
+                f"the problem's own side failed ({failure}) beside the kernel and not by itself "
+                f"({again or 'it then ran'}): nothing can be said of the kernel"
+            )
+
+    def _not_loaded(self, error: WorkerError, shape: PlannedShape, contestant: Contestant) -> None:
+        told = (
+            f"{error.kind}: {error.message}"
+            if isinstance(error, CommandFailedError)
+            else str(error)
+        )
+        fault = error.fault.model_copy(update={"compiling": True})
+        if shape.label == "full" or not contestant.worker.alive:
+            self.evidence.wrong.append(f"it cannot be loaded: {told}")
+            self.evidence.faults.append(fault)
+            return
+        self._unloadable = True
+        case = uncalled(shape, ValueKind.GIVEN, problem=f"it cannot be loaded: {told}")
+        self.evidence.outcomes.append(Outcome(case.model_copy(update={"fault": fault})))
+
+    def _decided(self, contestant: Contestant) -> bool:
+        """Whether further cases change nothing."""
+        evidence = self.evidence
+        wrong = any(is_wrong(each.case) or each.cheats for each in evidence.outcomes)
+        return bool(evidence.wrong) or not contestant.worker.alive or (wrong and not evidence.own)
+
+    def _tell(self, outcome: Outcome) -> None:
+        case = outcome.case
+        said = "ok" if case.passed else (case.problem or f"does not count: {case.why_not}")
+        self.say(Progress(f"{describe(case)}: {said}"))
+
+    def _look_for_zeros(self, shape: PlannedShape, prepared: Prepared) -> None:
+        """Zeros that stay for all inputs are no work: the floor says so."""
+        if shape.label != "full" or not self.options.timing or prepared.reference is None:
+            return
+        if prepared.kind in (ValueKind.GIVEN, ValueKind.NORMAL):
+            expected = prepared.reference.expected
+            self._zeros.add([each.values for each in expected if each is not None])
+
+    def _worth_timing(self, stage: Stage) -> bool:
+        """Times of a kernel that is wrong, or may be, are worth nothing."""
+        if not self.options.timing or self.options.interpret or stage.shape.label != "full":
+            return False
+        return decide(self.evidence).verdict in RIGHT
+
+    def _time(self, bench: Bench, stage: Stage, settings: Settings, kernel: KernelFile) -> None:
+        contest = Contest(
+            bench=bench,
+            stage=stage,
+            settings=settings,
+            entrants=[Entrant("candidate", kernel), *self.rivals],
+            baselines=self.options.baselines,
+            seeds=[secrets.randbits(_SEED_BITS) for _ in range(2)],
+            call_seconds=self.options.call_seconds,
+            say=self.say,
+            zero_fraction=self._zeros.fraction,
+            quick=self.options.quick,
+            ceilings=self.ceilings,
+            own=self.evidence.own,
+        )
+        self.report = contest.run()
+        self.notes += contest.notes
+        self.evidence.wrong += contest.wrong
+        self.evidence.faults += contest.faults
+        self.evidence.cheats += contest.cheats
+        if self.report is not None:
+            self.evidence.wrong += self.report.wrong
+            self.evidence.cheats += self.report.cheats

@@ -1,0 +1,135 @@
+"""Does a contender work in its stream's turn: not before that, and not after?
+
+Events are recorded on the stream that a contender is called on. Work on another stream that does
+not wait for this one can run while it is held, before the start event, and would not be in the
+time. So the judge holds the stream for long, lets the launch be queued, writes other contents into
+the input meanwhile, and looks which of the two the output belongs to: what has waited for its turn
+has seen the later contents.
+
+Work on another stream for which this one does not wait is not in the time either. So the stream
+copies the output right after the launch: where only the copy is wrong, the work was not done yet.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from judge.evaluate.session import Worker
+from judge.evaluate.sets import InputSets
+from judge.worker.messages import Time
+
+# 32 ms at 2.5 GHz, longer at lower clocks.
+HOLD_CYCLES: Final = 80_000_000
+# After this the launch is queued, whatever its host code does, and anything that does not wait
+# has run.
+_DELAY_S: Final = 0.008
+# The later contents are there before the hold can be over, with 2 ms to spare; a slower copy tells
+# nothing and is tried again.
+LATEST_S: Final = 0.030
+_TRIES: Final = 5
+
+
+class UntestedError(Exception):
+    """The contents could not be exchanged while the stream was held."""
+
+
+def out_of_turn(
+    worker: Worker,
+    sets: InputSets,
+    fetch: Callable[[], Sequence[Any]],
+    check: Callable[[int, Sequence[Any]], str | None],
+    *,
+    latest_s: float = LATEST_S,
+) -> str | None:
+    """Say in one line that a contender works ahead of its stream or after it, or None.
+
+    Parameters
+    ----------
+    worker
+        Its worker, running; CUDA only.
+    sets
+        Its input sets; they have new contents afterwards.
+    fetch
+        Returns the outputs of the worker's first kept launch.
+    check
+        Compares outputs with the oracle under a seed; None where they agree.
+    latest_s
+        Seconds after which the later contents must be in place.
+
+    Raises
+    ------
+    judge.evaluate.session.WorkerError
+        The worker failed, or the one that `check` asks.
+    UntestedError
+        Nothing could be found out.
+    """
+    wrong: str | None = None
+    for copied in (True, False):
+        outputs = _held_launch(worker, sets, fetch, latest_s, copied=copied)
+        problem = check(sets.spare_seed, outputs)
+        if problem is None:
+            if not copied:
+                return (
+                    "works on another stream that the one that it is called on does not wait for: "
+                    f"what follows there finds its output unfinished ({wrong}), and the rest of "
+                    "its work is not in the time of the events"
+                )
+            return None
+        if check(sets.seeds[0], outputs) is None:
+            return (
+                "works on another stream ahead of the one that it is called on: its output is that "
+                "of contents from before its turn, and its work is not in the time of the events"
+            )
+        wrong = problem
+    return f"is wrong where its stream has to wait before it can begin: {wrong}"
+
+
+def _held_launch(
+    worker: Worker,
+    sets: InputSets,
+    fetch: Callable[[], Sequence[Any]],
+    latest_s: float,
+    *,
+    copied: bool,
+) -> Sequence[Any]:
+    """Outputs of one launch whose contents were exchanged while its stream was held.
+
+    With `copied`, as the stream copied them right after the launch.
+    """
+    command = Time(
+        sets=sets.arguments[:1],
+        order=[0],
+        method="events",
+        hold_cycles=HOLD_CYCLES,
+        keep=True,
+        copy_outputs=copied,
+    )
+    for _ in range(_TRIES):
+        sets.renew()
+        sets.restore()
+        start = time.perf_counter()
+        writer = _Writer(sets)
+        writer.start()
+        try:
+            worker.time(command)
+        finally:
+            writer.join()
+        if writer.done is not None and writer.done - start <= latest_s:
+            return fetch()
+    raise UntestedError("the contents could not be exchanged in time while a stream was held")
+
+
+class _Writer(threading.Thread):
+    """Writes the later contents while the worker's stream is held."""
+
+    def __init__(self, sets: InputSets) -> None:
+        super().__init__(name="later contents", daemon=True)
+        self.done: float | None = None
+        """When they were in place, by `time.perf_counter`."""
+        self._sets = sets
+
+    def run(self) -> None:
+        time.sleep(_DELAY_S)
+        self._sets.replace_first()
+        self.done = time.perf_counter()

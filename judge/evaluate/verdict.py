@@ -1,0 +1,310 @@
+"""From evidence to one verdict, with reasons and what should be known beside it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from judge.evaluate.correctness import Observations, Outcome
+from judge.evaluate.finding import Finding
+from judge.evaluate.power import unproven
+from judge.evaluate.result import Case, Fault, PowerCheck, Verdict
+from judge.problem.kernel import Language
+from judge.worker.messages import Observed, ValueKind
+
+# Operators that move, fill, cast or combine values: an honest kernel uses them around its own
+# work, so they alone do not make it a library's.
+_BESIDE = frozenset({
+    "copy", "_to_copy", "clone", "fill", "zero", "zeros", "ones", "full", "zeros_like",
+    "ones_like", "full_like", "arange", "empty_like", "constant_pad_nd", "cat", "stack",
+    "slice_scatter", "add", "sub", "mul", "div", "neg", "abs", "maximum", "minimum", "where",
+    "eq", "ne", "lt", "le", "gt", "ge", "sum", "any", "all", "rsqrt", "sqrt", "reciprocal", "exp",
+    "log", "item", "_local_scalar_dense", "isnan", "isinf", "bitwise_and", "bitwise_or", "random",
+    "randint", "rand", "randn", "normal",
+})  # fmt: skip
+# Operators that are the work of whatever problem they appear in.
+_WORK = frozenset({
+    "mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "_scaled_mm", "convolution",
+    "cudnn_convolution", "linear", "matmul", "_softmax", "_log_softmax", "native_layer_norm",
+    "native_batch_norm", "native_group_norm", "_fused_rms_norm", "rms_norm", "cumsum", "cumprod",
+    "sort", "topk", "argmax", "argmin", "embedding", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d", "gelu", "silu",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_flash_attention_for_cpu",
+    "_flash_attention_forward", "_efficient_attention_forward",
+})  # fmt: skip
+# Libraries that compute; others in Python's packages are loaded for many reasons.
+_COMPUTING = ("libcublas", "libcudnn", "libcusparse", "libcusolver", "libcufft", "libcutlass")
+_SHOWN = 5
+# Seen in Triton 3.9: its interpreter keeps bfloat16 as bits and computes with them as integers.
+INTERPRETED_BFLOAT16 = (
+    "Triton's interpreter computes wrongly in bfloat16: check with --dtype float16 or float32, or "
+    "on a GPU, unless the kernel converts to float32 first"
+)
+_TELLING = (ValueKind.GIVEN, ValueKind.NORMAL)
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything that the verdict is made of."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    power: list[PowerCheck] = field(default_factory=list)
+    scan: list[Finding] = field(default_factory=list)
+    """What the syntax tree shows."""
+    cheats: list[str] = field(default_factory=list)
+    """Of the timing."""
+    wrong: list[str] = field(default_factory=list)
+    """It does not load, or timed launches were wrong."""
+    faults: list[Fault] = field(default_factory=list)
+    """Why there are no results, outside of any case."""
+    observations: Observations = field(default_factory=Observations)
+    eager: Observed | None = None
+    """What eager was seen to run."""
+    language: Language = Language.TORCH
+    device: str = "cpu"
+    own: bool = False
+    """The kernel file is the problem's own model and nothing else (`forms.as_kernel`)."""
+    smaller: list[PowerCheck] = field(default_factory=list)
+    """As `power`, at smaller shapes."""
+    given_shape: bool = True
+    """The given shape is among the cases; not so in Triton's interpreter at reduced sizes."""
+    machine_faults: list[str] = field(default_factory=list)
+    """Failures of the problem's side that the problem does not explain."""
+    unseen: list[str] = field(default_factory=list)
+    """Parts of the kernel that no tested size reaches."""
+    untold: str | None = None
+    """Why wrong values may not be the kernel's fault here; nobody is called wrong for them then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The verdict and what is said with it."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    disclosures: tuple[str, ...]
+    fault: Fault | None = None
+    """Of a kernel that is wrong."""
+
+
+def require_exact(outcomes: Sequence[Outcome]) -> None:
+    """Hold the candidate to equality where eager has it.
+
+    Where in every counted case an output's values all exist in its dtype and eager equals the
+    oracle (pooling, copies, argmax), a candidate has no rounding to excuse a difference.
+    """
+    counted = [each for each in outcomes if each.exact is not None]
+    exact = [each.exact for each in counted if each.exact is not None]
+    common = frozenset.intersection(*exact) if exact else frozenset()
+    if not common:
+        return
+    for each in counted:
+        update: dict[str, object] = {"bit_exact_required": True}
+        wrong = [each.inexact[index] for index in sorted(common & each.inexact.keys())]
+        if wrong and each.case.passed:
+            update |= {"passed": False, "problem": wrong[0][0], "counterexamples": wrong[0][1]}
+        each.case = each.case.model_copy(update=update)
+
+
+def decide(evidence: Evidence) -> Decision:
+    """The verdict: cheat before wrong, inconclusive, specialised, library and correct."""
+    reasons: dict[Verdict, list[str]] = {
+        Verdict.CHEAT: _cheats(evidence),
+        Verdict.WRONG: _wrong(evidence),
+        Verdict.INCONCLUSIVE: _inconclusive(evidence),
+        Verdict.SPECIALISED: _specialised(evidence),
+        Verdict.LIBRARY: _library(evidence),
+    }
+    if evidence.own and not evidence.faults:
+        return _own(evidence, reasons)
+    if evidence.untold and _only_values_are_wrong(evidence):
+        reasons[Verdict.INCONCLUSIVE][:0] = [evidence.untold, *reasons[Verdict.WRONG]]
+        reasons[Verdict.WRONG] = []
+    for verdict, found in reasons.items():
+        if found:
+            shown = [*found]
+            if verdict is Verdict.CHEAT:
+                shown += reasons[Verdict.WRONG]
+            # A library's work is told whatever else is said.
+            beside = [] if verdict is Verdict.LIBRARY else reasons[Verdict.LIBRARY]
+            return Decision(
+                verdict,
+                tuple(dict.fromkeys(shown))[:_SHOWN],
+                (*beside, *_disclosures(evidence)),
+                _fault(evidence) if verdict is Verdict.WRONG else None,
+            )
+    return Decision(Verdict.CORRECT, (), tuple(_disclosures(evidence)))
+
+
+def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
+    """PyTorch itself is right by definition; what could not be shown of it is told."""
+    doubts = [f"not shown: {each}" for each in reasons[Verdict.WRONG][:_SHOWN]]
+    doubts += [f"not shown: {each}" for each in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
+    said = "it is the problem's own model, run by PyTorch"
+    return Decision(Verdict.LIBRARY, (said,), (*doubts, *_disclosures(evidence)))
+
+
+def describe(case: Case) -> str:
+    """Which case it is, in words."""
+    shape = f"{case.shape} shape"
+    if case.constants:
+        shape += f" ({', '.join(f'{k}={v}' for k, v in case.constants.items())})"
+    return f"{shape}, {case.kind} values"
+
+
+def is_wrong(case: Case) -> bool:
+    """Whether a case makes the kernel wrong: it counts, failed, and was not declined."""
+    return case.counted and not case.passed and not case.refused
+
+
+def _only_values_are_wrong(evidence: Evidence) -> bool:
+    """Whether outputs of the right form were compared with the oracle wherever it is wrong."""
+    wrong = [each.case for each in evidence.outcomes if is_wrong(each.case)]
+    return bool(wrong) and not evidence.wrong and all(c.norm_ratio is not None for c in wrong)
+
+
+def _cheats(evidence: Evidence) -> list[str]:
+    found = [cheat for each in evidence.outcomes for cheat in each.cheats]
+    found += evidence.cheats
+    found += [
+        f"line {each.line}: {each.evidence}: {each.explanation}"
+        for each in evidence.scan
+        if each.severity == "cheat"
+    ]
+    found += [f"{name} was replaced" for name in evidence.observations.all("patched")]
+    if any(each.other_card for each in evidence.observations.seen):
+        found.append("it works on another GPU beside the judged one, and the baselines do not")
+    if nothing := _nothing_ran(evidence):
+        found.append(nothing)
+    return list(dict.fromkeys(found))
+
+
+def _nothing_ran(evidence: Evidence) -> str | None:
+    """Whether an observed call launched nothing on the GPU although it was right.
+
+    Only where the process could see eager's kernels: the profiler may be kept from the GPU.
+    """
+    if evidence.device == "cpu" or not evidence.observations.watched:
+        return None
+    blind = evidence.eager is None or not evidence.eager.kernels
+    if blind or not any(each.case.passed for each in evidence.outcomes):
+        return None
+    if evidence.observations.names("kernels"):
+        return None
+    return "no kernel was launched on the GPU during a call"
+
+
+def _wrong(evidence: Evidence) -> list[str]:
+    found = list(evidence.wrong)
+    for each in evidence.outcomes:
+        if is_wrong(each.case):
+            text = f"{describe(each.case)}: {each.case.problem}"
+            if each.case.counterexamples:
+                first = each.case.counterexamples[0]
+                where = f"output {first.output}{list(first.index)}"
+                text += f"; {where} is {first.got:.6g}, not {first.expected:.6g}"
+            found.append(text)
+    return found
+
+
+def _fault(evidence: Evidence) -> Fault | None:
+    """Why it gave no result; a compiler's refusal first."""
+    cases = (each.case for each in evidence.outcomes if is_wrong(each.case))
+    faults = [*evidence.faults, *(case.fault for case in cases if case.fault is not None)]
+    return min(faults, key=lambda each: not each.compiling, default=None)
+
+
+def _inconclusive(evidence: Evidence) -> list[str]:
+    if evidence.machine_faults:
+        return list(evidence.machine_faults)
+    cases = [each.case for each in evidence.outcomes]
+    counted = [case for case in cases if case.counted]
+    if not counted:
+        why = next((case.why_not for case in cases if case.why_not), "no case could be made")
+        return [f"no case counts: {why}"]
+    passed = [case for case in counted if case.passed]
+    if not passed:
+        problem = next((case.problem for case in counted if case.refused), None)
+        if problem is None:
+            return []  # it answers, and wrongly
+        return [f"it answers at none of the shapes that were tried: {problem}"]
+    # On large values a random part of the result is too small to matter.
+    telling = [case for case in passed if case.kind in _TELLING]
+    if evidence.given_shape and not any(case.shape == "full" for case in telling):
+        why = next((c.why_not for c in cases if c.shape == "full" and c.why_not), "not run")
+        return [f"no case at the given shape counts: {why}"]
+    lacking = unproven(evidence.power, evidence.smaller)
+    return [*([lacking] if lacking else []), *evidence.unseen]
+
+
+def _specialised(evidence: Evidence) -> list[str]:
+    refused = [each.case for each in evidence.outcomes if each.case.refused]
+    if not refused:
+        return []
+    first = refused[0]
+    count = len({tuple(sorted(case.constants.items())) for case in refused})
+    return [f"it declines {count} other shape(s), first {describe(first)}: {first.problem}"]
+
+
+def _library(evidence: Evidence) -> list[str]:
+    ran = {_operator(name): name for name in evidence.observations.names("aten")}
+    hosts = [each.host for each in evidence.outcomes if each.host is not None]
+    if hosts:
+        what = f" ({hosts[0]})" if hosts[0] else ""
+        if not evidence.observations.names("triton_launches"):
+            return [f"the host does all of the work, and no Triton kernel{what}"]
+        return [
+            "the host does a part of the work: with the inputs' values hidden from all but the "
+            f"loads of Triton kernels the result is wrong{what}"
+        ]
+    own = bool(evidence.observations.names("triton_launches"))
+    own = own or evidence.language is Language.CUDA
+    theirs = {_operator(name) for name in evidence.eager.aten} if evidence.eager else set()
+    main = [name for op, name in ran.items() if op in _WORK or op in theirs - _BESIDE]
+    if main:
+        return [f"a library does work of the problem: {', '.join(sorted(main)[:_SHOWN])}"]
+    if ran and not own:
+        return [f"a library does all of the work: {', '.join(sorted(ran.values())[:_SHOWN])}"]
+    return []
+
+
+def _disclosures(evidence: Evidence) -> list[str]:
+    found = []
+    small = [name for name in evidence.observations.names("aten") if _operator(name) in _BESIDE]
+    if small and evidence.observations.names("triton_launches"):
+        found.append(f"beside its own kernels it calls {', '.join(sorted(small)[:_SHOWN])}")
+    if any(each.other_stream for each in evidence.observations.seen):
+        found.append("it issues work on a stream of its own")
+    libraries = _foreign(evidence.observations.all("libraries"))
+    if libraries:
+        found.append(f"it loads {', '.join(libraries[:_SHOWN])}")
+    found += evidence.observations.all("notes")[:_SHOWN]
+    found += [
+        f"line {each.line}: {each.evidence}: {each.explanation}"
+        for each in evidence.scan
+        if each.severity != "cheat"
+    ][:_SHOWN]
+    if untold := unproven(evidence.power):
+        found.append(f"at the given shape {untold}")
+    left = [each.case for each in evidence.outcomes if not each.case.counted]
+    if left:
+        found.append(
+            f"{len(left)} of {len(evidence.outcomes)} cases do not count, "
+            f"first {describe(left[0])}: {left[0].why_not}"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _foreign(paths: Sequence[str]) -> list[str]:
+    """Names of libraries that compute, and of those that are no part of Python's packages."""
+    found = []
+    for path in paths:
+        name = path.rpartition("/")[2]
+        packaged = "/site-packages/" in path or "/lib-dynload/" in path or "/lib/" in path
+        if not packaged or name.startswith(_COMPUTING):
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _operator(name: str) -> str:
+    """`aten.add_` as `add`: whether in place makes no difference here."""
+    return name.removeprefix("aten.").partition(".")[0].rstrip("_")

@@ -1,0 +1,179 @@
+"""Hold claimed event times against the judge's own clock, one-sidedly.
+
+A contender's process reports its own event times, so they are a claim. The judge takes the wall
+clock of every batch, from sending the command to receiving the reply, and what eager's batch took
+beyond eager's own event times under the same command in the same round (messages, queueing, holding
+the stream) is the gap that an honest contender has as well:
+
+    excess = median over rounds of ((wall - claimed) - (eager's wall - eager's claimed)) / launches
+
+An honest excess is near zero; under-reported time shows in it in full. Two kinds of batches see
+different tricks:
+
+*held* batches, those that the times come from: the stream is held while the host queues a launch,
+so a contender's slower host code does not show. Work that a contender hides on another stream while
+the stream is held does not show either; `turns` looks for that.
+
+*free* batches (events only), in which nothing is held: hidden work shows, and so does slower host
+code. Honest kernels spend up to some 0.25 ms of host time on a launch, so free batches say
+something about kernels of about a millisecond and more, or about gross lies.
+
+**Sensitivity.** A batch of n launches, eager's gap g ms a launch, standard error e of the excess:
+a held claim of c ms is found to be too low once the excess passes
+
+    0.05 c + 0.02 g + 0.05 / n + 3 e        (and 0.25 more in free batches)
+
+Without noise (e = 0) and with the 0.5 ms of the hold as gap, what has to be kept back of a launch's
+true time to be found is (`smallest_found`):
+
+| true time | held batches | free batches |
+|---|---|---|
+| 2 µs, 4 graphs of 64 | 22 % | - |
+| 5 µs, 4 graphs of 64 | 11 % | - |
+| 20 µs, 4 graphs of 64 | 6 % | - |
+| 30 µs, events, n = 16 | 46 % | nothing |
+| 100 µs, events, n = 16 | 17 % | nothing |
+| 1 ms, events, n = 2 | 8 % | 31 % |
+| 8 ms, events, n = 2 | 5 % | 8 % |
+"""
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from judge.evaluate.result import WallCheck
+
+# Two runs of one kernel in one session differ by a percent or so, and clocks fall while a heavy
+# contender runs: 5 % of the claim is not evidence.
+CLAIM_SHARE: Final = 0.05
+# The hold is a number of cycles, so its length moves with the clock: 1 to 2 % under load.
+GAP_SHARE: Final = 0.02
+# Sending, waking up and parsing differ by less than this between two workers' medians.
+BATCH_MS: Final = 0.05
+# A statement of cheating needs more than chance: three standard errors.
+ERRORS: Final = 3.0
+# Host time of one launch that an honest kernel may have beyond eager (Triton's launcher with an
+# autotuner and a few tensor descriptors); shows in free batches only.
+HOST_MS: Final = 0.25
+# Fewer rounds say nothing about the spread.
+MIN_ROUNDS: Final = 3
+# Standard error of a median of normal values / (median absolute deviation / sqrt(n)):
+# 1.4826 turns the deviation into sigma, 1.2533 sigma / sqrt(n) is the error of the median.
+_MAD_TO_ERROR: Final = 1.4826 * 1.2533
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One command to one contender."""
+
+    wall_ms: float
+    """From sending the command to receiving the reply, by the judge's clock."""
+    claimed_ms: float
+    """Sum of the times that the contender reports for its launches."""
+    launches: int
+    """How many launches that were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """What the judge's clock saw beyond claim and gap, in milliseconds a launch."""
+
+    claimed: float
+    wall: float
+    gap: float
+    """Eager's (wall - claimed)."""
+    excess: float
+    error: float
+    """Standard error of `excess`."""
+    launches: float
+    """In one batch."""
+    rounds: int
+
+
+def excess(mine: Mapping[int, Batch], eager: Mapping[int, Batch]) -> Excess | None:
+    """Compare a contender's batches with eager's of the same rounds; None if too few are common."""
+    rounds = sorted(set(mine) & set(eager))
+    if len(rounds) < MIN_ROUNDS:
+        return None
+    beyond = [_gap(mine[r]) - _gap(eager[r]) for r in rounds]
+    middle = statistics.median(beyond)
+    deviation = statistics.median(abs(value - middle) for value in beyond)
+    return Excess(
+        claimed=statistics.median(mine[r].claimed_ms / mine[r].launches for r in rounds),
+        wall=statistics.median(mine[r].wall_ms / mine[r].launches for r in rounds),
+        gap=statistics.median(_gap(eager[r]) for r in rounds),
+        excess=middle,
+        error=_MAD_TO_ERROR * deviation / len(rounds) ** 0.5,
+        launches=statistics.median(mine[r].launches for r in rounds),
+        rounds=len(rounds),
+    )
+
+
+def allowance(found: Excess, *, held: bool) -> float:
+    """Milliseconds a launch of excess that are no evidence."""
+    allowed = (
+        CLAIM_SHARE * found.claimed
+        + GAP_SHARE * max(found.gap, 0.0)
+        + BATCH_MS / found.launches
+        + ERRORS * found.error
+    )
+    return allowed if held else allowed + HOST_MS
+
+
+def smallest_found(true_ms: float, launches: int, gap_ms: float, *, held: bool) -> float:
+    """Fraction of a launch's true time that must be kept back to be found, without noise.
+
+    Above 1 no lie is found. `gap_ms` is eager's gap a launch.
+    """
+    fixed = GAP_SHARE * gap_ms + BATCH_MS / launches + (0.0 if held else HOST_MS)
+    # The claim c at which true - c = CLAIM_SHARE c + fixed.
+    return 1 - (true_ms - fixed) / (1 + CLAIM_SHARE) / true_ms
+
+
+def check(
+    contender: str, mine: Mapping[int, Batch], eager: Mapping[int, Batch], *, held: bool
+) -> WallCheck | None:
+    """One contender's claim against the judge's clock; None where there are too few rounds.
+
+    Parameters
+    ----------
+    contender
+        Whose claim.
+    mine, eager
+        Batches of the contender and of eager by round, under the same command.
+    held
+        Whether the stream was held in these batches.
+    """
+    found = excess(mine, eager)
+    if found is None:
+        return None
+    allowed = allowance(found, held=held)
+    passed = found.excess <= allowed
+    kind = "held" if held else "free-running"
+    detail = (
+        f"{found.rounds} {kind} batches of {found.launches:.0f} launches: "
+        f"{found.excess * 1e3:+.1f} µs a launch beyond the claim and eager's gap, "
+        f"up to {allowed * 1e3:.1f} µs is no evidence"
+    )
+    return WallCheck(
+        contender=contender,
+        claimed_ms=found.claimed,
+        wall_ms=found.wall,
+        gap_ms=found.gap,
+        passed=passed,
+        detail=detail,
+    )
+
+
+def statement(check: WallCheck) -> str:
+    """One line that says what a violated check means."""
+    return (
+        f"{check.contender} claims {check.claimed_ms:.4g} ms a launch, but the judge's clock saw "
+        f"{check.wall_ms:.4g} ms, of which launching and waiting explain {check.gap_ms:.4g} ms "
+        f"({check.detail})"
+    )
+
+
+def _gap(batch: Batch) -> float:
+    return (batch.wall_ms - batch.claimed_ms) / batch.launches

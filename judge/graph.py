@@ -1,0 +1,168 @@
+"""The graph of a problem's model, with what matching needs: users, shapes, constants."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from judge.sandbox.launch import Zygote
+from judge.worker import messages as m
+from kb.errors import KbError
+
+
+class GraphError(KbError):
+    """The problem's model has no graph. The message says why."""
+
+    status = 422
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Values by name, in the order of execution."""
+
+    nodes: dict[str, m.GraphNode]
+    outputs: tuple[str, ...]
+    """Names of what the model returns; a tuple where there are several."""
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, told: m.Graph) -> "Graph":
+        """The graph that a worker exported.
+
+        Raises
+        ------
+        GraphError
+            The model could not be exported, or returns something that is no tensor.
+        """
+        if told.reason:
+            raise GraphError(f"the model has no graph: {told.reason}")
+        nodes, same = _without_broadcasts(told.nodes)
+        outputs = [same.get(name or "", name) for name in map(reference, told.outputs)]
+        if not outputs or any(each is None or each not in nodes for each in outputs):
+            raise GraphError("the model returns something that is no tensor")
+        return cls(nodes, tuple(each for each in outputs if each is not None))
+
+    def __getitem__(self, name: str) -> m.GraphNode:
+        return self.nodes[name]
+
+    @cached_property
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """Which values are computed from each."""
+        found: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for name, node in self.nodes.items():
+            for each in dict.fromkeys(operands(node)):
+                found[each].append(name)
+        return {name: tuple(users) for name, users in found.items()}
+
+    @cached_property
+    def computed(self) -> tuple[str, ...]:
+        """Values that operators compute and the outputs depend on, in order."""
+        needed: set[str] = set()
+        left = list(self.outputs)
+        while left:
+            name = left.pop()
+            if name not in needed:
+                needed.add(name)
+                left += operands(self.nodes[name])
+        return tuple(
+            name
+            for name, node in self.nodes.items()
+            if name in needed and node.op not in ("input", "tensor")
+        )
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a value that is one tensor."""
+        return tuple(self.nodes[name].tensors[0].shape)
+
+    def dtype(self, name: str) -> str:
+        """Such as float32."""
+        return self.nodes[name].tensors[0].dtype
+
+    def is_tensor(self, name: str) -> bool:
+        """Whether a value is one tensor."""
+        return len(self.nodes[name].tensors) == 1
+
+
+def reference(value: Any) -> str | None:
+    """The node's name where an argument is a value of the graph."""
+    if isinstance(value, dict) and isinstance(value.get("node"), str):
+        return str(value["node"])
+    return None
+
+
+def operands(node: m.GraphNode) -> list[str]:
+    """Names of the values that a node is computed from, in the order of its arguments."""
+    return list(_references([*node.args, *node.kwargs.values()]))
+
+
+def _without_broadcasts(
+    given: Sequence[m.GraphNode],
+) -> tuple[dict[str, m.GraphNode], dict[str, str]]:
+    """The nodes without broadcasts of tensors that are of one shape already, and what stands for
+    their results: losses begin with them."""
+    shapes = {each.name: [tensor.shape for tensor in each.tensors] for each in given}
+    same: dict[str, str] = {}
+    dropped: dict[str, list[str]] = {}
+    nodes: dict[str, m.GraphNode] = {}
+    for each in given:
+        node = each.model_copy(
+            update={
+                "args": _replaced(each.args, same),
+                "kwargs": {key: _replaced(value, same) for key, value in each.kwargs.items()},
+            }
+        )
+        parts = list(_references(node.args))
+        if node.op == "aten.broadcast_tensors.default" and all(
+            shapes[part] == shapes[parts[0]] for part in parts
+        ):
+            dropped[node.name] = parts
+        elif node.op == "getitem" and parts and parts[0] in dropped:
+            same[node.name] = dropped[parts[0]][int(str(node.args[1]))]
+        else:
+            nodes[node.name] = node
+    return nodes, same
+
+
+def _replaced(value: Any, same: Mapping[str, str]) -> Any:
+    name = reference(value)
+    if name is not None:
+        return {"node": same.get(name, name)}
+    return [_replaced(each, same) for each in value] if isinstance(value, list) else value
+
+
+def _references(values: Any) -> Iterator[str]:
+    for value in values:
+        name = reference(value)
+        if name is not None:
+            yield name
+        elif isinstance(value, list):
+            yield from _references(value)
+
+
+def export_graph(
+    source: str, name: str = "problem.py", dtype: str | None = None, zygote: Zygote | None = None
+) -> Graph:
+    """Export the graph of a problem in a sandboxed worker; no GPU is used, nothing is computed.
+
+    Raises
+    ------
+    GraphError
+        The file raises, or its model cannot be exported.
+    """
+    return Graph.of(exported(source, name, dtype, zygote))
+
+
+def exported(source: str, name: str, dtype: str | None, zygote: Zygote | None) -> m.Graph:
+    """What a worker says of the graph, as `export_graph` reads it; raises as that does."""
+    from judge.evaluate.session import (  # noqa: PLC0415 (it starts what loads torch)
+        CommandFailedError,
+        Session,
+        WorkerError,
+    )
+
+    with Session("cpu", zygote=zygote) as session:
+        worker = session.worker("graph")
+        try:
+            return worker.export_graph(source, module_name=name, dtype=dtype)
+        except (CommandFailedError, WorkerError) as error:
+            raise GraphError(f"the problem cannot be exported: {error}") from error

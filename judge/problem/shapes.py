@@ -1,0 +1,139 @@
+"""The shapes that `get_inputs` makes, worked out from its syntax tree without running it."""
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from judge.problem.syntax import definitions, integer, parse, reachable_names
+
+Shape = tuple[int, ...]
+
+# torch's factories, by how their arguments give the shape.
+_SIZES = frozenset({"rand", "randn", "zeros", "ones", "empty"})
+_SIZE_FIRST = frozenset({"full"})
+_SIZE_LAST = frozenset({"randint", "normal"})
+_COUNTS = frozenset({"randperm", "arange"})
+
+
+def input_shapes(text: str, name: str) -> list[Shape] | None:
+    """Shapes of the tensors made by torch's factories in `get_inputs` and what it calls.
+
+    None where one of them cannot be told from literals and module-level constants.
+
+    Raises
+    ------
+    ProblemFileError
+        If `text` is not Python.
+    """
+    module = parse(text, name)
+    defined = definitions(module)
+    integers: dict[str, int] = {}
+    tuples: dict[str, Shape] = {}
+    for statement in module.body:
+        _assign(statement, integers, tuples)
+    shapes: list[Shape] = []
+    for used in sorted(reachable_names(module, ["get_inputs"])):
+        function = defined[used]
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        local_integers, local_tuples = dict(integers), dict(tuples)
+        for node in _in_order(function):
+            if isinstance(node, ast.Assign):
+                _assign(node, local_integers, local_tuples)
+            elif isinstance(node, ast.Call):
+                arguments = _shape_arguments(node)
+                if arguments is None:
+                    continue
+                shape = _shape(arguments, local_integers, local_tuples)
+                if shape is None:
+                    return None
+                shapes.append(shape)
+    return shapes or None
+
+
+def _in_order(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """Assignments and calls as they stand in the text: near enough to how they execute."""
+    nodes = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.Call)]
+    # An assignment follows the call whose result it stores.
+    return iter(sorted(nodes, key=lambda node: (node.lineno, isinstance(node, ast.Assign))))
+
+
+def _assign(
+    statement: ast.stmt | ast.AST, integers: dict[str, int], tuples: dict[str, Shape]
+) -> None:
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets: list[ast.expr] = [statement.target]
+        value = statement.value
+    elif isinstance(statement, ast.Assign):
+        targets, value = statement.targets, statement.value
+    else:
+        return
+    for target in targets:
+        match target, value:
+            case ast.Name(id=name), _:
+                number, shape = integer(value, integers), _elements(value, integers, tuples)
+                integers.pop(name, None)
+                tuples.pop(name, None)
+                if number is not None:
+                    integers[name] = number
+                elif shape is not None:
+                    tuples[name] = shape
+            case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+                for each, node in zip(names, values, strict=True):
+                    if isinstance(each, ast.Name) and (n := integer(node, integers)) is not None:
+                        integers[each.id] = n
+
+
+def _elements(
+    node: ast.expr, integers: Mapping[str, int], tuples: Mapping[str, Shape]
+) -> Shape | None:
+    if isinstance(node, ast.Name):
+        return tuples.get(node.id)
+    if isinstance(node, ast.Tuple | ast.List):
+        return _shape(node.elts, integers, tuples)
+    return None
+
+
+def _shape_arguments(call: ast.Call) -> list[ast.expr] | None:
+    """The arguments that give the shape, if a factory is called."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else None
+    if isinstance(call.func, ast.Name):
+        name = call.func.id
+    size = next((keyword.value for keyword in call.keywords if keyword.arg == "size"), None)
+    if name in _SIZES | _SIZE_FIRST | _SIZE_LAST and size is not None:
+        return [size]
+    if name in _SIZES:
+        return call.args
+    if name in _SIZE_FIRST:
+        return call.args[:1]
+    if name in _SIZE_LAST:
+        return call.args[-1:]
+    if name in _COUNTS and call.args:
+        return call.args[1:2] or call.args[:1]
+    return None
+
+
+def _shape(
+    arguments: list[ast.expr], integers: Mapping[str, int], tuples: Mapping[str, Shape]
+) -> Shape | None:
+    shape: list[int] = []
+    for argument in arguments:
+        node = argument.value if isinstance(argument, ast.Starred) else argument
+        number = _indexed(node, tuples)
+        if number is None:
+            number = integer(node, integers)
+        elements = _elements(node, integers, tuples)
+        if number is not None:
+            shape.append(number)
+        elif elements is not None:
+            shape.extend(elements)
+        else:
+            return None
+    return tuple(shape)
+
+
+def _indexed(node: ast.expr, tuples: Mapping[str, Shape]) -> int | None:
+    match node:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int() as index)):
+            shape = tuples.get(name, ())
+            return shape[index] if -len(shape) <= index < len(shape) else None
+    return None

@@ -1,0 +1,226 @@
+"""Problem files in KernelBench's format, read by their syntax tree; nothing of them runs here."""
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from judge.problem.judge import JudgeDeclaration
+from judge.problem.syntax import (
+    ProblemFileError,
+    Text,
+    definitions,
+    integer,
+    parse,
+    reachable_names,
+    read_text,
+    top_level,
+)
+
+_REQUIRED: tuple[tuple[str, type[ast.stmt], str], ...] = (
+    ("Model", ast.ClassDef, "class"),
+    ("get_inputs", ast.FunctionDef, "function"),
+    ("get_init_inputs", ast.FunctionDef, "function"),
+)
+_DECLARATION = "JUDGE"
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A module-level integer that `get_inputs` uses, directly or through other names."""
+
+    name: str
+    """Its name; `shape[0]` for the first element of a tuple `shape`."""
+    value: int
+    span: tuple[int, int]
+    """Where its expression stands: start and end in the file's UTF-8 bytes."""
+    structural: bool
+    """Whether `Model` or `get_init_inputs` uses it too: channels, a window, a number of groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemFile:
+    """A problem: `Model`, `get_inputs`, `get_init_inputs`, and what the syntax tree tells."""
+
+    name: str
+    text: str
+    sha256: str
+    constants: Mapping[str, Constant]
+    """The integers that shape variants may change, in the file's order."""
+    judge: JudgeDeclaration
+    """What the file declares; all defaults where it declares nothing."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read and check a problem file.
+
+        Raises
+        ------
+        ProblemFileError
+            If it cannot be read, is not Python, lacks a required name, or declares nonsense.
+        """
+        return cls._from(read_text(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str = "problem.py") -> Self:
+        """As `read`, from text; `name` stands in messages."""
+        return cls._from(Text(name, text, hashlib.sha256(text.encode()).hexdigest()))
+
+    @classmethod
+    def _from(cls, file: Text) -> Self:
+        module = parse(file.text, file.name)
+        _require(module, file.name)
+        try:
+            constants = _constants(module, file.text)
+        except RecursionError as error:
+            raise ProblemFileError(f"{file.name}:1: nested too deeply to read") from error
+        judge = _declaration(module, file.name)
+        if unknown := sorted(set(judge.constants) - set(constants)):
+            line = definitions(module)[_DECLARATION].lineno
+            raise ProblemFileError(
+                f"{file.name}:{line}: {_DECLARATION} has a rule for '{unknown[0]}', which is no "
+                f"module-level integer that get_inputs uses; there are: {_list(constants)}"
+            )
+        return cls(
+            name=file.name,
+            text=file.text,
+            sha256=file.sha256,
+            constants=constants,
+            judge=judge,
+        )
+
+    def with_constants(self, values: Mapping[str, int]) -> str:
+        """The file's text with some constants replaced; line numbers stay as they are.
+
+        Raises
+        ------
+        ProblemFileError
+            If a name is none of `constants`.
+        """
+        if unknown := sorted(set(values) - set(self.constants)):
+            raise ProblemFileError(
+                f"{self.name}: no module-level integer constant '{unknown[0]}' that get_inputs "
+                f"uses; there are: {_list(self.constants)}"
+            )
+        data = self.text.encode()
+        chosen = [(self.constants[name], value) for name, value in values.items()]
+        for constant, value in sorted(chosen, key=lambda pair: pair[0].span, reverse=True):
+            start, end = constant.span
+            # In parentheses, an expression of several lines keeps its line breaks.
+            breaks = b"\n" * data.count(b"\n", start, end)
+            new = b"(%d%s)" % (value, breaks) if breaks else b"%d" % value
+            data = data[:start] + new + data[end:]
+        return data.decode()
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _require(module: ast.Module, name: str) -> None:
+    defined = definitions(module)
+    for wanted, kind, word in _REQUIRED:
+        statement = defined.get(wanted)
+        if statement is None:
+            raise ProblemFileError(
+                f"{name}:1: no {word} {wanted}: a problem file defines class Model and the "
+                "functions get_inputs and get_init_inputs"
+            )
+        if not isinstance(statement, kind):
+            raise ProblemFileError(f"{name}:{statement.lineno}: {wanted} is not a {word}")
+
+
+def _declaration(module: ast.Module, name: str) -> JudgeDeclaration:
+    statement = definitions(module).get(_DECLARATION)
+    if statement is None:
+        return JudgeDeclaration()
+    where = f"{name}:{statement.lineno}"
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        raise ProblemFileError(f"{where}: {_DECLARATION} must be assigned a literal dictionary")
+    try:
+        data = ast.literal_eval(statement.value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ProblemFileError(f"{where}: {_DECLARATION} is not a literal dictionary") from error
+    try:
+        return JudgeDeclaration.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise ProblemFileError(
+            f"{where}: {_DECLARATION}{f' key {key!r}' if key else ''}: {message}"
+        ) from error
+
+
+def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
+    """Integers assigned once, from literals alone; derived ones follow by themselves."""
+    used = reachable_names(module, ["get_inputs"])
+    structural = reachable_names(module, ["get_init_inputs", "Model"])
+    starts = _line_starts(text)
+    assigned: dict[str, int] = {}
+    for statement in top_level(module.body):
+        for target in _names_assigned(statement):
+            assigned[target] = assigned.get(target, 0) + 1
+    found: dict[str, Constant] = {}
+    for statement in module.body:
+        for name, node in _integer_expressions(statement):
+            base = name.partition("[")[0]
+            value = integer(node, {})
+            if value is None or base not in used or assigned[base] != 1:
+                continue
+            span = (_offset(starts, node, end=False), _offset(starts, node, end=True))
+            if any(each.span == span for each in found.values()):
+                continue  # `N = M = 4` is one constant
+            found[name] = Constant(name, value, span, base in structural)
+    return found
+
+
+def _names_assigned(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.Assign):
+        targets: list[ast.expr] = statement.targets
+    elif isinstance(statement, ast.AnnAssign | ast.AugAssign | ast.For):
+        targets = [statement.target]
+    else:
+        return []
+    return [node.id for each in targets for node in ast.walk(each) if isinstance(node, ast.Name)]
+
+
+def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """`N = 4`, `N: int = 4`, `N = M = 4`, `N, M = 4, 5`, `shape = (4, 5)` as (name, expression)."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets: list[ast.expr] = [statement.target]
+        value = statement.value
+    elif isinstance(statement, ast.Assign):
+        targets, value = statement.targets, statement.value
+    else:
+        return []
+    if len(targets) > 1:  # one expression for several names: replacing it changes all of them
+        return [(each.id, value) for each in targets if isinstance(each, ast.Name)]
+    match targets[0], value:
+        case ast.Name(id=name), (ast.Tuple(elts=elements) | ast.List(elts=elements)):
+            return [(f"{name}[{i}]", each) for i, each in enumerate(elements)]
+        case ast.Name(id=name), _:
+            return [(name, value)]
+        case ast.Tuple(elts=names), ast.Tuple(elts=elements) if len(names) == len(elements):
+            pairs = zip(names, elements, strict=True)
+            return [(each.id, node) for each, node in pairs if isinstance(each, ast.Name)]
+    return []
+
+
+def _line_starts(text: str) -> list[int]:
+    """Byte offsets of the lines as `ast` counts them."""
+    return [0, *(match.end() for match in _LINE_END.finditer(text.encode()))]
+
+
+def _offset(starts: list[int], node: ast.expr, *, end: bool) -> int:
+    if end:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return starts[node.end_lineno - 1] + node.end_col_offset
+    return starts[node.lineno - 1] + node.col_offset

@@ -1,0 +1,316 @@
+"""Other shapes for a problem: its source with some module-level integer constants changed.
+
+They are proposals. The whole source is executed again with the new constants, so channels and
+windows change consistently wherever the file uses them; but a choice may still be invalid for the
+operator (a window larger than the image), and only the worker that runs the problem can tell.
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from judge.problem.judge import SizeRule
+from judge.problem.shapes import Shape, input_shapes
+from judge.problem.source import Constant, ProblemFile
+
+# A constant up to this is a window, stride, padding, dimension or group count as likely as a size.
+SMALL = 8
+# Enough elements for many tiles of any kernel; float64 copies of a few such tensors are 100 MB.
+REDUCED_ELEMENTS = 1 << 22
+# What Triton's interpreter gets through in seconds.
+INTERPRET_ELEMENTS = 1 << 12
+# Smaller inputs leave nothing for a window to slide over or a group to hold.
+_FEWEST_ELEMENTS = 1 << 10
+# Beside a dimension that is enlarged: the interpreter's time is the number of blocks.
+_FEWEST_BESIDE = 1 << 7
+# Each further reduced shape has about this share of the one before.
+_STEP = 16
+# Down to which size the first dimension, the second and the others go before any becomes 1.
+_LEAST = (1, 2, 4)
+# What a batch of images, sequences or matrices keeps as long as the other sizes are above `SMALL`.
+_LEAST_BATCH = 2
+# How often a kind of variant is tried before the choices count as exhausted.
+_ATTEMPTS = 40
+
+Values = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Changed constants; those not named stay as they are."""
+
+    constants: Mapping[str, int]
+    label: Literal["reduced", "variant"]
+    """`reduced`: the same proportions, smaller. `variant`: sizes that are odd, 1, or no multiple
+    of a tile."""
+
+
+def why_none(problem: ProblemFile) -> str | None:
+    """Why no other shapes can be made, in a sentence for the user; None where they can."""
+    if not problem.constants:
+        return (
+            f"{problem.name}: get_inputs uses no module-level integer constants, so the kernel is "
+            "judged at the given shape only"
+        )
+    if not _Sizes(problem, REDUCED_ELEMENTS).free:
+        return f"{problem.name}: no constant of get_inputs changes a size by itself"
+    return None
+
+
+def propose(
+    problem: ProblemFile,
+    seed: int,
+    *,
+    reduced: int = 2,
+    variants: int = 5,
+    limit_elements: int = REDUCED_ELEMENTS,
+) -> list[Variant]:
+    """Other shapes for `problem`, reduced ones first; the same for the same seed.
+
+    Parameters
+    ----------
+    reduced, variants
+        How many of each at most. There are no reduced ones of a problem below the limit.
+    limit_elements
+        The most elements of any input, as far as the syntax tree tells.
+
+    Returns
+    -------
+    list[Variant]
+        Empty where sizes are no module-level constants; `why_none` says so.
+    """
+    sizes = _Sizes(problem, limit_elements)
+    found: list[Variant] = []
+    if not sizes.free:
+        return found
+    limit = limit_elements
+    while len(found) < reduced:
+        values = sizes.shrink(limit)
+        if values and not any(each.constants == values for each in found):
+            found.append(Variant(values, "reduced"))
+        if limit <= _FEWEST_ELEMENTS:
+            break
+        limit = max(limit // _STEP, _FEWEST_ELEMENTS)
+    # The secret seed decides; random() is enough, an attacker never sees the generator's output.
+    generator = random.Random(seed)  # noqa: S311
+    seen = [dict(each.constants) for each in found] + [{}]
+    new: list[Variant] = []
+    for kind in itertools.islice(itertools.cycle(_KINDS), _ATTEMPTS):
+        if len(new) == variants:
+            break
+        proposal = sizes.admitted(kind(sizes, generator))
+        if proposal is not None and proposal not in seen:
+            seen.append(proposal)
+            new.append(Variant(proposal, "variant"))
+    return found + new
+
+
+def enlarged(
+    problem: ProblemFile, block: int, limit_elements: int
+) -> tuple[dict[str, Variant], list[str]]:
+    """Shapes at which a loop over blocks of one size turns twice, and once more over a part.
+
+    Returns
+    -------
+    A shape by each constant that may be enlarged, the others small; and the constants that may not,
+    by their rules or for the number of elements.
+    """
+    sizes = _Sizes(problem, limit_elements)
+    found: dict[str, Variant] = {}
+    left_out: list[str] = []
+    smallest = sizes.shrink(_FEWEST_BESIDE)
+    # Odd: no multiple of anything that blocks are.
+    size = 2 * block + max(block // 5, 2) | 1
+    # Reductions go over the last dimensions more often than over the first.
+    last = {name: number for number, name in enumerate(sizes.large)}
+    for name in sorted(sizes.large, key=lambda name: (-sizes.places[name], -last[name])):
+        ruled = sizes.ruled(smallest | {name: size})
+        taken = ruled.get(name, sizes.given(name))
+        if taken <= 2 * block or sizes.elements(ruled) > limit_elements:
+            left_out.append(name)
+        elif ruled:
+            found[name] = Variant(ruled, "variant")
+    return found, left_out
+
+
+def is_within(problem: ProblemFile, limit_elements: int) -> bool:
+    """Whether the given shape's inputs have at most so many elements each."""
+    return _Sizes(problem, limit_elements).elements({}) <= limit_elements
+
+
+def whole_blocks(problem: ProblemFile, block: int, limit_elements: int) -> Variant | None:
+    """The shape of three whole blocks along every dimension, for kernels that take no parts."""
+    sizes = _Sizes(problem, limit_elements)
+    values = sizes.admitted(dict.fromkeys(sizes.large, 3 * block))
+    return None if values is None else Variant(values, "variant")
+
+
+class _Sizes:
+    """The constants of a problem that change shapes, and what they may become."""
+
+    def __init__(self, problem: ProblemFile, limit: int) -> None:
+        self.problem = problem
+        self.limit = limit
+        self.shapes = input_shapes(problem.text, problem.name)
+        self.rules = {
+            name: problem.judge.constants.get(name, SizeRule()) for name in problem.constants
+        }
+        places = {name: self._place(each) for name, each in problem.constants.items()}
+        self.places = {name: place for name, place in places.items() if place is not None}
+        self.free = [
+            name
+            for name, each in problem.constants.items()
+            if each.value > 0 and name in self.places and not self.rules[name].fixed
+        ]
+        self.large = [name for name in self.free if problem.constants[name].value > SMALL]
+        self.base = self.shrink(max(limit // 4, 1))
+
+    def given(self, name: str) -> int:
+        return self.problem.constants[name].value
+
+    def structural(self, name: str) -> bool:
+        return self.problem.constants[name].structural
+
+    def _place(self, constant: Constant) -> int | None:
+        """The first dimension that the constant changes; None if it changes no shape."""
+        if self.shapes is None:
+            return 0
+        other = constant.value + 1
+        changed = self._shapes_with({constant.name: other})
+        if changed is None:
+            return 0
+        places = [
+            next((i for i, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]), 0)
+            for a, b in zip(self.shapes, changed, strict=False)
+            if a != b
+        ]
+        return min(places, default=None)
+
+    def _shapes_with(self, values: Values) -> list[Shape] | None:
+        return input_shapes(self.problem.with_constants(values), self.problem.name)
+
+    def elements(self, values: Values) -> int:
+        """Elements of the largest input; where it cannot be told, the product of all constants."""
+        shapes = self._shapes_with(values)
+        if shapes is not None:
+            return max(math.prod(shape) for shape in shapes)
+        return math.prod(max(values.get(name, self.given(name)), 1) for name in self.free)
+
+    def shrink(self, limit: int) -> Values:
+        """Halve the largest constants, equal ones together, until the inputs are within `limit`.
+
+        Halving keeps what divides the sizes dividing them, as groups divide channels, and square
+        matrices square. Below 8 the first dimensions go first, as no window slides over them.
+        Answers only what changed.
+        """
+        values = {name: self.given(name) for name in self.large}
+        movable = set(values)
+        while movable and self.elements(values) > limit:
+            above = [name for name in movable if values[name] > self._floor(name)]
+            if above:
+                largest = max((self._weight(name) * values[name], values[name]) for name in above)
+                chosen = [
+                    name
+                    for name in above
+                    if (self._weight(name) * values[name], values[name]) == largest
+                ]
+            else:
+                chosen = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
+            for name in chosen:
+                halved = self.rules[name].nearest(values[name] // 2)
+                if 1 <= halved < values[name]:
+                    values[name] = halved
+                else:
+                    movable.discard(name)
+        return {name: value for name, value in values.items() if value != self.given(name)}
+
+    def _is_batch(self, name: str) -> bool:
+        """Whether a constant is the first of at least three dimensions, and nothing else."""
+        images = self.shapes is not None and max(len(shape) for shape in self.shapes) > 2
+        return images and self.places[name] == 0 and not self.structural(name)
+
+    def _floor(self, name: str) -> int:
+        return _LEAST_BATCH if self._is_batch(name) else SMALL
+
+    def _weight(self, name: str) -> int:
+        # A batch is halved before what windows slide over, down to a quarter of it.
+        return 4 if self._is_batch(name) else 1
+
+    def _last_resort(self, name: str, value: int) -> tuple[bool, int, str]:
+        """What to halve first below `SMALL`: the batch to 1, channels to 2, images to 4."""
+        place = self.places[name] - min(self.places.values())
+        return value <= _LEAST[min(place, len(_LEAST) - 1)], place, name
+
+    def admitted(self, values: Values | None) -> Values | None:
+        """`values` by their rules, without those that stay; None if none or above the limit."""
+        if values is None:
+            return None
+        changed = self.ruled(values)
+        return changed if changed and self.elements(changed) <= self.limit else None
+
+    def ruled(self, values: Values) -> Values:
+        """`values` by their rules, without those that stay."""
+        ruled = {name: self.rules[name].nearest(value) for name, value in values.items()}
+        return {name: value for name, value in ruled.items() if value != self.given(name)}
+
+
+def _odd(sizes: _Sizes, generator: random.Random) -> Values | None:
+    """Every size odd, so no multiple of a tile or a vector; channels and the like at times."""
+    values = dict(sizes.base)
+    too = generator.random() < 0.5  # groups seldom divide an odd number of channels
+    for name in sizes.large:
+        if sizes.structural(name) and not too:
+            continue
+        near = values.get(name, sizes.given(name))
+        values[name] = _near(near, generator) | 1
+    return values or None
+
+
+def _ragged(sizes: _Sizes, generator: random.Random) -> Values | None:
+    """One size just above or below a multiple of 32, the others as they are."""
+    if not sizes.large:
+        return None
+    name = generator.choice(sizes.large)
+    near = sizes.base.get(name, sizes.given(name))
+    return sizes.base | {name: max(round(near / 32), 1) * 32 + generator.choice((-1, 1, 3, 17))}
+
+
+def _one(sizes: _Sizes, generator: random.Random) -> Values | None:
+    """One size that nothing else depends on is 1; a batch more often than the rest."""
+    names = [name for name in sizes.free if not sizes.structural(name)]
+    if not names:
+        return None
+    first = min(sizes.places[name] for name in names)
+    leading = [name for name in names if sizes.places[name] == first]
+    return sizes.base | {generator.choice(leading + names): 1}
+
+
+def _unequal(sizes: _Sizes, generator: random.Random) -> Values | None:
+    """Sizes that were equal differ, which a square shape hides."""
+    values = dict(sizes.base)
+    for name in sizes.large:
+        near = values.get(name, sizes.given(name))
+        values[name] = max(near // generator.choice((1, 2, 3, 4)), 1)
+    return values
+
+
+def _few(sizes: _Sizes, generator: random.Random) -> Values | None:
+    """A small size that nothing else depends on is another small one, the rest odd."""
+    names = [n for n in sizes.free if n not in sizes.large and not sizes.structural(n)]
+    if not names:
+        return None
+    other = {name: generator.randint(1, SMALL) for name in names}
+    return (_odd(sizes, generator) or {}) | other
+
+
+def _near(value: int, generator: random.Random) -> int:
+    """A random size within a quarter of `value`."""
+    return max(value + generator.randint(-(value // 4), value // 4), 1)
+
+
+_KINDS: tuple[Callable[[_Sizes, random.Random], Values | None], ...] = (
+    _odd, _one, _ragged, _unequal, _few,
+)  # fmt: skip

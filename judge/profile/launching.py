@@ -1,0 +1,215 @@
+"""Runs programs of the profile (the profiler, the compiling process) inside the sandbox."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from judge.sandbox import command
+from judge.sandbox.launch import Exit, ExitReason, SandboxError, Zygote, session_folder
+from judge.sandbox.layers import Layer, LayerName, missing
+from judge.sandbox.policy import GIB, Policy
+from judge.sandbox.removal import remove
+
+# ncu saves and restores what a kernel writes between its passes, in host memory if need be.
+_MEMORY_BYTES = 64 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A program that has ended."""
+
+    exit: Exit
+    output: str
+    """What it printed; head and tail where it was long."""
+    layers: tuple[Layer, ...]
+    scratch: Path
+    """The folder that it could write to."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was ended for its time."""
+        return self.exit.reason is ExitReason.TIME
+
+    def said(self) -> str:
+        """Its last line, or how it ended."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return lines[-1] if lines else self.exit.describe()
+
+
+class Programs:
+    """Starts programs in the sandbox, each with a folder of its own; a context manager.
+
+    Everything is deleted at the end.
+
+    Parameters
+    ----------
+    zygote
+        What processes fork from; by default one is started and ended with this.
+    trust
+        False refuses to run files where the layers of the sandbox are not enough for code that
+        comes over a network or from a model.
+    """
+
+    def __init__(self, zygote: Zygote | None = None, *, trust: bool = True) -> None:
+        self._own = zygote is None
+        self._zygote = Zygote() if zygote is None else zygote
+        self._trust = trust
+        self.folder = session_folder()
+        self._count = 0
+
+    def given(self, name: str, contents: str | bytes) -> Path:
+        """Write a file that programs may be allowed to read; its path."""
+        folder = self.folder / "given"
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)  # as root, programs run under another user id
+        path = folder / name
+        path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
+        path.chmod(0o644)
+        return path
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float,
+        read: Sequence[Path] = (),
+        gpu: bool = False,
+        without: frozenset[LayerName] = frozenset(),
+        environment: dict[str, str] | None = None,
+        alive: str | None = None,
+        alive_timeout: float = 120.0,
+    ) -> Ran:
+        """Run a program to its end. `{scratch}` in an argument stands for its folder.
+
+        Parameters
+        ----------
+        arguments
+            The program and what it is given.
+        timeout
+            Seconds after which it is ended.
+        read
+            Files and folders that it may read besides Python, CUDA and the compilers.
+        gpu
+            Whether it may use the GPU, and sockets of a loopback of its own (for the profiler).
+        without
+            Layers of the sandbox that are left out.
+        environment
+            Variables in addition to the sandbox's.
+        alive
+            What it prints once it is under way; without that it is ended earlier.
+        alive_timeout
+            Seconds until then.
+
+        Raises
+        ------
+        judge.sandbox.launch.SandboxError
+            If it cannot be started, or must not be.
+        """
+        policy = self._policy(read=read, gpu=gpu, without=without, environment=environment)
+        filled = [each.replace("{scratch}", str(policy.scratch)) for each in arguments]
+        request = command.line(filled)
+        sign = None if alive is None else (alive, alive_timeout)
+        return self._end("judge.sandbox.command:main", policy, request, timeout, sign)
+
+    def call(
+        self,
+        module: str,
+        *arguments: str,
+        timeout: float,
+        read: Sequence[Path] = (),
+        environment: dict[str, str] | None = None,
+    ) -> Ran:
+        """Call `main` of a module of this project in a fork that has torch loaded already.
+
+        `{scratch}` in an argument stands for its folder; the parameters are those of `run`.
+        """
+        policy = self._policy(read=read, environment=environment)
+        filled = [each.replace("{scratch}", str(policy.scratch)) for each in arguments]
+        source = f"from {module} import main\nmain(*{filled!r})\n"
+        request = json.dumps({"source": source}).encode() + b"\n"
+        return self._end("judge.sandbox.script:main", policy, request, timeout)
+
+    def _policy(
+        self,
+        *,
+        read: Sequence[Path],
+        gpu: bool = False,
+        without: frozenset[LayerName] = frozenset(),
+        environment: dict[str, str] | None,
+    ) -> Policy:
+        self._count += 1
+        scratch = self.folder / f"program{self._count}"
+        scratch.mkdir()
+        return Policy(
+            scratch=scratch,
+            read=tuple(read),
+            gpu=gpu,
+            loopback=gpu,
+            memory_bytes=_MEMORY_BYTES,
+            without=without,
+            environment={"PYTHONPATH": _installed()} | (environment or {}),
+        )
+
+    def _end(
+        self,
+        entry: str,
+        policy: Policy,
+        request: bytes,
+        timeout: float,
+        sign: tuple[str, float] | None = None,
+    ) -> Ran:
+        with self._zygote.spawn(entry, policy) as process:
+            if not self._trust and (lacking := missing(process.layers)):
+                raise SandboxError(
+                    f"refused to run code that is not trusted: no isolation of {lacking[0]} here"
+                )
+            process.channel.sendall(request)
+            ended = None
+            if sign is not None and sign[1] < timeout:
+                ended = process.wait(sign[1])
+                timeout = timeout - sign[1] if sign[0] in process.output() else 0.0
+            ended = ended or process.wait(timeout) or process.kill(ExitReason.TIME)
+            return Ran(ended, process.output(), tuple(process.layers), policy.scratch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._own:
+            self._zygote.close()
+        remove(self.folder)
+
+
+def take(path: Path, limit: int) -> bytes | None:
+    """Contents of a file that a program left: None unless it is a plain file within `limit`.
+
+    Links are not followed: the program could point them at what only this process may read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > limit:
+            return None
+        return file.read(limit + 1)
+
+
+def _installed() -> str:
+    """Folders of installed packages that this process imports from, as PYTHONPATH has them.
+
+    The interpreter finds its own again; others were named to this process by PYTHONPATH.
+    """
+    folders = [Path(entry) for entry in sys.path if Path(entry).is_absolute()]
+    return os.pathsep.join(str(each) for each in folders if any(each.glob("*.dist-info")))
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of this project with this interpreter."""
+    return [sys.executable, str(Path(__file__).with_name("bootstrap.py")), module, *arguments]

@@ -1,0 +1,126 @@
+"""Static facts of compiled kernels: registers, spills, shared memory and instructions; no GPU."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from judge.profile.result import StaticFacts
+from judge.profile.sass import functions_in, mix_of, resources_in
+from kb import nvcc
+from kb.architectures import parse_architecture
+
+Origin = Literal["triton", "nvcc"]
+_TARGET = re.compile(r"^[ \t]*code for (sm_\w+)", re.MULTILINE)
+# Itanium C++ ABI: <length><name>, in nested names one after another.
+_LENGTH = re.compile(r"\d+")
+
+
+def facts_of(
+    code: Path,
+    origin: Origin,
+    architecture: str,
+    *,
+    shared_bytes: int | None = None,
+    threads_per_block: int | None = None,
+) -> tuple[StaticFacts, ...]:
+    """Facts of every function of a cubin (or of a library with code for one architecture).
+
+    Parameters
+    ----------
+    code
+        The file. For a cubin of `kb.nvcc.compile_cubin`, spills come from ptxas's own report beside
+        it; else they are the bytes that local loads and stores move, which is the same where a
+        kernel has no arrays indexed at run time (Triton never has).
+    origin
+        What compiled it.
+    architecture
+        What it was compiled for.
+    shared_bytes
+        Shared memory per block where the code does not say: Triton allots all of it at the launch.
+    threads_per_block
+        Where the compiler fixed it.
+
+    Raises
+    ------
+    kb.nvcc.NvccError
+        If cuobjdump is missing or fails.
+    """
+    capability = parse_architecture(architecture).capability
+    resources = resources_in(nvcc.resource_listing(code), capability)
+    reported = (
+        {each.function: each for each in nvcc.resource_usage(code)}
+        if code.with_suffix(".log").is_file()
+        else {}
+    )
+    found = []
+    listing = nvcc.disassemble(code)
+    # Triton is told sm_90 and compiles for sm_90a: the code itself knows.
+    targets = set(_TARGET.findall(listing))
+    target = targets.pop() if len(targets) == 1 else architecture
+    for function, instructions in functions_in(listing):
+        given = resources.get(function)
+        if given is None:
+            continue
+        mix = mix_of(instructions)
+        stores, loads = mix.local_bytes
+        if spills := reported.get(function):
+            stores, loads = spills.spill_store_bytes, spills.spill_load_bytes
+        found.append(
+            StaticFacts(
+                function=function,
+                name=source_name(function),
+                origin=origin,
+                architecture=target,
+                registers=given.registers,
+                spill_store_bytes=stores,
+                spill_load_bytes=loads,
+                stack_bytes=given.stack_bytes,
+                shared_bytes=given.shared_bytes if shared_bytes is None else shared_bytes,
+                threads_per_block=threads_per_block,
+                instructions=mix.instructions,
+                mix=mix.classes,
+                widths=mix.widths,
+                opcodes=mix.opcodes,
+            )
+        )
+    return tuple(found)
+
+
+def source_name(function: str) -> str:
+    """`_ZN3foo11vector_copyIfEEvPKT_` → `vector_copy`; a name that is not mangled stays."""
+    if not function.startswith("_Z"):
+        return function
+    rest = function[2:].removeprefix("N")
+    name = ""
+    while length := _LENGTH.match(rest):
+        end = length.end() + int(length[0])
+        name, rest = rest[length.end() : end], rest[end:]
+    return name or function
+
+
+def kernel_name(printed: str) -> str:
+    """`void foo::vector_copy<float>(float const *)` → `vector_copy`, the function's own name."""
+    kept, depth = [], 0
+    for character in printed.replace("(anonymous namespace)", "").strip():
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth == 0:
+            break
+        if depth == 0 and character != ">":
+            kept.append(character)
+    words = "".join(kept).split()
+    return words[-1].rpartition("::")[2] if words else printed
+
+
+def facts_for(
+    printed: str, registers: float | None, static: Sequence[StaticFacts]
+) -> StaticFacts | None:
+    """The facts of the kernel that ncu prints as `printed`.
+
+    Of several of one name (template instances, autotuned variants) the one with as many registers
+    as the launch had; None if that does not leave exactly one.
+    """
+    named = [each for each in static if each.name == kernel_name(printed)]
+    if len(named) > 1 and registers is not None:
+        named = [each for each in named if each.registers == registers]
+    return named[0] if len(named) == 1 else None

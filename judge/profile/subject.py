@@ -1,0 +1,61 @@
+"""The kernel file as a callable on its problem's inputs, in one process.
+
+For judging, problem and candidate are kept in separate processes. Here they share one, since
+nothing is decided by what it says: a profile describes a kernel that was verified before.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from judge.profile.spec import Spec
+from judge.worker.contender import load_kernel
+from judge.worker.messages import KernelParameter, LoadKernel
+from judge.worker.problem import LoadedProblem
+from judge.worker.values import NotEncodableError, encode
+
+
+def load(spec: Spec, folder: Path) -> Callable[[], Any]:
+    """Execute both files and make the inputs; the result calls the kernel on them.
+
+    Parameters
+    ----------
+    spec
+        What to load.
+    folder
+        Where the files are written.
+    """
+    problem = LoadedProblem(
+        spec.problem_source,
+        "problem",
+        folder,
+        device=spec.device,
+        dtype=spec.dtype,
+        precision=spec.precision,
+        seed=spec.seed,
+    )
+    inputs = problem.inputs(spec.seed)
+    described = problem.tensors()
+    try:
+        init_inputs = encode(problem.init_inputs)
+    except NotEncodableError:
+        init_inputs = None
+    command = LoadKernel(
+        source=spec.kernel_source,
+        module_name="kernel",
+        form=spec.form,
+        device=spec.device,
+        dtype=spec.dtype,
+        precision=spec.precision,
+        seed=spec.seed,
+        init_inputs=init_inputs,
+        parameters=[
+            KernelParameter(name=each.name, buffer=f"p{index}", kind=each.kind)
+            for index, (each, _) in enumerate(described)
+        ],
+        attributes=problem.attributes,
+        input_names=[problem.input_spec(value, i).name for i, value in enumerate(inputs)],
+    )
+    tensors = {each.name: tensor for each, tensor in described}
+    run, _ = load_kernel(command, tensors, folder)
+    return lambda: run(*inputs)

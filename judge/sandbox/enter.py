@@ -1,0 +1,267 @@
+"""Put the calling process into the sandbox, layer by layer, in the one order that works."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import judge
+from judge.sandbox import (
+    environment,
+    landlock,
+    limits,
+    linux,
+    mounts,
+    namespaces,
+    paths,
+    privileges,
+    seccomp,
+)
+from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.policy import Policy
+
+# Not all of the memory limit: what lies in this file system unmapped is not seen by the watch.
+SHARED_MEMORY_FRACTION = 4
+
+
+@dataclass
+class Ground:
+    """What the supervisor settled before it forked the process that is to be sandboxed."""
+
+    policy: Policy
+    change_user: int | None = None
+    """User id to take on, still to be done; None: stay."""
+    admin: bool = False
+    """Namespaces can be made (as root, or inside the user namespace that was entered)."""
+    changed_user: bool = False
+    """It was changed already: in the supervisor, or since."""
+    user_namespace: bool = False
+    root_underneath: bool = False
+    """To the kernel the user is still root, for whom threads are not limited."""
+    process_namespace: bool = False
+    why: str = ""
+    """Why namespaces cannot be made, or the user id not be changed."""
+    layers: list[Layer] = field(default_factory=list)
+
+
+def ground(policy: Policy) -> Ground:
+    """Settle user and namespaces, in the supervisor.
+
+    Root takes on a user id of the sandbox's own if Python can still be read under it; without
+    CAP_SYS_ADMIN (containers) at once, else after the mounts. Anybody else, and a root that could
+    not, enters a user namespace.
+    """
+    here = Ground(policy)
+    root = os.geteuid() == 0
+    here.admin = root and privileges.has_capability(privileges.CAP_SYS_ADMIN)
+    may_mount = here.admin and LayerName.MOUNTS not in policy.without
+    if root and LayerName.USER not in policy.without:
+        if privileges.others_can_read(_needed(policy), parents=not may_mount):
+            here.change_user = privileges.USER_BASE + os.getpid()
+        else:
+            here.why = "only root can read this Python or checkout"
+    if not here.admin:
+        if here.change_user is not None:
+            _own(policy, here.change_user)
+            privileges.become(here.change_user, _device_groups(policy))
+            here.change_user, here.changed_user = None, True
+        _enter_user_namespace(here)
+    if policy.pid_namespace:
+        here.layers.append(
+            _unless_left_out(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
+        )
+        here.process_namespace = here.layers[-1].active
+    else:
+        here.layers.append(
+            Layer(name=LayerName.PROCESSES, active=False, detail="off in the policy")
+        )
+    return here
+
+
+def _enter_user_namespace(here: Ground) -> None:
+    if LayerName.USER in here.policy.without:
+        here.why = "user namespace left out"
+        return
+    uid = os.geteuid()
+    try:
+        namespaces.user()
+    except OSError as error:
+        here.why = str(error)
+    else:
+        here.admin = here.user_namespace = True
+        here.root_underneath = uid == 0
+
+
+def _needed(policy: Policy) -> list[Path]:
+    """Return files and folders without which nothing runs, as samples of their trees."""
+    package = Path(judge.__file__)
+    library = Path(os.__file__)
+    prefixes = {Path(sys.prefix), Path(sys.base_prefix)}
+    return [*prefixes, library.parent, library, package.parent, package, *policy.read]
+
+
+def _own(policy: Policy, uid: int) -> None:
+    """Give the scratch and buffer folders to `uid`; they are new and nobody else writes there."""
+    for folder, below, files in os.walk(policy.scratch):
+        for name in (*below, *files):
+            os.chown(Path(folder, name), uid, uid, follow_symlinks=False)
+        os.chown(folder, uid, uid)
+    for folder in map(str, policy.buffers):
+        os.chown(folder, uid, uid)
+
+
+def _device_groups(policy: Policy) -> list[int]:
+    """Return the groups that may open the GPU's device files, where not everybody may."""
+    states = [path.stat() for path in paths.devices(gpu=policy.gpu)]
+    return sorted({state.st_gid for state in states if state.st_mode & 0o6 != 0o6})
+
+
+def _unless_left_out(
+    here: Ground, name: LayerName, make: Callable[[], Layer], *, needs_admin: bool = False
+) -> Layer:
+    if name in here.policy.without:
+        return Layer(name=name, active=False, detail="left out by the policy")
+    if needs_admin and not here.admin:
+        return Layer(name=name, active=False, detail=here.why or "not permitted")
+    return make()
+
+
+def enter(here: Ground) -> list[Layer]:
+    """Sandbox the calling process, which has one thread. Returns every layer's report.
+
+    After it the process has the scratch folder as working folder, and the scrubbed environment.
+    """
+    policy = here.policy
+    os.umask(0o022)  # folders on the way to what is mounted must be open to the other user id
+    read = paths.readable(policy.read)
+    device_files = paths.devices(gpu=policy.gpu)
+    layers = list(here.layers)
+
+    def add(name: LayerName, make: Callable[[], Layer], *, needs_admin: bool = False) -> bool:
+        layers.append(_unless_left_out(here, name, make, needs_admin=needs_admin))
+        return layers[-1].active
+
+    def isolated_mounts() -> Layer:
+        return mounts.isolate(
+            policy.scratch,
+            read=read,
+            devices=device_files,
+            buffers=policy.buffers,
+            own_processes=here.process_namespace,
+            writable_processes=policy.gpu,
+            shared_memory_bytes=policy.memory_bytes // SHARED_MEMORY_FRACTION,
+            scratch_bytes=policy.scratch_bytes if policy.private_scratch else None,
+        )
+
+    add(
+        LayerName.NETWORK,
+        lambda: namespaces.network(loopback=policy.loopback),
+        needs_admin=True,
+    )
+    own_network = layers[-1].active
+    if policy.ipc_namespace:
+        add(LayerName.IPC, namespaces.ipc, needs_admin=True)
+    mounted = add(LayerName.MOUNTS, isolated_mounts, needs_admin=True)
+    layers.append(_change_user(here, mounted=mounted))
+    alone = layers[-1].active and not here.root_underneath
+    add(LayerName.LIMITS, lambda: limits.restrict(policy, count_threads=alone))
+    layers.append(privileges.drop())
+    # Without it the process could not open its own /proc files.
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)
+    _settle(policy, private_shared_memory=mounted)
+    layers.append(
+        Layer(name=LayerName.ENVIRONMENT, active=True, detail=f"{len(os.environ)} variables")
+    )
+    # With sockets that connect, other processes' socket files must be out of sight, too.
+    loopback = policy.loopback and own_network and mounted
+    rules = [(path, landlock.READ) for path in read]
+    rules += [(Path("/proc"), landlock.READ)]
+    if policy.gpu:
+        rules += [(_own_files(here, mounted=mounted), landlock.WRITE_FILE | landlock.TRUNCATE)]
+    rules += [(path, landlock.DEVICE) for path in device_files]
+    rules += [(path, landlock.BUFFER) for path in policy.buffers]
+    rules += [(policy.scratch, landlock.WRITE)]
+    if mounted:
+        rules += [(mounts.SHARED_MEMORY, landlock.WRITE)]
+    add(LayerName.LANDLOCK, lambda: landlock.restrict(rules, network=loopback))
+    add(LayerName.SECCOMP, lambda: seccomp.restrict(loopback=loopback, gpu=policy.gpu))
+    layers.append(_signals(here, layers))
+    return layers
+
+
+def _own_files(here: Ground, *, mounted: bool) -> Path:
+    """Return the part of /proc that may be written.
+
+    CUDA names its threads through /proc/self/task/*/comm and does not start where it cannot. All
+    of /proc may be, when it shows own processes only (the machine's settings in it are mounted
+    read-only) or the user id owns nothing else in it. Otherwise it holds files of the judge's
+    processes and, for root, the machine's settings; then it is this one process's folder, and a
+    program that this process starts cannot start CUDA.
+    """
+    if here.changed_user or (mounted and here.process_namespace):
+        return Path("/proc")
+    own = Path("/proc") / Path("/proc/self").readlink()
+    # Landlock knows the folder by its inode, which lasts as long as something holds it.
+    os.open(own, os.O_PATH | os.O_CLOEXEC)
+    return own
+
+
+def _signals(here: Ground, layers: list[Layer]) -> Layer:
+    """Say whether signals can leave the sandbox, which no layer stops by itself alone."""
+    active = {layer.name for layer in layers if layer.active}
+    by = []
+    if here.process_namespace:
+        by.append("process namespace")
+    if LayerName.LANDLOCK in active and landlock.abi() >= landlock.SIGNALS_ABI:
+        by.append("Landlock")
+    # A user namespace alone leaves the id, which is what the kernel goes by, the judge's.
+    if LayerName.USER in active and (here.changed_user or not here.user_namespace):
+        by.append("user id")
+    detail = f"held back by {', '.join(by)}" if by else "processes of the same user get them"
+    return Layer(name=LayerName.SIGNALS, active=bool(by), detail=detail)
+
+
+def _change_user(here: Ground, *, mounted: bool) -> Layer:
+    """Lock privileges away and take on the user id that the supervisor chose."""
+    policy = here.policy
+    privileges.lock()
+    wanted = here.change_user
+    if wanted is not None and not privileges.others_can_read(_needed(policy), parents=not mounted):
+        here.why = "only root can reach this Python or checkout, and the mount namespace failed"
+        wanted = None
+    if wanted is not None:
+        _own(policy, wanted)
+        uid = privileges.become(wanted, _device_groups(policy))
+        here.changed_user = True
+        own = uid == wanted
+        return Layer(
+            name=LayerName.USER, active=True, detail=f"uid {uid}{'' if own else ', shared'}"
+        )
+    uid = os.getuid()
+    if here.changed_user or here.user_namespace:
+        where = ", in a user namespace" if here.user_namespace else ""
+        return Layer(name=LayerName.USER, active=True, detail=f"uid {uid}{where}")
+    return Layer(name=LayerName.USER, active=False, detail=f"the judge's uid {uid}; {here.why}")
+
+
+def _settle(policy: Policy, *, private_shared_memory: bool) -> None:
+    os.umask(0o077)
+    folders = environment.folders(policy.scratch)
+    kept = environment.scrubbed() | folders
+    if environment.INTERPRET in os.environ:  # set by the zygote's maker, not by the user
+        kept[environment.INTERPRET] = os.environ[environment.INTERPRET]
+    if not private_shared_memory:
+        # Semaphores live in /dev/shm, where the judge's buffers may be: it stays closed, and
+        # Inductor must not start the worker processes that would need them.
+        kept["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    kept |= policy.environment
+    os.environ.clear()
+    os.environ.update(kept)
+    for name in environment.FOLDERS:
+        Path(folders[name]).mkdir(parents=True, exist_ok=True)
+    root = policy.scratch / ".root"
+    if root.exists():
+        shutil.rmtree(root, ignore_errors=True)
+    os.chdir(policy.scratch)

@@ -1,0 +1,93 @@
+"""The report of which isolation layers are active around a sandboxed process."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from kb.errors import KbError
+
+
+class LayerName(StrEnum):
+    """One kind of isolation."""
+
+    LANDLOCK = "landlock"  # the kernel refuses files outside an allow-list, TCP, signals outwards
+    MOUNTS = "mounts"  # a root of its own that holds only the allow-list
+    SECCOMP = "seccomp"  # system calls refused: sockets, ptrace, mount, ...
+    NETWORK = "network namespace"  # no interface, abstract sockets of its own
+    PROCESSES = "process namespace"  # sees and signals its own processes only; all die together
+    SIGNALS = "signals"  # none reach the judge's processes; follows from other layers
+    IPC = "ipc namespace"  # System V and POSIX queues of its own
+    USER = "user"  # another user id than the judge's, or a user namespace
+    PRIVILEGES = "privileges"  # no capabilities, and none to be had
+    LIMITS = "limits"  # rlimits
+    WATCH = "watch"  # memory, processes and output limited by the judge
+    ENVIRONMENT = "environment"  # only named variables
+
+
+class Layer(BaseModel):
+    """One isolation layer of one sandboxed process."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: LayerName
+    active: bool
+    """Whether the kernel accepted it."""
+    detail: str = ""
+    """What it covers, or why it is not active."""
+
+
+def missing(layers: Iterable[Layer]) -> list[str]:
+    """What keeps `layers` from being enough for code from a network or a model; [] if nothing.
+
+    The file system, the network, privileges and other processes must each be isolated by at least
+    one active layer.
+    """
+    active = {layer.name for layer in layers if layer.active}
+    needed = {
+        "file system (Landlock or a mount namespace)": LayerName.LANDLOCK in active
+        or LayerName.MOUNTS in active,
+        "network (seccomp or a network namespace)": LayerName.SECCOMP in active
+        or LayerName.NETWORK in active,
+        # Without seccomp a new user namespace would hand capabilities back, over itself at least.
+        "privileges (no capabilities, and seccomp against new ones)": {
+            LayerName.PRIVILEGES,
+            LayerName.SECCOMP,
+        }
+        <= active,
+        "memory of other processes (Landlock, a process namespace or another user)": bool(
+            active & {LayerName.LANDLOCK, LayerName.PROCESSES, LayerName.USER}
+        ),
+        "signals to other processes (Landlock ABI 6, a process namespace or another user id)": (
+            LayerName.SIGNALS in active
+        ),
+    }
+    return [name for name, holds in needed.items() if not holds]
+
+
+class IncompleteSandboxError(KbError):
+    """The sandbox lacks layers that code of unknown origin needs."""
+
+    status = 503
+
+    def __init__(self, lacking: Iterable[str]) -> None:
+        self.lacking = tuple(lacking)
+        """What is missing, as `missing` says it."""
+        super().__init__(
+            f"the sandbox lacks: {'; '.join(self.lacking)}; run with --trust if you know where "
+            "problem and kernel come from"
+        )
+
+
+def require_layers(layers: Iterable[Layer], *, trust: bool) -> list[str]:
+    """Return what `missing` finds, where that is trusted.
+
+    Raises
+    ------
+    IncompleteSandboxError
+        Layers are missing, and `trust` is not given.
+    """
+    lacking = missing(layers)
+    if lacking and not trust:
+        raise IncompleteSandboxError(lacking)
+    return lacking

@@ -1,0 +1,39 @@
+"""Resource limits of a sandboxed process. None on address space: CUDA reserves terabytes of it."""
+
+import resource
+
+from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.policy import Policy
+
+# CUDA and Inductor open a few hundred files; compilers few.
+OPEN_FILES = 4096
+
+
+def restrict(policy: Policy, *, count_threads: bool) -> Layer:
+    """Set the limits, soft and hard, never above the present hard ones.
+
+    `count_threads`: RLIMIT_NPROC counts all of a user's threads, so it is set only when the user
+    id, or its namespace, is this sandbox's alone.
+    """
+    wanted = {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_NOFILE": OPEN_FILES,
+        "RLIMIT_FSIZE": min(policy.file_bytes, policy.scratch_bytes),
+        "RLIMIT_MSGQUEUE": 0,
+    }
+    if count_threads:
+        wanted["RLIMIT_NPROC"] = policy.max_threads
+    failed = []
+    for name, value in wanted.items():
+        kind = getattr(resource, name, None)
+        if kind is None:  # RLIMIT_MSGQUEUE is not known to Python on every C library
+            continue
+        hard = resource.getrlimit(kind)[1]
+        least = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        try:
+            resource.setrlimit(kind, (least, least))
+        except (OSError, ValueError) as error:
+            failed.append(f"{name}: {error}")
+    threads = "threads, " if count_threads else ""
+    detail = "; ".join(failed) or f"{threads}open files, file size, no core files"
+    return Layer(name=LayerName.LIMITS, active=not failed, detail=detail)

@@ -1,0 +1,237 @@
+"""One sandboxed process, seen from the judge: its channel, its output, its end."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol, Self
+
+from judge.sandbox import processes
+from judge.sandbox.capture import Capture
+from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.policy import Policy
+
+# How long a supervisor may take to end all descendants before it is killed itself.
+GENTLE_SECONDS = 5.0
+GONE_SECONDS = 30.0
+# A stop takes effect when the process leaves the kernel; a wait for a GPU is over within seconds.
+PAUSE_SECONDS = 2.0
+
+
+class ExitReason(StrEnum):
+    """Why a sandboxed process is no more."""
+
+    EXITED = "exited"  # by itself: returned, called exit, or died of a signal of its own making
+    KILLED = "killed"  # by `Sandboxed.kill`
+    TIME = "time"  # by `Sandboxed.kill(ExitReason.TIME)`: the caller's time limit
+    MEMORY = "memory"  # above Policy.memory_bytes
+    PROCESSES = "processes"  # above Policy.max_processes
+    OUTPUT = "output"  # above Policy.output_bytes
+    FILES = "files"  # above Policy.scratch_bytes
+    LOST = "lost"  # the zygote died, and everything with it
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a sandboxed process ended."""
+
+    reason: ExitReason
+    code: int | None
+    """Exit code, None when a signal ended it."""
+    signal: int | None
+    """Number of the signal that ended it, None when it exited."""
+    detail: str = ""
+
+    def describe(self) -> str:
+        """Return one line for a user."""
+        if self.reason is ExitReason.EXITED and self.signal is not None:
+            return f"died of {signal.Signals(self.signal).name}"
+        if self.reason is ExitReason.EXITED:
+            return f"exited with code {self.code}"
+        if self.reason is ExitReason.LOST:
+            return "lost: the process that it was forked from died"
+        return f"stopped ({self.reason}){': ' + self.detail if self.detail else ''}"
+
+
+class Signaller(Protocol):
+    """What can signal a supervisor: the zygote, which is its parent."""
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send signal `number` to the supervisor `pid`, if it still runs."""
+
+
+class Sandboxed:
+    """One sandboxed process, seen from the judge. Made by `Zygote.spawn`; a context manager.
+
+    Attributes
+    ----------
+    pid
+        Process id, in the judge's namespace, of the supervisor whose descendants are the sandbox.
+    uid
+        The user id that the process sees itself run under.
+    channel
+        Stream socket to the process, the entry function's first argument. End of file: it ended.
+    layers
+        What is active around it.
+    """
+
+    def __init__(
+        self, zygote: Signaller, pid: int, policy: Policy, channel: socket.socket, output: int
+    ) -> None:
+        self.pid = pid
+        self.uid = -1
+        self.policy = policy
+        self.channel = channel
+        self.layers: list[Layer] = []
+        self.seen: list[tuple[int, int]] = []
+        self._paused: list[int] = []
+        self._zygote = zygote
+        self._ended = threading.Event()
+        self._exit: Exit | None = None
+        self._reason: Exit | None = None
+        self._lock = threading.Lock()
+        self._capture = Capture(output, policy.output_bytes, self._exceeded_output)
+
+    @property
+    def exit(self) -> Exit | None:
+        """How it ended; None while it runs."""
+        return self._exit
+
+    @property
+    def own_processes(self) -> int:
+        """How many of the supervisor's first descendants are ours: an init or none."""
+        active = {layer.name for layer in self.layers if layer.active}
+        return int(LayerName.PROCESSES in active)
+
+    @property
+    def scratch_on_disk(self) -> bool:
+        """Whether its scratch folder is one of the machine's, which no file system bounds."""
+        active = {layer.name for layer in self.layers if layer.active}
+        return not (self.policy.private_scratch and LayerName.MOUNTS in active)
+
+    def output(self) -> str:
+        """Return what it wrote to stdout and stderr so far: head and tail when it was long."""
+        return self._capture.text()
+
+    def wait(self, timeout: float | None = None) -> Exit | None:
+        """Wait for the end, at most `timeout` seconds; None when it still runs."""
+        self._ended.wait(timeout)
+        return self._exit
+
+    def pause(self) -> bool:
+        """Stop all its processes until `resume`, and wait until they have stopped.
+
+        What it queued on a GPU goes on; nothing else is queued. False where that is not
+        permitted, or a process does not stop (it is inside a device driver).
+        """
+        until = time.monotonic() + PAUSE_SECONDS
+        self._paused = []
+        while new := [
+            pid
+            for pid in processes.descendants(self.pid)[self.own_processes :]
+            if pid not in self._paused
+        ]:  # again for what was forked before its parent stopped
+            try:
+                for pid in new:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+            except PermissionError:
+                self.resume()
+                return False
+            self._paused += new
+            while not all(processes.stopped(pid) for pid in new):
+                if time.monotonic() > until:
+                    self.resume()
+                    return False
+                time.sleep(0.0002)
+        return True
+
+    def resume(self) -> None:
+        """Let what `pause` stopped go on."""
+        for pid in self._paused:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGCONT)
+        self._paused = []
+
+    def kill(self, reason: ExitReason = ExitReason.KILLED, detail: str = "") -> Exit:
+        """End it and every descendant, wait until they are gone, and say how it ended.
+
+        Safe to call at any time, from any thread, and again. A process stuck in a device driver
+        may outlive the call; `Exit.detail` then says so.
+        """
+        self._stop(reason, detail)
+        if not self._ended.wait(GENTLE_SECONDS):
+            self._zygote.signal(self.pid, signal.SIGKILL)
+            self._kill_directly()
+        if not self._ended.wait(GONE_SECONDS):
+            self.end(None, signal.SIGKILL, "it has not gone yet: stuck in a device driver")
+        self.channel.close()
+        assert self._exit is not None
+        return self._exit
+
+    def _kill_directly(self) -> None:
+        """Kill it from here: a stopped zygote cannot."""
+        with suppress(OSError):
+            for pid in (self.pid, *processes.descendants(self.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _stop(self, reason: ExitReason, detail: str) -> None:
+        """Begin to end it; the first reason counts."""
+        with self._lock:
+            if self._reason is None and self._exit is None:
+                self._reason = Exit(reason, None, None, detail)
+        self._zygote.signal(self.pid, signal.SIGTERM)
+
+    def _exceeded_output(self) -> None:
+        self._stop(ExitReason.OUTPUT, f"more than {self.policy.output_bytes} bytes printed")
+
+    def exceeded_memory(self, used: int) -> None:
+        """End it: it holds `used` bytes."""
+        limit = self.policy.memory_bytes
+        self._stop(ExitReason.MEMORY, f"{used >> 20} MiB used, limit {limit >> 20} MiB")
+
+    def exceeded_files(self, detail: str) -> None:
+        """End it: its scratch folder holds too much."""
+        self._stop(ExitReason.FILES, f"{detail}, limit {self.policy.scratch_bytes >> 20} MiB")
+
+    def exceeded_processes(self, count: int) -> None:
+        """End it: it has `count` processes."""
+        limit = self.policy.max_processes
+        self._stop(ExitReason.PROCESSES, f"{count} processes, limit {limit}")
+
+    def end(self, code: int | None, number: int | None, detail: str = "") -> None:
+        """Record the end; called once it is gone."""
+        self._capture.finish(1.0)
+        with self._lock:
+            if self._exit is None:
+                self._exit = Exit(ExitReason.EXITED, code, number, detail)
+                if self._reason is not None:
+                    said = "; ".join(filter(None, (self._reason.detail, detail)))
+                    self._exit = replace(self._reason, code=code, signal=number, detail=said)
+        self._ended.set()
+
+    def lose(self) -> None:
+        """Record that the zygote died, and end what that did not take along.
+
+        The supervisor and the sandboxed process died with it; of their descendants, where there
+        is no process namespace, those that the watch has seen are killed here.
+        """
+        for pid, started in self.seen:
+            if processes.started(pid) == started:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        with self._lock:
+            if self._reason is None:
+                self._reason = Exit(ExitReason.LOST, None, None)
+        self.end(None, signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()

@@ -1,0 +1,146 @@
+"""Watch sandboxed processes from outside: memory, files and number of processes."""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from judge.sandbox import processes
+from judge.sandbox.policy import Policy
+
+# A process that fills memory at 10 GB/s gets 1 GB past its limit before it is seen.
+INTERVAL_SECONDS = 0.1
+# Looking for memory that is not resident, or through a folder, takes milliseconds to seconds: it
+# is done when the machine has so much more shared memory, or its disk so much less room, than when
+# the process began.
+_GROWN_BYTES = 64 << 20
+# Folders in folders: beyond this a path is longer than the system takes, and nothing honest goes.
+_DEEPEST = 64
+_MOST_FILES = 200_000
+
+
+class Watched(Protocol):
+    """What the watch needs to know and do."""
+
+    pid: int
+    policy: Policy
+    seen: list[tuple[int, int]]
+    """The descendants found last, and when each started."""
+
+    @property
+    def own_processes(self) -> int:
+        """How many of the first descendants are ours: an init or none."""
+
+    @property
+    def scratch_on_disk(self) -> bool:
+        """Whether its scratch folder is one of the machine's, which no file system bounds."""
+
+    def exceeded_memory(self, used: int) -> None:
+        """End it: it holds `used` bytes."""
+
+    def exceeded_files(self, detail: str) -> None:
+        """End it: its scratch folder holds too much."""
+
+    def exceeded_processes(self, count: int) -> None:
+        """End it: it has `count` processes."""
+
+
+class Watch:
+    """Looks at all running sandboxes every `INTERVAL_SECONDS`, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Watched, _Before] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sandbox watch", daemon=True)
+        self._thread.start()
+
+    def add(self, process: Watched) -> None:
+        """Begin to watch."""
+        with self._lock:
+            self._watched[process] = _Before(process)
+
+    def remove(self, process: Watched) -> None:
+        """Watch it no longer."""
+        with self._lock:
+            self._watched.pop(process, None)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_SECONDS):
+            with self._lock:
+                watched = list(self._watched.items())
+            for process, before in watched:
+                with suppress(OSError):  # it ends just now
+                    self._look(process, before)
+
+    @staticmethod
+    def _look(process: Watched, before: "_Before") -> None:
+        below = processes.descendants(process.pid)[process.own_processes :]
+        process.seen = [(pid, processes.started(pid)) for pid in below]
+        used = processes.usage(below, unmapped=before.shared_grew())
+        if used.memory_bytes > process.policy.memory_bytes:
+            process.exceeded_memory(used.memory_bytes)
+        elif used.processes > process.policy.max_processes:
+            process.exceeded_processes(used.processes)
+        elif before.disk_shrank() and (detail := _too_much(process.policy)):
+            process.exceeded_files(detail)
+
+
+class _Before:
+    """The machine when a process began, and whether it has changed enough to look closer."""
+
+    def __init__(self, process: Watched) -> None:
+        self._shared = processes.machine_shared()
+        scratch = process.policy.scratch
+        self._room: Callable[[], int] = lambda: _room(scratch) if process.scratch_on_disk else 0
+        self._free = self._room()
+
+    def shared_grew(self) -> bool:
+        """Whether shared memory took `_GROWN_BYTES` more since this was last true."""
+        now = processes.machine_shared()
+        grew = now - self._shared > _GROWN_BYTES
+        self._shared = now if grew else min(self._shared, now)
+        return grew
+
+    def disk_shrank(self) -> bool:
+        """Whether the disk lost `_GROWN_BYTES` since this was last true."""
+        now = self._room()
+        shrank = self._free - now > _GROWN_BYTES
+        self._free = now if shrank else max(self._free, now)
+        return shrank
+
+
+def _room(folder: Path) -> int:
+    """Free bytes of the file system."""
+    state = os.statvfs(folder)
+    return state.f_bfree * state.f_frsize
+
+
+def _too_much(policy: Policy) -> str | None:
+    """What the scratch folder holds beyond the limit; None while it is within."""
+    waiting, total, files = [(str(policy.scratch), 0)], 0, 0
+    while waiting:
+        folder, depth = waiting.pop()
+        if depth > _DEEPEST:
+            return f"folders {depth} deep in the scratch folder"
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:  # gone meanwhile
+            continue
+        files += len(entries)
+        if files > _MOST_FILES:
+            return f"more than {_MOST_FILES} files in the scratch folder"
+        for each in entries:
+            with suppress(OSError):
+                state = each.stat(follow_symlinks=False)
+                total += state.st_blocks * 512
+                if each.is_dir(follow_symlinks=False):
+                    waiting.append((each.path, depth + 1))
+    return f"{total >> 20} MiB in the scratch folder" if total > policy.scratch_bytes else None

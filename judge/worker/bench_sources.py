@@ -1,0 +1,302 @@
+"""Times many versions of one kernel in one process: compiled ahead, compared, a few launches each.
+
+What all this says are claims, as everything from a worker is; whoever asked hands what looks best
+to the judge.
+"""
+
+import hashlib
+import math
+import statistics
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from judge.worker import messages as m
+from judge.worker.compile_ahead import Noted, compile_noted, note
+from judge.worker.contender import Run, load_kernel
+from judge.worker.events import Timer
+from judge.worker.outputs import flatten
+from judge.worker.poison import poisoned
+
+# Versions that stay loaded from one command to the next; `ModelNew`s hold their own parameters.
+_MOST_LOADED: Final = 160
+# What decides whether a version is worth further launches.
+_FIRST_LAUNCHES: Final = 2
+_CHUNK: Final = 1 << 24
+# NaN in every format, -1 in integers.
+_SOIL: Final = 0xFF
+# How errors read after which no call to the device succeeds any more.
+_DEVICE_ERRORS: Final = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
+
+Sets = Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One command and what it works on."""
+
+    command: m.BenchSources
+    tensors: Mapping[str, Any]
+    """The model's, by name."""
+    sets: Sets
+    """Inputs on the device."""
+    timer: Timer
+    wait: Callable[[], None]
+    """Waits for the device."""
+
+
+@dataclass(slots=True)
+class _Result:
+    """`messages.BenchedSource` in the making."""
+
+    ms: list[float] = field(default_factory=list)
+    error: str = ""
+    difference: float | None = None
+    tried: bool = True
+    slow: bool = False
+    seconds: float = 0.0
+
+
+class SourceBench:
+    """Loaded versions of a kernel; one for each worker.
+
+    Parameters
+    ----------
+    folder
+        Where files are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loaded: OrderedDict[str, Run] = OrderedDict()
+        self._broken: dict[str, str] = {}
+        self._slow: set[str] = set()
+        """Of them, what compiled for too long."""
+        self._differences: dict[str, float | None] = {}
+        self._reference_key: Any = None
+        self._reference: list[Any] = []
+        self._noted: Noted = []
+        self._clock = time.perf_counter
+
+    def run(self, task: Task) -> m.Benched:
+        """Carry out one command.
+
+        Raises
+        ------
+        Exception
+            Whatever the version to compare with raises: nothing can be told without it.
+        """
+        command = task.command
+        deadline = self._clock() + command.seconds
+        if command.stage != "compile" and command.refer:
+            self._refer(task)
+        keys = [_key(source) for source in command.sources]
+        results = [_Result() for _ in keys]
+        start = self._clock()
+        if command.stage != "compile":
+            self._note(task, keys, results)
+        compiled = 0
+        if command.stage == "compile" or (command.stage == "all" and command.processes):
+            compiled = self._compile(command, keys, deadline, results)
+        ahead_seconds = self._clock() - start
+        best, lost = math.inf, False
+        for number in range(command.passes if command.stage == "all" else 0):
+            for index, key in enumerate(keys):
+                result = results[index]
+                if result.error or not result.tried or (number and not result.ms):
+                    continue
+                if lost or (number == 0 and self._clock() > deadline):
+                    result.tried = bool(result.ms)
+                    continue
+                start = self._clock()
+                try:
+                    run = self._load(task, command.sources[index], key)
+                    if number == 0:
+                        result.difference = self._compare(task, key, run)
+                    result.ms += _times(task, run, number, best)
+                    task.wait()
+                except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
+                    self._fail(result, key, error)
+                    lost = _is_lost(task.wait)
+                result.seconds += self._clock() - start
+                if result.ms:
+                    best = min(best, statistics.median(result.ms))
+        return m.Benched(
+            results=[m.BenchedSource(**asdict(each)) for each in results],
+            ahead_seconds=ahead_seconds,
+            compiled_ahead=compiled,
+            lost=lost,
+        )
+
+    def _refer(self, task: Task) -> None:
+        """Have the outputs to compare with."""
+        source = (task.command.reference or task.command.kernel).source
+        key = (_key(source), *map(str, task.command.sets[0]))
+        if key == self._reference_key:
+            return
+        self._reference, self._reference_key = [], None
+        self._differences.clear()
+        run = self._load(task, source, _key(source))
+        outputs = flatten(run(*task.sets[0]))
+        task.wait()
+        # A kernel may write every result into one buffer that it keeps.
+        self._reference, self._reference_key = [each.clone() for each in outputs], key
+
+    def _note(self, task: Task, keys: Sequence[str], results: Sequence[_Result]) -> None:
+        """Load what is new, and note what it would compile where that is done ahead."""
+        command = task.command
+        runs: dict[str, Run] = {}
+        for index, key in enumerate(keys):
+            if key in self._broken:
+                results[index].error, results[index].slow = self._broken[key], key in self._slow
+            elif key not in self._loaded and key not in runs:
+                try:
+                    runs[key] = self._load(task, command.sources[index], key)
+                except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
+                    self._fail(results[index], key, error)
+        if command.processes:
+            self._noted = note(runs, task.sets[0])
+
+    def _compile(
+        self,
+        command: m.BenchSources,
+        keys: Sequence[str],
+        deadline: float,
+        results: Sequence[_Result],
+    ) -> int:
+        """Compile what was noted, several at a time; how many were."""
+        noted, self._noted = self._noted, []
+        done = compile_noted(noted, command.processes or 1, command.compile_seconds, deadline)
+        for index, key in enumerate(keys):
+            results[index].error = results[index].error or self._broken.get(key, "")
+            results[index].slow = key in self._slow
+        for index, key in enumerate(keys):
+            compiled = done.get(key)
+            if compiled is None or compiled.done:
+                continue
+            if not compiled.error:  # there was no time
+                results[index].tried = False
+                self._loaded.pop(key, None)  # to be compiled ahead when it is asked for again
+                continue
+            self._broken[key] = results[index].error = compiled.error
+            if compiled.slow:
+                self._slow.add(key)
+                results[index].slow = True
+        return sum(each.done for each in done.values())
+
+    def _load(self, task: Task, source: str, key: str) -> Run:
+        run = self._loaded.get(key)
+        if run is None:
+            told, other = task.command.kernel, task.command.reference
+            if other is not None and other.source == source:
+                told = other
+            told = told.model_copy(update={"source": source})
+            run, _ = load_kernel(told, task.tensors, self._folder)
+            self._loaded[key] = run
+            while len(self._loaded) > _MOST_LOADED:
+                self._loaded.popitem(last=False)
+        self._loaded.move_to_end(key)
+        return run
+
+    def _compare(self, task: Task, key: str, run: Run) -> float | None:
+        """How far this version is from the one to compare with; also its first call."""
+        if key in self._differences:
+            return self._differences[key]
+        device = self._reference[0].device
+        if device.type == "cpu":
+            with poisoned(device):
+                returned = run(*task.sets[0])
+        else:
+            # What a version forgets to write must not still hold the right result of another one:
+            # the allocator hands a block of this size out next.
+            soiled = [
+                torch.full((each.nbytes,), _SOIL, dtype=torch.uint8, device=device)
+                for each in self._reference
+            ]
+            del soiled
+            returned = run(*task.sets[0])
+        task.wait()
+        found = difference(flatten(returned), self._reference)
+        self._differences[key] = found
+        return found
+
+    def _fail(self, result: _Result, key: str, error: BaseException) -> None:
+        self._loaded.pop(key, None)
+        result.ms = []
+        try:
+            result.error = m.one_line(f"{type(error).__name__}: {error}") or "Exception"
+        except BaseException:  # its methods are the candidate's
+            result.error = "Exception"
+        self._broken[key] = result.error
+
+
+def difference(got: Sequence[Any], wanted: Sequence[Any]) -> float | None:
+    """The largest difference of any output, 0 for equal ones; None where shapes or dtypes differ.
+
+    For floating-point numbers the norm of the difference over the norm of what is wanted, infinite
+    where one has NaN or infinities that the other has not; for others the share of elements that
+    differ.
+    """
+    if len(got) != len(wanted):
+        return None
+    largest = 0.0
+    for one, other in zip(got, wanted, strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
+            return None
+        largest = max(largest, _difference(one.reshape(-1), other.reshape(-1)))
+    # JSON has no infinity.
+    return min(largest, 1e30) if not math.isnan(largest) else 1e30
+
+
+def _difference(one: Any, other: Any) -> float:
+    count = one.numel()
+    if not count:
+        return 0.0
+    if not (one.is_floating_point() or one.is_complex()):
+        return float(int((one != other).sum()) / count)
+    if one.element_size() == 1:  # 8-bit formats have no arithmetic
+        return float(int((one.view(torch.uint8) != other.view(torch.uint8)).sum()) / count)
+    off = norm = 0.0
+    for a, b in zip(one.split(_CHUNK), other.split(_CHUNK), strict=True):
+        same = (a == b) | (torch.isnan(a) & torch.isnan(b))
+        gap = torch.where(same, 0.0, a.double() - b.double())
+        off += float((gap * gap).sum())
+        finite = torch.where(torch.isfinite(b), b, torch.zeros_like(b)).double()
+        norm += float((finite * finite).sum())
+    if off == 0.0:
+        return 0.0
+    return math.sqrt(off / norm) if norm > 0.0 and math.isfinite(off) else math.inf
+
+
+def _times(task: Task, run: Run, number: int, best: float) -> list[float]:
+    """One pass; ends early where the version is hopeless."""
+    command, sets = task.command, task.sets
+    order = [each % len(sets) for each in range(number, number + command.launches)]
+
+    def launch(part: Sequence[int]) -> list[float]:
+        return task.timer.time(run, sets, part, command.method, hold_cycles=command.hold_cycles)
+
+    if number or command.cutoff is None or command.launches <= _FIRST_LAUNCHES:
+        return launch(order)
+    first = launch(order[:_FIRST_LAUNCHES])
+    if min(first) > command.cutoff * best:
+        return first
+    return first + launch(order[_FIRST_LAUNCHES:])
+
+
+def _is_lost(wait: Callable[[], None]) -> bool:
+    """Whether the device is of no more use to this process."""
+    try:
+        wait()
+    except Exception as error:
+        return any(each in str(error) for each in _DEVICE_ERRORS)
+    return False
+
+
+def _key(source: str) -> str:
+    return hashlib.sha256(source.encode("utf-8", errors="surrogatepass")).hexdigest()

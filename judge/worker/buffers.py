@@ -1,0 +1,133 @@
+"""The judge's buffers as a worker opens them: contiguous tensors over foreign memory."""
+
+import contextlib
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from judge.worker import cudart
+from judge.worker.messages import Buffer, CudaHandle, SharedHandle, TensorSpec
+
+
+class BadBufferError(Exception):
+    """A buffer cannot be opened, is unknown, or does not have the tensor's shape or dtype."""
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return torch's name without the module: "bfloat16"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(name: str) -> Any:
+    """Return the torch dtype called `name`.
+
+    Raises
+    ------
+    BadBufferError
+        torch has none of this name.
+    """
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise BadBufferError(f"torch has no dtype {name!r}")
+    return dtype
+
+
+def spec_of(tensor: Any) -> TensorSpec:
+    """Shape and dtype of a tensor."""
+    return TensorSpec(shape=tuple(tensor.shape), dtype=dtype_name(tensor.dtype))
+
+
+def typed(flat: Any, spec: TensorSpec) -> Any:
+    """See a vector of `spec.nbytes` uint8 as the tensor `spec`; shares memory."""
+    return flat.view(dtype_of(spec.dtype)).view(spec.shape)
+
+
+def shared_bytes(descriptor: int, nbytes: int) -> Any:
+    """Map shared memory as a vector of uint8; the mapping lives as long as tensors on it."""
+    if nbytes == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(mmap.mmap(descriptor, nbytes), dtype=torch.uint8)
+
+
+def device_bytes(device: int, address: int, nbytes: int) -> Any:
+    """See device memory as a vector of uint8; whoever frees it must outlive the tensor."""
+    where = torch.device("cuda", device)
+    torch.cuda.init()  # nothing else may have been asked of torch's CUDA in this process
+    if nbytes == 0:
+        return torch.empty(0, dtype=torch.uint8, device=where)
+    return torch.as_tensor(cudart.DeviceBytes(address, nbytes), device=where)
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    tensor: Any
+    release: tuple[int, int] | None
+    """Device and address to unmap; None for shared memory, which its mapping releases."""
+
+
+class OpenBuffers:
+    """The buffers that are open, by name."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Opened] = {}
+
+    def open(self, buffers: list[Buffer], descriptors: list[int]) -> None:
+        """Map buffers; `descriptors`, one for each in shared memory, are closed.
+
+        Raises
+        ------
+        BadBufferError
+            There are not as many descriptors as shared buffers.
+        judge.worker.cudart.CudaError
+            CUDA refused the handle.
+        """
+        try:
+            shared = sum(isinstance(each.handle, SharedHandle) for each in buffers)
+            if shared != len(descriptors):
+                raise BadBufferError(f"{len(descriptors)} descriptors for {shared} shared buffers")
+            remaining = iter(descriptors)
+            for each in buffers:
+                self.close([each.name])
+                if isinstance(each.handle, CudaHandle):
+                    device = each.handle.device
+                    address = cudart.open_handle(device, each.handle.ipc)
+                    flat = device_bytes(device, address, each.nbytes)
+                    self._open[each.name] = _Opened(typed(flat, each), (device, address))
+                else:
+                    flat = shared_bytes(next(remaining), each.nbytes)
+                    self._open[each.name] = _Opened(typed(flat, each), None)
+        finally:
+            for descriptor in descriptors:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+
+    def close(self, names: list[str]) -> None:
+        """Unmap buffers; unknown names are passed over."""
+        for name in names:
+            opened = self._open.pop(name, None)
+            if opened is not None and opened.release is not None:
+                cudart.close_handle(*opened.release)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._open:
+            raise BadBufferError(f"no buffer {name!r} is open")
+        return self._open[name].tensor
+
+    def write(self, name: str, tensor: Any) -> None:
+        """Copy a tensor of the same shape and dtype into a buffer.
+
+        Raises
+        ------
+        BadBufferError
+            The buffer is unknown or differs in shape or dtype.
+        """
+        target = self[name]
+        if tuple(target.shape) != tuple(tensor.shape) or target.dtype != tensor.dtype:
+            raise BadBufferError(
+                f"the tensor is {dtype_name(tensor.dtype)}{list(tensor.shape)}, buffer {name} is "
+                f"{dtype_name(target.dtype)}{list(target.shape)}"
+            )
+        target.copy_(tensor)

@@ -1,0 +1,314 @@
+"""Times a list of launches inside a worker: CUDA events, replays of a graph, or the clock.
+
+The process is untrusted once a candidate is loaded, so the times are claims; the judge holds them
+against its own clock (`judge.evaluate.wall`). Still, `Timer` is made before anything is loaded and
+keeps its own references, so that replacing `torch.cuda.Event.elapsed_time` and the like changes
+nothing here.
+"""
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+
+from judge.worker.outputs import flatten
+
+Run = Callable[..., Any]
+"""Launches the contender once: called with one set's inputs, returns its outputs."""
+
+# Runs before a capture, on the stream it is prepared on: the first compiles and tunes, the second
+# allocates what a tuned run needs, the third shows that nothing is left to set up.
+_WARM_UPS: Final = 3
+
+
+class Timer:
+    """Times launches of one contender, and holds their outputs and its graph.
+
+    Parameters
+    ----------
+    device
+        "cuda:N" or "cpu".
+    clock
+        Seconds from any start; used by method "clock".
+    """
+
+    def __init__(self, device: str, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.kept: list[Any] = []
+        """Outputs of launches 0, 1, …, as the contender returned them."""
+        self._cuda = torch.device(device).type == "cuda"
+        self._clock = clock
+        self._collecting = (gc.isenabled, gc.disable, gc.enable)
+        self._graph: _Captured | None = None
+        if self._cuda:
+            self._functions = _CudaFunctions(torch.device(device))
+
+    def time(
+        self,
+        run: Run,
+        sets: Sequence[Sequence[Any]],
+        order: Sequence[int],
+        method: str,
+        *,
+        hold_cycles: int = 0,
+        per_replay: int = 1,
+        keep: bool = False,
+        copy_outputs: bool = False,
+    ) -> list[float]:
+        """Launch `run` on `sets[i]` for every i of `order`, and time each launch.
+
+        Parameters
+        ----------
+        run
+            The contender.
+        sets
+            Input sets; tensors are on the device.
+        order
+            One index into `sets` per launch.
+        method
+            "events": launches are queued between two CUDA events each and awaited once, at the end.
+            "graph": the first `per_replay` launches are captured in a CUDA graph that is replayed
+            `len(order) / per_replay` times. The graph is kept: the same call on the same tensors
+            replays it without capturing again, so whoever times a graph calls once to capture,
+            changes the contents, and calls again. "clock": each launch between two readings of the
+            clock, the device awaited.
+        hold_cycles
+            GPU cycles that the stream is held for before each launch or replay, in which the host
+            queues it: host time is not counted then.
+        per_replay
+            Launches in one graph; divides the length of `order`, which repeats every `per_replay`.
+        keep
+            Hold the outputs (of every launch; of the last replay with graphs) in `kept`. What was
+            held before is let go first, so that its memory can be used again.
+        copy_outputs
+            With `keep` and "events": hold copies that the stream makes after each launch's end
+            event. An output that another stream is still writing is then copied half-written.
+
+        Returns
+        -------
+        list of float
+            Milliseconds per launch; with "graph" one figure per replay, divided by its launches.
+
+        Raises
+        ------
+        ValueError
+            The method does not exist on this device, or `order` does not fit.
+        CaptureError
+            The contender cannot be captured.
+        """
+        self.kept = []
+        if method == "clock":
+            return self._timed_by_clock(run, sets, order, keep=keep)
+        if not self._cuda:
+            raise ValueError(f"method {method!r} needs a CUDA device")
+        if method == "events":
+            copy = self._functions.copies if copy_outputs else None
+            return self._timed_by_events(run, sets, order, hold_cycles, keep=keep, copy=copy)
+        if method == "graph":
+            return self._timed_replays(run, sets, order, hold_cycles, per_replay, keep=keep)
+        raise ValueError(f"no method {method!r}: events, graph and clock exist")
+
+    def probe(self, run: Run, inputs: Sequence[Any]) -> str | None:
+        """Why one launch cannot be captured in a CUDA graph and replayed; None if it can."""
+        if not self._cuda:
+            return "there is no CUDA device"
+        try:
+            captured = self._capture(run, [inputs])
+        except CaptureError as error:
+            return str(error)
+        del captured
+        return None
+
+    def forget(self) -> None:
+        """Let go of held outputs and of the graph."""
+        self.kept = []
+        self._graph = None
+
+    def _timed_by_clock(
+        self, run: Run, sets: Sequence[Sequence[Any]], order: Sequence[int], *, keep: bool
+    ) -> list[float]:
+        times = []
+        with self._uncollected():
+            for index in order:
+                self._synchronize()
+                start = self._clock()
+                outputs = run(*sets[index])
+                self._synchronize()
+                times.append((self._clock() - start) * 1e3)
+                if keep:
+                    self.kept.append(outputs)
+        return times
+
+    def _timed_by_events(
+        self,
+        run: Run,
+        sets: Sequence[Sequence[Any]],
+        order: Sequence[int],
+        hold_cycles: int,
+        *,
+        keep: bool,
+        copy: Callable[[Any, Any], Any] | None = None,
+    ) -> list[float]:
+        cuda = self._functions
+        stream = cuda.current_stream(cuda.device)
+        pairs = [(cuda.event(), cuda.event()) for _ in order]
+        self._synchronize()
+        with self._uncollected():
+            for index, (start, end) in zip(order, pairs, strict=True):
+                if hold_cycles:
+                    cuda.sleep(hold_cycles)
+                cuda.record(start, stream)
+                outputs = run(*sets[index])
+                cuda.record(end, stream)
+                if keep:
+                    self.kept.append(outputs if copy is None else copy(outputs, stream))
+            self._synchronize()
+        return [float(cuda.elapsed_time(start, end)) for start, end in pairs]
+
+    def _timed_replays(
+        self,
+        run: Run,
+        sets: Sequence[Sequence[Any]],
+        order: Sequence[int],
+        hold_cycles: int,
+        per_replay: int,
+        *,
+        keep: bool,
+    ) -> list[float]:
+        captured_order = list(order[:per_replay])
+        replays, rest = divmod(len(order), per_replay)
+        if rest or captured_order * replays != list(order):
+            raise ValueError(f"the order does not repeat every {per_replay} launches")
+        launches = [sets[index] for index in captured_order]
+        key = [tuple(_identity(value) for value in inputs) for inputs in launches]
+        if self._graph is None or self._graph.key != key:
+            self._graph = None  # frees its memory for the next one
+            self._graph = self._capture(run, launches)
+            self._graph.key = key
+        graph = self._graph
+        cuda = self._functions
+        stream = cuda.current_stream(cuda.device)
+        pairs = [(cuda.event(), cuda.event()) for _ in range(replays)]
+        self._synchronize()
+        with self._uncollected():
+            for start, end in pairs:
+                if hold_cycles:
+                    cuda.sleep(hold_cycles)
+                cuda.record(start, stream)
+                cuda.replay(graph.graph)
+                cuda.record(end, stream)
+            self._synchronize()
+        if keep:
+            self.kept = list(graph.outputs)
+        return [float(cuda.elapsed_time(start, end)) / per_replay for start, end in pairs]
+
+    def _capture(self, run: Run, launches: Sequence[Sequence[Any]]) -> "_Captured":
+        """Capture the launches one after another in one graph, and replay it once."""
+        cuda = self._functions
+        before = cuda.current_stream(cuda.device)
+        graph = cuda.new_graph()
+        try:
+            side = cuda.new_stream(cuda.device)
+            side.wait_stream(before)
+            with cuda.on_stream(side):
+                for _ in range(_WARM_UPS):
+                    run(*launches[0])
+            before.wait_stream(side)
+            self._synchronize()
+            # Calls of other threads, such as a pinned allocation by a data loader, are their own
+            # business: only this thread's must be capturable.
+            with cuda.capture(graph, capture_error_mode="thread_local"):
+                outputs = [run(*inputs) for inputs in launches]
+            cuda.replay(graph)
+            self._synchronize()
+        except Exception as error:
+            self._recover(before)
+            raise CaptureError(f"{type(error).__name__}: {error}") from None
+        return _Captured(graph, outputs)
+
+    def _recover(self, stream: Any) -> None:
+        """Leave a failed capture behind.
+
+        torch keeps the capture's stream current, and its random generator believes itself captured
+        until a capture ends well and would refuse to draw numbers: so a trivial one follows.
+        """
+        cuda = self._functions
+        cuda.set_stream(stream)
+        for _ in range(2):  # the first reports the failed capture once more
+            with contextlib.suppress(Exception):
+                self._synchronize()
+        with contextlib.suppress(Exception):
+            graph = cuda.new_graph()
+            value = cuda.zeros(1, device=cuda.device)
+            with cuda.capture(graph, capture_error_mode="thread_local"):
+                value.add_(1)
+            self._synchronize()
+        cuda.set_stream(stream)
+
+    def _synchronize(self) -> None:
+        if self._cuda:
+            self._functions.synchronize()  # of the current device, which the worker set
+
+    @contextlib.contextmanager
+    def _uncollected(self) -> Iterator[None]:
+        """No garbage collection meanwhile: it stops the host for milliseconds."""
+        enabled, disable, enable = self._collecting
+        was_on = enabled()
+        disable()
+        try:
+            yield
+        finally:
+            if was_on:
+                enable()
+
+
+class CaptureError(RuntimeError):
+    """A contender cannot be captured in a CUDA graph; the message says why."""
+
+
+class _Captured:
+    """A graph and the outputs that its launches write."""
+
+    def __init__(self, graph: Any, outputs: list[Any]) -> None:
+        self.graph = graph
+        self.outputs = outputs
+        self.key: list[tuple[Any, ...]] = []
+
+
+class _CudaFunctions:
+    """References to what timing calls, taken while torch is as it was imported."""
+
+    def __init__(self, device: torch.device) -> None:
+        cuda = torch.cuda
+        self.device = device
+        self.sleep = torch._C._cuda_sleep
+        self.record = cuda.Event.record
+        self.elapsed_time = cuda.Event.elapsed_time
+        self.synchronize = torch._C._cuda_synchronize
+        self.current_stream = cuda.current_stream
+        self.set_stream = cuda.set_stream
+        self.on_stream = cuda.stream
+        self.new_stream = cuda.Stream
+        self.new_graph = cuda.CUDAGraph
+        self.replay = cuda.CUDAGraph.replay
+        self.capture = cuda.graph
+        self.zeros = torch.zeros
+        self._event = cuda.Event
+        self._clone = torch.Tensor.clone
+
+    def event(self) -> Any:
+        return self._event(enable_timing=True)
+
+    def copies(self, outputs: Any, stream: Any) -> Any:
+        """Copies of all tensors in the outputs, made on a stream."""
+        with self.on_stream(stream):
+            return [self._clone(each) for each in flatten(outputs)]
+
+
+def _identity(value: Any) -> Any:
+    """What a captured launch has baked in: addresses of tensors, everything else by value."""
+    if isinstance(value, torch.Tensor):
+        return ("tensor", value.data_ptr(), tuple(value.shape), str(value.dtype))
+    return repr(value)

@@ -1,0 +1,156 @@
+"""The operators of a problem's model as data: exported on fake tensors, nothing computed."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export.graph_signature import ConstantArgument, InputKind
+
+from judge.worker.buffers import dtype_name, dtype_of
+from judge.worker.messages import ExportGraph, Graph, GraphNode, GraphTensor, one_line
+from judge.worker.modules import execute, member
+from judge.worker.seeds import seed_everything
+
+# A problem of a few layers has tens of nodes; what has more is no single operator.
+MAX_NODES: Final = 2000
+
+# Checks that export adds; they compute nothing.
+_CHECKS: Final = ("aten._assert", "aten.sym_constrain")
+
+
+def export(command: ExportGraph, folder: Path) -> Graph:
+    """Export the model of a problem file with `torch.export`, without in-place operators.
+
+    The file is executed, the model built and the graph traced under `FakeTensorMode`: parameters
+    and inputs have shapes and dtypes but no memory. Composite operators (softmax, linear,
+    rms_norm) stay whole.
+
+    Where the model cannot be exported (control flow that depends on values), the reply has a
+    reason and no nodes. What the file itself raises passes through.
+    """
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        module: Any = execute(command.source, command.module_name, folder)
+        seed_everything(0)
+        build: Any = member(module, "Model")
+        get_init_inputs: Any = member(module, "get_init_inputs")
+        get_inputs: Any = member(module, "get_inputs")
+        model = build(*get_init_inputs())
+        inputs = get_inputs()
+        dtype = None if command.dtype is None else dtype_of(command.dtype)
+        _cast(model, dtype)
+        inputs = tuple(_as(each, dtype).contiguous() if _is(each) else each for each in inputs)
+    try:
+        with warnings.catch_warnings(), _Silence(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(model, inputs, strict=False)
+            program = program.run_decompositions({})  # functional; composite operators stay
+        return _described(program)
+    except Exception as error:  # export raises whatever the model meets on the way
+        return Graph(reason=one_line(f"{type(error).__name__}: {error}"))
+
+
+def _is(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _as(tensor: Any, dtype: Any) -> Any:
+    return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+
+
+def _cast(model: Any, dtype: Any) -> None:
+    """Cast a module's tensors. `Module.to` swaps their contents, which fake ones do not allow."""
+    for module in model.modules():
+        for name, tensor in module._parameters.items():
+            if tensor is not None:
+                fresh = torch.nn.Parameter(_as(tensor.detach(), dtype), requires_grad=False)
+                module._parameters[name] = fresh
+        for name, tensor in module._buffers.items():
+            if tensor is not None:
+                module._buffers[name] = _as(tensor.detach(), dtype)
+        for name, value in list(vars(module).items()):
+            if _is(value):
+                setattr(module, name, _as(value.detach(), dtype))
+
+
+class _Silence:
+    """Export logs at length what it raises as well."""
+
+    def __enter__(self) -> None:
+        self._before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+
+    def __exit__(self, *_: object) -> None:
+        logging.disable(self._before)
+
+
+def _described(program: Any) -> Graph:
+    sources = {each.arg.name: each for each in program.graph_signature.input_specs}
+    index = 0
+    nodes: list[GraphNode] = []
+    outputs: list[Any] = []
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            spec = sources[node.name]
+            if spec.kind is InputKind.USER_INPUT:
+                constant = isinstance(spec.arg, ConstantArgument)
+                args = [_value(spec.arg.value)] if constant else []
+                nodes.append(_node(node, "input", args).model_copy(update={"input": index}))
+                index += 1
+            else:
+                nodes.append(_node(node, "tensor", []).model_copy(update={"tensor": spec.target}))
+        elif node.op == "output":
+            outputs = [_value(each) for each in node.args[0]]
+        elif node.op == "call_function":
+            name = _operator(node.target)
+            if not name.startswith(_CHECKS):
+                kwargs = {key: _value(value) for key, value in node.kwargs.items()}
+                args = [_value(each) for each in node.args]
+                nodes.append(_node(node, name, args).model_copy(update={"kwargs": kwargs}))
+        else:
+            raise TypeError(f"a {node.op} has no place in a graph of operators")
+        if len(nodes) > MAX_NODES:
+            raise ValueError(f"the graph has more than {MAX_NODES} nodes")
+    return Graph(nodes=nodes, outputs=outputs)
+
+
+def _operator(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)  # aten.add.Tensor
+    return str(getattr(target, "__name__", target))  # getitem
+
+
+def _node(node: Any, op: str, args: list[Any]) -> GraphNode:
+    tensors = list(_tensors(node.meta.get("val")))
+    return GraphNode(name=node.name, op=op, args=args, tensors=tensors)
+
+
+def _tensors(value: Any) -> Iterator[GraphTensor]:
+    if isinstance(value, torch.Tensor):
+        shape = [int(each) for each in value.shape]
+        yield GraphTensor(shape=shape, dtype=dtype_name(value.dtype))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _value(value: Any) -> Any:
+    """An argument as JSON: `{"node": name}` for a value of the graph, `{"torch": …}` for a dtype,
+    device, layout or memory format."""
+    if isinstance(value, torch.fx.Node):
+        return {"node": value.name}
+    if isinstance(value, list | tuple):
+        return [_value(each) for each in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float):
+        # JSON has no infinities.
+        return value if abs(value) < float("inf") else {"float": str(float(value))}
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return {"torch": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    raise TypeError(f"a {type(value).__name__} is no constant of an operator")

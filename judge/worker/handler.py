@@ -1,0 +1,318 @@
+"""What a worker does for each command."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from judge.sandbox.environment import INTERPRET
+from judge.worker import flops, graph, inputs
+from judge.worker import messages as m
+from judge.worker.bench_sources import SourceBench, Task
+from judge.worker.buffers import OpenBuffers
+from judge.worker.contender import Run, load_kernel, of_model
+from judge.worker.events import Timer
+from judge.worker.interpreted import Watch
+from judge.worker.observe import Observer
+from judge.worker.oracle import Oracle
+from judge.worker.outputs import flatten, output_specs
+from judge.worker.poison import poisoned
+from judge.worker.problem import LoadedProblem
+from judge.worker.values import decode
+
+# Calls whose outputs are held; the judge drops them, this only stops a mistake.
+_MOST_HELD: Final = 64
+
+
+class NotReadyError(Exception):
+    """A command came before the one that it needs."""
+
+
+class Handler:
+    """The state of one worker and a method for every command.
+
+    Parameters
+    ----------
+    folder
+        Where files are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._buffers = OpenBuffers()
+        self._problem: LoadedProblem | None = None
+        self._loading: m.LoadProblem | None = None
+        self._oracle: Oracle | None = None
+        self._run: Run | None = None
+        self._timer: Timer | None = None
+        self._observer: Observer | None = None
+        self._bench = SourceBench(folder)
+        self._device = torch.device("cpu")
+        self._held: dict[int, list[Any]] = {}
+        self._calls = 0
+        self._clock = time.perf_counter
+        self._watch = Watch() if os.environ.get(INTERPRET) == "1" else None
+        self._methods: dict[str, Callable[[Any], m.Reply]] = {
+            "close": self._close,
+            "load_problem": self._load_problem,
+            "use_variant": self._use_variant,
+            "describe_inputs": self._describe_inputs,
+            "make_inputs": self._make_inputs,
+            "export_parameters": self._export_parameters,
+            "oracle": self._compute_oracle,
+            "contender": self._contender,
+            "load_kernel": self._load_kernel,
+            "call": self._call,
+            "fetch": self._fetch,
+            "drop": self._drop,
+            "time": self._time,
+            "bench_sources": self._bench_sources,
+            "probe": self._probe,
+            "flops": self._flops,
+            "export_graph": lambda command: graph.export(command, self._folder),
+            "quit": lambda _: m.Done(),
+        }
+
+    def do(self, command: m.AnyCommand, descriptors: list[int]) -> m.Reply:
+        """Carry out one command; whatever the untrusted code raises passes through."""
+        if isinstance(command, m.Open):
+            self._buffers.open(command.buffers, descriptors)
+            return m.Done()
+        return self._methods[command.do](command)
+
+    # Buffers
+
+    def _close(self, command: m.Close) -> m.Reply:
+        self._wait()
+        self._buffers.close(command.names)
+        return m.Done()
+
+    # The problem
+
+    def _load_problem(self, command: m.LoadProblem) -> m.Reply:
+        self._prepare(command.device, command.precision)
+        self._loading = command
+        return self._execute_problem(command.source, command.seed)
+
+    def _use_variant(self, command: m.UseVariant) -> m.Reply:
+        return self._execute_problem(command.source, command.seed)
+
+    def _execute_problem(self, source: str, seed: int) -> m.Reply:
+        told = self._loading
+        if told is None:
+            raise NotReadyError("no problem is loaded")
+        self._problem = self._oracle = self._run = None
+        self._forget()
+        problem = LoadedProblem(
+            source,
+            told.module_name,
+            self._folder,
+            device=told.device,
+            dtype=told.dtype,
+            precision=told.precision,
+            seed=seed,
+        )
+        self._problem = problem
+        self._oracle = Oracle(problem)
+        return m.Problem(
+            parameters=[described for described, _ in problem.tensors()],
+            attributes=problem.attributes,
+            init_inputs=problem.encoded_init_inputs(),
+            input_names=problem.input_names,
+        )
+
+    def _describe_inputs(self, command: m.DescribeInputs) -> m.Reply:
+        return m.Inputs(inputs=inputs.describe(self._the_problem(), command.seed))
+
+    def _make_inputs(self, command: m.MakeInputs) -> m.Reply:
+        problem = self._the_problem()
+        inputs.make(problem, command.seed, command.kind, command.into, self._buffers)
+        self._wait()
+        return m.Done()
+
+    def _export_parameters(self, command: m.ExportParameters) -> m.Reply:
+        tensors = [tensor for _, tensor in self._the_problem().tensors()]
+        self._write(tensors, command.into)
+        return m.Done()
+
+    def _compute_oracle(self, command: m.Oracle) -> m.Reply:
+        self._the_problem()
+        assert self._oracle is not None
+        reply = self._oracle.run(
+            self._arguments(command.inputs),
+            command.into,
+            self._buffers,
+            method=command.method,
+            mutation=command.mutate,
+        )
+        self._wait()
+        return reply
+
+    def _flops(self, command: m.Flops) -> m.Reply:
+        return flops.count(self._the_problem(), command.seed)
+
+    # The contender
+
+    def _contender(self, command: m.Contender) -> m.Reply:
+        self._forget()
+        self._run = of_model(self._the_problem().model, command.form)
+        return m.Done()
+
+    def _load_kernel(self, command: m.LoadKernel) -> m.Reply:
+        observer = self._prepare(command.device, command.precision)
+        self._forget()
+        self._run = None
+        tensors = {each.name: self._buffers[each.buffer] for each in command.parameters}
+        self._run, told = load_kernel(command, tensors, self._folder)
+        self._wait()
+        return m.Kernel(**told, observed=observer.glance([]))
+
+    def _call(self, command: m.Call) -> m.Reply:
+        run, arguments = self._the_contender(), self._arguments(command.inputs)
+        if len(self._held) >= _MOST_HELD:
+            raise NotReadyError(f"the outputs of {_MOST_HELD} calls are held: drop some")
+        assert self._observer is not None
+        fields: dict[str, Any] = {}
+        self._wait()
+        outside = ""
+        with contextlib.ExitStack() as stack:
+            if command.poison:
+                stack.enter_context(poisoned(self._device))
+            hidden = None
+            if command.hide and self._watch is not None:
+                hidden = stack.enter_context(self._watch.hidden(arguments))
+            start = self._clock()
+            returned, fields = self._called(run, arguments, observe=command.observe)
+        if hidden is not None:
+            outside = hidden.outside
+        self._wait()
+        seconds = self._clock() - start
+        tensors = flatten(returned)
+        notes = [*fields.pop("notes", []), *(self._watch.notes if self._watch else [])]
+        seen = self._observer.glance(notes)
+        self._calls += 1
+        self._held[self._calls] = tensors
+        return m.Called(
+            call=self._calls,
+            outputs=output_specs(tensors),
+            seconds=seconds,
+            outside=outside,
+            computed=sorted(hidden.computed)[:20] if hidden is not None else [],
+            loops=self._watch.loops.turns if self._watch is not None else {},
+            blocks=sorted(self._watch.blocks) if self._watch is not None else [],
+            observed=seen.model_copy(update=fields),
+        )
+
+    def _called(
+        self, run: Run, arguments: Sequence[Any], *, observe: bool
+    ) -> tuple[Any, dict[str, Any]]:
+        if not observe:
+            return run(*arguments), {}
+        assert self._observer is not None
+        return self._observer.watch(lambda: run(*arguments))
+
+    def _fetch(self, command: m.Fetch) -> m.Reply:
+        if command.launch is not None:
+            kept = self._timer.kept if self._timer is not None else []
+            if not 0 <= command.launch < len(kept):
+                raise NotReadyError(f"launch {command.launch} is not held")
+            tensors = flatten(kept[command.launch])
+        elif command.call in self._held:
+            tensors = self._held[command.call]
+        else:
+            raise NotReadyError(f"call {command.call} is not held")
+        self._write(tensors, command.into)
+        return m.Done()
+
+    def _drop(self, command: m.Drop) -> m.Reply:
+        for call in command.calls:
+            self._held.pop(call, None)
+        if command.launches and self._timer is not None:
+            self._timer.kept = []
+        return m.Done()
+
+    def _time(self, command: m.Time) -> m.Reply:
+        run, timer = self._the_contender(), self._the_timer()
+        if (highest := max(command.order)) >= len(command.sets) or min(command.order) < 0:
+            raise NotReadyError(f"there is no input set {highest}")
+        ms = timer.time(
+            run,
+            [self._arguments(each) for each in command.sets],
+            command.order,
+            command.method,
+            hold_cycles=command.hold_cycles,
+            per_replay=command.per_replay,
+            keep=command.keep,
+            copy_outputs=command.copy_outputs,
+        )
+        self._wait()
+        outputs = output_specs(flatten(timer.kept[0])) if timer.kept else []
+        return m.Times(ms=ms, kept=len(timer.kept), outputs=outputs)
+
+    def _bench_sources(self, command: m.BenchSources) -> m.Reply:
+        kernel = command.kernel
+        self._prepare(kernel.device, kernel.precision)
+        self._forget()
+        tensors = {each.name: self._buffers[each.buffer] for each in kernel.parameters}
+        sets = [self._arguments(each) for each in command.sets]
+        return self._bench.run(Task(command, tensors, sets, self._the_timer(), self._wait))
+
+    def _probe(self, command: m.Probe) -> m.Reply:
+        why_not = self._the_timer().probe(self._the_contender(), self._arguments(command.inputs))
+        return m.Capturable(capturable=why_not is None, reason=m.one_line(why_not or ""))
+
+    # What several need
+
+    def _prepare(self, device: str, precision: m.Precision) -> Observer:
+        """Make, before untrusted code is loaded, what holds references to the originals."""
+        self._device = torch.device(device)
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+            torch.cuda.init()
+        if self._timer is None or self._observer is None:
+            self._timer = Timer(device)
+            self._observer = Observer(device, precision)
+        return self._observer
+
+    def _the_problem(self) -> LoadedProblem:
+        if self._problem is None:
+            raise NotReadyError("no problem is loaded")
+        return self._problem
+
+    def _the_contender(self) -> Run:
+        if self._run is None:
+            raise NotReadyError("no contender is loaded")
+        return self._run
+
+    def _the_timer(self) -> Timer:
+        if self._timer is None:
+            raise NotReadyError("no contender is loaded")
+        return self._timer
+
+    def _arguments(self, given: Sequence[m.Argument]) -> list[Any]:
+        return [
+            self._buffers[each.buffer] if isinstance(each, m.BufferArgument) else decode(each.value)
+            for each in given
+        ]
+
+    def _write(self, tensors: list[Any], into: m.Into) -> None:
+        if len(tensors) != len(into):
+            raise NotReadyError(f"there are {len(tensors)} tensors for {len(into)} buffers")
+        for tensor, name in zip(tensors, into, strict=True):
+            if name is not None:
+                self._buffers.write(name, tensor)
+        self._wait()
+
+    def _wait(self) -> None:
+        """The judge reads next, and its streams do not wait for ours."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def _forget(self) -> None:
+        self._held.clear()
+        if self._timer is not None:
+            self._timer.forget()

@@ -1,0 +1,324 @@
+"""The problem's model in float64, in slices along dimension 0 where memory asks for it."""
+
+import contextlib
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from judge.worker.buffers import BadBufferError, OpenBuffers, dtype_name
+from judge.worker.messages import Mutation, OracleOutputs, TensorSpec, one_line
+from judge.worker.mutations import mutated_inputs, mutated_model
+from judge.worker.outputs import flatten, specs
+from judge.worker.problem import LoadedProblem, move
+from judge.worker.seeds import set_precision
+
+# Inputs, outputs and this many temporaries as large as all of them are alive at a time in typical
+# models (a normalization holds its input, the square, the scaled input and the result).
+_TEMPORARIES: Final = 2
+
+# Of the free device memory; eager and compiled contenders allocate in other processes.
+_MEMORY_FRACTION: Final = 0.5
+
+# Two evaluations of the same sums in float64 in another order differ by far less; a result that
+# depends on other rows differs by far more.
+_COMMUTES_RTOL: Final = 1e-9
+
+# After an out-of-memory error the number of slices is doubled, this often.
+_RETRIES: Final = 6
+
+Precision = Literal["float64", "float32"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is computed: the same for every slice."""
+
+    method: str
+    mutation: Mutation | None = None
+
+
+class Oracle:
+    """Runs one problem's model in float64, or in float32 where an operator lacks float64.
+
+    Parameters
+    ----------
+    problem
+        The loaded problem; its model is copied and stays as it is.
+    """
+
+    def __init__(self, problem: LoadedProblem) -> None:
+        self._problem = problem
+        self._models: dict[Precision, Any] = {}
+        self._precision: Precision = "float64"
+        self._why_float32 = ""
+        self._narrowed = False
+        self._sliced: dict[tuple[Any, ...], frozenset[int]] = {}
+
+    def run(
+        self,
+        inputs: list[Any],
+        into: list[str | None] | None,
+        buffers: OpenBuffers,
+        *,
+        method: str = "forward",
+        mutation: Mutation | None = None,
+    ) -> OracleOutputs:
+        """Compute the outputs for `inputs` and write them into buffers.
+
+        Floating-point inputs are taken as they are and raised to float64. The outputs have the
+        dtype that the model then gives: float64 unless it casts by itself.
+
+        Parameters
+        ----------
+        inputs
+            Tensors and plain values.
+        into
+            A buffer for each output; None: only describe the outputs.
+        method
+            The model's method to run.
+        """
+        if into is None:
+            return self._answer(self._describe(inputs, method))
+        task = _Task(method, mutation)
+        inputs = mutated_inputs(inputs, mutation)
+        targets = [None if name is None else buffers[name] for name in into]
+        chunks = self._chunks_for_memory(inputs, targets)
+        try:
+            for _ in range(_RETRIES):
+                try:
+                    return self._run(inputs, targets, task, chunks)
+                except torch.OutOfMemoryError:
+                    torch.cuda.empty_cache()
+                    chunks *= 2
+            return self._run(inputs, targets, task, chunks)
+        finally:
+            if self._problem.device.type == "cuda":  # other contenders need the memory
+                torch.cuda.empty_cache()
+
+    def _run(
+        self, inputs: list[Any], targets: list[Any], task: _Task, chunks: int
+    ) -> OracleOutputs:
+        sliced = self._sliceable(inputs, task.method) if chunks > 1 else frozenset[int]()
+        rows = inputs[min(sliced)].shape[0] if sliced else 1
+        step = math.ceil(rows / min(chunks, rows))
+        starts = range(0, rows, step)
+        described: list[TensorSpec] = []
+        for start in starts:
+            part = _rows(inputs, sliced, slice(start, start + step)) if sliced else inputs
+            outputs = self._evaluate(part, task)
+            if len(outputs) != len(targets):
+                raise ValueError(f"the model has {len(outputs)} outputs, not {len(targets)}")
+            for output, target in zip(outputs, targets, strict=True):
+                if target is not None:
+                    _write(output, target, (start, start + step, rows))
+            described = described or specs(outputs)
+        if len(starts) > 1:  # the first slice has `step` rows
+            described = [
+                TensorSpec(shape=(each.shape[0] // step * rows, *each.shape[1:]), dtype=each.dtype)
+                for each in described
+            ]
+        return self._answer(described, len(starts))
+
+    def _answer(self, described: list[TensorSpec], chunks: int = 1) -> OracleOutputs:
+        return OracleOutputs(
+            outputs=described,
+            precision=self._precision,
+            why_float32=self._why_float32,
+            narrowed=self._narrowed,
+            chunks=chunks,
+        )
+
+    def _evaluate(self, inputs: list[Any], task: _Task) -> list[Any]:
+        """Run the model once; falls to float32 for good where float64 raises and float32 not."""
+        try:
+            return self._evaluate_in(self._precision, inputs, task)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if self._precision == "float32":
+                raise
+            try:
+                outputs = self._evaluate_in("float32", inputs, task)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:
+                raise error from None
+            self._precision = "float32"
+            self._why_float32 = one_line(str(error), 300)
+            return outputs
+
+    def _evaluate_in(self, precision: Precision, inputs: list[Any], task: _Task) -> list[Any]:
+        dtype = getattr(torch, precision)
+        # A copy each time: batch statistics and the like that the model updates must not reach
+        # the next evaluation.
+        model = copy.deepcopy(self._model(precision))
+        set_precision("ieee")  # for float32
+        narrowing = _Narrowing()
+        try:
+            with (
+                _default_dtype(dtype),
+                self._problem.device,
+                torch.no_grad(),
+                mutated_model(model, task.mutation),
+                narrowing,
+            ):
+                call = model if task.method == "forward" else getattr(model, task.method)
+                return flatten(call(*(_raised(value, dtype) for value in inputs)))
+        finally:
+            set_precision(self._problem.precision)
+            self._narrowed = self._narrowed or narrowing.seen
+
+    def _model(self, precision: Precision) -> Any:
+        if precision not in self._models:
+            model = copy.deepcopy(self._problem.model)
+            move(model, self._problem.device, getattr(torch, precision))
+            self._models[precision] = model
+        return self._models[precision]
+
+    def _describe(self, inputs: list[Any], method: str) -> list[TensorSpec]:
+        """Describe the outputs, without memory where the model allows it."""
+        self._model(self._precision)  # made now: under the mode it would be a fake, for good
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                fake = [
+                    mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+                    for value in inputs
+                ]
+                return specs(self._evaluate_in(self._precision, fake, _Task(method)))
+        except Exception:
+            return specs(self._evaluate(inputs, _Task(method)))
+
+    def _chunks_for_memory(self, inputs: list[Any], targets: list[Any]) -> int:
+        if self._problem.device.type != "cuda":
+            return 1
+        elements: int = sum(
+            each.numel() for each in (*inputs, *targets) if isinstance(each, torch.Tensor)
+        )
+        free = int(torch.cuda.mem_get_info(self._problem.device)[0])
+        return max(1, math.ceil(8 * elements * (1 + _TEMPORARIES) / (free * _MEMORY_FRACTION)))
+
+    def _sliceable(self, inputs: list[Any], method: str) -> frozenset[int]:
+        """Which inputs can be sliced along dimension 0 so that outputs are those of the slices.
+
+        Shown on four rows (the first two and the last two): evaluated together, and in parts of
+        one and three, the results must agree. First all inputs with as many rows as the first are
+        taken to be batched, then the first alone, which tells a matrix from a second factor of
+        the same size. Empty where nothing commutes (statistics over the batch).
+        """
+        key = (
+            method,
+            *(tuple(v.shape) if isinstance(v, torch.Tensor) else repr(v) for v in inputs),
+        )
+        if key not in self._sliced:
+            self._sliced[key] = self._find_sliceable(inputs, method)
+        return self._sliced[key]
+
+    def _find_sliceable(self, inputs: list[Any], method: str) -> frozenset[int]:
+        batched = [
+            index
+            for index, value in enumerate(inputs)
+            if isinstance(value, torch.Tensor) and value.dim() > 0
+        ]
+        if not batched or (rows := inputs[batched[0]].shape[0]) < 4:
+            return frozenset()
+        same = frozenset(index for index in batched if inputs[index].shape[0] == rows)
+        for chosen in dict.fromkeys([same, frozenset(batched[:1])]):
+            picked = torch.tensor([0, 1, rows - 2, rows - 1], device=self._problem.device)
+            few = [
+                value.index_select(0, picked) if index in chosen else value
+                for index, value in enumerate(inputs)
+            ]
+            if self._commutes(few, chosen, _Task(method)):
+                return chosen
+        return frozenset()
+
+    def _commutes(self, few: list[Any], chosen: frozenset[int], task: _Task) -> bool:
+        try:
+            whole = self._evaluate(few, task)
+            head = self._evaluate(_rows(few, chosen, slice(0, 1)), task)
+            tail = self._evaluate(_rows(few, chosen, slice(1, 4)), task)
+            return all(map(_concatenated, whole, head, tail))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:
+            return False  # such as a size that the model spells out
+
+
+class _Narrowing(TorchDispatchMode):  # type: ignore[misc]
+    """Sees whether the model itself casts to a format narrower than the oracle's."""
+
+    seen = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not self.seen and func.name() in ("aten::_to_copy", "aten::copy_"):
+            wanted = (kwargs or {}).get("dtype") or getattr(args[0], "dtype", None)
+            source = args[1] if func.name() == "aten::copy_" else args[0]
+            self.seen = _is_narrower(wanted, getattr(source, "dtype", None))
+        return func(*args, **(kwargs or {}))
+
+
+def _is_narrower(one: Any, other: Any) -> bool:
+    real = isinstance(one, torch.dtype) and isinstance(other, torch.dtype)
+    return (
+        real
+        and bool(one.is_floating_point and other.is_floating_point)
+        and bool(one.itemsize < other.itemsize)
+    )
+
+
+def _raised(value: Any, dtype: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.to(dtype)
+    return value
+
+
+def _rows(inputs: list[Any], sliced: frozenset[int], rows: slice) -> list[Any]:
+    return [value[rows] if index in sliced else value for index, value in enumerate(inputs)]
+
+
+def _concatenated(whole: Any, head: Any, tail: Any) -> bool:
+    """Whether `whole` is `head` (one row's share) above `tail` (three rows' share)."""
+    if whole.dim() == 0 or tail.shape[0] != 3 * head.shape[0]:
+        return False
+    joined = torch.cat([head, tail])
+    if joined.shape != whole.shape or joined.dtype != whole.dtype:
+        return False
+    rtol = _COMMUTES_RTOL if whole.dtype == torch.float64 else 1e-4
+    scale = float(whole.abs().amax()) if whole.numel() and not whole.is_complex() else 1.0
+    atol = rtol * scale if math.isfinite(scale) else 0.0
+    return bool(torch.allclose(joined, whole, rtol=rtol, atol=atol, equal_nan=True))
+
+
+def _write(output: Any, target: Any, rows: tuple[int, int, int]) -> None:
+    """Write the share of input rows [start, stop) of all into the whole output's buffer."""
+    start, stop, total = rows
+    share = target
+    if start > 0 or stop < total:
+        per_row, rest = divmod(target.shape[0] if target.dim() else 0, total)
+        if not rest:
+            share = target[start * per_row : stop * per_row]
+    if share.shape != output.shape or share.dtype != output.dtype:
+        raise BadBufferError(
+            f"the output is {dtype_name(output.dtype)}{list(output.shape)}, its buffer "
+            f"{dtype_name(share.dtype)}{list(share.shape)}"
+        )
+    share.copy_(output)
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: Any) -> Iterator[None]:
+    """Tensors that the model creates without a dtype are float64, too."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,99 @@
+"""Outputs of a call as a flat list of tensors.
+
+Nothing that a candidate defines runs here: what it returns is looked at when its time has been
+taken, and a list that computes in `__iter__`, or a tensor with an attribute `detach` of its own,
+would do the work then. So containers and tensors are read by the methods of their built-in types.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from judge.worker.buffers import spec_of
+from judge.worker.messages import OutputSpec, TensorSpec
+
+_MAX_OUTPUTS: Final = 200
+_DEPTH: Final = 10
+# The oracle's outputs are described with fakes; one of a candidate has nothing to be copied.
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+_detach: Final = torch.Tensor.detach
+
+
+class OutputError(Exception):
+    """A call returned something that is no dense tensor, or nothing."""
+
+
+def flatten(returned: Any) -> list[Any]:
+    """List the tensors in nested tuples, lists and dictionaries, in order; None is left out.
+
+    Raises
+    ------
+    OutputError
+        Something else is in there, or no tensor is.
+    """
+    found: list[Any] = []
+    _collect(returned, found, _DEPTH)
+    if not found:
+        raise OutputError("it returned no tensor")
+    if len(found) > _MAX_OUTPUTS:
+        raise OutputError(f"it returned more than {_MAX_OUTPUTS} tensors")
+    return found
+
+
+def _collect(value: Any, found: list[Any], depth: int) -> None:
+    kind = type(value)  # not isinstance, which believes what an object says of its class
+    if issubclass(kind, torch.Tensor):
+        if kind not in _PLAIN:
+            # A subclass may compute when it is looked at, after the time was taken.
+            raise OutputError(
+                f"output {len(found)} is a {kind.__name__}, a subclass of torch.Tensor: "
+                "return plain tensors"
+            )
+        if value.layout != torch.strided or value.is_nested:
+            raise OutputError(f"output {len(found)} is no dense tensor")
+        found.append(_detach(value))
+    elif (inside := _elements(value, kind)) is not None and depth:
+        for each in inside:
+            _collect(each, found, depth - 1)
+    elif value is not None:
+        raise OutputError(f"output {len(found)} is a {kind.__name__}, not a tensor")
+
+
+def _elements(value: Any, kind: type) -> Iterator[Any] | None:
+    """What a list, tuple or dictionary holds, whatever its own class makes of that."""
+    if issubclass(kind, list):
+        return list.__iter__(value)
+    if issubclass(kind, tuple):
+        return tuple.__iter__(value)
+    return iter(dict.values(value)) if issubclass(kind, dict) else None
+
+
+def specs(tensors: list[Any]) -> list[TensorSpec]:
+    """Describe tensors."""
+    return [spec_of(tensor) for tensor in tensors]
+
+
+def output_specs(tensors: list[Any]) -> list[OutputSpec]:
+    """Describe tensors and say where they are."""
+    described = []
+    for tensor in tensors:
+        spec = spec_of(tensor)
+        described.append(
+            OutputSpec(
+                shape=spec.shape,
+                dtype=spec.dtype,
+                device=str(tensor.device)[:20],
+                overlaps=_overlaps(tensor),
+            )
+        )
+    return described
+
+
+def _overlaps(tensor: Any) -> bool:
+    """Whether elements must share memory: there are more than lie between first and last."""
+    if tensor.numel() == 0:
+        return False
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return bool(tensor.numel() > 1 + sum((size - 1) * stride for size, stride in steps))

@@ -1,0 +1,189 @@
+"""A problem file, executed: its model, what the model holds, and the inputs it makes."""
+
+import inspect
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import torch
+
+from judge.worker.buffers import dtype_of, spec_of
+from judge.worker.messages import InputSpec, Parameter, Precision
+from judge.worker.modules import execute, member
+from judge.worker.seeds import seed_everything, set_precision
+from judge.worker.values import NotEncodableError, encode
+
+# A tensor-free attribute longer than this (as JSON) configures nothing.
+_MAX_ATTRIBUTE_CHARS: Final = 2000
+_MAX_ATTRIBUTES: Final = 2000
+
+
+class InputError(Exception):
+    """`get_inputs` returned something that cannot be passed to a contender."""
+
+
+class LoadedProblem:
+    """One executed problem file.
+
+    Parameters
+    ----------
+    source, name, folder
+        The text, its module's name, and where its file is written.
+    device
+        Default device of everything that the file creates.
+    dtype
+        What floating-point inputs, parameters and buffers are cast to; None leaves them.
+    precision
+        Whether float32 products may use TF32. What the file itself sets is overruled: one setting
+        is declared for all contenders.
+    seed
+        Set before `get_init_inputs` and again before the model is built, so that whoever builds
+        the same layers under the same seed has the same parameters.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        name: str,
+        folder: Path,
+        *,
+        device: str,
+        dtype: str | None,
+        precision: Precision,
+        seed: int,
+    ) -> None:
+        self.device = torch.device(device)
+        self.dtype = None if dtype is None else dtype_of(dtype)
+        self.precision: Precision = precision
+        set_precision(precision)
+        with self.device:
+            self.module: ModuleType = execute(source, name, folder)
+            model_class: Any = member(self.module, "Model")
+            self._get_inputs: Any = member(self.module, "get_inputs")
+            seed_everything(seed)
+            init_inputs: Any = member(self.module, "get_init_inputs")
+            self.init_inputs = list(init_inputs())
+            seed_everything(seed)
+            self.model: Any = model_class(*self.init_inputs)
+        self.model.requires_grad_(False)
+        move(self.model, self.device, self.dtype)
+        set_precision(precision)
+        self.input_names = _forward_names(model_class)
+        self.attributes = _attributes(self.model, model_class, self.init_inputs)
+
+    def tensors(self) -> list[tuple[Parameter, Any]]:
+        """Parameters, buffers and other tensors of the model, by dotted name, each name once."""
+        return named_tensors(self.model)
+
+    def encoded_init_inputs(self) -> Any:
+        """Return `get_init_inputs()` as JSON, None where it holds what JSON cannot carry."""
+        try:
+            return encode(self.init_inputs)
+        except NotEncodableError:
+            return None
+
+    def inputs(self, seed: int) -> list[Any]:
+        """Return what `get_inputs` makes under `seed`: contiguous tensors and plain values.
+
+        Raises
+        ------
+        InputError
+            It is no list or tuple, or holds sparse or nested tensors.
+        """
+        seed_everything(seed)
+        with self.device:
+            made = self._get_inputs()
+        if not isinstance(made, list | tuple):
+            raise InputError(f"get_inputs returned a {type(made).__name__}, not a list")
+        return [self._prepared(value, index) for index, value in enumerate(made)]
+
+    def _prepared(self, value: Any, index: int) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.layout != torch.strided or value.is_nested or value.is_quantized:
+            raise InputError(f"input {index} is no dense tensor")
+        dtype = self.dtype if self.dtype is not None and value.is_floating_point() else value.dtype
+        return value.detach().to(self.device, dtype).contiguous()
+
+    def input_spec(self, value: Any, index: int) -> InputSpec:
+        """Describe one input.
+
+        Raises
+        ------
+        InputError
+            It is neither a tensor nor a plain value.
+        """
+        names = self.input_names
+        name = names[index] if index < len(names) else f"input{index}"
+        if isinstance(value, torch.Tensor):
+            return InputSpec(name=name, tensor=spec_of(value))
+        try:
+            return InputSpec(name=name, value=encode(value))
+        except NotEncodableError as error:
+            raise InputError(
+                f"input {index} ({name}): {error}; inputs are tensors or plain values"
+            ) from None
+
+
+def move(model: Any, device: Any, dtype: Any) -> None:
+    """Move a module to a device and cast its floating-point tensors, plain attributes included."""
+    model.to(device=device, dtype=dtype)
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor):
+                cast = dtype if dtype is not None and value.is_floating_point() else value.dtype
+                setattr(module, name, value.detach().to(device, cast))
+
+
+def named_tensors(model: Any) -> list[tuple[Parameter, Any]]:
+    """Describe and return a module's tensors; those of the state dict first, in its order."""
+    order = {name: place for place, name in enumerate(model.state_dict(keep_vars=True))}
+    found: dict[str, tuple[Parameter, Any]] = {}
+
+    def add(name: str, tensor: Any, kind: Any) -> None:
+        if name not in found:
+            described = Parameter(name=name, tensor=spec_of(tensor), kind=kind)
+            found[name] = (described, tensor.detach())
+
+    for name, tensor in model.named_parameters(remove_duplicate=False):
+        add(name, tensor, "parameter")
+    for name, tensor in model.named_buffers(remove_duplicate=False):
+        add(name, tensor, "buffer" if name in order else "attribute")
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                add(f"{prefix}.{name}" if prefix else name, value, "attribute")
+    return sorted(found.values(), key=lambda each: order.get(each[0].name, len(order)))
+
+
+def _forward_names(model_class: Any) -> list[str]:
+    parameters = list(inspect.signature(model_class.forward).parameters.values())[1:]
+    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def _attributes(model: Any, model_class: Any, init_inputs: list[Any]) -> dict[str, Any]:
+    """Return plain values by dotted name: the constructor's arguments, then attributes."""
+    found: dict[str, Any] = {}
+
+    def add(name: str, value: Any) -> None:
+        if len(found) >= _MAX_ATTRIBUTES or name in found:
+            return
+        try:
+            encoded = encode(value)
+        except NotEncodableError:
+            return
+        if len(repr(encoded)) <= _MAX_ATTRIBUTE_CHARS:
+            found[name] = encoded
+
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if not name.startswith("_") and name != "training":
+                add(f"{prefix}.{name}" if prefix else name, value)
+    try:
+        bound = inspect.signature(model_class).bind(*init_inputs)
+        bound.apply_defaults()
+    except (TypeError, ValueError):
+        return found
+    for name, value in bound.arguments.items():
+        add(name, value)
+    return found

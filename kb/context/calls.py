@@ -1,0 +1,99 @@
+"""Names, calls and parameters in the syntax tree of a kernel file."""
+
+import ast
+from collections.abc import Iterator
+
+from kb.context.folding import fold
+
+
+def bound_name(alias: ast.alias) -> str:
+    """Return the name that an import binds."""
+    return (alias.asname or alias.name).partition(".")[0]
+
+
+def names_of(statement: ast.stmt) -> list[str]:
+    """Return the names that a top-level statement defines."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [bound_name(alias) for alias in names]
+        case ast.Assign(targets=targets):
+            found = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            return [] if found == ["TUNABLES"] else found
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+    return []
+
+
+def calls_in(node: ast.AST, name: str) -> Iterator[ast.Call]:
+    """Calls of a function: `name(…)`, and launches `name[grid](…)`."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call):
+            target = each.func.value if isinstance(each.func, ast.Subscript) else each.func
+            if isinstance(target, ast.Name) and target.id == name:
+                yield each
+
+
+def argument_given(
+    call: ast.Call, place: int, name: str, function: ast.FunctionDef
+) -> ast.expr | None:
+    """What a call gives for a parameter; None where that cannot be told."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if any(isinstance(each, ast.Starred) for each in call.args[: place + 1]):
+        return None
+    if place < len(call.args):
+        return call.args[place]
+    if any(keyword.arg is None for keyword in call.keywords):
+        return None
+    defaults = function.args.defaults
+    behind = place - (len(function.args.args) - len(defaults))
+    return defaults[behind] if 0 <= behind < len(defaults) else None
+
+
+def remove_argument(call: ast.Call, place: int, name: str) -> None:
+    """Take an argument out of a call, by its name or its place."""
+    kept = [keyword for keyword in call.keywords if keyword.arg != name]
+    if len(kept) != len(call.keywords):
+        call.keywords = kept
+    elif place < len(call.args):
+        del call.args[place]
+
+
+def without_parameter(function: ast.FunctionDef, name: str) -> ast.FunctionDef:
+    """Return the function without a parameter that nothing reads."""
+    return fold(function, {name: ast.Constant(None)}, set())
+
+
+def left_over(function: ast.FunctionDef, value: ast.expr) -> bool:
+    """Whether a folded None or hook still stands in arithmetic: then it was not decided."""
+    if isinstance(value, ast.Name):
+        names = (n for n in ast.walk(function) if isinstance(n, ast.Name))
+        calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
+        passed = {id(a) for call in calls for a in (*call.args, *(k.value for k in call.keywords))}
+        return any(n.id == value.id and id(n) not in passed for n in names)
+    if not isinstance(value, ast.Constant) or value.value is not None:
+        return False
+    return any(
+        isinstance(side, ast.Constant) and side.value is None
+        for node in ast.walk(function)
+        if isinstance(node, ast.BinOp)
+        for side in (node.left, node.right)
+    )
+
+
+def read_names(body: list[ast.stmt]) -> set[str]:
+    """Return the names that statements read."""
+    return {
+        node.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+
+
+def has_call(node: ast.expr) -> bool:
+    """Whether evaluating an expression calls something, or takes a sequence apart."""
+    return any(isinstance(each, ast.Call | ast.Starred) for each in ast.walk(node))

@@ -1,0 +1,141 @@
+"""Choose kernels of an operator family: by what they were made for, then by measurement.
+
+A kernel measured slower than PyTorch is no example to follow, so it is not chosen.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kb.architectures import any_runs_on
+from kb.corpus.entries import Kernel, Verified
+from kb.errors import InvalidInputError
+from kb.index.reader import Generation
+from kb.vocabulary import find_gpu, gpu_spelling
+
+EAGER, COMPILED = "eager", "torch.compile"
+# Medians of one kernel differ by some 2 to 3 % between sessions: closer than this is level.
+_LEVEL = 0.97
+# `torch.compile` fuses and tunes for itself; a kernel far behind it teaches the wrong thing.
+_BEHIND_COMPILED = 0.9
+# An unmeasured kernel stands behind what is known to be level with PyTorch, before what is not.
+_UNMEASURED = 0.965
+
+
+def records_on(kernel: Kernel, gpu: str | None) -> list[Verified]:
+    """Return the measurements of one kernel on one card: the named one's, else the first card's."""
+    records = list(kernel.verified)
+    if not records:
+        return []
+    wanted = _family(gpu) if gpu else None
+    card = next((r.gpu for r in records if wanted and _family(r.gpu) == wanted), records[0].gpu)
+    return [record for record in records if record.gpu == card]
+
+
+def _family(gpu: str) -> str:
+    try:
+        return find_gpu(gpu).name
+    except InvalidInputError:  # an architecture, or a card that the table lacks
+        return gpu_spelling(gpu)
+
+
+def speedup(kernel: Kernel, baseline: str, gpu: str | None) -> float | None:
+    """Return how many times as fast as a baseline a kernel was measured; None if it was not."""
+    found = [r.speedup for r in records_on(kernel, gpu) if r.baseline == baseline]
+    return max(found) if found else None
+
+
+def is_slower(kernel: Kernel, gpu: str | None) -> bool:
+    """Whether a kernel was measured slower than PyTorch."""
+    eager, compiled = speedup(kernel, EAGER, gpu), speedup(kernel, COMPILED, gpu)
+    behind_eager = eager is not None and eager < _LEVEL
+    return behind_eager or (compiled is not None and compiled < _BEHIND_COMPILED)
+
+
+def merit(kernel: Kernel, gpu: str | None) -> float:
+    """Return the lesser of the speedups over eager and `torch.compile`."""
+    both = [speedup(kernel, EAGER, gpu), speedup(kernel, COMPILED, gpu)]
+    known = [each for each in both if each is not None]
+    return min(known) if known else _UNMEASURED
+
+
+def usable(generation: Generation, language: str | None, device: str | None) -> dict[str, Kernel]:
+    """Return the kernels that are in the language asked for and run on the device."""
+    return {
+        slug: record.entry
+        for slug, record in generation.kernels.items()
+        if language in (None, record.entry.language)
+        and (device is None or any_runs_on(record.entry.architectures, device))
+    }
+
+
+def ranked(
+    kernels: dict[str, Kernel],
+    ops: Sequence[str],
+    preferred: Iterable[str],
+    gpu: str | None,
+    special: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Return slugs of kernels of these families that may be followed, the best first.
+
+    Parameters
+    ----------
+    kernels
+        Those to choose from.
+    ops
+        Operator families, the best first.
+    preferred
+        Slugs that are made for the shape: first, if they are not slower than PyTorch.
+    special
+        Slugs made for other shapes: last, however fast they were at theirs.
+    gpu
+        Card whose measurements count.
+    """
+    rank = {slug: place for place, slug in enumerate(preferred)}
+    families = {op: place for place, op in enumerate(ops)}
+    found = [
+        slug
+        for slug, kernel in kernels.items()
+        if kernel.op in families and not is_slower(kernel, gpu)
+    ]
+
+    def order(slug: str) -> tuple[float | bool | str, ...]:
+        kernel = kernels[slug]
+        return (
+            rank.get(slug, len(rank)),
+            slug in special and slug not in rank,
+            families[kernel.op],
+            kernel.language != "triton",
+            -merit(kernel, gpu),
+            slug,
+        )
+
+    return sorted(found, key=order)
+
+
+def slower_ones(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None) -> list[str]:
+    """Return slugs of kernels of these families that were measured slower, the fastest first."""
+    found = [s for s, k in kernels.items() if k.op in ops and is_slower(k, gpu)]
+    return sorted(found, key=lambda slug: (-merit(kernels[slug], gpu), slug))
+
+
+def times_line(kernel: Kernel, gpu: str | None, axes: str | None = None) -> str:
+    """Return the measured time beside the floor and PyTorch's, in one line.
+
+    `axes` says what the numbers of a size are.
+    """
+    records = records_on(kernel, gpu)
+    if not records:
+        return "Not measured on a GPU; checked in the CPU interpreter."
+    first = records[0]
+    same = [r for r in records if (r.shape, r.dtype) == (first.shape, first.dtype)]
+    parts = [f"this {first.measured_ms:.4g} ms"]
+    if first.floor_fraction is not None:
+        floor = first.measured_ms * first.floor_fraction
+        parts.append(f"floor {floor:.4g} ms at measured bandwidth and rates")
+    for record in sorted(same, key=lambda r: (r.baseline not in {EAGER, COMPILED}, r.baseline)):
+        plain = record.baseline not in {EAGER, COMPILED}
+        name = f"plain form {record.baseline}" if plain else record.baseline
+        verdict = ": slower" if record.speedup < 1 else " as fast"
+        ratio = f"this is {record.speedup:.2f}x{verdict}"
+        parts.append(f"{name} {record.baseline_ms:.4g} ms ({ratio})")
+    size = f"{first.shape} = {axes}" if axes else first.shape
+    return f"Measured on {first.gpu}, {size}, {first.dtype}: " + "; ".join(parts) + "."

@@ -1,0 +1,222 @@
+"""Fold constants into Python functions: what a fixed argument decides is decided in the text.
+
+Works on syntax trees of kernel files: hooks that are not used, options that are off, and the code
+behind them go; what is left computes the same for those arguments.
+"""
+
+import ast
+import copy
+from collections.abc import Callable
+from typing import Any, Final
+
+Bindings = dict[str, ast.expr]
+"""Parameter → the constant that it always is."""
+_COMPARE: Final[dict[type, Callable[[Any, Any], bool]]] = {
+    ast.Eq: lambda a, b: a == b, ast.NotEq: lambda a, b: a != b,
+    ast.Is: lambda a, b: a is b, ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+    ast.Gt: lambda a, b: a > b, ast.Lt: lambda a, b: a < b,
+}  # fmt: skip
+_NOTHING: Final = object()
+
+
+def is_identity(node: ast.stmt) -> bool:
+    """Whether a function returns its first argument unchanged."""
+    if not isinstance(node, ast.FunctionDef) or not node.args.args:
+        return False
+    body = [each for each in node.body if not is_docstring(each)]
+    return (
+        len(body) == 1
+        and isinstance(body[0], ast.Return)
+        and (isinstance(body[0].value, ast.Name) and body[0].value.id == node.args.args[0].arg)
+    )
+
+
+def is_docstring(node: ast.stmt) -> bool:
+    """Whether a statement is a string alone."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def constant(node: ast.expr | None, identities: set[str]) -> bool:
+    """Whether an expression is a constant that code branches on, or an unchanging hook."""
+    if isinstance(node, ast.Constant):
+        return node.value is None or isinstance(node.value, bool | str)
+    if isinstance(node, ast.Tuple):
+        return not node.elts
+    return isinstance(node, ast.Name) and node.id in identities
+
+
+def fold(function: ast.FunctionDef, bindings: Bindings, identities: set[str]) -> ast.FunctionDef:
+    """Return the function without the bound parameters, simplified."""
+    assigned = {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    usable = {name: value for name, value in bindings.items() if name not in assigned}
+    found = copy.deepcopy(function)
+    folded = _Folder(usable, identities)
+    found.body = folded.block(found.body)
+    _drop_parameters(found, set(usable))
+    return found
+
+
+def _drop_parameters(function: ast.FunctionDef, names: set[str]) -> None:
+    arguments = function.args
+    pad = [None] * (len(arguments.args) - len(arguments.defaults))
+    kept = [
+        (argument, default)
+        for argument, default in zip(arguments.args, [*pad, *arguments.defaults], strict=True)
+        if argument.arg not in names
+    ]
+    arguments.args = [argument for argument, _ in kept]
+    arguments.defaults = [default for _, default in kept if default is not None]
+    if len(arguments.args) != len(pad):
+        function.args = arguments
+
+
+class _Folder(ast.NodeTransformer):
+    def __init__(self, bindings: Bindings, identities: set[str]) -> None:
+        self._bindings = bindings
+        self._identities = identities
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements that are left of a block."""
+        found: list[ast.stmt] = []
+        for statement in body:
+            result = self.visit(statement)
+            if result is None:
+                continue
+            found += result if isinstance(result, list) else [result]
+            if found and isinstance(found[-1], ast.Return | ast.Raise):
+                break  # a folded branch that returns: nothing behind it is reached
+        return found
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Load) and node.id in self._bindings:
+            return ast.copy_location(copy.deepcopy(self._bindings[node.id]), node)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        node.body = self.block(node.body)
+        return node
+
+    def visit_If(self, node: ast.If) -> Any:
+        node.test = self.visit(node.test)
+        value = _value(node.test)
+        if value is not _NOTHING:
+            return self.block(node.body if value else node.orelse)
+        node.body = self.block(node.body) or [ast.Pass()]
+        node.orelse = self.block(node.orelse)
+        return node
+
+    def visit_For(self, node: ast.For) -> Any:
+        node.iter = self.visit(node.iter)
+        node.body = self.block(node.body) or [ast.Pass()]
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        node.value = self.visit(node.value)
+        node.targets = [self.visit(target) for target in node.targets]
+        target = node.targets[0]
+        same = isinstance(target, ast.Name) and isinstance(node.value, ast.Name)
+        if same and target.id == node.value.id:  # type: ignore[attr-defined]
+            return None
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        test = self.visit(node.test)
+        value = _value(test)
+        if value is not _NOTHING:
+            found: ast.expr = self.visit(node.body if value else node.orelse)
+            return found
+        node.test, node.body, node.orelse = test, self.visit(node.body), self.visit(node.orelse)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        if len(node.ops) != 1:
+            return node
+        left, right = _value(node.left), _value(node.comparators[0])
+        hooks = self._hooks(node)
+        if hooks is not None:
+            return ast.copy_location(ast.Constant(hooks), node)
+        compare = _COMPARE.get(type(node.ops[0]))
+        if compare is None or left is _NOTHING or right is _NOTHING:
+            return node
+        return ast.copy_location(ast.Constant(compare(left, right)), node)
+
+    def _hooks(self, node: ast.Compare) -> bool | None:
+        """`after is _unchanged`, once both are names."""
+        one, two = node.left, node.comparators[0]
+        names = isinstance(one, ast.Name) and isinstance(two, ast.Name)
+        if not names or not {one.id, two.id} <= self._identities:  # type: ignore[attr-defined]
+            return None
+        equal: bool = one.id == two.id  # type: ignore[attr-defined]
+        match node.ops[0]:
+            case ast.Is() | ast.Eq():
+                return equal
+            case ast.IsNot() | ast.NotEq():
+                return not equal
+        return None
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        self.generic_visit(node)
+        stops = isinstance(node.op, ast.Or)
+        kept: list[ast.expr] = []
+        for place, each in enumerate(node.values):
+            value = _value(each)
+            last = place == len(node.values) - 1
+            if value is _NOTHING:
+                kept.append(each)
+            elif bool(value) is stops:
+                kept.append(each)
+                break
+            elif last and not kept:
+                kept.append(each)
+        if len(kept) == 1:
+            return kept[0]
+        node.values = kept
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        value = _value(node.operand)
+        if isinstance(node.op, ast.Not) and value is not _NOTHING:
+            return ast.copy_location(ast.Constant(not value), node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        hook = isinstance(node.func, ast.Name) and node.func.id in self._identities
+        return node.args[0] if hook and node.args else node
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        self.generic_visit(node)
+        generator = node.generators[0]
+        source = generator.iter
+        plain = (
+            len(node.generators) == 1
+            and isinstance(source, ast.Tuple | ast.List)
+            and isinstance(generator.target, ast.Name)
+            and isinstance(node.elt, ast.Name)
+            and node.elt.id == generator.target.id
+            and all(_value(each) is None for each in source.elts)
+            and any(isinstance(test, ast.Compare) for test in generator.ifs)
+        )
+        # `[each for each in (None, None) if each is not None]`
+        return ast.copy_location(ast.List([], ast.Load()), node) if plain else node
+
+
+def _value(node: ast.expr) -> Any:
+    """The value of a constant expression; `_NOTHING` if it is none."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Tuple | ast.List):
+        values = [_value(each) for each in node.elts]
+        return _NOTHING if _NOTHING in values else tuple(values)
+    return _NOTHING

@@ -1,0 +1,216 @@
+"""Print syntax trees that were changed as the file was written: its layout, and its comments.
+
+A statement that is as it was is printed from its source lines; one that was changed is written
+anew, in lines of at most 100 characters.
+"""
+
+import ast
+import io
+import textwrap
+import tokenize
+
+_WIDTH = 100
+_INDENT = "    "
+_QUOTES = '"' * 3
+
+
+class Printer:
+    """Prints statements of one file.
+
+    Parameters
+    ----------
+    code
+        The file that the statements are from.
+    comments
+        Whether comment lines above a statement that stays are kept.
+    """
+
+    def __init__(self, code: str, *, comments: bool = False) -> None:
+        self._lines = code.splitlines()
+        self._original = _statements(code)
+        self._comments = _comment_lines(code)
+        self._keep = comments
+
+    def text(self, body: list[ast.stmt]) -> str:
+        """Return statements of the top level as a file."""
+        parts: list[str] = []
+        for statement in body:
+            lines = self._statement(statement, 0)
+            gap = isinstance(statement, ast.FunctionDef | ast.ClassDef)
+            before = bool(parts) and (gap or isinstance(body[body.index(statement) - 1],
+                                                        ast.FunctionDef))  # fmt: skip
+            parts += ["", *lines] if before else lines
+        return "\n".join(parts)
+
+    def _statement(self, node: ast.stmt, level: int) -> list[str]:
+        above = self._above(node, level)
+        if isinstance(node, ast.FunctionDef):
+            head = [f"@{ast.unparse(each)}" for each in node.decorator_list]
+            shell = self._head(node)
+            return [*above, *_placed([*head, *shell], level), *self._block(node.body, level + 1)]
+        if isinstance(node, ast.If | ast.For | ast.While | ast.With):
+            lines = [*above, *_placed(self._head(node), level)]
+            lines += self._block(node.body, level + 1)
+            orelse = getattr(node, "orelse", [])
+            if len(orelse) == 1 and isinstance(orelse[0], ast.If) and isinstance(node, ast.If):
+                inner = self._statement(orelse[0], level)
+                place = next(n for n, line in enumerate(inner) if not line.lstrip().startswith("#"))
+                branch = inner[place].lstrip()
+                prefix = "" if branch.startswith("elif") else "el"
+                inner[place] = _INDENT * level + prefix + branch
+                lines += inner
+            elif orelse:
+                lines += [_INDENT * level + "else:", *self._block(orelse, level + 1)]
+            return lines
+        if _is_text(node):
+            return [*above, *_docstring(node, level)]
+        source = self._unchanged(node)
+        return [*above, *_placed(source or _wrapped(ast.unparse(node)), level)]
+
+    def _block(self, body: list[ast.stmt], level: int) -> list[str]:
+        return [line for statement in body for line in self._statement(statement, level)]
+
+    def _head(self, node: ast.stmt) -> list[str]:
+        """The lines of a compound statement before its block."""
+        shell = _shell(node)
+        original = self._original.get((node.lineno, node.col_offset))
+        if original is not None and ast.dump(_shell(original)) == ast.dump(shell):
+            first = original.body[0]  # type: ignore[attr-defined]
+            lines = self._lines[original.lineno - 1 : first.lineno - 1]
+            while lines and lines[-1].lstrip().startswith("#"):
+                lines.pop()
+            text = [line.replace("  # fmt: skip", "") for line in lines]
+            if text and not self._keep:
+                text = [_bare(line) for line in text]
+            return textwrap.dedent("\n".join(text)).splitlines()
+        return _wrapped("\n".join(ast.unparse(shell).splitlines()[:-1]))
+
+    def _unchanged(self, node: ast.stmt) -> list[str] | None:
+        original = self._original.get((getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
+        if original is None or ast.dump(original) != ast.dump(node):
+            return None
+        lines = list(self._lines[original.lineno - 1 : original.end_lineno])
+        lines[0] = " " * original.col_offset + lines[0].lstrip()
+        tail = [line.replace("  # fmt: skip", "").rstrip() for line in lines]
+        if not self._keep:
+            tail = [_bare(line) for line in tail]
+            tail = [line for line in tail if line.strip()]
+        return textwrap.dedent("\n".join(tail)).splitlines()
+
+    def _above(self, node: ast.stmt, level: int) -> list[str]:
+        """Comment lines directly above a statement."""
+        if not self._keep or not hasattr(node, "lineno"):
+            return []
+        decorators = getattr(node, "decorator_list", None)
+        line = (decorators[0].lineno if decorators else node.lineno) - 1
+        found: list[str] = []
+        while line in self._comments:
+            found.insert(0, _INDENT * level + self._comments[line])
+            line -= 1
+        return found
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _docstring(node: ast.stmt, level: int) -> list[str]:
+    """A docstring in lines that fit; its words are kept, its line breaks are not."""
+    assert isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    words = str(node.value.value).replace("\\", "\\\\").replace(_QUOTES, "'" * 3)
+    indent = _INDENT * level
+    text = f"{_QUOTES}{words}{_QUOTES}"
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+def _shell(node: ast.stmt) -> ast.stmt:
+    """A compound statement with an empty block."""
+    fields = dict(ast.iter_fields(node))
+    fields["body"] = [ast.Pass()]
+    if "orelse" in fields:
+        fields["orelse"] = []
+    if "decorator_list" in fields:
+        fields["decorator_list"] = []
+    return ast.fix_missing_locations(type(node)(**fields))
+
+
+def _placed(lines: list[str], level: int) -> list[str]:
+    return [_INDENT * level + line if line.strip() else line for line in lines]
+
+
+def _bare(line: str) -> str:
+    """A line without the comment behind its code; strings with a # keep theirs."""
+    place = line.find("  # ")
+    quoted = line.count('"', 0, max(place, 0)) % 2 or line.count("'", 0, max(place, 0)) % 2
+    if line.lstrip().startswith("#"):
+        return ""
+    return line if place < 0 or quoted else line[:place]
+
+
+def _wrapped(text: str) -> list[str]:
+    """Lines of at most 100 characters, broken after commas within brackets."""
+    if len(text) <= _WIDTH:
+        return text.splitlines()
+    lines: list[str] = []
+    for line in text.splitlines():
+        lines += _broken(line)
+    return lines
+
+
+def _broken(line: str) -> list[str]:
+    lead = line[: len(line) - len(line.lstrip())]
+    breaks = _breaks(line)
+    found: list[str] = []
+    start = 0
+    while len(line) - start > _WIDTH:
+        room = _WIDTH - (len(lead) + len(_INDENT) if start else 0)
+        fitting = [place for place in breaks if start < place <= start + room]
+        if not fitting:
+            break
+        piece = line[start : fitting[-1]]
+        found.append(lead + _INDENT + piece.strip() if start else piece.rstrip())
+        start = fitting[-1]
+    rest = line[start:]
+    return [*found, lead + _INDENT + rest.lstrip() if start else rest]
+
+
+def _breaks(line: str) -> list[int]:
+    """Places behind the commas that lie in brackets and in no string."""
+    depth, quote = 0, ""
+    found: list[int] = []
+    for n, char in enumerate(line):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif char == "," and depth > 0:
+            found.append(n + 1)
+    return found
+
+
+def _statements(code: str) -> dict[tuple[int, int], ast.stmt]:
+    return {
+        (node.lineno, node.col_offset): node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.stmt)
+    }
+
+
+def _comment_lines(code: str) -> dict[int, str]:
+    """Line number → text of lines that are a comment alone."""
+    found: dict[int, str] = {}
+    lines = code.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            line = lines[token.start[0] - 1].strip()
+            if line.startswith("#"):
+                found[token.start[0]] = line
+    return found

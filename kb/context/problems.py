@@ -1,0 +1,222 @@
+"""What a context says of a problem: its facts, the kernels to follow, and the techniques."""
+
+from dataclasses import dataclass, field
+
+from kb.context.choosing import is_slower, ranked, slower_ones, usable
+from kb.corpus.entries import Kernel
+from kb.gpus import GpuSpec
+from kb.index.reader import Generation
+from kb.problems.analysis import Analysis, analyse
+from kb.problems.attributes import attributes
+from kb.problems.facts import bound_of, card_of, fact_lines
+from kb.problems.plan import plan_line
+from kb.problems.reading import read_problem
+from kb.problems.steps import Step
+from kb.problems.vocabulary import Settled, unfit_for
+
+Options = tuple[tuple[str, str | int | None], ...]
+
+# What helps whatever the operator, by the bound to expect.
+_BY_BOUND = {
+    "latency": ("cuda-graphs", "kernel-fusion"),
+    "memory": ("kernel-fusion", "vectorized-access"),
+    "compute": ("tensor-cores", "software-pipelining"),
+}
+_FUSION = "kernel-fusion"
+# Named for a shape, and good for any.
+_GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
+                      "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain"})  # fmt: skip
+# Families for what the module needs beside its heaviest operator, at most.
+_OTHERS = 2
+# A step that takes less of the estimated time than this needs no example of its own.
+_MATTERS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kernel that a context may show."""
+
+    slug: str
+    options: Options = ()
+    """Arguments that the problem settles."""
+    note: str = ""
+    """What has to be said with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a problem asks for."""
+
+    facts: list[str]
+    techniques: list[tuple[str, str]]
+    """Slug and reason, the chief one first."""
+    first: list[Candidate]
+    """Kernels for the heaviest operator, the best first."""
+    others: list[Candidate] = field(default_factory=list)
+    """The best kernel for each other operator that matters."""
+    family: str | None = None
+    query: str = ""
+    """The problem in words, for a search."""
+
+
+def advise(
+    text: str, generation: Generation, gpu: str | None, language: str | None, device: str | None
+) -> Advice:
+    """Read a problem and say what it asks for.
+
+    Raises
+    ------
+    InvalidInputError
+        The text is no module that can be read, or no card goes by the name.
+    """
+    card = card_of(gpu)
+    analysis = analyse(read_problem(text), card)
+    kernels = usable(generation, language, device)
+    facts = fact_lines(analysis, card)
+    plan = plan_line(analysis, card)
+    facts += [plan] if plan is not None else []
+    heaviest = analysis.heaviest
+    family = heaviest.family if heaviest is not None else None
+    if heaviest is None or family is None:
+        names = ", ".join(dict.fromkeys(step.name for step in analysis.steps)) or "none"
+        facts.append(f"The knowledge base has no kernel for these operators: {names}.")
+        return Advice(facts, _techniques(analysis, card, generation), [])
+    first = _for_step(analysis, heaviest, kernels, gpu)
+    if not first:
+        facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
+    return Advice(
+        facts=facts,
+        techniques=_techniques(analysis, card, generation),
+        first=first,
+        others=_others(analysis, heaviest, kernels, gpu),
+        family=family.name,
+        query=" ".join(dict.fromkeys(s.name.replace("_", " ") for s in analysis.steps[:12])),
+    )
+
+
+def _none_to_follow(
+    kernels: dict[str, Kernel], ops: tuple[str, ...], family: str, gpu: str | None
+) -> str:
+    slower = slower_ones(kernels, ops, gpu)
+    if not slower:
+        return f"The knowledge base has no {family} kernel for this request."
+    return (
+        f"Every {family} kernel of the knowledge base was measured slower than PyTorch here: "
+        f"{slower[0]} comes nearest (`kb show {slower[0]} --code`), as a start and not as an "
+        "example to follow."
+    )
+
+
+def _for_step(
+    analysis: Analysis, step: Step, kernels: dict[str, Kernel], gpu: str | None
+) -> list[Candidate]:
+    family = step.family
+    assert family is not None
+    special = attributes(step)
+    preferred = [slug for each in family.prefer if each in special for slug in family.prefer[each]]
+    if step.kind == "matmul" and step is analysis.heaviest and analysis.after:
+        preferred += family.prefer.get("epilogue", ())
+    fitting = {s: kernel for s, kernel in kernels.items() if special.isdisjoint(unfit_for(s))}
+    made_for = frozenset(slug for slugs in family.prefer.values() for slug in slugs) - _GENERAL
+    slugs = ranked(fitting, family.ops, preferred, gpu, made_for)
+    needed = [slug for each in family.needs if each in special for slug in family.needs[each]]
+    lacks = ", ".join(each for each in family.needs if each in special)
+    spelled = len(step.operators) > 1
+    if spelled:
+        # Measured beside a fused call of PyTorch, which this module does not make.
+        slugs = [s for s in needed if s in fitting and s not in slugs] + slugs
+    if any(slug in needed for slug in slugs):
+        slugs = [slug for slug in slugs if slug in needed]
+    found = []
+    for slug in slugs:
+        options, lacking = _options(analysis, step, slug, kernels)
+        notes = []
+        if slug in needed and spelled and is_slower(kernels[slug], gpu):
+            notes.append(f"Eager is {family.fused} there, a call that this module does not make.")
+        elif lacks and slug not in needed:
+            notes.append(f"Not the same operation: it is not {lacks}, which has to be put in.")
+        if family.unlike:
+            notes.append(f"Not the same operation: {family.unlike}.")
+        elif lacking:
+            notes.append(
+                f"Not the same operation: put {step.name} in the place of the kernel's function."
+            )
+        found.append(Candidate(slug, options, " ".join(notes)))
+    return found
+
+
+def _options(
+    analysis: Analysis, step: Step, slug: str, kernels: dict[str, Kernel]
+) -> tuple[Options, bool]:
+    """Arguments that the problem settles, and whether the kernels lack its operator."""
+    family = step.family
+    assert family is not None
+    if kernels[slug].op != family.ops[0]:
+        return (), False
+    settled: Settled = {}
+    lacking = False
+    if family.options:
+        given = family.options.get(step.name)
+        lacking = given is None
+        settled |= given if given is not None else family.options.get("other", {})
+    for each, arguments in family.settles.items():
+        if each in attributes(step):
+            settled |= arguments
+    heaviest = step is analysis.heaviest
+    if heaviest and not analysis.before and not analysis.after:
+        settled |= family.alone
+    if family.epilogue:
+        following = analysis.after[0].name if heaviest and analysis.after else "other"
+        settled |= family.epilogue.get(following, family.epilogue["other"])
+    for name in family.usual:
+        value = step.main.facts.get(name)
+        if value is not None and all(each == 1 for each in _listed(value)):
+            settled[name] = 1
+    return tuple(sorted(settled.items(), key=lambda pair: pair[0])), lacking
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _others(
+    analysis: Analysis, heaviest: Step, kernels: dict[str, Kernel], gpu: str | None
+) -> list[Candidate]:
+    total = sum(step.seconds for step in analysis.steps) or 1.0
+    steps: dict[str, Step] = {}
+    for step in sorted(analysis.steps, key=lambda s: -s.seconds):
+        family = step.family
+        if family is None or family is heaviest.family or step.kind == "elementwise":
+            continue
+        if step.seconds >= _MATTERS * total:
+            steps.setdefault(family.name, step)
+    found = []
+    for step in list(steps.values())[:_OTHERS]:
+        found += _for_step(analysis, step, kernels, gpu)[:1]
+    return found
+
+
+def _techniques(
+    analysis: Analysis, card: GpuSpec | None, generation: Generation
+) -> list[tuple[str, str]]:
+    heaviest = analysis.heaviest
+    family = heaviest.family if heaviest is not None else None
+    bound = bound_of(analysis, card)
+    special = attributes(heaviest) if heaviest is not None else frozenset()
+    names: dict[str, str] = {}
+    chief = list(family.techniques) if family is not None else []
+    chief = [slug for slug in chief if special.isdisjoint(unfit_for(slug))]
+    for slug in chief[:1]:
+        names[slug] = f"what makes a {family.name if family else ''} kernel fast"
+    around = [*analysis.before, *analysis.after]
+    if around:
+        listed = ", ".join(dict.fromkeys(step.name for step in around))
+        names.setdefault(_FUSION, f"{listed} can be done in the same kernel")
+    if bound == "latency":
+        for slug in _BY_BOUND["latency"]:
+            names.setdefault(slug, "launches weigh more than the work")
+    for slug in chief[1:]:
+        names.setdefault(slug, f"used by {family.name if family else ''} kernels")
+    for slug in _BY_BOUND.get(bound or "", ()):
+        names.setdefault(slug, f"the problem is bound by {bound}")
+    return [(slug, why) for slug, why in names.items() if slug in generation.techniques]

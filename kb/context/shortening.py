@@ -1,0 +1,340 @@
+"""The short form of a kernel file: what a reader needs to run it, and nothing beside.
+
+From the one source in the corpus: kernels, the helpers, constants and imports they use, and the
+host function that allocates and launches. References, inputs, tables of tunables, hooks that are
+not given, checks of arguments and what serves the CPU interpreter alone are left out, by the syntax
+tree. The result is a file that runs.
+"""
+
+import ast
+import builtins
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kb.context.calls import (
+    argument_given,
+    bound_name,
+    calls_in,
+    has_call,
+    left_over,
+    names_of,
+    read_names,
+    remove_argument,
+    without_parameter,
+)
+from kb.context.folding import Bindings, constant, fold, is_docstring, is_identity
+from kb.context.printing import Printer
+from kb.parsing import PARSING
+
+ENTRY = "kernel_function"
+# Names that a kernel file gives to its checks.
+_CHECKING = frozenset({"reference", "make_inputs", "agrees"})
+# A constant that reaches one helper reaches the next in the next pass; files have four levels.
+_PASSES = 6
+_WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas",
+                     "atomic_xchg", "atomic_or", "atomic_and", "debug_barrier",
+                     "device_assert", "static_assert", "inline_asm_elementwise"})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ShortForm:
+    """A kernel file's short form."""
+
+    code: str
+    """With its comments."""
+    bare: str
+    """Without comments."""
+
+
+@lru_cache(maxsize=512)
+def short_form(
+    code: str, options: tuple[tuple[str, str | int | None], ...] = ()
+) -> ShortForm | None:
+    """Return the short form of a Triton kernel file, None where it has no host function.
+
+    Parameters
+    ----------
+    code
+        The file.
+    options
+        Parameters of `kernel_function` that are always one string, number or None, such as `kind`.
+    """
+    try:
+        with PARSING:
+            module = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
+    if ENTRY not in functions:
+        return None
+    file = _File(module, functions)
+    file.specialise(dict(options))
+    file.trim()
+    body = file.statements()
+    return ShortForm(Printer(code, comments=True).text(body), Printer(code).text(body))
+
+
+class _File:
+    def __init__(self, module: ast.Module, functions: dict[str, ast.FunctionDef]) -> None:
+        self._module = module
+        self._functions = functions
+        self._identities = {name for name, node in functions.items() if is_identity(node)}
+
+    # Constants
+
+    def specialise(self, options: dict[str, str | int | None]) -> None:
+        """Fold options that are never given, from the host function inwards."""
+        entry = self._functions[ENTRY]
+        bindings: Bindings = {}
+        arguments = entry.args
+        defaults = arguments.defaults
+        named = arguments.args[len(arguments.args) - len(defaults) :]
+        for argument, default in zip(named, defaults, strict=True):
+            name = argument.arg
+            if name in options:
+                bindings[name] = ast.Constant(options[name])
+            elif self._is_hook(name, default):
+                bindings[name] = default
+        for name, value in options.items():
+            if name not in bindings and any(each.arg == name for each in arguments.args):
+                bindings[name] = ast.Constant(value)
+        if bindings:
+            self._functions[ENTRY] = fold(entry, bindings, self._identities)
+        for _ in range(_PASSES):
+            if not self._propagate():
+                break
+
+    def _is_hook(self, name: str, default: ast.expr) -> bool:
+        if isinstance(default, ast.Name) and default.id in self._identities:
+            return True
+        operands = isinstance(default, ast.Tuple) and not default.elts
+        return operands or (name == "out_dtype" and isinstance(default, ast.Constant))
+
+    def _propagate(self) -> bool:
+        """Fold into helpers and kernels what every caller gives as the same constant."""
+        changed = False
+        reached = self._reached()
+        for name in list(self._functions):
+            if name == ENTRY or name not in reached or name in self._identities:
+                continue
+            function = self._functions[name]
+            if self._passed_on(name, reached):
+                continue
+            calls = list(self._calls(name, reached))
+            if not calls:
+                continue
+            for place, argument in enumerate(list(function.args.args)):
+                given = [argument_given(call, place, argument.arg, function) for call in calls]
+                first = given[0]
+                if first is None or not constant(first, self._identities):
+                    continue
+                if any(each is None or ast.dump(each) != ast.dump(first) for each in given):
+                    continue
+                folded = fold(function, {argument.arg: first}, self._identities)
+                if len(folded.args.args) == len(function.args.args) or left_over(folded, first):
+                    continue
+                for call in calls:
+                    remove_argument(call, place, argument.arg)
+                self._functions[name] = folded
+                changed = True
+                break
+        return self._drop_unused() or changed
+
+    def _passed_on(self, name: str, reached: set[str]) -> bool:
+        """Whether a function is used other than by being called."""
+        used = called = 0
+        for other in reached:
+            node = self._functions.get(other)
+            if node is None or other == name:
+                continue
+            used += sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+            called += sum(1 for _ in calls_in(node, name))
+        return used != called
+
+    def _calls(self, name: str, reached: set[str]) -> Iterator[ast.Call]:
+        for other in reached:
+            if other in self._functions:
+                yield from calls_in(self._functions[other], name)
+
+    def _drop_unused(self) -> bool:
+        """Take parameters that nothing reads out of functions and of their calls."""
+        changed = False
+        reached = self._reached()
+        for name, function in list(self._functions.items()):
+            if name == ENTRY or name not in reached or name in self._identities:
+                continue
+            if self._passed_on(name, reached):
+                continue
+            calls = list(self._calls(name, reached))
+            read = read_names(function.body)
+            for place, argument in reversed(list(enumerate(function.args.args))):
+                if argument.arg in read or not calls:
+                    continue
+                given = [argument_given(call, place, argument.arg, function) for call in calls]
+                if any(each is None or has_call(each) for each in given):
+                    continue
+                for call in calls:
+                    remove_argument(call, place, argument.arg)
+                function = without_parameter(function, argument.arg)  # noqa: PLW2901 (the next works on it)
+                self._functions[name] = function
+                changed = True
+        return changed
+
+    # What is left out
+
+    def trim(self) -> None:
+        """Drop checks of arguments, work for the CPU interpreter, and what nothing uses then."""
+        for name, function in self._functions.items():
+            trimmed = copy.deepcopy(function)
+            jit = bool(trimmed.decorator_list)
+            docstring = trimmed.body[0] if name == ENTRY and is_docstring(trimmed.body[0]) else None
+            trimmed.body = [each for each in trimmed.body if not is_docstring(each)] or trimmed.body
+            if not jit:
+                trimmed.body = _without_checks(trimmed.body)
+                _drop_annotations(trimmed)
+            for _ in range(_PASSES):
+                if not trimmed.body or not _drop_dead(trimmed, jit):
+                    break
+            if docstring is not None:
+                trimmed.body.insert(0, _first_paragraph(docstring))
+            self._functions[name] = trimmed
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        """Drop calls of functions that only checked arguments."""
+        empty = {name for name, node in self._functions.items() if not node.body}
+        for node in self._functions.values():
+            node.body = [s for s in node.body if not _calls_one_of(s, empty)] or [ast.Pass()]
+
+    def _reached(self) -> set[str]:
+        """Names of the file that the host function uses, directly or through others."""
+        defined = self._defined()
+        waiting, reached = [ENTRY], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name in reached:
+                continue
+            reached.add(name)
+            node: ast.AST = self._functions.get(name) or defined[name]
+            used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            waiting += sorted(used & defined.keys() - reached)
+        return reached
+
+    def _defined(self) -> dict[str, ast.stmt]:
+        found: dict[str, ast.stmt] = {}
+        for statement in self._module.body:
+            for name in names_of(statement):
+                found[name] = self._functions.get(name, statement)
+        return found
+
+    def statements(self) -> list[ast.stmt]:
+        """Top-level statements of the short form, in the file's order."""
+        reached = self._reached() - _CHECKING
+        body: list[ast.stmt] = []
+        for statement in self._module.body:
+            if isinstance(statement, ast.FunctionDef):
+                if statement.name in reached:
+                    body.append(self._functions[statement.name])
+            elif isinstance(statement, ast.Import | ast.ImportFrom):
+                kept = [a for a in statement.names if bound_name(a) in reached]
+                if kept:
+                    used = copy.copy(statement)
+                    used.names = kept
+                    body.append(used)
+            elif not is_docstring(statement) and any(n in reached for n in names_of(statement)):
+                body.append(statement)
+        return body
+
+
+def _without_checks(body: list[ast.stmt]) -> list[ast.stmt]:
+    kept: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, ast.If):
+            raises = len(statement.body) == 1 and isinstance(statement.body[0], ast.Raise)
+            if not statement.orelse and (raises or _for_interpreter(statement.test)):
+                continue
+            statement.body = _without_checks(statement.body)
+            statement.orelse = _without_checks(statement.orelse)
+            if not statement.body and not statement.orelse:
+                continue
+            statement.body = statement.body or [ast.Pass()]
+        elif isinstance(statement, ast.For):
+            statement.body = _without_checks(statement.body)
+            if not statement.body:
+                continue
+        kept.append(statement)
+    return kept
+
+
+def _for_interpreter(test: ast.expr) -> bool:
+    """`… and not x.is_cuda`: only the CPU interpreter comes here."""
+    return any(
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.Not)
+        and isinstance(node.operand, ast.Attribute)
+        and node.operand.attr == "is_cuda"
+        for node in ast.walk(test)
+    )
+
+
+def _drop_annotations(function: ast.FunctionDef) -> None:
+    function.returns = None
+    for argument in (*function.args.args, *function.args.kwonlyargs):
+        argument.annotation = None
+
+
+def _drop_dead(function: ast.FunctionDef, jit: bool) -> bool:
+    """Drop assignments of names that nothing reads; True if there were some."""
+    read = read_names(function.body)
+    return _sweep(function.body, read, jit)
+
+
+def _sweep(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
+    changed = False
+    for statement in list(body):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Name) and target.id not in read and len(body) > 1:
+            assert isinstance(statement, ast.Assign)
+            if _pure(statement.value, jit):
+                body.remove(statement)
+                changed = True
+                continue
+        for block in ("body", "orelse"):
+            inner = getattr(statement, block, None)
+            if isinstance(inner, list):
+                changed = _sweep(inner, read, jit) or changed
+        empty = (
+            isinstance(statement, ast.If)
+            and not statement.orelse
+            and all(isinstance(each, ast.Pass) for each in statement.body)
+        )
+        if empty and len(body) > 1:
+            body.remove(statement)
+            changed = True
+    return changed
+
+
+def _pure(value: ast.expr, jit: bool) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            plain = isinstance(node.func, ast.Name) and hasattr(builtins, node.func.id)
+            if not (jit and name and name not in _WRITES) and not plain:
+                return False
+    return True
+
+
+def _calls_one_of(statement: ast.stmt, names: set[str]) -> bool:
+    """Whether a statement is a call of one of these functions and nothing else."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    function = statement.value.func
+    return isinstance(function, ast.Name) and function.id in names
+
+
+def _first_paragraph(docstring: ast.stmt) -> ast.stmt:
+    assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
+    first = " ".join(str(docstring.value.value).split("\n\n")[0].split())
+    return ast.copy_location(ast.Expr(ast.Constant(first)), docstring)

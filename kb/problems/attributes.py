@@ -1,0 +1,110 @@
+"""What is special about a step: attributes that choose between kernels and between techniques."""
+
+from collections.abc import Callable
+from typing import Final
+
+from kb.problems.shapes import product
+from kb.problems.steps import Step
+from kb.problems.values import Operator, Shape
+
+LONG_ROW: Final = "long-row"
+SHORT_ROW: Final = "short-row"
+UNIT_STRIDE: Final = "unit-stride"
+# float32 values that the registers of one block can hold beside what is computed from them: 32 of
+# each of 1024 threads. Twice as few are no burden.
+_ON_CHIP = 32768
+_AT_EASE = 16384
+# Neighbouring positions that a tile takes together where the dimension is not the last one: fewer
+# do not fill the sectors that memory delivers.
+_POSITIONS = 16
+_ROW_KINDS = frozenset({"reduce", "argreduce", "softmax", "scan"})
+
+
+def attributes(step: Step) -> frozenset[str]:
+    """Return the words for what is special about a step: its shape class, its rows, its stride."""
+    found = {step.shape_class} if step.shape_class else set()
+    row = row_of(step)
+    if row is not None:
+        together = row * (_POSITIONS if step.shape_class == "inner-dim" else 1)
+        found |= {LONG_ROW} if together > _ON_CHIP else set()
+        found |= {SHORT_ROW} if together <= _AT_EASE else set()
+    found |= _norm_of(step)
+    stride = step.main.facts.get("stride")
+    if step.kind == "conv_transpose" and stride and all(each == 1 for each in stride):
+        found.add(UNIT_STRIDE)
+    return frozenset(found)
+
+
+def row_of(step: Step) -> int | None:
+    """Return how many elements belong together in a reduction or normalization.
+
+    None where the step is neither, or where a length is unknown.
+    """
+    op = next((each for each in step.operators if each.kind in _ROW_KINDS), step.main)
+    shape = op.inputs[0].shape if op.inputs else None
+    if not shape or step.kind == "attention":
+        return None
+    rule = _ROWS.get(op.name)
+    if rule is not None:
+        return rule(op, shape)
+    if op.kind not in _ROW_KINDS and op.name != "normalize":
+        return None
+    return product(shape) if op.facts.get("full") else _of_dimension(op, shape)
+
+
+def _of_dimension(op: Operator, shape: Shape) -> int | None:
+    dim = 1 if op.facts.get("dim") is None else op.facts["dim"]
+    given = list(dim) if isinstance(dim, list | tuple) else [dim]
+    if not all(isinstance(each, int) and -len(shape) <= each < len(shape) for each in given):
+        return None
+    return product([shape[each] for each in given])
+
+
+def _norm_of(step: Step) -> set[str]:
+    """`p1`, `p2` or `mean-abs`: by what a normalization divides, where that is told."""
+    if step.name not in {"normalize", "norm", "vector_norm"}:
+        return set()
+    for op in step.operators:
+        if op.name in {"norm", "vector_norm", "normalize"}:
+            p = op.facts.get("p", 2)
+            return {f"p{p:g}"} if isinstance(p, int | float) else set()
+    names = {op.name for op in step.operators}
+    made = [each.made_by for op in step.operators if op.kind == "reduce" for each in op.inputs]
+    names |= {op.name for op in made if op is not None}
+    if "abs" in names:
+        return {"p1"} if "sum" in names else {"mean-abs"} if "mean" in names else set()
+    return {"p2"} if "sum" in names and names & {"sqrt", "rsqrt"} else set()
+
+
+def _of_group(op: Operator, shape: Shape) -> int | None:
+    groups, elements = op.facts.get("num_groups"), product(shape[1:])
+    if not isinstance(groups, int) or groups < 1 or elements is None:
+        return None
+    return elements // groups
+
+
+def _of_layer(op: Operator, shape: Shape) -> int | None:
+    given = op.facts.get("normalized_shape")
+    lengths = list(given) if isinstance(given, list | tuple) else [given]
+    if all(isinstance(each, int) for each in lengths):
+        return product(lengths)
+    return shape[-1]
+
+
+def _of_classes(_: Operator, shape: Shape) -> int | None:
+    return shape[1] if len(shape) > 1 else shape[0]
+
+
+def _of_plane(_: Operator, shape: Shape) -> int | None:
+    return product(shape[2:])
+
+
+def _of_channel(_: Operator, shape: Shape) -> int | None:
+    return product([shape[0], *shape[2:]])
+
+
+_ROWS: Final[dict[str, Callable[[Operator, Shape], int | None]]] = {
+    "cross_entropy": _of_classes, "nll_loss": _of_classes, "group_norm": _of_group,
+    "instance_norm": _of_plane, "batch_norm": _of_channel, "layer_norm": _of_layer,
+    "rms_norm": _of_layer,
+}  # fmt: skip

@@ -1,0 +1,93 @@
+"""Python's own functions as constructors and `forward` methods use them, with bounded results."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kb.problems.arithmetic import LARGEST, MAX_ITEMS, truth_of
+from kb.problems.values import UNKNOWN, Container, Instance, Tensor
+
+if TYPE_CHECKING:
+    from kb.problems.recording import Recorder
+
+_NUMBERS: dict[str, Callable[..., Any]] = {
+    "abs": abs, "int": int, "float": float, "max": max, "min": min, "round": round, "sum": sum,
+    "sorted": sorted,
+}  # fmt: skip
+
+
+def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa: PLR0911, PLR0912
+    """Return what a function of Python gives; `UNKNOWN` where that is not settled."""
+    first = values[0] if values else None
+    match name:
+        case "range":
+            bounds = [each for each in values if isinstance(each, int)]
+            known = len(bounds) == len(values) and all(abs(each) <= LARGEST for each in bounds)
+            return list(range(*bounds)[:MAX_ITEMS]) if known and values else []
+        case "len":
+            if isinstance(first, Tensor):
+                return first.shape[0] if first.shape and first.shape[0] is not None else UNKNOWN
+            sized = isinstance(first, list | tuple | dict | str | Container)
+            return len(recorder.items(first)) if sized else UNKNOWN
+        case "enumerate":
+            start = values[1] if len(values) > 1 and isinstance(values[1], int) else 0
+            return list(enumerate(recorder.items(first), start))
+        case "zip":
+            return list(zip(*(recorder.items(each) for each in values), strict=False))
+        case "list" | "reversed" | "set":
+            items = recorder.items(first)
+            return items[::-1] if name == "reversed" else items
+        case "tuple":
+            return tuple(recorder.items(first))
+        case "dict":
+            return dict(first) if isinstance(first, dict) else {}
+        case "map":
+            return [recorder.call(first, [each], {}) for each in recorder.items(values[1])]
+        case "bool":
+            truth = truth_of(first)
+            return UNKNOWN if truth is None else truth
+        case "hasattr" | "getattr":
+            return _attribute(recorder, name, values)
+        case "setattr":
+            if isinstance(first, Instance) and isinstance(values[1], str):
+                first.attributes[values[1]] = values[2]
+            return None
+        case "isinstance":
+            return _is_one(first, values[1] if len(values) > 1 else None)
+    if (
+        name == "sum"
+        and isinstance(first, list | tuple)
+        and any(isinstance(each, Tensor) for each in first)
+    ):
+        total = first[0]
+        for each in first[1:]:
+            total = recorder.operate("add", [total, each])
+        return total
+    flat: Any = values if len(values) > 1 or name in {"abs", "int", "float", "round"} else first
+    items = list(flat) if isinstance(flat, list | tuple) else [flat]
+    if not all(isinstance(each, int | float) for each in items):
+        return UNKNOWN
+    if name == "int" and isinstance(first, float) and abs(first) > LARGEST:
+        return UNKNOWN
+    return _NUMBERS[name](*values) if name in _NUMBERS else UNKNOWN
+
+
+def _attribute(recorder: "Recorder", name: str, values: list[Any]) -> Any:
+    owner, key = values[0], values[1]
+    known = isinstance(owner, Instance) and isinstance(key, str)
+    held = known and (key in owner.attributes or recorder.has_method(owner, key))
+    if name == "hasattr":
+        return held if known else UNKNOWN
+    if not held and len(values) > 2:
+        return values[2]
+    return recorder.attribute(owner, key) if isinstance(key, str) else UNKNOWN
+
+
+def _is_one(value: Any, kinds: Any) -> Any:
+    paths = [getattr(each, "path", "") for each in (kinds if isinstance(kinds, tuple) else [kinds])]
+    plain = {"int": int, "float": float, "list": list, "tuple": tuple, "dict": dict, "bool": bool}
+    types = tuple(plain[p.rpartition(".")[2]] for p in paths if p.rpartition(".")[2] in plain)
+    if isinstance(value, Tensor):
+        return any(path.endswith("Tensor") for path in paths)
+    if types and isinstance(value, int | float | list | tuple | dict | str | type(None)):
+        return isinstance(value, types)
+    return UNKNOWN

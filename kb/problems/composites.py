@@ -1,0 +1,200 @@
+"""Spelled-out forms of operators: SiLU, attention, normalizations, softmax, losses."""
+
+from kb.problems.steps import Step, dimension_class, total, traffic
+from kb.problems.useful import causal_share, is_causal, parts_of, triangular_share
+from kb.problems.values import Operator, Tensor
+
+
+def composites(operators: list[Operator]) -> list[Step]:
+    """Return the spelled-out forms among operators, each as one step."""
+    steps: list[Step] = []
+    taken: set[int] = set()
+
+    def add(step: Step | None) -> None:
+        if step is not None and taken.isdisjoint(id(op) for op in step.operators):
+            steps.append(step)
+            taken.update(id(op) for op in step.operators)
+
+    for op in operators:
+        if op.name == "softmax":
+            add(_attention(operators, op))
+    for op in operators:
+        match op.name:
+            case "mul":
+                add(_silu_mul(op) or _silu(op))
+            case "div":
+                add(_softmax(op) or _normalized(op))
+            case "tril" | "triu":
+                add(_triangular(op))
+            case "sum" | "mean":
+                add(_loss(op))
+    for op in operators:
+        if op.name == "mul":
+            add(_normalized(op))
+    return steps
+
+
+def _maker(tensor: Tensor, *names: str) -> Operator | None:
+    made = tensor.made_by
+    return made if made is not None and (not names or made.name in names) else None
+
+
+def _silu(op: Operator) -> Step | None:
+    for one, two in (op.inputs, op.inputs[::-1]) if len(op.inputs) == 2 else ():
+        gate = _maker(two, "sigmoid")
+        if gate is not None and _same(gate.inputs[0], one):
+            work = one.elements
+            traffic = total([one.bytes, op.outputs[0].bytes])
+            return Step("silu", "elementwise", [op, gate], work, traffic)
+    return None
+
+
+def _silu_mul(op: Operator) -> Step | None:
+    """`silu(gate) * up`, the middle of a gated feed-forward block."""
+    for one, two in (op.inputs, op.inputs[::-1]) if len(op.inputs) == 2 else ():
+        gate = _maker(one, "silu")
+        if gate is not None and not _same(gate.inputs[0], two) and one.shape == two.shape:
+            moved = total([gate.inputs[0].bytes, two.bytes, op.outputs[0].bytes])
+            return Step("silu_mul", "glu", [op, gate], op.flops, moved)
+    return None
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
+    return one is two or (one.made_by is not None and one.made_by is two.made_by)
+
+
+def _ancestors(tensor: Tensor, kinds: frozenset[str], limit: int = 12) -> list[Operator]:
+    """Operators behind a tensor, through those of some kinds, the nearest first."""
+    found: list[Operator] = []
+    waiting = [tensor]
+    while waiting and len(found) < limit:
+        made = waiting.pop(0).made_by
+        if made is None or any(made is each for each in found):
+            continue
+        found.append(made)
+        if made.kind in kinds:
+            waiting += made.inputs
+    return found
+
+
+_LIGHT = frozenset({"elementwise", "copy"})
+
+
+def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
+    scores = [op for op in _ancestors(softmax.inputs[0], _LIGHT) if op.kind == "matmul"]
+    made = [softmax]
+    product: Operator | None = None
+    for op in operators:
+        if op is softmax or not any(t.made_by is not None and t.made_by in made for t in op.inputs):
+            continue
+        if op.kind == "matmul":
+            product = op
+            break
+        if op.kind in _LIGHT:
+            made.append(op)
+    if not scores or product is None or product is scores[0]:
+        return None
+    between = _ancestors(softmax.inputs[0], _LIGHT)
+    inner = [op for op in between if op.kind in _LIGHT]
+    masks = [op for op in inner if op.name in {"masked_fill", "where", "add", "tril", "triu"}]
+    masked = any(op.name != "add" for op in masks)
+    causal = any(op.name in {"tril", "triu"} or is_causal(op) for op in masks)
+    shape = softmax.inputs[0].shape or (None, None)
+    # q, k and v may be projected in three products: those are steps of their own.
+    parts = [product, scores[0], softmax, *inner, *made[1:]]
+    unique = list({id(op): op for op in parts}.values())
+    return Step(
+        "attention", "attention", unique, total(op.flops for op in unique),
+        total(traffic(op) for op in unique),
+        "causal" if causal else "masked" if masked else None,
+        causal_share(*shape[-2:]) if causal and len(shape) > 1 else 1.0,
+    )  # fmt: skip
+
+
+_SQUARES = frozenset({"pow", "square", "mul"})
+
+
+def _normalized(op: Operator) -> Step | None:
+    """`x / norm(x)`, `x / sqrt(mean(x ** 2) + eps)`, `x * rsqrt(…)`."""
+    if len(op.inputs) != 2:
+        return None
+    for one, two in (op.inputs, op.inputs[::-1]):
+        behind = _ancestors(two, frozenset({"elementwise"}))
+        if op.name == "mul" and not any(each.name in {"rsqrt", "reciprocal"} for each in behind):
+            continue
+        for each in behind:
+            if each.kind != "reduce":
+                continue
+            if not _reaches(each, one):
+                continue
+            squared = _maker(each.inputs[0], *_SQUARES) is not None
+            centred = _maker(one, "sub") is not None
+            name = {"norm": "normalize", "vector_norm": "normalize"}.get(each.name)
+            if name is None and each.name in {"var", "std"}:
+                name = "layer_norm"
+            if name is None and each.name in {"mean", "sum"}:
+                mean = each.name == "mean" and squared
+                name = "layer_norm" if mean and centred else "rms_norm" if mean else "normalize"
+            if name is None:
+                continue
+            return _joined(name, "norm", op, [b for b in behind if b.kind != "matmul"], one, each)
+    return None
+
+
+def _reaches(reduction: Operator, tensor: Tensor) -> bool:
+    """Whether a reduction is over the tensor, or over elementwise work on it."""
+    source = reduction.inputs[0]
+    behind = _ancestors(source, frozenset({"elementwise"}))
+    if _same(source, tensor) or any(_same(t, tensor) for op in behind for t in op.inputs):
+        return True
+    near = _maker(tensor, "sub")
+    return near is not None and any(_same(t, near.inputs[0]) for t in reduction.inputs)
+
+
+def _joined(  # noqa: PLR0917 (called from here alone)
+    name: str, kind: str, op: Operator, parts: list[Operator], data: Tensor, reduction: Operator
+) -> Step:
+    light = frozenset({"elementwise", "reduce"})
+    used = [op, *(part for part in parts if part.kind in light)]
+    centring = _maker(data, "sub")
+    if centring is not None and name == "layer_norm":
+        used.append(centring)
+        data = centring.inputs[0]
+    elements = data.elements
+    traffic = total([data.bytes, op.outputs[0].bytes])
+    unique = list({id(each): each for each in used}.values())
+    step = Step(name, kind, unique, None if elements is None else 5 * elements, traffic)
+    step.shape_class = dimension_class(reduction)
+    return step
+
+
+def _softmax(op: Operator) -> Step | None:
+    above, below = op.inputs if len(op.inputs) == 2 else (None, None)
+    if above is None or below is None:
+        return None
+    exponential, total = _maker(above, "exp"), _maker(below, "sum")
+    if exponential is None or total is None or not _same(total.inputs[0], above):
+        return None
+    return _joined("softmax", "softmax", op, [exponential, total], exponential.inputs[0], total)
+
+
+def _triangular(op: Operator) -> Step | None:
+    product = _maker(op.inputs[0], "matmul", "mm")
+    if product is None:
+        return None
+    traffic = total([*(t.bytes for t in product.inputs), op.outputs[0].bytes])
+    share = triangular_share(product, parts_of(product, op))
+    return Step("triangular_matmul", "matmul", [product, op], product.flops, traffic, share=share)
+
+
+def _loss(op: Operator) -> Step | None:
+    """A full reduction of elementwise work on two or more inputs."""
+    if not op.facts.get("full") or op.inputs[0].made_by is None:
+        return None
+    behind = _ancestors(op.inputs[0], frozenset({"elementwise"}))
+    leaves = {id(t): t for each in behind for t in each.inputs if t.origin == "input"}
+    if len(leaves) < 2 or any(each.kind != "elementwise" for each in behind):
+        return None
+    traffic = total(tensor.bytes for tensor in leaves.values())
+    parts = [op, *behind]
+    return Step("pointwise_loss", "loss", parts, total(each.flops for each in parts), traffic)

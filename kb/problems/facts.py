@@ -1,0 +1,197 @@
+"""A problem's facts in three lines: what it does, how much work that is, and its floor."""
+
+from dataclasses import dataclass
+
+from kb.errors import InvalidInputError
+from kb.gpus import GpuSpec, all_specs, find_spec
+from kb.problems.analysis import Analysis
+from kb.problems.steps import Step
+from kb.vocabulary import find_gpu
+
+# Operators of a chain that a line names; a network has hundreds.
+_NAMED = 8
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+# Below this a launch (some 5 us each) weighs more than the work.
+_LAUNCH_S = 5e-6
+# Products of the halves of float32 numbers that keep float32 accuracy: `input_precision="tf32x3"`.
+_TF32_PRODUCTS = 3
+# Zeros that spare less than this are not worth a word.
+_NEARLY_ALL = 0.98
+
+
+def card_of(gpu: str | None) -> GpuSpec | None:
+    """Return the specification of a card; of several by one name, the first in the table.
+
+    None where an architecture is given, or nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        No card goes by the name.
+    """
+    if gpu is None or gpu.startswith("sm_"):
+        return None
+    try:
+        return find_spec(gpu)
+    except InvalidInputError:
+        family = find_gpu(gpu).name
+        return next(spec for spec in all_specs().values() if spec.family == family)
+
+
+def bound_of(analysis: Analysis, card: GpuSpec | None) -> str | None:
+    """Return what to expect the fused problem to be bound by: memory, compute or latency."""
+    if card is None or analysis.io_bytes is None or analysis.tensor_flops is None:
+        return None
+    floors = _floors(analysis, card)
+    if max(floors.by_bytes, floors.by_flops) < _LAUNCH_S * max(len(analysis.steps), 1):
+        return "latency"
+    return "compute" if floors.by_flops > floors.by_bytes else "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class _Floors:
+    """Seconds that a problem takes at least."""
+
+    by_bytes: float
+    by_flops: float
+    """In the fastest way that keeps the accuracy of the dtype."""
+    how: str
+    other: str
+    """Ways that are slower, or faster at a larger error."""
+
+
+def _floors(analysis: Analysis, card: GpuSpec) -> _Floors:
+    by_bytes = (analysis.io_bytes or 0) / card.memory_bps
+    flops = analysis.tensor_flops or 0
+    rate = card.dense_flops(analysis.dtype) or card.dense_flops("float32") or 1e12
+    tf32 = card.dense_flops("tf32") if analysis.dtype == "float32" else None
+    if tf32 is None:
+        return _Floors(by_bytes, flops / rate, f"in {analysis.dtype}", "")
+    alone = f"{_time(flops / tf32)} in one TF32 product, if its error of about 1e-3 is allowed"
+    if tf32 / _TF32_PRODUCTS > rate:
+        plain = f"{_time(flops / rate)} in float32 on CUDA cores"
+        seconds = _TF32_PRODUCTS * flops / tf32
+        return _Floors(by_bytes, seconds, "in three TF32 products (tf32x3)", f"{plain}; {alone}")
+    return _Floors(by_bytes, flops / rate, "in float32", alone)
+
+
+def fact_lines(analysis: Analysis, card: GpuSpec | None) -> list[str]:
+    """Return the three lines that a context begins with."""
+    return [_what(analysis), _work(analysis), _floor(analysis, card)]
+
+
+def _what(analysis: Analysis) -> str:
+    problem, heaviest = analysis.problem, analysis.heaviest
+    names = [step.name for step in analysis.steps]
+    chain = " → ".join(names[:_NAMED])
+    if len(names) > _NAMED:
+        chain += f" → … ({len(names)} operators)"
+    parts = [f"Problem {problem.name}: {chain or 'no operator was found'}."]
+    if heaviest is not None:
+        parts.append(
+            f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_around(analysis)}."
+        )
+    if problem.unknown:
+        parts.append(f"Not known to the vocabulary: {', '.join(problem.unknown[:_NAMED])}.")
+    if not problem.whole:
+        parts.append("The module was not read to its end: it takes too many steps.")
+    return " ".join(parts)
+
+
+def _around(analysis: Analysis) -> str:
+    """What to fuse into the kernel, and what follows it."""
+    fused = [step.name for step in analysis.before]
+    names = [step.name for step in analysis.after]
+    place = next((n for n, s in enumerate(analysis.after) if s.kind != "elementwise"), len(names))
+    parts = []
+    if fused:
+        parts.append(f"fuse {', '.join(fused)} behind its loads")
+    if names[:place]:
+        parts.append(f"fuse {', '.join(names[:place])} before its store")
+    if names[place:]:
+        follow = "follow" if len(names[place:]) > 1 else "follows"
+        parts.append(f"{', '.join(names[place:])} {follow}")
+    return "".join(f"; {part}" for part in parts)
+
+
+def _shapes(step: Step) -> str:
+    data = next((t for t in step.main.inputs if t.shape is not None), None)
+    out = step.main.outputs[0] if step.main.outputs else None
+    told = f"{_shape(data.shape)} {data.dtype}" if data is not None else "(shapes not stated)"
+    weight = next((t for t in step.main.inputs if t is not data and t.shape), None)
+    if weight is not None and step.kind in {"matmul", "conv", "conv_transpose"}:
+        told += f" by {_shape(weight.shape)}"
+    if data is not None and out is not None and out.shape is not None and out.shape != data.shape:
+        told += f" to {_shape(out.shape)}"
+    settings = [
+        f"{name} {_plain(value)}"
+        for name in ("stride", "padding", "dilation", "groups", "dim")
+        if (value := step.main.facts.get(name)) is not None and not _default(name, value)
+    ]
+    return f"{told} ({', '.join(settings)})" if settings else told
+
+
+def _default(name: str, value: object) -> bool:
+    usual = 0 if name == "padding" else 1
+    if name == "dim":
+        return not isinstance(value, int)
+    return all(each == usual for each in value) if isinstance(value, list) else value == usual
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list):
+        same = len(set(value)) == 1
+        return str(value[0]) if same else "x".join(str(each) for each in value)
+    return str(value)
+
+
+def _shape(shape: tuple[int | None, ...] | None) -> str:
+    if shape is None:
+        return "[…]"
+    return "[" + ", ".join("?" if each is None else str(each) for each in shape) + "]"
+
+
+def _work(analysis: Analysis) -> str:
+    if analysis.io_bytes is None or analysis.tensor_flops is None:
+        return "Work: not known, as the file does not state all shapes."
+    useful, dense = analysis.tensor_flops, analysis.dense_flops or 0
+    products = f"{_scaled(useful)}FLOP in products, " if useful else ""
+    if useful and useful < _NEARLY_ALL * dense:
+        products = (
+            f"{_scaled(useful)}FLOP in products that no mask or triangle makes needless "
+            f"(dense: {_scaled(dense)}FLOP), "
+        )
+    text = f"Work: {products}{_scaled(analysis.io_bytes)}B of inputs, parameters and outputs"
+    moved = analysis.moved_bytes
+    if moved is not None and moved > 1.1 * analysis.io_bytes:
+        text += f"; operator by operator {_scaled(moved)}B are moved"
+    return text + "."
+
+
+def _floor(analysis: Analysis, card: GpuSpec | None) -> str:
+    if card is None:
+        return "Floor: name a card (gpu) for it."
+    bound = bound_of(analysis, card)
+    if bound is None:
+        return f"Floor on {card.name}: not known without the shapes."
+    floors = _floors(analysis, card)
+    bandwidth = f"{card.memory_bps / 1e12:.3g} TB/s of the datasheet"
+    text = f"Floor on {card.name}: {_time(floors.by_bytes)} by bytes at the {bandwidth}"
+    if analysis.tensor_flops:
+        text += f", {_time(floors.by_flops)} by FLOPs {floors.how}"
+        text += f" ({floors.other})" if floors.other else ""
+    expected = {"latency": "launches and latency", "compute": "compute", "memory": "memory"}
+    return f"{text}: expect it to be bound by {expected[bound]}."
+
+
+def _scaled(value: float) -> str:
+    for size, unit in _UNITS:
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g} "
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.3g} us"

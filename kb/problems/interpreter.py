@@ -1,0 +1,253 @@
+"""A bounded reading of Python syntax trees: numbers are computed, tensors have shapes.
+
+No code runs.
+
+It covers what constructors and `forward` methods of modules are written in. What it does not settle
+becomes `UNKNOWN`; both steps and sizes are limited, so that hostile text costs little.
+"""
+
+import ast
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from kb.problems.arithmetic import truth_of
+from kb.problems.expressions import MAX_DEPTH, Expressions, ReadingLimitError
+from kb.problems.values import (
+    UNKNOWN,
+    Class,
+    Function,
+    Instance,
+    Library,
+    Scope,
+)
+
+BUILTINS: Final = {
+    name: Library(f"builtins.{name}")
+    for name in (
+        "abs", "bool", "dict", "enumerate", "float", "getattr", "hasattr", "int", "isinstance",
+        "len", "list", "map", "max", "min", "range", "reversed", "round", "set", "setattr",
+        "sorted", "sum", "tuple", "zip",
+    )
+}  # fmt: skip
+
+
+class _Return(Exception):
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Break(Exception):
+    pass
+
+
+class _Continue(Exception):
+    pass
+
+
+class _Raised(Exception):
+    pass
+
+
+class Interpreter(Expressions):
+    """Statements and functions; what calls and operators do is a subclass's."""
+
+    # Statements
+
+    def run(self, body: Iterable[ast.stmt], scope: Scope) -> None:
+        """Read statements in order."""
+        for statement in body:
+            self._step()
+            self._statement(statement, scope)
+
+    def _statement(self, node: ast.stmt, scope: Scope) -> None:  # noqa: PLR0912
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                found = self.eval(value, scope)
+                for target in targets:
+                    self.assign(target, found, scope)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                self.assign(target, self.eval(value, scope), scope)
+            case ast.AugAssign(target=target, op=op, value=value):
+                old = self.eval(_loading(target), scope)
+                self.assign(target, self._binary(op, old, self.eval(value, scope)), scope)
+            case ast.Expr(value=value):
+                self.eval(value, scope)
+            case ast.Return(value=value):
+                raise _Return(None if value is None else self.eval(value, scope))
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._branch(self.eval(test, scope), body, orelse, scope)
+            case ast.For(target=target, iter=source, body=body, orelse=orelse):
+                self._for(target, self.eval(source, scope), body, scope)
+                self.run(orelse, scope)
+            case ast.While(test=test, body=body):
+                self._while(test, body, scope)
+            case ast.With(items=items, body=body):
+                for item in items:
+                    self.eval(item.context_expr, scope)
+                self.run(body, scope)
+            case ast.Try(body=body, finalbody=final):
+                with suppress(_Raised):
+                    self.run(body, scope)
+                self.run(final, scope)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                scope.names[node.name] = Function(node, scope)
+            case ast.ClassDef():
+                self._class(node, scope)
+            case ast.Import() | ast.ImportFrom():
+                _import(node, scope)
+            case ast.Raise():
+                raise _Raised
+            case ast.Break():
+                raise _Break
+            case ast.Continue():
+                raise _Continue
+
+    def _branch(
+        self, test: Any, body: list[ast.stmt], orelse: list[ast.stmt], scope: Scope
+    ) -> None:
+        truth = truth_of(test)
+        if truth is not None:
+            self.run(body if truth else orelse, scope)
+            return
+        # Undecided: what does not raise is more likely what is done.
+        raises = any(isinstance(each, ast.Raise) for each in body)
+        try:
+            self.run(orelse if raises else body, scope)
+        except _Raised:
+            self.run(orelse, scope)
+
+    def _for(self, target: ast.expr, source: Any, body: list[ast.stmt], scope: Scope) -> None:
+        for item in self.items(source):
+            self.assign(target, item, scope)
+            try:
+                self.run(body, scope)
+            except _Continue:
+                continue
+            except _Break:
+                break
+
+    def _while(self, test: ast.expr, body: list[ast.stmt], scope: Scope) -> None:
+        while truth_of(self.eval(test, scope)) is True:
+            try:
+                self.run(body, scope)
+            except _Continue:
+                continue
+            except _Break:
+                break
+
+    def _class(self, node: ast.ClassDef, scope: Scope) -> None:
+        cls = Class(node, scope, [self.eval(base, scope) for base in node.bases])
+        inner = Scope({}, scope)
+        with suppress(_Raised, _Return, _Break, _Continue):
+            self.run([each for each in node.body if not _is_docstring(each)], inner)
+        cls.names = inner.names
+        for each in cls.names.values():
+            if isinstance(each, Function):
+                each.scope = scope  # methods do not see the names of their class
+        scope.names[node.name] = cls
+
+    def assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
+        """Bind a target to a value, taking sequences apart."""
+        match target:
+            case ast.Name(id=name):
+                scope.names[name] = value
+            case ast.Attribute(value=owner, attr=name):
+                found = self.eval(owner, scope)
+                if isinstance(found, Instance):
+                    found.attributes[name] = value
+                elif isinstance(found, Class):
+                    found.names[name] = value
+            case ast.Subscript(value=owner, slice=index):
+                held = self.eval(owner, scope)
+                key = self.eval(index, scope)
+                if isinstance(held, dict | list) and isinstance(key, int | str):
+                    with suppress(IndexError):
+                        held[key] = value  # type: ignore[index]
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                self._unpack(targets, value, scope)
+            case ast.Starred(value=inner):
+                self.assign(inner, value, scope)
+
+    def _unpack(self, targets: list[ast.expr], value: Any, scope: Scope) -> None:
+        items = list(self.items(value)) if isinstance(value, list | tuple) else []
+        starred = next((n for n, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
+        if starred is not None and items:
+            behind = len(targets) - starred - 1
+            middle = items[starred : len(items) - behind]
+            items = [*items[:starred], middle, *items[len(items) - behind :]]
+        for number, target in enumerate(targets):
+            self.assign(target, items[number] if number < len(items) else UNKNOWN, scope)
+
+    def apply(self, function: Function, positional: list[Any], named: dict[str, Any]) -> Any:
+        """Return what a function of the file returns for these arguments."""
+        node = function.node
+        given = [function.bound, *positional] if function.bound is not None else list(positional)
+        scope = Scope({}, function.scope)
+        arguments = node.args
+        names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+        defaults = arguments.defaults
+        for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+            scope.names[name] = self.eval(default, function.scope)
+        for each, kw_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if kw_default is not None:
+                scope.names[each.arg] = self.eval(kw_default, function.scope)
+        scope.names.update(zip(names, given, strict=False))
+        known = {*names, *(each.arg for each in arguments.kwonlyargs)}
+        scope.names.update({key: value for key, value in named.items() if key in known})
+        if arguments.vararg is not None:
+            scope.names[arguments.vararg.arg] = tuple(given[len(names) :])
+        if arguments.kwarg is not None:
+            rest = {key: value for key, value in named.items() if key not in known}
+            scope.names[arguments.kwarg.arg] = rest
+        for name in names:
+            scope.names.setdefault(name, UNKNOWN)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._depth -= 1
+            raise ReadingLimitError
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.eval(node.body, scope)
+            self.run(node.body, scope)
+        except _Return as returned:
+            return returned.value
+        except (_Break, _Continue, _Raised):
+            return UNKNOWN
+        finally:
+            self._depth -= 1
+        return None
+
+    def run_module(self, module: ast.Module) -> Scope:
+        """Read the top level of a file, and return its names."""
+        scope = Scope({"__name__": "problem"}, Scope(dict(BUILTINS)))
+        for statement in module.body:
+            try:
+                self.run([statement], scope)
+            except (_Return, _Break, _Continue, _Raised):
+                continue
+        return scope
+
+
+def _loading(target: ast.expr) -> ast.expr:
+    match target:
+        case ast.Name(id=name):
+            return ast.Name(id=name, ctx=ast.Load())
+        case ast.Attribute(value=value, attr=name):
+            return ast.Attribute(value=value, attr=name, ctx=ast.Load())
+        case ast.Subscript(value=value, slice=index):
+            return ast.Subscript(value=value, slice=index, ctx=ast.Load())
+    return target
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _import(node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            path = alias.name if alias.asname else alias.name.partition(".")[0]
+            scope.names[alias.asname or path] = Library(path)
+        elif alias.name != "*":
+            scope.names[alias.asname or alias.name] = Library(f"{node.module}.{alias.name}")

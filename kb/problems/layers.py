@@ -1,0 +1,77 @@
+"""Layers and containers of `torch.nn` as values, with the parameters they hold."""
+
+from typing import Any
+
+from kb.problems.arithmetic import MAX_ITEMS
+from kb.problems.values import UNKNOWN, Container, Layer, Shape, Tensor
+from kb.problems.vocabulary import kind_of, layer_kind
+
+
+def contained(name: str, positional: list[Any]) -> Container:
+    """Return a container of the layers that its constructor is given."""
+    values: Any = positional
+    if len(positional) == 1 and isinstance(positional[0], list | tuple | dict):
+        values = positional[0]
+    if isinstance(values, dict):
+        return Container(name, list(values.values()), list(values))
+    return Container(name, list(values))
+
+
+def contain(container: Container, name: str, positional: list[Any]) -> Any:
+    """Return what a container's own method gives; `append` adds to it."""
+    room = len(container.items) < MAX_ITEMS
+    if name == "append" and positional and room:
+        container.items.append(positional[0])
+    elif name == "add_module" and len(positional) > 1 and room:
+        container.items.append(positional[1])
+    elif name in {"values", "children"}:
+        return list(container.items)
+    elif name == "items":
+        return list(zip(container.keys, container.items, strict=False))
+    return container if name in {"append", "to", "eval", "train"} else UNKNOWN
+
+
+def new_layer(name: str, positional: list[Any], named: dict[str, Any]) -> Layer:
+    """Return a layer with its constructor's arguments by name."""
+    kind = layer_kind(name)
+    names = kind.arguments if kind is not None else ()
+    arguments = dict(zip(names, positional, strict=False)) | named
+    return Layer(name, arguments, _parameters(kind.op if kind else "", arguments))
+
+
+def _parameters(op: str, given: dict[str, Any]) -> list[Tensor]:
+    def size(key: str) -> int | None:
+        value = given.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def learned(*shapes: Shape | None) -> list[Tensor]:
+        bias = given.get("bias", True)
+        kept = shapes if bias is not False and bias is not None else shapes[:1]
+        return [Tensor(shape, "float32", "parameter") for shape in kept]
+
+    kind = kind_of(op)
+    if op == "linear":
+        out = size("out_features")
+        return learned((out, size("in_features")), (out,))
+    if kind in {"conv", "conv_transpose"}:
+        rank = int(op[-2])
+        window = given.get("kernel_size")
+        lengths = list(window) if isinstance(window, list | tuple) else [window] * rank
+        taps = tuple(each if isinstance(each, int) else None for each in lengths)
+        groups = given.get("groups", 1)
+        one, two = size("in_channels"), size("out_channels")
+        grouped, whole = (two, one) if kind == "conv_transpose" else (one, two)
+        known = isinstance(groups, int) and groups > 0 and grouped is not None
+        per = grouped // groups if known and grouped is not None else None
+        return learned((whole, per, *taps), (two,))
+    if op in {"batch_norm", "group_norm", "layer_norm", "rms_norm"}:
+        length = given.get("num_features", given.get("num_channels", given.get("normalized_shape")))
+        shape = tuple(length) if isinstance(length, list | tuple) else (length,)
+        shape = tuple(each if isinstance(each, int) else None for each in shape)
+        plain = given.get("affine", given.get("elementwise_affine", True)) is False
+        count = 0 if plain else 1 if op == "rms_norm" else 2
+        return [Tensor(shape, "float32", "parameter") for _ in range(count)]
+    if kind == "embedding":
+        table = (size("num_embeddings"), size("embedding_dim"))
+        return [Tensor(table, "float32", "parameter")]
+    return []

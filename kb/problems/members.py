@@ -1,0 +1,87 @@
+"""Attributes and parts of tensors, and functions of plain values."""
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from kb.problems.arithmetic import bounded
+from kb.problems.shapes import product
+from kb.problems.values import UNKNOWN, Library, Method, Shape, Tensor
+
+
+def part_of(shape: Shape, parts: list[Any]) -> Shape | None:
+    """Return the shape of a part of a tensor; None where an index is not known."""
+    lengths: list[int | None] = []
+    place = 0
+    for each in parts:
+        if each is None:
+            lengths.append(1)
+            continue
+        if place >= len(shape):
+            return None
+        old = shape[place]
+        place += 1
+        if isinstance(each, slice):
+            bounds = (each.start, each.stop, each.step)
+            known = old is not None and all(b is None or isinstance(b, int) for b in bounds)
+            lengths.append(len(range(*each.indices(old))) if known else None)  # type: ignore[arg-type]
+        elif not isinstance(each, int):
+            return None
+    return (*lengths, *shape[place:])
+
+
+def lengths(tensor: Tensor) -> Any:
+    """Return a tensor's shape as values; `UNKNOWN` stands for what is not stated."""
+    if tensor.shape is None:
+        return UNKNOWN
+    return tuple(UNKNOWN if each is None else each for each in tensor.shape)
+
+
+def length_at(shape: Any, index: Any) -> Any:
+    """Return one length of a shape."""
+    fits = isinstance(shape, tuple) and isinstance(index, int) and -len(shape) <= index < len(shape)
+    return shape[index] if fits else UNKNOWN
+
+
+def tensor_attribute(tensor: Tensor, name: str) -> Any:  # noqa: PLR0911
+    """Return an attribute of a tensor, such as its shape."""
+    match name:
+        case "shape":
+            return lengths(tensor)
+        case "ndim":
+            return UNKNOWN if tensor.shape is None else len(tensor.shape)
+        case "dtype":
+            return Library(f"torch.{tensor.dtype}")
+        case "T" | "mT" | "H" | "mH":
+            shape = tensor.shape
+            turned = (
+                shape if shape is None or len(shape) < 2 else (*shape[:-2], shape[-1], shape[-2])
+            )
+            return Tensor(turned, tensor.dtype, tensor.origin, tensor.made_by)
+        case "device" | "requires_grad" | "grad" | "is_cuda" | "layout":
+            return UNKNOWN
+        case "data" | "real":
+            return tensor
+    return Method(tensor, name)
+
+
+def arithmetic(function: Callable[..., Any], values: list[Any], name: str) -> Any:
+    """Return what a function of `math` gives; `UNKNOWN` unless all its arguments are numbers."""
+    plain = [v for v in values if isinstance(v, int | float | list | tuple)]
+    if len(plain) != len(values):
+        return UNKNOWN
+    if name == "prod":
+        return product(values[0]) or UNKNOWN
+    if name == "pow":
+        return bounded(ast.Pow(), *values[:2])
+    return function(*values)
+
+
+def ordered_dict(positional: list[Any]) -> Any:
+    """Return an ordered dictionary as a plain one."""
+    pairs = positional[0] if positional else []
+    if isinstance(pairs, dict):
+        return pairs
+    if not isinstance(pairs, list | tuple):
+        return {}
+    return {e[0]: e[1] for e in pairs if isinstance(e, tuple) and len(e) == 2}

@@ -1,0 +1,266 @@
+"""Shape rules of what only moves elements: views, copies and new tensors."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kb.problems.shapes import Arguments, axes, product, whole
+from kb.problems.values import Operator, Shape, Tensor, dtype_name
+
+# A split into more parts than this is no layout that a kernel is written for.
+_MOST_PARTS = 1024
+
+
+def lengths_of(values: Any) -> Shape | None:
+    """Return a shape given as numbers or as one sequence; -1 and what is not known become None."""
+    if (
+        isinstance(values, list | tuple)
+        and len(values) == 1
+        and isinstance(values[0], list | tuple)
+    ):
+        values = values[0]
+    if isinstance(values, int):
+        values = [values]
+    if not isinstance(values, list | tuple):
+        return None
+    return tuple(None if whole(each) in (None, -1) else each for each in values)
+
+
+def view(  # noqa: PLR0912 (one case a view)
+    first: Tensor, name: str, positional: list[Any], named: Arguments
+) -> Any:
+    """Return the result of a view: the same elements in another shape."""
+    shape = first.shape
+    if name in {"view", "reshape", "view_as", "reshape_as", "unflatten"}:
+        return _reshaped(first, name, positional, named)
+    if name in {"chunk", "split", "unbind"}:
+        return _parts(first, name, positional, named)
+    found: Shape | None = shape
+    if shape is not None:
+        rank = len(shape)
+        dims = [d for d in [*positional, *named.values()] if isinstance(d, int)]
+        match name:
+            case "permute":
+                order = positional[0] if positional and isinstance(positional[0], list | tuple) \
+                    else positional or named.get("dims", [])  # fmt: skip
+                fits = len(order) == rank and all(isinstance(d, int) and -rank <= d < rank
+                                                  for d in order)  # fmt: skip
+                found = tuple(shape[d] for d in order) if fits else None
+            case "transpose" | "t" | "adjoint":
+                one, two = (dims[:2] if len(dims) >= 2 else (-2, -1)) if rank > 1 else (0, 0)
+                found = _swapped(shape, one, two)
+            case "unsqueeze" if dims and -rank - 1 <= dims[0] <= rank:
+                place = dims[0] % (rank + 1)
+                found = (*shape[:place], 1, *shape[place:])
+            case "squeeze":
+                wanted = axes(dims or None, rank) or []
+                found = tuple(n for i, n in enumerate(shape) if not (i in wanted and n == 1))
+            case "flatten" | "ravel":
+                found = _flat(shape, positional, named)
+            case "expand" | "broadcast_to":
+                found = _expanded(shape, positional)
+            case "expand_as" if positional and isinstance(positional[0], Tensor):
+                found = positional[0].shape
+            case "select" if dims and -rank <= dims[0] < rank:
+                found = tuple(n for i, n in enumerate(shape) if i != dims[0] % rank)
+            case "narrow" if len(dims) == 3 and -rank <= dims[0] < rank:
+                found = tuple(dims[2] if i == dims[0] % rank else n for i, n in enumerate(shape))
+            case "movedim" | "diagonal" | "as_strided":
+                found = None
+    return _seen(first, found)
+
+
+def _expanded(shape: Shape, positional: list[Any]) -> Shape | None:
+    """Lengths as asked for; -1 keeps the dimension as it is."""
+    given = positional[0] if positional and isinstance(positional[0], list | tuple) else positional
+    own = (1,) * (len(given) - len(shape)) + shape
+    asked = zip(given, own, strict=False)
+    return tuple(old if whole(each) == -1 else whole(each) for each, old in asked)
+
+
+def _seen(first: Tensor, shape: Shape | None) -> Tensor:
+    return Tensor(shape, first.dtype, first.origin, first.made_by)
+
+
+def _swapped(shape: Shape, one: int, two: int) -> Shape | None:
+    rank = len(shape)
+    if not (-rank <= one < rank and -rank <= two < rank):
+        return None
+    order = list(shape)
+    order[one], order[two] = order[two], order[one]
+    return tuple(order)
+
+
+def _flat(shape: Shape, positional: list[Any], named: Arguments) -> Shape | None:
+    start = whole(positional[0] if positional else named.get("start_dim", 0))
+    end = whole(positional[1] if len(positional) > 1 else named.get("end_dim", -1))
+    rank = max(len(shape), 1)
+    if start is None or end is None or not (-rank <= start < rank and -rank <= end < rank):
+        return None
+    start, end = start % rank, end % rank
+    return (*shape[:start], product(shape[start : end + 1]), *shape[end + 1 :])
+
+
+def _reshaped(first: Tensor, name: str, positional: list[Any], named: Arguments) -> Tensor:
+    if name.endswith("_as"):
+        other = positional[0] if positional else None
+        return _seen(first, other.shape if isinstance(other, Tensor) else None)
+    if name == "unflatten":
+        return _seen(first, None)
+    given = positional or [named.get("shape", named.get("size"))]
+    if given and isinstance(given[0], list | tuple):
+        given = list(given[0])
+    if len(given) == 1 and dtype_name(given[0]):
+        return _seen(first, None)
+    shape = lengths_of(given)
+    open_places = [n for n, each in enumerate(given) if whole(each) == -1]
+    if shape is not None and len(open_places) == 1:
+        place = open_places[0]
+        rest = product([each for n, each in enumerate(shape) if n != place])
+        elements = first.elements
+        left = elements // rest if elements is not None and rest else None
+        shape = (*shape[:place], left, *shape[place + 1 :])
+    return _seen(first, shape)
+
+
+def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) -> Any:
+    shape = first.shape
+    size = positional[0] if positional else named.get("chunks", named.get("split_size_or_sections"))
+    place = positional[1] if len(positional) > 1 else named.get("dim", 0)
+    if name == "unbind":
+        size, place = 1, positional[0] if positional else named.get("dim", 0)
+    if shape is None or not isinstance(place, int) or not -len(shape) <= place < len(shape):
+        count = size if name == "chunk" and isinstance(size, int) else 0
+        return tuple(_seen(first, None) for _ in range(min(count, _MOST_PARTS)))
+    place %= len(shape)
+    length = shape[place]
+    if isinstance(size, list | tuple):
+        sizes: Sequence[int | None] = [whole(each) for each in size]
+    elif length is None or not isinstance(size, int) or size < 1:
+        return ()
+    else:
+        step = -(-length // size) if name == "chunk" else size
+        starts = range(0, length, max(step, 1))[:_MOST_PARTS]
+        sizes = [min(step, length - at) for at in starts]
+    parts = [(*shape[:place], each, *shape[place + 1 :]) for each in sizes[:_MOST_PARTS]]
+    if name == "unbind":
+        parts = [(*part[:place], *part[place + 1 :]) for part in parts]
+    return tuple(_seen(first, part) for part in parts)
+
+
+def copied(op: Operator, positional: list[Any], named: Arguments) -> None:
+    """Add the result of an operator that writes elements to other places."""
+    first = op.inputs[0] if op.inputs else Tensor(None)
+    shape = first.shape
+    match op.name:
+        case "cat" | "stack" | "hstack" | "vstack":
+            shape = _joined(op, positional, named)
+        case "pad":
+            shape = _padded(shape, positional, named)
+        case "tril" | "triu" | "roll" | "flip" | "channel_shuffle" | "rot90" | "scatter" \
+                | "scatter_add" | "index_add":  # fmt: skip
+            if op.name in {"tril", "triu"}:
+                op.facts["diagonal"] = positional[0] if positional else named.get("diagonal", 0)
+        case "interpolate":
+            shape = _resized(shape, positional, named)
+        case "gather":
+            shape = op.inputs[1].shape if len(op.inputs) > 1 else None
+        case _:
+            shape = None
+    op.outputs.append(Tensor(shape, first.dtype, "op", op))
+    op.facts["flops"] = 0
+
+
+def _joined(op: Operator, positional: list[Any], named: Arguments) -> Shape | None:
+    shapes = [tensor.shape for tensor in op.inputs]
+    first = shapes[0] if shapes else None
+    place = positional[0] if positional else named.get("dim", named.get("axis", 0))
+    if first is None or not isinstance(place, int):
+        return None
+    if op.name == "stack":
+        place %= len(first) + 1
+        return (*first[:place], len(shapes), *first[place:])
+    if any(shape is None or len(shape) != len(first) for shape in shapes) or op.name != "cat":
+        return None
+    if not -len(first) <= place < len(first):
+        return None
+    place %= len(first)
+    lengths = [shape[place] for shape in shapes if shape is not None]
+    total = None if None in lengths else sum(each for each in lengths if each is not None)
+    return (*first[:place], total, *first[place + 1 :])
+
+
+def _padded(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
+    pads = positional[0] if positional else named.get("pad")
+    if isinstance(pads, int) and shape is not None:
+        pads = [pads] * 2 * (len(shape) - 2)
+    if shape is None or not isinstance(pads, list | tuple) or len(pads) > 2 * len(shape):
+        return None
+    lengths = list(shape)
+    for pair in range(len(pads) // 2):
+        before, after = whole(pads[2 * pair]), whole(pads[2 * pair + 1])
+        place = len(lengths) - 1 - pair
+        old = lengths[place]
+        known = old is not None and before is not None and after is not None
+        lengths[place] = old + before + after if known else None  # type: ignore[operator]
+    return tuple(lengths)
+
+
+def _resized(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
+    factor = positional[1] if len(positional) > 1 else named.get("scale_factor")
+    size = positional[0] if positional else named.get("size")
+    if shape is None or len(shape) < 3:
+        return None
+    image = shape[2:]
+    if size is not None:
+        given = list(size) if isinstance(size, list | tuple) else [size] * len(image)
+        return (*shape[:2], *(whole(each) for each in given))
+    if not isinstance(factor, int | float) or not 0 < factor < 1e6:
+        return None
+    return (*shape[:2], *(None if n is None else int(n * factor) for n in image))
+
+
+def created(name: str, positional: list[Any], named: Arguments) -> Tensor:
+    """Return a new tensor, filled with constants or random numbers."""
+    dtype = dtype_name(named.get("dtype"))
+    if name.endswith("_like") and positional and isinstance(positional[0], Tensor):
+        return Tensor(positional[0].shape, dtype or positional[0].dtype, "constant")
+    if name in {"tensor", "as_tensor", "scalar_tensor", "from_numpy"}:
+        value = positional[0] if positional else None
+        return Tensor(_nested(value), dtype or "float32", "constant")
+    if name in {"arange", "linspace", "randperm"}:
+        return Tensor((_count(name, positional),), dtype or "int64", "constant")
+    given: Any = positional
+    if name in {"randint", "full", "new_full"}:
+        shapes = [each for each in positional if isinstance(each, list | tuple)]
+        given = shapes[:1] or [named.get("size")]
+        dtype = dtype or ("int64" if name == "randint" else "float32")
+    if not given:
+        given = [named.get("size")]
+    shape = lengths_of(list(given))
+    if name == "eye" and shape and len(shape) == 1:
+        shape = (shape[0], shape[0])
+    return Tensor(shape, dtype or "float32", "constant")
+
+
+def _nested(value: Any) -> Shape | None:
+    shape: list[int] = []
+    while isinstance(value, list | tuple) and value and len(shape) < 8:
+        shape.append(len(value))
+        value = value[0]
+    return tuple(shape) if isinstance(value, int | float | list | tuple) else None
+
+
+def _count(name: str, positional: list[Any]) -> int | None:
+    numbers = [each for each in positional if isinstance(each, int | float)]
+    if not numbers or len(numbers) != len(positional):
+        return None
+    if name == "linspace":
+        return whole(numbers[2]) if len(numbers) > 2 else None
+    if name == "randperm" or len(numbers) == 1:
+        return whole(numbers[0])
+    step = numbers[2] if len(numbers) > 2 else 1
+    return max(0, int(-(-(numbers[1] - numbers[0]) // step))) if step else None
+
+
+MOVING: Final = frozenset({"view", "copy", "create"})
+"""Kinds whose rules are here."""

@@ -1,0 +1,95 @@
+"""What a problem's shapes settle for its kernels, in one line: what to know before writing."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kb.gpus import GpuSpec
+from kb.problems.analysis import Analysis
+from kb.problems.attributes import LONG_ROW, attributes, row_of
+from kb.problems.steps import Step
+from kb.problems.useful import parts_of
+from kb.problems.values import DTYPE_BYTES, Tensor
+
+# How the line begins.
+PLAN: Final = "Plan:"
+# Wide loads and tensor descriptors take addresses that are multiples of this.
+_ALIGNMENT = 16
+# Columns of one tile of a product, at most usual.
+_TILE = 128
+_TWICE = frozenset({"softmax", "norm"})
+_TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
+
+
+def plan_line(analysis: Analysis, card: GpuSpec | None) -> str | None:
+    """Return what the shapes settle, None where there is nothing to say beyond the facts."""
+    said = list(dict.fromkeys([*_heaviest(analysis, card), *_around(analysis), *_ends(analysis)]))
+    return f"{PLAN} {'; '.join(said)}." if said else None
+
+
+def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
+    step = analysis.heaviest
+    if step is None:
+        return
+    special = attributes(step)
+    if "causal" in special:
+        yield "the mask is causal: query i sees keys 0 to i, later blocks are skipped"
+    if step.name == "triangular_matmul":
+        a, b, c = parts_of(step.operators[0], step.operators[1] if step.operators[1:] else None)
+        told = ", ".join(
+            f"{name} {_TRIANGLES[part]} ({part})"
+            for name, part in (("A", a), ("B", b), ("the result", c))
+        )
+        yield told
+    row, data = row_of(step), _data(step)
+    if LONG_ROW in special and step.kind in _TWICE and row and data is not None and data.bytes:
+        size = row * DTYPE_BYTES.get(data.dtype, 4)
+        text = f"{row:,} elements ({size / 1e3:,.0f} kB) belong together and exceed one block's "
+        text += "registers: they are read twice"
+        if card is not None and analysis.io_bytes is not None and len(analysis.steps) == 1:
+            seconds = (analysis.io_bytes + data.bytes) / card.memory_bps
+            text += f", {seconds * 1e3:.3g} ms by bytes unless L2 or several blocks keep them"
+        yield text
+
+
+def _around(analysis: Analysis) -> Iterator[str]:
+    """What of the other operators needs a launch of its own, and what is inside a tile."""
+    heaviest = analysis.heaviest
+    product = heaviest if heaviest is not None and heaviest.kind == "matmul" else None
+    for step in analysis.steps:
+        facts = step.main.facts
+        if step.name.startswith("dropout") and facts.get("p") == 0:
+            yield "dropout with p = 0 changes nothing"
+        if step.name == "batch_norm" and facts.get("training") is not False:
+            yield (
+                "batch_norm of a module in training mode takes mean and variance over the whole "
+                "batch, so what follows it needs a launch of its own"
+            )
+        if product is None or step not in analysis.after:
+            continue
+        row = row_of(step)
+        across = step.kind in {"norm", "reduce", "softmax"} and row is not None
+        if across and row is not None and _TILE % row == 0 and step.name == "group_norm":
+            yield f"groups of {row} columns lie inside a tile of {_TILE}: reduce in the epilogue"
+        elif across and row is not None and row > _TILE:
+            yield f"{step.name} spans {row:,} columns, more than a tile: a launch after the product"
+
+
+def _ends(analysis: Analysis) -> Iterator[str]:
+    step = analysis.heaviest
+    data = _data(step) if step is not None else None
+    if data is not None and data.shape and step is not None and step.kind != "attention":
+        length, size = data.shape[-1], DTYPE_BYTES.get(data.dtype, 4)
+        if length and length > _ALIGNMENT and length * size % _ALIGNMENT:
+            yield (
+                f"rows of {length:,} {data.dtype} begin at addresses that are no multiple of "
+                f"{_ALIGNMENT} bytes: no tensor descriptor, no wide loads across rows"
+            )
+    made = step.operators[0].outputs if step is not None else []
+    for out in analysis.problem.outputs[:1]:
+        if out.shape and made and out.shape != made[0].shape and len(analysis.steps) > 1:
+            lengths = ", ".join("?" if each is None else str(each) for each in out.shape)
+            yield f"the module returns [{lengths}]"
+
+
+def _data(step: Step) -> Tensor | None:
+    return step.main.inputs[0] if step.main.inputs else None

@@ -1,0 +1,191 @@
+"""Shape rules of the operators that multiply: products, convolutions, attention, recurrences."""
+
+from typing import Any, Final
+
+from kb.problems.shapes import Arguments, Rule, broadcast, product, spread, whole
+from kb.problems.values import Operator, Shape, Tensor
+
+_EINSUM_MOST = 64
+
+
+def matmul(op: Operator, arguments: Arguments) -> None:
+    """`[..., M, K] @ [..., K, N]`; one dimension is a vector."""
+    first, second = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else Tensor(None)
+    if op.name in {"addmm", "baddbmm", "addmv", "addbmm"} and len(op.inputs) > 2:
+        first, second = op.inputs[1], op.inputs[2]
+    left, right = first.shape, second.shape
+    if op.name == "einsum":
+        _einsum(op, arguments)
+        return
+    if op.name == "linear" and right is not None and len(right) == 2:
+        right = (right[1], right[0])
+    if op.name == "outer" and left and right:
+        left, right = (left[0], 1), (1, right[0])
+    if left is None or right is None or not left or not right:
+        _result(op, None, first.dtype)
+        return
+    vector_left, vector_right = len(left) == 1, len(right) == 1
+    wide_left = (1, left[0]) if vector_left else left
+    wide_right = (right[0], 1) if vector_right else right
+    batch = broadcast([wide_left[:-2], wide_right[:-2]]) or ()
+    m, k, n = wide_left[-2], wide_left[-1], wide_right[-1]
+    # A batch on the left alone is more rows of one product.
+    shared = len(wide_right) == 2
+    rows = product([*batch, m]) if shared else m
+    shape: Shape = (
+        *batch, *(() if vector_left else (m,)), *(() if vector_right else (n,))
+    )  # fmt: skip
+    _result(op, shape, first.dtype)
+    op.facts |= {"m": rows, "n": n, "k": k, "batch": 1 if shared else product(batch)}
+    flops = product([*batch, m, n, k])
+    op.facts["flops"] = None if flops is None else 2 * flops
+
+
+def _einsum(op: Operator, arguments: Arguments) -> None:
+    equation = arguments.get("equation")
+    known = isinstance(equation, str) and len(equation) <= _EINSUM_MOST and "..." not in equation
+    if not known:
+        _result(op, None, op.inputs[0].dtype)
+        return
+    terms, arrow, output = str(equation).replace(" ", "").partition("->")
+    names = terms.split(",")
+    lengths: dict[str, int | None] = {}
+    for name, tensor in zip(names, op.inputs, strict=False):
+        if tensor.shape is not None and len(tensor.shape) == len(name):
+            lengths.update(zip(name, tensor.shape, strict=True))
+    if not arrow:
+        joined = "".join(names)
+        output = "".join(sorted(each for each in set(joined) if joined.count(each) == 1))
+    shape = tuple(lengths.get(each) for each in output)
+    _result(op, shape, op.inputs[0].dtype)
+    flops = product([lengths.get(each) for each in dict.fromkeys("".join(names))])
+    op.facts["flops"] = None if flops is None else 2 * flops
+    if len(names) == 2:
+        one, two = (set(each) for each in names)
+        kept = set(output)
+        sizes = {
+            "batch": one & two & kept, "k": (one & two) - kept, "m": one - two, "n": two - one,
+        }  # fmt: skip
+        op.facts |= {key: product([lengths.get(e) for e in axis]) for key, axis in sizes.items()}
+
+
+def convolution(op: Operator, arguments: Arguments) -> None:
+    """Each length of the image is what windows with this stride fit into it, or the reverse."""
+    first, weight = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else Tensor(None)
+    turned = op.kind == "conv_transpose"
+    rank = int(op.name[-2])
+    filters = weight.shape
+    groups = whole(arguments.get("groups", 1))
+    stride = spread(arguments.get("stride"), rank, 1)
+    dilation = spread(arguments.get("dilation"), rank, 1)
+    extra = spread(arguments.get("output_padding"), rank, 0)
+    window = list(filters[2:]) if filters is not None and len(filters) == rank + 2 else None
+    padding = _padding(arguments.get("padding"), window or [None] * rank, dilation, rank)
+    op.facts |= {"stride": stride, "dilation": dilation, "groups": groups, "window": window,
+                 "padding": padding}  # fmt: skip
+    if first.shape is None or filters is None or window is None or len(first.shape) < rank + 1:
+        _result(op, None, first.dtype)
+        return
+    image = first.shape[-rank:]
+    channels = product([filters[1], groups]) if turned else filters[0]
+    sizes = zip(image, window, stride, padding, dilation, extra, strict=True)
+    out = [_turned(*each) if turned else _straight(*each) for each in sizes]
+    _result(op, (*first.shape[: -rank - 1], channels, *out), first.dtype)
+    op.facts |= {"c_in": first.shape[-rank - 1], "c_out": channels}
+    positions = first.elements if turned else op.outputs[0].elements
+    flops = product([positions, filters[1], *window])
+    op.facts["flops"] = None if flops is None else 2 * flops
+
+
+def _padding(
+    value: Any, window: list[int | None], dilation: list[int | None], rank: int
+) -> list[int | None]:
+    if value == "same":
+        return [
+            None if w is None or d is None else d * (w - 1) // 2
+            for w, d in zip(window, dilation, strict=True)
+        ]
+    return [0] * rank if value == "valid" else spread(value, rank, 0)
+
+
+def _straight(*sizes: int | None) -> int | None:
+    size, window, stride, padding, dilation, _ = sizes
+    if size is None or window is None or not stride or padding is None or dilation is None:
+        return None
+    return max(0, (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1)
+
+
+def _turned(*sizes: int | None) -> int | None:
+    size, window, stride, padding, dilation, extra = sizes
+    if size is None or window is None or stride is None or padding is None:
+        return None
+    if dilation is None or extra is None:
+        return None
+    return max(0, (size - 1) * stride - 2 * padding + dilation * (window - 1) + extra + 1)
+
+
+def attention(op: Operator, arguments: Arguments) -> None:
+    """`[..., S, E]` of queries, keys and values; of a layer, four projections as well."""
+    query = op.inputs[0]
+    key = op.inputs[1] if len(op.inputs) > 1 else query
+    value = op.inputs[2] if len(op.inputs) > 2 else key
+    layer = op.name == "multi_head_attention_forward"
+    op.facts["causal"] = arguments.get("is_causal") is True
+    op.facts["masked"] = len(op.inputs) > 3 or arguments.get("attn_mask") is not None
+    shape = query.shape
+    if shape and value.shape and not layer:
+        shape = (*shape[:-1], value.shape[-1])
+    op.outputs.append(Tensor(shape, query.dtype, "op", op))
+    if layer:
+        op.outputs.append(Tensor(None, query.dtype, "op", op))
+    if not shape or not key.shape or len(key.shape) < 2:
+        return
+    batch_first = arguments.get("batch_first") is True
+    place = -2 if not layer or batch_first or len(shape) == 2 else 0
+    length, keys, width = shape[place], key.shape[place], shape[-1]
+    op.facts |= {"queries": length, "keys": keys}
+    work = product([query.elements, keys])
+    scores = None if work is None else 4 * work
+    linear = product([query.elements, width]) if layer else 0
+    op.facts["flops"] = None if scores is None or linear is None else scores + 8 * linear
+
+
+def recurrent(op: Operator, arguments: Arguments) -> None:
+    """Every step of every layer multiplies its input and its state by the weights of all gates."""
+    first = op.inputs[0]
+    gates = {"lstm": 4, "gru": 3}.get(op.name, 1)
+    wide, hidden = whole(arguments.get("input_size")), whole(arguments.get("hidden_size"))
+    layers = whole(arguments.get("num_layers", 1)) or 1
+    directions = 2 if arguments.get("bidirectional") is True else 1
+    shape = first.shape
+    out = None if hidden is None else hidden * directions
+    result = (*shape[:-1], out) if shape else None
+    op.outputs.append(Tensor(result, first.dtype, "op", op))
+    batch = None
+    if shape and len(shape) == 3:
+        batch = shape[0] if arguments.get("batch_first") is True else shape[1]
+    state = Tensor((layers * directions, batch, hidden), first.dtype, "op", op)
+    op.outputs.append(state)
+    if op.name == "lstm":
+        op.outputs.append(Tensor(state.shape, first.dtype, "op", op))
+    steps = product(shape[:-1]) if shape else None
+    if steps is None or hidden is None or wide is None:
+        return
+    weights = (
+        directions
+        * gates
+        * hidden
+        * (wide + hidden + (layers - 1) * (hidden * directions + hidden))
+    )
+    op.facts["flops"] = 2 * steps * weights
+    op.facts |= {"m": batch, "n": gates * hidden, "k": hidden}
+
+
+def _result(op: Operator, shape: Shape | None, dtype: str) -> None:
+    op.outputs.append(Tensor(shape, dtype, "op", op))
+
+
+PRODUCT_RULES: Final[dict[str, Rule]] = {
+    "matmul": matmul, "conv": convolution, "conv_transpose": convolution, "attention": attention,
+    "recurrent": recurrent,
+}  # fmt: skip

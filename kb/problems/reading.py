@@ -1,0 +1,207 @@
+"""Read a PyTorch module: which operators it applies to which shapes. Nothing is executed.
+
+KernelBench's form (`Model`, `get_inputs`, `get_init_inputs`) gives shapes; another module or a
+function is read with unknown ones where the file states none.
+"""
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from kb.errors import InvalidInputError
+from kb.parsing import PARSING
+from kb.problems.expressions import ReadingLimitError
+from kb.problems.recording import Recorder
+from kb.problems.values import UNKNOWN, Class, Function, Instance, Library, Operator, Scope, Tensor
+from kb.problems.values import tensors_in as tensors_of
+
+MAX_PROBLEM_CHARS = 200_000
+# Deeper nesting than this is generated text; Python's own parser gives up near it too.
+_DEEPEST = 400
+_OPENING = re.compile(r"[(\[{]")
+_NOT_A_PROBLEM = re.compile(r"@\s*(?:\w+\.)*jit\b|__global__|\bimport\s+triton\b")
+_MODULE = re.compile(r"\bclass\s+\w+\s*\(\s*(?:\w+\.)*Module\s*\)\s*:")
+
+
+@dataclass(slots=True)
+class Problem:
+    """A module as it was read."""
+
+    name: str
+    operators: list[Operator]
+    inputs: list[Tensor]
+    """In the order of `forward`."""
+    outputs: list[Tensor]
+    parameters: list[Tensor]
+    """Those that operators use, each once."""
+    unknown: tuple[str, ...] = ()
+    """Operators that the vocabulary lacks."""
+    whole: bool = True
+    """Whether it was read to its end: limits stop what takes too many steps."""
+    notes: list[str] = field(default_factory=list)
+
+
+def is_problem(text: str) -> bool:
+    """Whether a text is a PyTorch module and no kernel."""
+    return bool(_MODULE.search(text)) and not _NOT_A_PROBLEM.search(text)
+
+
+def read_problem(text: str, name: str = "problem") -> Problem:
+    """Read a module or a function of PyTorch.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not Python, is too large or too deeply nested, or holds neither a module nor a
+        function. The message begins with `name`.
+    """
+    tree = _parsed(text, name)
+    recorder = Recorder()
+    whole = True
+    try:
+        scope = recorder.run_module(tree)
+    except (ReadingLimitError, RecursionError):
+        raise InvalidInputError(
+            f"{name}: takes too many steps to read: give the module without generated code"
+        ) from None
+    target = _target(scope)
+    if target is None:
+        raise InvalidInputError(
+            f"{name}: holds no PyTorch module: give a class with `forward`, or a function"
+        )
+    inputs: list[Any] = []
+    results: Any = None
+    try:
+        inputs = _inputs(recorder, scope)
+        results = _run(recorder, scope, target, inputs)
+    except (ReadingLimitError, RecursionError):
+        whole = False
+    for each in tensors_of(inputs):
+        each.origin = "input"
+    given = [each for each in inputs if isinstance(each, Tensor)]
+    if not given:
+        given = _used(recorder.operators, "input")
+    return Problem(
+        name=target.node.name if isinstance(target, Class) else _name_of(target),
+        operators=recorder.operators,
+        inputs=given,
+        outputs=tensors_of([results]),
+        parameters=_used(recorder.operators, "parameter"),
+        unknown=tuple(recorder.unknown),
+        whole=whole,
+    )
+
+
+def _parsed(text: str, name: str) -> ast.Module:
+    if len(text) > MAX_PROBLEM_CHARS:
+        raise InvalidInputError(f"{name}: longer than {MAX_PROBLEM_CHARS:,} characters")
+    if _nesting(text) > _DEEPEST:
+        raise InvalidInputError(f"{name}: nested too deeply to read")
+    try:
+        with PARSING, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as an invalid escape in a string
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise InvalidInputError(f"{name}:{error.lineno or 1}: not Python: {error.msg}") from error
+    except ValueError as error:
+        raise InvalidInputError(f"{name}:1: not Python: {error}") from error
+    except (RecursionError, MemoryError) as error:
+        raise InvalidInputError(f"{name}: nested too deeply to read") from error
+
+
+def _nesting(text: str) -> int:
+    """The deepest nesting of brackets, those in strings and comments included."""
+    deepest = depth = 0
+    for each in re.finditer(r"[()\[\]{}]", text):
+        depth = depth + 1 if _OPENING.match(each[0]) else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _target(scope: Scope) -> Class | Function | None:
+    """The class or function that is the problem: `Model`, else the last that stands for all."""
+    modules = [v for v in scope.names.values() if isinstance(v, Class) and _is_module(v)]
+    for each in modules:
+        if each.node.name == "Model":
+            return each
+    if modules:
+        return modules[-1]
+    functions = {k: v for k, v in scope.names.items() if isinstance(v, Function)}
+    for wanted in ("forward", "reference", "kernel_function", "main"):
+        if wanted in functions:
+            return functions[wanted]
+    hidden = {"get_inputs", "get_init_inputs", "make_inputs"}
+    named = [v for k, v in functions.items() if k not in hidden and not k.startswith("_")]
+    return named[-1] if named else None
+
+
+def _is_module(cls: Class, depth: int = 0) -> bool:
+    return depth < 8 and any(
+        (isinstance(base, Library) and base.path.rpartition(".")[2] == "Module")
+        or (isinstance(base, Class) and _is_module(base, depth + 1))
+        for base in cls.bases
+    )
+
+
+def _called(recorder: Recorder, scope: Scope, name: str) -> Any:
+    function = scope.names.get(name)
+    return recorder.call(function, [], {}) if isinstance(function, Function) else UNKNOWN
+
+
+def _inputs(recorder: Recorder, scope: Scope) -> list[Any]:
+    found = _called(recorder, scope, "get_inputs")
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, Tensor):
+        return [found]
+    return list(found) if isinstance(found, list | tuple) else []
+
+
+def _run(recorder: Recorder, scope: Scope, target: Class | Function, inputs: list[Any]) -> Any:
+    if isinstance(target, Function):
+        recorder.recording = True
+        return recorder.call(target, inputs or _placeholders(target, skip=0), {})
+    given: Any = _called(recorder, scope, "get_init_inputs")
+    named: dict[str, Any] = {}
+    if isinstance(given, dict):
+        given, named = [], {k: v for k, v in given.items() if isinstance(k, str)}
+    positional: Any = list(given) if isinstance(given, list | tuple) else []
+    # Also in use: [positional arguments, named arguments].
+    if len(positional) == 2 and isinstance(positional[0], list) and isinstance(positional[1], dict):
+        named = {k: v for k, v in positional[1].items() if isinstance(k, str)}
+        positional = positional[0]
+    instance = recorder.call(target, positional, named)
+    if not isinstance(instance, Instance):
+        return None
+    forward = recorder.attribute(instance, "forward")
+    if not inputs and isinstance(forward, Function):
+        inputs = _placeholders(forward, skip=1)
+    recorder.recording = True
+    return recorder.call(forward, inputs, {})
+
+
+def _placeholders(function: Function, skip: int) -> list[Any]:
+    """A tensor of unknown shape for each argument without a default."""
+    arguments = function.node.args
+    names = [*arguments.posonlyargs, *arguments.args][skip:]
+    count = max(len(names) - len(arguments.defaults), 0)
+    plain = {"int", "float", "bool", "str"}
+    return [
+        UNKNOWN if getattr(each.annotation, "id", "") in plain else Tensor(None, origin="input")
+        for each in names[:count]
+    ]
+
+
+def _used(operators: list[Operator], origin: str) -> list[Tensor]:
+    found: dict[int, Tensor] = {}
+    for op in operators:
+        for tensor in op.inputs:
+            if tensor.origin == origin:
+                found.setdefault(id(tensor), tensor)
+    return list(found.values())
+
+
+def _name_of(function: Function) -> str:
+    return getattr(function.node, "name", "function")

@@ -1,0 +1,241 @@
+"""Shape rules of PyTorch's operators, by their kind. An unknown length stays unknown."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kb.problems.values import DTYPE_BYTES, Operator, Shape, Tensor
+from kb.problems.vocabulary import arguments_of
+
+Arguments = dict[str, Any]
+"""Arguments by name; `rest` holds the positional ones after the first tensor."""
+
+
+def product(lengths: Sequence[int | None]) -> int | None:
+    """Return the product of lengths; None if one is unknown."""
+    count = 1
+    for length in lengths:
+        if length is None:
+            return None
+        count *= length
+    return count
+
+
+def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
+    """Return the shape that operands broadcast to; where they do not fit, the longest one's."""
+    if not shapes or any(shape is None for shape in shapes):
+        known = [shape for shape in shapes if shape is not None]
+        return max(known, key=len) if known and len(known) < len(shapes) else None
+    rank = max(len(shape) for shape in shapes if shape is not None)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes if shape is not None]
+    return tuple(_one_length(column) for column in zip(*padded, strict=True))
+
+
+def _one_length(column: Sequence[int | None]) -> int | None:
+    if any(length is None for length in column):
+        return None
+    return max(length for length in column if length is not None)
+
+
+def whole(value: Any) -> int | None:
+    """Return an integer argument; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def spread(value: Any, rank: int, default: int) -> list[int | None]:
+    """Return one number for each of `rank` dimensions from a number or a sequence."""
+    if isinstance(value, list | tuple) and value:
+        given = [whole(each) for each in value]
+        return (given * rank)[:rank] if len(given) == 1 else (given + [None] * rank)[:rank]
+    if value is None:
+        return [default] * rank
+    return [whole(value)] * rank
+
+
+def axes(dim: Any, rank: int) -> list[int] | None:
+    """Return dimensions counted from the front; None where they are not stated."""
+    if dim is None:
+        return list(range(rank))
+    values = list(dim) if isinstance(dim, list | tuple) else [dim]
+    if not all(isinstance(each, int) and -rank <= each < rank for each in values):
+        return None
+    return sorted({each % rank for each in values}) if values else list(range(rank))
+
+
+def bind(op: Operator, positional: Sequence[Any], named: Arguments) -> Arguments:
+    """Return arguments by name. `positional` are those after the first tensor."""
+    names = arguments_of(op.name)
+    bound: Arguments = dict(zip(names, positional, strict=False))
+    bound.update(named)
+    if "axis" in bound:
+        bound.setdefault("dim", bound["axis"])
+    bound["rest"] = list(positional)
+    return bound
+
+
+def elementwise(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a rule takes both)
+    """As large as the operands broadcast to."""
+    shape = broadcast([tensor.shape for tensor in op.inputs])
+    main = next((t for t in op.inputs if t.shape == shape), op.inputs[0])
+    dtype = max((t.dtype for t in op.inputs), key=_rank_of_dtype) if shape else main.dtype
+    if op.name in {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"}:
+        dtype = "bool"
+    _one(op, shape, dtype)
+    op.facts["flops"] = op.outputs[0].elements
+
+
+def _rank_of_dtype(name: str) -> tuple[bool, int]:
+    return "float" in name, DTYPE_BYTES.get(name, 4)
+
+
+def same(op: Operator, arguments: Arguments) -> None:
+    """As large as the first operand; `dim` is noted."""
+    first = op.inputs[0]
+    _one(op, first.shape, first.dtype)
+    dim = arguments.get("dim", -1 if op.kind in {"softmax", "scan"} else None)
+    op.facts["dim"] = dim if isinstance(dim, int) else None
+    for key in ("num_groups", "normalized_shape"):
+        if key in arguments:
+            op.facts[key] = arguments[key]
+    elements = first.elements
+    # Maximum, difference, exponential, sum, quotient; mean, difference, square, sum, scale.
+    op.facts["flops"] = None if elements is None else 5 * elements
+
+
+def glu(op: Operator, arguments: Arguments) -> None:
+    """Half as long in one dimension."""
+    first = op.inputs[0]
+    dim = whole(arguments.get("dim", -1))
+    shape = first.shape
+    if shape and dim is not None and -len(shape) <= dim < len(shape):
+        place = dim % len(shape)
+        half = shape[place]
+        shape = (*shape[:place], None if half is None else half // 2, *shape[place + 1 :])
+    _one(op, shape, first.dtype)
+    op.facts["flops"] = op.outputs[0].elements
+
+
+def reduce(op: Operator, arguments: Arguments) -> None:
+    """Without the reduced dimensions, or with ones in their place."""
+    first = op.inputs[0]
+    kept = arguments.get("keepdim") is True or arguments.get("keepdims") is True
+    dim = arguments.get("dim", 1 if op.name == "cosine_similarity" else None)
+    op.facts["dim"] = dim if isinstance(dim, int | list | tuple) else None
+    op.facts["full"] = dim is None
+    shape: Shape | None = None
+    if first.shape is not None and (reduced := axes(dim, len(first.shape))) is not None:
+        lengths = ((1 if n in reduced else each) for n, each in enumerate(first.shape))
+        shape = tuple(each for n, each in enumerate(lengths) if kept or n not in reduced)
+    dtype = "int64" if op.kind == "argreduce" else first.dtype
+    _one(op, shape, dtype)
+    if op.name in {"max", "min", "median"} and dim is not None:
+        op.outputs.append(Tensor(shape, "int64", "op", op))
+    op.facts["flops"] = first.elements
+
+
+def pool(op: Operator, arguments: Arguments) -> None:
+    """Each length of the image is what windows with this stride fit into it."""
+    first = op.inputs[0]
+    rank = _rank_in_name(op.name)
+    window = spread(arguments.get("kernel_size"), rank, 1)
+    given = arguments.get("stride")
+    stride = window if given in (None, [], ()) else spread(given, rank, 1)
+    padding = spread(arguments.get("padding"), rank, 0)
+    dilation = spread(arguments.get("dilation"), rank, 1)
+    op.facts |= {"window": window, "stride": stride, "padding": padding, "dilation": dilation}
+    shape: Shape | None = None
+    if first.shape is not None and len(first.shape) > rank:
+        image = first.shape[-rank:]
+        ceil = arguments.get("ceil_mode") is True
+        out = [
+            _windows(*each, ceil=ceil)
+            for each in zip(image, window, stride, padding, dilation, strict=True)
+        ]
+        shape = (*first.shape[:-rank], *out)
+    _one(op, shape, first.dtype)
+    if arguments.get("return_indices") is True:
+        op.outputs.append(Tensor(shape, "int64", "op", op))
+    op.facts["flops"] = product([op.outputs[0].elements, product(window)])
+
+
+def _windows(
+    size: int | None, window: int | None, stride: int | None, padding: int | None,
+    dilation: int | None, *, ceil: bool = False,
+) -> int | None:  # fmt: skip
+    if None in (size, window, stride, padding, dilation) or not stride:
+        return None
+    assert size is not None and window is not None and padding is not None and dilation is not None
+    left = size + 2 * padding - dilation * (window - 1) - 1
+    return max(0, (-(-left // stride) if ceil else left // stride) + 1)
+
+
+def adaptive_pool(op: Operator, arguments: Arguments) -> None:
+    """The lengths of the image are given."""
+    first = op.inputs[0]
+    rank = _rank_in_name(op.name)
+    size = arguments.get("output_size", (arguments["rest"] or [None])[0])
+    shape: Shape | None = None
+    if first.shape is not None and len(first.shape) > rank:
+        given = list(size) if isinstance(size, list | tuple) else [size] * rank
+        image = first.shape[-rank:]
+        asked = zip(given, image, strict=False)
+        lengths = [old if new is None else whole(new) for new, old in asked]
+        shape = (*first.shape[:-rank], *lengths)
+    _one(op, shape, first.dtype)
+    op.facts["flops"] = first.elements
+
+
+def loss(op: Operator, arguments: Arguments) -> None:
+    """One number, unless nothing is reduced."""
+    first = op.inputs[0]
+    kept = arguments.get("reduction") == "none"
+    _one(op, first.shape if kept else (), first.dtype)
+    op.facts["flops"] = None if first.elements is None else 3 * first.elements
+
+
+def embedding(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a rule takes both)
+    """The shape of the indices, then the width of the table."""
+    tensors = op.inputs
+    table = next((t for t in tensors if t.origin == "parameter"), tensors[-1])
+    index = next((t for t in tensors if t is not table), tensors[0])
+    known = index.shape is not None and table.shape is not None
+    shape = (*index.shape, table.shape[-1]) if known else None  # type: ignore[misc, index]
+    _one(op, shape, table.dtype)
+    op.facts["flops"] = 0
+
+
+def select(op: Operator, arguments: Arguments) -> None:
+    """Values and indices."""
+    first = op.inputs[0]
+    shape = first.shape
+    k = whole(arguments.get("k"))
+    dim = whole(arguments.get("dim", -1))
+    if op.name == "topk" and shape and dim is not None and -len(shape) <= dim < len(shape):
+        place = dim % len(shape)
+        shape = (*shape[:place], k, *shape[place + 1 :])
+    elif op.name not in {"sort", "argsort"}:
+        shape = None
+    op.outputs.append(Tensor(shape, first.dtype, "op", op))
+    op.outputs.append(Tensor(shape, "int64", "op", op))
+    op.facts["flops"] = first.elements
+
+
+def unknown(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a rule takes both)
+    """Nothing is known of the result."""
+    _one(op, None, op.inputs[0].dtype if op.inputs else "float32")
+
+
+def _one(op: Operator, shape: Shape | None, dtype: str) -> None:
+    op.outputs.append(Tensor(shape, dtype, "op", op))
+
+
+def _rank_in_name(name: str) -> int:
+    return int(name[-2]) if name[-2:-1].isdigit() else 2
+
+
+Rule = Callable[[Operator, Arguments], None]
+RULES: Final[dict[str, Rule]] = {
+    "elementwise": elementwise, "norm": same, "softmax": same, "scan": same, "glu": glu,
+    "reduce": reduce, "argreduce": reduce, "pool": pool, "adaptive_pool": adaptive_pool,
+    "loss": loss, "embedding": embedding, "select": select, "library": unknown,
+    "unknown": unknown,
+}  # fmt: skip

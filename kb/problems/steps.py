@@ -1,0 +1,144 @@
+"""A module's operators as steps of work, each with its cost and what is special about its shape."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kb.problems.useful import causal_share, part_of, parts_of, triangular_share
+from kb.problems.values import Operator
+from kb.problems.vocabulary import Family, family_of
+
+# tl.dot takes 16 at least; one tile is 64 to 256 wide.
+_SHORT_K, _SKINNY, _DEEP = 128, 64, 8
+
+
+@dataclass(slots=True)
+class Step:
+    """One operator, or several that are one."""
+
+    name: str
+    """Canonical name, or that of the composite: `attention`, `depthwise_conv`, `silu`, …"""
+    kind: str
+    operators: list[Operator]
+    flops: int | None
+    bytes: int | None
+    """Read and written once each."""
+    shape_class: str | None = None
+    """What is special about its shape: `short-k`, `causal`, …"""
+    share: float = 1.0
+    """Of its FLOPs, those that are needed: half of causal attention, a sixth of a triangle's."""
+    seconds: float = 0.0
+
+    @property
+    def useful_flops(self) -> int | None:
+        """FLOPs without those on structural zeros."""
+        return None if self.flops is None else round(self.flops * self.share)
+
+    @property
+    def main(self) -> Operator:
+        """The operator that gives the step its shape."""
+        return self.operators[0]
+
+    @property
+    def family(self) -> Family | None:
+        """Operator family, None where the vocabulary has none."""
+        return family_of(self.name)
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """Return the sum of numbers; None if one is unknown."""
+    found = 0
+    for value in values:
+        if value is None:
+            return None
+        found += value
+    return found
+
+
+def traffic(op: Operator) -> int | None:
+    """Return the bytes that an operator reads and writes once; None if unknown."""
+    inputs = {id(tensor): tensor for tensor in op.inputs}
+    # A convolution of stride 1 rereads its window from cache.
+    return total(tensor.bytes for tensor in (*inputs.values(), *op.outputs[:1]))
+
+
+def steps_of(operators: list[Operator]) -> list[Step]:
+    """Return operators as steps, spelled-out forms put together."""
+    from kb.problems.composites import composites  # noqa: PLC0415 (it makes steps itself)
+
+    taken: set[int] = set()
+    steps: list[Step] = []
+    joined = {id(op): step for step in composites(operators) for op in step.operators}
+    for op in operators:
+        if id(op) in taken:
+            continue
+        step = joined.get(id(op))
+        if step is None:
+            step = single(op)
+        taken |= {id(each) for each in step.operators}
+        steps.append(step)
+    return steps
+
+
+def single(op: Operator) -> Step:
+    """Return an operator as a step of its own."""
+    name, shape_class, share = op.name, None, 1.0
+    if op.kind == "conv":
+        groups, channels = op.facts.get("groups"), op.facts.get("c_in")
+        if isinstance(groups, int) and groups > 1 and groups == channels:
+            name = "depthwise_conv"
+        elif op.facts.get("window") and all(each == 1 for each in op.facts["window"]):
+            shape_class = "pointwise"
+    elif op.kind == "matmul":
+        name, shape_class = _product_class(op)
+        if name == "triangular_matmul":
+            share = triangular_share(op, parts_of(op))
+    elif op.kind == "attention":
+        causal, masked = op.facts.get("causal"), op.facts.get("masked")
+        shape_class = "causal" if causal else "masked" if masked else None
+        shape_class = "decode" if op.facts.get("queries") == 1 else shape_class
+        share = _attention_share(op) if shape_class == "causal" else 1.0
+    elif op.kind in {"norm", "softmax", "reduce", "scan", "argreduce"}:
+        shape_class = dimension_class(op)
+    return Step(name, op.kind, [op], op.flops, traffic(op), shape_class, share)
+
+
+def _attention_share(op: Operator) -> float:
+    """Of an attention operator's FLOPs, those of its projections and of half of its scores."""
+    queries, keys, elements = op.facts.get("queries"), op.facts.get("keys"), op.inputs[0].elements
+    if not op.flops or not keys or not elements:
+        return 1.0
+    scores: float = min(4.0 * elements * keys, op.flops)
+    return 1.0 - scores * (1.0 - causal_share(queries, keys)) / op.flops
+
+
+def dimension_class(op: Operator) -> str | None:
+    """Return whether an operator works along the last dimension or another one."""
+    shape, dim = op.inputs[0].shape, op.facts.get("dim")
+    if shape is None or not isinstance(dim, int) or not shape:
+        return None
+    return "last-dim" if dim % len(shape) == len(shape) - 1 else "inner-dim"
+
+
+def _product_class(  # noqa: PLR0911 (one return a class)
+    op: Operator,
+) -> tuple[str, str | None]:
+    m, n, k = (op.facts.get(each) for each in "mnk")
+    batch = op.facts.get("batch", 1)
+    if any(t.made_by is not None and t.made_by.name in {"diag", "diag_embed"} for t in op.inputs):
+        return "diagonal_matmul", None
+    if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
+        return op.name, None
+    if op.name != "linear" and batch == 1 and any(part_of(t) for t in op.inputs[:2]):
+        return "triangular_matmul", None
+    if isinstance(batch, int) and batch > 1:
+        return "bmm", None
+    if 1 in (m, n) and k > 1:
+        return "matvec", None
+    name = "matmul" if op.name == "bmm" else op.name
+    if k <= _SHORT_K and min(m, n) >= _DEEP * k:
+        return name, "short-k"
+    if min(m, n) <= _SKINNY:
+        return name, "skinny"
+    if k >= _DEEP * max(m, n):
+        return name, "deep-k"
+    return name, None

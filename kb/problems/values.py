@@ -1,0 +1,178 @@
+"""What a module's expressions stand for while it is read: tensors by shape, layers, numbers."""
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Shape = tuple[int | None, ...]
+"""Lengths; None for one that the file does not state."""
+
+DTYPE_BYTES: Final = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4, "double": 8,
+    "int64": 8, "long": 8, "int32": 4, "int": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "complex64": 8,
+}  # fmt: skip
+_SAME: Final = {"half": "float16", "float": "float32", "double": "float64", "long": "int64",
+                "int": "int32"}  # fmt: skip
+
+
+def dtype_name(value: Any) -> str | None:
+    """Return the name of a dtype value such as `torch.half`, in PyTorch's long form."""
+    if isinstance(value, Library):
+        name = value.path.rpartition(".")[2]
+        return _SAME.get(name, name) if name in DTYPE_BYTES else None
+    return {bool: "bool", int: "int64", float: "float32"}.get(value) if isinstance(value, type) \
+        else None  # fmt: skip
+
+
+class Unknown:
+    """A value that the file does not settle."""
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+UNKNOWN: Final = Unknown()
+
+
+@dataclass(eq=False, slots=True)
+class Tensor:
+    """A tensor: what is known of it, and which operator made it."""
+
+    shape: Shape | None
+    """None where not even the rank is known."""
+    dtype: str = "float32"
+    origin: str = "op"
+    """`input`, `parameter`, `constant`, or `op`."""
+    made_by: "Operator | None" = None
+
+    @property
+    def elements(self) -> int | None:
+        """Number of elements; None if a length is unknown."""
+        if self.shape is None:
+            return None
+        count = 1
+        for length in self.shape:
+            if length is None:
+                return None
+            count *= length
+        return count
+
+    @property
+    def bytes(self) -> int | None:
+        """Size in bytes; None if unknown."""
+        elements = self.elements
+        return None if elements is None else elements * DTYPE_BYTES.get(self.dtype, 4)
+
+
+@dataclass(eq=False, slots=True)
+class Operator:
+    """One operation of the module, in the order in which it is done."""
+
+    name: str
+    """Canonical name in PyTorch, such as `conv2d`."""
+    kind: str
+    """As in `kb/data/pytorch.yaml`, or `unknown`."""
+    inputs: list[Tensor]
+    outputs: list[Tensor] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the shape rules found: `dim`, `window`, `groups`, `flops`, …"""
+
+    @property
+    def flops(self) -> int | None:
+        """Floating-point operations; None if a length is unknown."""
+        found: int | None = self.facts.get("flops")
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Library:
+    """Something of a library, by its dotted path: `torch.nn.functional.relu`."""
+
+    path: str
+
+
+@dataclass(eq=False, slots=True)
+class Layer:
+    """An instance of a class of `torch.nn`."""
+
+    name: str
+    arguments: dict[str, Any]
+    parameters: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Container:
+    """`nn.Sequential`, `nn.ModuleList` or `nn.ModuleDict`."""
+
+    name: str
+    items: list[Any]
+    keys: list[Any] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A function of the file, with the names it sees and what it is bound to."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    scope: "Scope"
+    bound: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class Class:
+    """A class of the file."""
+
+    node: ast.ClassDef
+    scope: "Scope"
+    bases: list[Any]
+    names: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Instance:
+    """An object of a class of the file."""
+
+    cls: Class
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Method:
+    """A method of a tensor or of a plain value."""
+
+    owner: Any
+    name: str
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """Names and what they stand for."""
+
+    names: dict[str, Any]
+    outer: "Scope | None" = None
+
+    def get(self, name: str) -> Any:
+        """Return what a name stands for; `UNKNOWN` if nothing is bound to it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return UNKNOWN
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value, Tensor)
+
+
+def tensors_in(values: Any, depth: int = 3) -> list[Tensor]:
+    """Return the tensors among values, those within lists, tuples and dictionaries included."""
+    if isinstance(values, Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = list(values.values())
+    if depth and isinstance(values, list | tuple):
+        return [tensor for each in values for tensor in tensors_in(each, depth - 1)]
+    return []

@@ -1,0 +1,120 @@
+"""PyTorch's operators as `kb/data/pytorch.yaml` lists them."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from kb.vocabulary import load_yaml
+
+_RANK = re.compile(r"(?<=[a-z])[123](?=d$)")
+# `torch.Tensor.add_` is `add` done in place.
+_IN_PLACE_KEPT = frozenset({"copy_", "requires_grad_", "uniform_", "normal_", "fill_", "zero_"})
+
+
+Settled = dict[str, str | int | None]
+"""Arguments of a kernel's host function that a problem settles."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """A class of `torch.nn`: the operator it applies and its constructor's arguments in order."""
+
+    op: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """An operator family: what it is called, and which kernels of a corpus are of it."""
+
+    name: str
+    ops: tuple[str, ...]
+    """Values of a kernel's `op`, the best first."""
+    techniques: tuple[str, ...] = ()
+    """Slugs of what makes such a kernel fast, the chief one first."""
+    unlike: str = ""
+    """Set where those kernels do another operation: the sentence that says so."""
+    prefer: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Attribute of a step → kernel slugs made for it."""
+    needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Attribute → slugs of the kernels that alone do the operation with it."""
+    fused: str = ""
+    """The call of PyTorch that the kernels were measured beside, if a module may spell it out."""
+    settles: dict[str, Settled] = field(default_factory=dict)
+    """Attribute → arguments that it settles."""
+    options: dict[str, Settled] = field(default_factory=dict)
+    """Operator → arguments that make the kernels do it; `other` for one that they lack."""
+    alone: Settled = field(default_factory=dict)
+    """Arguments where the module does nothing but this operator."""
+    usual: tuple[str, ...] = ()
+    """Arguments that are settled where the module has 1 for them."""
+    epilogue: dict[str, Settled] = field(default_factory=dict)
+    """Operator that follows → arguments that make the kernels do it as well."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = (files("kb") / "data" / "pytorch.yaml").read_text(encoding="utf-8")
+    table: dict[str, Any] = load_yaml(text)
+    return table
+
+
+@cache
+def _kinds() -> dict[str, str]:
+    return {name: kind for kind, names in _table()["kinds"].items() for name in names}
+
+
+def canonical(name: str) -> str:
+    """Return the one name of an operator, its in-place and other spellings resolved."""
+    if name.endswith("_") and not name.startswith("_") and name not in _IN_PLACE_KEPT:
+        name = name[:-1]
+    return str(_table()["aliases"].get(name, name))
+
+
+def kind_of(name: str) -> str | None:
+    """Return the kind of a canonical operator, such as `reduce`; None for an unknown one."""
+    return _kinds().get(name)
+
+
+def arguments_of(name: str) -> tuple[str, ...]:
+    """Return the names of an operator's arguments after its first tensor, in order."""
+    return tuple(_table()["arguments"].get(name, ()))
+
+
+@cache
+def layer_kind(name: str) -> LayerKind | None:
+    """Return what a class of `torch.nn` does, by its name; None for an unknown one."""
+    rank = _RANK.search(name)
+    layers = _table()["layers"]
+    entry = layers.get(name) or (layers.get(_RANK.sub("{}", name)) if rank else None)
+    if entry is None:
+        return None
+    return LayerKind(str(entry["op"]).format(rank[0] if rank else ""), tuple(entry["arguments"]))
+
+
+@cache
+def _families() -> dict[str, Family]:
+    found: dict[str, Family] = {}
+    for name, entry in _table()["families"].items():
+        prefer = {key: tuple(slugs) for key, slugs in entry.get("prefer", {}).items()}
+        needs = {key: tuple(slugs) for key, slugs in entry.get("needs", {}).items()}
+        family = Family(
+            name, tuple(entry["ops"]), tuple(entry["techniques"]), entry.get("unlike", ""), prefer,
+            needs, entry.get("fused", ""), entry.get("settles", {}), entry.get("options", {}),
+            entry.get("alone", {}), tuple(entry.get("usual", ())), entry.get("epilogue", {}),
+        )  # fmt: skip
+        found.update(dict.fromkeys(entry["names"], family))
+    return found
+
+
+def family_of(name: str) -> Family | None:
+    """Return the family of a canonical operator; None where the vocabulary has none."""
+    return _families().get(name)
+
+
+@cache
+def unfit_for(slug: str) -> frozenset[str]:
+    """Return the attributes of a problem that a kernel or technique is not for."""
+    return frozenset(_table()["unless"].get(slug, ()))

@@ -1,0 +1,257 @@
+"""Metrics with their values in running text: `L2 hit rate is 30%`, `255 registers per thread`.
+
+A number belongs to a name where nothing but linking words stands between them, and where its unit
+is one that the metric has. What is not certain is left unread: a wrong number is worse than none.
+"""
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from kb.profiles.names import Name, NamePlace, find_names
+from kb.profiles.numbers import Number, find_numbers
+from kb.profiles.units import Unit, find_unit
+from kb.vocabulary import Metric, load_yaml
+
+# Marks that may stand between a name and its value: of tables, JSON, CSV and brackets.
+_MARKS = frozenset(":=~≈<>≤≥→()[]|'\"-*`,") | {"->"}
+_FROM = "from"
+_ENDING = frozenset(";.!?\n")
+_TOKEN = re.compile(r"[A-Za-zµμ][A-Za-z0-9µμ]*(?:/[A-Za-z]+)?|%|\d[\w.]*|->|[^\sA-Za-z0-9]|\n")
+_SPACES = re.compile(r"[ \t\r]*")
+# Tokens between a name and its value, at most; and words among them that no list has.
+_FARTHEST, _UNKNOWN = 12, 6
+# Counters may be a little over their peak; a larger share is some other number.
+_MOST_PERCENT = 110.0
+# In these a number without its unit says nothing, unless an identifier stands before it.
+_NEED_UNIT = frozenset({"byte", "byte/s", "ns", "Hz"})
+
+
+@cache
+def _words(what: str) -> frozenset[str]:
+    text = (files("kb") / "data" / "number_words.yaml").read_text(encoding="utf-8")
+    return frozenset(load_yaml(text)[what].split())
+
+
+@cache
+def _passed() -> frozenset[str]:
+    """What may stand between a name and the value behind it."""
+    return _words("linking") | _words("onward") | _MARKS | {_FROM}
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """One metric that a text gives a value for."""
+
+    metric: Metric
+    value: float
+    """In the metric's base unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text says in numbers."""
+
+    mentions: tuple[Mention, ...]
+    rest: str
+    """The text with the names that have a value blanked: they name nothing else."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Full metric name → value."""
+        return {each.metric.name: each.value for each in self.mentions}
+
+
+def read_mentions(text: str) -> Reading:
+    """The metrics that a text gives with a value, the first value of each.
+
+    Takes time in proportion to the text.
+    """
+    numbers = find_numbers(text)
+    if not numbers:
+        return Reading((), text)
+    places = [each for each in find_names(text) if not _is_a_unit(text, each)]
+    orders = ((_Pairing.behind, _Pairing.ahead), (_Pairing.ahead, _Pairing.behind))
+    pairs = max((_Pairing(text, places, numbers).pairs(order) for order in orders), key=len)
+    found: dict[str, Mention] = {}
+    rest, end = [], 0
+    for place, mention in pairs:
+        found.setdefault(mention.metric.name, mention)
+        rest += [text[end : place.start], " " * (place.end - place.start)]
+        end = place.end
+    return Reading(tuple(found.values()), "".join([*rest, text[end:]]))
+
+
+def _is_a_unit(text: str, place: NamePlace) -> bool:
+    """Whether it stands in a table's column of units: `register/thread`."""
+    token = _TOKEN.match(text, place.start)
+    return token is not None and "/" in token.group() and find_unit(token.group()) is not None
+
+
+_Look = Callable[["_Pairing", int], Mention | None]
+
+
+@dataclass(slots=True)
+class _Pairing:
+    """Gives each name its number; none is used twice."""
+
+    text: str
+    places: Sequence[NamePlace]
+    numbers: Sequence[Number]
+    used: set[int] = field(default_factory=set)
+    as_code: bool = field(init=False)
+    """Whether a metric is named as code names it: in such a list bare words are metrics."""
+
+    def __post_init__(self) -> None:
+        self.as_code = any("_" in self.text[each.start : each.end] for each in self.places)
+
+    def pairs(self, order: tuple[_Look, _Look]) -> list[tuple[NamePlace, Mention]]:
+        """Names with what they are given, in order; each looks for its number in this order."""
+        found = []
+        for index, place in enumerate(self.places):
+            if all(name.listed for name in place.names) and not self.as_code:
+                continue
+            mention = order[0](self, index) or order[1](self, index)
+            if mention is not None:
+                found.append((place, mention))
+        return found
+
+    def behind(self, index: int) -> Mention | None:
+        """What the number behind the name says: `L2 hit rate is only 30 %`."""
+        text, place = self.text, self.places[index]
+        bound = self.places[index + 1].start if index + 1 < len(self.places) else len(text)
+        first = bisect_left(self.numbers, place.end, key=lambda each: each.start)
+        starts = {each.start: first + at for at, each in enumerate(self.numbers[first : first + 4])}
+        position, unknown = place.end, 0
+        seen: list[str] = []
+        column: Unit | None = None
+        for _ in range(_FARTHEST):
+            position = self._past_spaces(position)
+            if position >= bound:
+                return None
+            if (at := starts.get(position)) is not None:
+                number = self.numbers[at]
+                if self._is_left_behind(number, seen):
+                    position = number.end
+                    seen.clear()
+                    continue
+                stated = number.unit is not None and seen and seen[-1] in _words("stating")
+                if at in self.used or (unknown and not stated) or self._is_a_change(number):
+                    return None
+                return self._take(at, _meaning(place, number, column, seen, self.as_code))
+            token = _TOKEN.match(text, position)
+            if token is None or self._ends(token):
+                return None
+            word = token.group().lower()
+            if word not in _passed():
+                unit = None if unknown else find_unit(word)
+                column = unit or column
+                unknown += unit is None
+                if unknown > _UNKNOWN or (unit is None and not word[0].isalpha()):
+                    return None
+            seen.append(word)
+            position = token.end()
+        return None
+
+    def ahead(self, index: int) -> Mention | None:
+        """What the number before the name says: `30% L2 hit rate`, `255 registers per thread`."""
+        place = self.places[index]
+        at = bisect_left(self.numbers, place.start, key=lambda each: each.start) - 1
+        since = self.places[index - 1].end if index else 0
+        if at < 0 or at in self.used or self.numbers[at].start < since:
+            return None
+        number = self.numbers[at]
+        tokens = _TOKEN.finditer(self.text[number.end : place.start])
+        between = [each.group().lower() for each in tokens]
+        if len(between) > _FARTHEST // 2 or not set(between) <= _words("of"):
+            return None
+        if number.unit is None and (between or place.names[0].metric.unit == "%"):
+            return None
+        return self._take(at, _meaning(place, number, None, (), self.as_code, counted=True))
+
+    def _take(self, at: int, mention: Mention | None) -> Mention | None:
+        if mention is not None:
+            self.used.add(at)
+        return mention
+
+    def _ends(self, token: re.Match[str] | None) -> bool:
+        """Whether what follows is of another thing: another clause, line or item."""
+        if token is None:
+            return True
+        word = token.group().lower()
+        spaced = self.text[token.end() : token.end() + 1].isspace()
+        return word in _words("breaking") or word in _ENDING or (word == "," and spaced)
+
+    def _past_spaces(self, position: int) -> int:
+        found = _SPACES.match(self.text, position)
+        return found.end() if found is not None else position
+
+    def _following(self, number: Number) -> str:
+        token = _TOKEN.match(self.text, self._past_spaces(number.end))
+        return token.group().lower() if token is not None else ""
+
+    def _is_a_change(self, number: Number) -> bool:
+        return self._following(number) in _words("change")
+
+    def _is_left_behind(self, number: Number, seen: Sequence[str]) -> bool:
+        """Whether it is the former value of `from 80% to 30%`."""
+        return _FROM in seen[-2:] and self._following(number) in _words("onward")
+
+
+def _meaning(
+    place: NamePlace,
+    number: Number,
+    column: Unit | None,
+    seen: Sequence[str],
+    as_code: bool,
+    *,
+    counted: bool = False,
+) -> Mention | None:
+    """The metric of this name that a number with this unit can be a value of.
+
+    Parameters
+    ----------
+    column
+        The unit that stands before the number, as in a table.
+    seen
+        What stands between the name and the number behind it.
+    as_code
+        Whether metrics are named as a profiler names them: their values are in base units.
+    counted
+        Whether the number stands before the name.
+    """
+    unit = number.unit or column
+    assigned = bool(set(seen[-1:]) & {":", "="})
+    for name in place.names:
+        metric = name.metric
+        if unit is None:
+            countable = counted and metric.unit not in _NEED_UNIT and metric.unit != "%"
+            if name.loose and not (assigned or countable or (as_code and not seen)):
+                continue
+            if metric.unit in _NEED_UNIT and not as_code:
+                continue
+        elif unit.dimension != metric.unit:
+            continue
+        value = number.value * (column.factor if column and number.unit is None else 1.0)
+        # Counters give percent; who says `occupancy of 0.5` means a half.
+        if unit is None and not as_code and metric.unit == "%" and number.decimal and value < 1:
+            value *= 100
+        most = min(metric.most, _MOST_PERCENT) if metric.unit == "%" else metric.most
+        if metric.least <= value <= most:
+            return Mention(metric, _bounded(name, value, seen))
+    return None
+
+
+def _bounded(name: Name, stated: float, seen: Sequence[str]) -> float:
+    """A value that is said to be below (above) a bound is not the bound itself."""
+    value, last = name.value(stated), set(seen[-2:])
+    below, above = last & _words("below"), last & _words("above")
+    if name.complement:
+        below, above = above, below
+    if below:
+        return math.nextafter(value, 0.0)
+    return math.nextafter(value, math.inf) if above else value

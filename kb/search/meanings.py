@@ -1,0 +1,176 @@
+"""What words and counters of the field mean: the entries that answer them, what to say first."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from kb.index.tokens import terms
+from kb.profiles.names import find_names, is_spelled
+from kb.vocabulary import find_metric, load_yaml
+
+# A stall or a pipe at this share of the time is as clear as its name alone.
+_CLEAR_PERCENT = 30.0
+# Who gives more counters than these shows a profile: gates weigh them together, and one counter's
+# meaning is a hint among others.
+_FEW_METRICS = 2
+_AMONG_MANY = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one phrase or counter leads to."""
+
+    techniques: Mapping[str, float]
+    """Slug → weight in [-1, 1]."""
+    kernels: Mapping[str, float]
+    note: str = ""
+    metric: str | None = None
+    """The metric whose name means it."""
+    said: "Phrases | None" = None
+    pattern: re.Pattern[str] | None = None
+    bound: tuple[str, float, float] | None = None
+    """A metric, and the values below and above which its value has to lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What a query's words mean, together."""
+
+    entries: Mapping[str, float] = field(default_factory=dict)
+    """`technique:SLUG` or `kernel:SLUG` → weight in [-1, 1]."""
+    notes: tuple[str, ...] = ()
+
+
+def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
+    """What a query means beyond its words; `metrics` are those that it gives values for.
+
+    Takes time in proportion to the query.
+    """
+    tokens = terms(query)
+    named = metrics.keys() | {
+        place.names[0].metric.name
+        for place in find_names(query)
+        if not place.names[0].loose and is_spelled(place.names[0].metric, query, place)
+    }
+    alone = len(metrics) <= _FEW_METRICS
+    weights: dict[str, float] = {}
+    notes: dict[str, None] = {}
+    for meaning in _meanings():
+        share = _share(meaning, query, tokens, named, metrics)
+        if not share:
+            continue
+        if meaning.metric is not None and not alone:
+            share *= _AMONG_MANY
+        if meaning.note:
+            notes[meaning.note] = None
+        for kind, entries in (("technique", meaning.techniques), ("kernel", meaning.kernels)):
+            for slug, weight in entries.items():
+                entry, value = f"{kind}:{slug}", weight * share
+                if abs(value) > abs(weights.get(entry, 0.0)):
+                    weights[entry] = value
+    return Meant(weights, tuple(notes))
+
+
+def _share(
+    meaning: Meaning,
+    query: str,
+    tokens: list[str],
+    named: Iterable[str],
+    metrics: Mapping[str, float],
+) -> float:
+    """How much a query means it, in [0, 1]."""
+    if meaning.bound is not None:
+        metric, below, above = meaning.bound
+        if metric not in metrics or not above < metrics[metric] < below:
+            return 0.0
+    if meaning.pattern is not None and meaning.pattern.search(query):
+        return 1.0
+    if meaning.said is not None and meaning.said.found_in(tokens):
+        return 1.0
+    if meaning.metric is None or meaning.metric not in named:
+        return 0.0
+    known = find_metric(meaning.metric)
+    value = metrics.get(meaning.metric)
+    if meaning.bound is None and value is not None and known is not None and known.unit == "%":
+        return min(value / _CLEAR_PERCENT, 1.0)
+    return 1.0
+
+
+class Phrases:
+    """Phrases as token sequences, found in one pass over a text's tokens."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_first: dict[str, list[tuple[str, ...]]] = {}
+        for name in names:
+            phrase = tuple(terms(name))
+            self._by_first.setdefault(phrase[0], []).append(phrase)
+
+    def found_in(self, tokens: list[str]) -> set[tuple[str, ...]]:
+        """The phrases that stand in a text, as tokens."""
+        return {
+            phrase
+            for at, token in enumerate(tokens)
+            for phrase in self._by_first.get(token, ())
+            if tuple(tokens[at : at + len(phrase)]) == phrase
+        }
+
+
+@cache
+def _meanings() -> tuple[Meaning, ...]:
+    text = (files("kb") / "data" / "meanings.yaml").read_text(encoding="utf-8")
+    return tuple(_meaning(fields) for fields in load_yaml(text))
+
+
+def _meaning(fields: dict[str, Any]) -> Meaning:
+    metric = find_metric(fields["metric"]) if "metric" in fields else None
+    bound = None
+    if (given := fields.get("with")) is not None:
+        of = find_metric(given["metric"])
+        assert of is not None  # a test reads the whole file
+        bound = (of.name, float(given.get("below", "inf")), float(given.get("above", "-inf")))
+    return Meaning(
+        techniques=fields.get("techniques", {}),
+        kernels=fields.get("kernels", {}),
+        note=fields.get("note", ""),
+        metric=metric.name if metric is not None else None,
+        said=Phrases(fields["said"]) if "said" in fields else None,
+        pattern=re.compile(fields["pattern"]) if "pattern" in fields else None,
+        bound=bound,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How a query's words stand to the field, whatever an index holds."""
+
+    terms: int = 0
+    """Distinct words and phrases that only the field has."""
+    neutral: frozenset[str] = frozenset()
+    """Tokens of the field and of libraries: an index that lacks one is no judge of it."""
+    outside: bool = False
+    """Whether it asks about what lies beside the field."""
+
+
+def field_of(query: str) -> Field:
+    """How the words of a query stand to the field."""
+    words = _field_words()
+    tokens = terms(query)
+    seen, libraries = words["field"].found_in(tokens), words["libraries"].found_in(tokens)
+    neutral = frozenset(token for phrase in seen | libraries for token in phrase)
+    return Field(len(seen), neutral, bool(words["outside"].found_in(tokens)))
+
+
+@cache
+def _field_words() -> dict[str, Phrases]:
+    text = (files("kb") / "data" / "field_words.yaml").read_text(encoding="utf-8")
+    data = load_yaml(text)
+    groups = data["field"]
+    field = [word for name, value in groups.items() if name != "phrases" for word in value.split()]
+    return {
+        "field": Phrases([*field, *groups["phrases"]]),
+        "libraries": Phrases(data["libraries"]),
+        "outside": Phrases(data["outside"]),
+    }

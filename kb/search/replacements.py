@@ -1,0 +1,76 @@
+"""Names of interfaces that replaced others, found by either one."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from kb.vocabulary import load_yaml
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)*")
+_SEPARATOR = re.compile(r"\.|::")
+# A last name alone says which interface is meant where it is as long as this: `Max` is none.
+_TELLING = 8
+# More than these in one question are a list, not a question.
+_MOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """An interface and what took its place."""
+
+    library: str
+    old: str
+    new: str
+    since: str
+    """Version of the library from which the newer one is there."""
+    note: str
+    source: str
+
+    @property
+    def words(self) -> str:
+        """One sentence with version and source."""
+        since = self.since if self.since[0].isalpha() else f"{self.library} {self.since}"
+        also = f"; {self.note}" if self.note else ""
+        return f"{self.old}: replaced by {self.new} since {since}{also} ({self.source})."
+
+
+def replacements_in(text: str) -> list[Replacement]:
+    """What is replaced, or replaces, among the names of a text. Time in proportion to it."""
+    found: dict[Replacement, None] = {}
+    for match in _NAME.finditer(text):
+        for each in _by_name().get(_key(match.group()), ()):
+            found[each] = None
+        if len(found) >= _MOST:
+            break
+    return list(found)[:_MOST]
+
+
+def all_replacements() -> list[Replacement]:
+    """Every entry of the data file, in its order."""
+    text = (files("kb") / "data" / "replacements.yaml").read_text(encoding="utf-8")
+    return [
+        Replacement(
+            group["library"], row["old"], row["new"], row["since"], row.get("note", ""),
+            group["source"],
+        )
+        for group in load_yaml(text)
+        for row in group["names"]
+    ]  # fmt: skip
+
+
+def _key(name: str) -> str:
+    """A name as it is compared: by its last part where that tells enough."""
+    plain = name.replace("::", ".").lower()
+    last = _SEPARATOR.split(plain)[-1]
+    return last if len(last.strip("_")) >= _TELLING else plain
+
+
+@cache
+def _by_name() -> dict[str, tuple[Replacement, ...]]:
+    table: dict[str, tuple[Replacement, ...]] = {}
+    for each in all_replacements():
+        for name in (each.old, each.new):
+            if _NAME.fullmatch(name):
+                table[_key(name)] = (*table.get(_key(name), ()), each)
+    return table

@@ -1,0 +1,110 @@
+"""Little problems whose operators the knowledge base has kernels for, and a way to their graphs."""
+
+import tempfile
+from pathlib import Path
+
+from judge.graph import Graph
+from judge.worker import messages as m
+from judge.worker.graph import export
+
+ROOT = Path(__file__).parents[4]
+
+_FRAME = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+{constants}
+
+class Model(nn.Module):
+{model}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return [{init}]
+"""
+
+
+def problem(constants: str, model: str, inputs: str, init: str = "") -> str:
+    """A problem file; `model` is the body of the class."""
+    body = "\n".join(f"    {line}" for line in model.splitlines())
+    return _FRAME.format(constants=constants, model=body, inputs=inputs, init=init)
+
+
+def forward(expression: str, parameters: str = "x") -> str:
+    """A model without parameters."""
+    return f"def forward(self, {parameters}):\n    return {expression}"
+
+
+MATVEC = problem(
+    "ROWS, COLS = 6, 40", forward("a @ v", "a, v"), "torch.randn(ROWS, COLS), torch.randn(COLS, 1)"
+)
+SOFTMAX = problem("ROWS, COLS = 5, 33", forward("x.softmax(-1)"), "torch.randn(ROWS, COLS)")
+SILU_MUL = problem(
+    "ROWS, COLS = 4, 64\nJUDGE = {'constants': {'COLS': {'min': 2, 'multiple': 2}}}",
+    "def forward(self, x):\n    gate, up = x.chunk(2, dim=-1)\n    return F.silu(gate) * up",
+    "torch.randn(ROWS, COLS)",
+)
+RMSNORM = problem(
+    "BATCH, TOKENS, WIDTH = 2, 3, 48",
+    """def __init__(self, width):
+    super().__init__()
+    self.weight = nn.Parameter(torch.rand(width) + 0.5)
+
+def forward(self, x):
+    wide = x.float()
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+    return self.weight * (wide * scale).to(x.dtype)""",
+    "torch.randn(BATCH, TOKENS, WIDTH)",
+    "WIDTH",
+)
+GELU_LINEAR = problem(
+    "BATCH, INPUTS, OUTPUTS = 8, 32, 24",
+    """def __init__(self, inputs, outputs):
+    super().__init__()
+    self.layer = nn.Linear(inputs, outputs)
+
+def forward(self, x):
+    return F.gelu(self.layer(x))""",
+    "torch.randn(BATCH, INPUTS)",
+    "INPUTS, OUTPUTS",
+)
+RELU_LINEAR = GELU_LINEAR.replace("F.gelu(self.layer(x))", "2 * F.relu(self.layer(x))")
+ADD_GELU = problem(
+    "ROWS, COLS = 6, 40",
+    """def __init__(self, columns):
+    super().__init__()
+    self.bias = nn.Parameter(torch.randn(columns))
+
+def forward(self, x, y):
+    return F.gelu(F.leaky_relu(x - y, 0.1) + self.bias)""",
+    "torch.randn(ROWS, COLS), torch.randn(ROWS, COLS)",
+    "COLS",
+)
+ADD_RMSNORM = problem(
+    "ROWS, COLS = 5, 48",
+    """def __init__(self, width):
+    super().__init__()
+    self.norm = nn.RMSNorm(width, eps=1e-6)
+
+def forward(self, x, residual):
+    total = x + residual
+    return self.norm(total), total""",
+    "torch.randn(ROWS, COLS), torch.randn(ROWS, COLS)",
+    "COLS",
+)
+
+
+def graph_of(source: str, dtype: str | None = None) -> Graph:
+    """The graph of a problem's text, exported in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = m.ExportGraph(source=source, module_name="problem", dtype=dtype)
+        return Graph.of(export(command, Path(folder)))
+
+
+def benchmark(name: str) -> str:
+    """The text of `judge/matvec`, `kernels/matvec`."""
+    suite, _, stem = name.partition("/")
+    return (ROOT / "tests" / "fixtures" / suite / "problems" / f"{stem}.py").read_text()

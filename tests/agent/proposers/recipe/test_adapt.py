@@ -1,0 +1,115 @@
+"""Adapted kernels are right by the judge, in Triton's interpreter; what cannot be is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.proposers.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
+from agent.proposers.recipe.carry import Stock, signature
+from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.operators import recognise
+from agent.proposers.recipe.stock import CorpusShelf
+from agent.proposers.tune.parameters import find
+from judge.evaluate.judge import evaluate
+from judge.evaluate.options import Options
+from judge.evaluate.result import Verdict
+from judge.sandbox.launch import Zygote
+from tests.agent.proposers.recipe import problems as p
+
+
+@pytest.fixture(scope="module")
+def shelf() -> CorpusShelf:
+    return CorpusShelf()
+
+
+def _stock(shelf: CorpusShelf, slug: str) -> Stock:
+    families = ("matmul", "matvec", "rmsnorm", "softmax", "silu-mul", "add-rmsnorm", "quantize")
+    return next(s for f in families for s in shelf.kernels(f, None, None) if s.slug == slug)
+
+
+def _takes(core: Core, stock: Stock) -> bool:
+    return core.op == stock.op and fits(core, stock) is None
+
+
+def _adapted(shelf: CorpusShelf, source: str, *slugs: str) -> Adapted:
+    graph = p.graph_of(source)
+    chosen = [_stock(shelf, slug) for slug in slugs]
+    cores = recognise(graph, lambda core: any(_takes(core, each) for each in chosen)).cores
+    assert [core.op for core in cores] == [stock.op for stock in chosen]
+    return adapt(graph, list(zip(cores, chosen, strict=True)), "A little problem")
+
+
+JUDGED = {
+    "matvec-split-k": p.MATVEC,
+    "rmsnorm-register-cached": p.RMSNORM,
+    "softmax-register-cached": p.SOFTMAX,
+    "matmul-bias-gelu": p.GELU_LINEAR,
+    "silu-mul-fused": p.SILU_MUL,
+    "matmul-plain": p.RELU_LINEAR,
+}
+
+
+@pytest.mark.parametrize("slug", JUDGED)
+def test_an_adapted_kernel_is_right(
+    slug: str, shelf: CorpusShelf, interpreting: Zygote, tmp_path: Path
+) -> None:
+    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
+    problem.write_text(JUDGED[slug])
+    kernel.write_text(_adapted(shelf, JUDGED[slug], slug).source)
+    options = Options(device="cpu", interpret=True, timing=False)
+    found = evaluate(problem, kernel, options, zygote=interpreting)
+    assert found.verdict is Verdict.CORRECT, found.reasons
+
+
+def test_what_was_measured_can_be_tuned(shelf: CorpusShelf) -> None:
+    adapted = _adapted(shelf, p.MATVEC, "matvec-split-k")
+    told = signature(_stock(shelf, "matvec-split-k"))
+    assert told is not None
+    assert len(told.tunables) >= 4
+    start = find(adapted.source).start
+    assert {name: repr(value) for name, value in start.items()} == told.tunables
+
+
+def test_two_kernels_share_a_file(shelf: CorpusShelf) -> None:
+    source = p.benchmark("kernels/silu_mul_nvfp4_8x256x7168")
+    adapted = _adapted(shelf, source, "silu-mul-fused", "nvfp4-quantize-emulated")
+    names = find(adapted.source).start
+    assert names["block_silu_mul_fused"] == 1024
+    assert names["block_nvfp4_quantize_emulated"] == 128
+    assert adapted.source.count("From the knowledge base: ") == 2
+
+
+def test_the_source_and_its_licence_are_named(shelf: CorpusShelf) -> None:
+    text = _adapted(shelf, p.SOFTMAX, "softmax-three-pass").source
+    assert "# From the knowledge base: softmax-three-pass." in text
+    assert "Apache-2.0" in text
+    assert "def reference" not in text
+    assert "def make_inputs" not in text
+
+
+def test_elementwise_work_beside_the_kernel_is_told(shelf: CorpusShelf) -> None:
+    adapted = _adapted(shelf, p.benchmark("judge/linear"), "matmul-plain")
+    assert adapted.fused == ("bias", "relu")
+    assert adapted.beside == adapted.copies == ()
+    # A norm over the channels is taken where it lies.
+    channels = _adapted(shelf, p.benchmark("judge/rms_norm"), "rmsnorm-dim-tiled")
+    assert channels.beside == channels.copies == ()
+
+
+def test_heavy_work_beside_the_kernel_is_refused(shelf: CorpusShelf) -> None:
+    with pytest.raises(CannotAdaptError, match=r"there is matmul\.default beside the kernel"):
+        _adapted(shelf, p.benchmark("judge/attention"), "softmax-dim-online")
+
+
+def test_a_kernel_with_an_activation_of_its_own_does_not_fit(shelf: CorpusShelf) -> None:
+    own, plain = _stock(shelf, "matmul-bias-gelu"), _stock(shelf, "matmul-plain")
+    (product,) = recognise(p.graph_of(p.benchmark("judge/matmul"))).cores
+    (gelu,) = recognise(p.graph_of(p.GELU_LINEAR), lambda core: _takes(core, own)).cores
+    assert fits(product, own) == "it needs bias"
+    assert fits(gelu, own) is None
+    assert fits(gelu, plain) == "it takes no bias"
+
+
+def test_a_file_of_another_form_is_no_stock() -> None:
+    for code in ("def f(x): return x", "def kernel_function(*a): return a", "not python("):
+        assert signature(Stock("a", "softmax", code, ("float32",), ("sm_80",))) is None

@@ -1,0 +1,95 @@
+"""Reductions and running sums are found over any dimension, with what is around them."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.proposers.recipe.adapt import adapt
+from agent.proposers.recipe.operators import recognise
+from agent.proposers.recipe.stock import CorpusShelf
+from judge.evaluate.judge import evaluate
+from judge.evaluate.options import Options
+from judge.evaluate.result import Verdict
+from judge.sandbox.launch import Zygote
+from tests.agent.proposers.recipe import problems as p
+
+_SIZES = "A, B, C, D = 2, 8, 3, 5"
+_X = "torch.randn(A, B, C, D)"
+
+
+def _problem(expression: str) -> str:
+    return p.problem(_SIZES, p.forward(expression), _X)
+
+
+def _two(expression: str, other: str) -> str:
+    return p.problem(_SIZES, p.forward(expression, "x, y"), f"{_X}, {other}")
+
+
+def _core(source: str) -> tuple[str, str, tuple[str, ...]]:
+    (core,) = recognise(p.graph_of(source)).cores
+    return core.op, core.arguments.get("kind", ""), core.fused
+
+
+@pytest.mark.parametrize(
+    ("expression", "op", "kind"),
+    [
+        ("x.sum(1)", "reduce", "'sum'"),
+        ("x.mean((2, 3), keepdim=True)", "reduce", "'mean'"),
+        ("x.amax(1)", "reduce", "'max'"),
+        ("x.min(2)[0]", "reduce", "'min'"),
+        ("x.sum()", "reduce", "'sum'"),
+        ("torch.norm(x, p=2, dim=1, keepdim=True)", "reduce", "'sum'"),
+        ("torch.max(x, 1)", "argmax", ""),
+        ("x.argmin(-1)", "argmax", ""),
+        ("x.std(1)", "variance", ""),
+        ("torch.var_mean(x, 1)", "variance", ""),
+        ("x.cumprod(2)", "cumsum", "'prod'"),
+    ],
+)
+def test_spellings_of_reductions(expression: str, op: str, kind: str) -> None:
+    assert _core(_problem(expression))[:2] == (op, kind)
+
+
+def test_dimensions_apart_are_no_reduction_of_neighbours() -> None:
+    assert recognise(p.graph_of(_problem("x.sum((1, 3))"))).cores == ()
+
+
+def test_keepdim_is_not_mistaken_for_another_flag() -> None:
+    (kept,) = recognise(p.graph_of(_problem("x.var(1, keepdim=True)"))).cores
+    (gone,) = recognise(p.graph_of(_problem("x.var(1, True)"))).cores
+    assert ".view(" in next(iter(kept.results.values()))
+    assert ".view(" not in next(iter(gone.results.values()))
+
+
+def test_what_stands_around_is_fused() -> None:
+    mean_square = _two("torch.mean((x - y) ** 2)", _X)
+    assert _core(mean_square) == ("reduce", "'mean'", ("sub", "pow"))
+    assert _core(_problem("F.relu(x.sum(1) * 2)")) == ("reduce", "'sum'", ("mul", "relu"))
+    masked = _two("torch.cumsum(x * y, 1)", "torch.randint(0, 2, (A, B, C, D)).bool()")
+    assert _core(masked) == ("cumsum", "'sum'", ("mul",))
+
+
+JUDGED = {
+    "reduce-dim-split": _two("torch.mean((x - y) ** 2, (1, 2), keepdim=True)", _X),
+    "argmax-dim-split": _problem("torch.max(x, 1)"),
+    "variance-dim-welford": _problem("(x.mean(-1), x.var(-1, correction=0))"),
+    "cumsum-dim-split": _two("torch.cumsum(x * y, 1)", "torch.randint(0, 2, (A, B, C, D)).bool()"),
+    "cross-entropy-online": p.problem(
+        "ROWS, CLASSES = 6, 11",
+        p.forward("F.cross_entropy(x, t, label_smoothing=0.1)", "x, t"),
+        "torch.randn(ROWS, CLASSES), torch.randint(0, CLASSES, (ROWS,))",
+    ),
+}
+
+
+@pytest.mark.parametrize("slug", JUDGED)
+def test_an_adapted_reduction_is_right(slug: str, interpreting: Zygote, tmp_path: Path) -> None:
+    graph = p.graph_of(JUDGED[slug])
+    (core,) = recognise(graph).cores
+    stock = next(s for s in CorpusShelf().kernels(core.op, None, None) if s.slug == slug)
+    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
+    problem.write_text(JUDGED[slug])
+    kernel.write_text(adapt(graph, [(core, stock)], "A reduction").source)
+    options = Options(device="cpu", interpret=True, timing=False)
+    found = evaluate(problem, kernel, options, zygote=interpreting)
+    assert found.verdict is Verdict.CORRECT, found.reasons

@@ -1,0 +1,188 @@
+"""Triton's interpreter: what kernels compute is told from what the host does, and what was seen."""
+
+from pathlib import Path
+
+import pytest
+
+from judge.evaluate.judge import evaluate
+from judge.evaluate.options import Options
+from judge.evaluate.result import Evaluation, Verdict
+from judge.problem.source import ProblemFile
+from judge.problem.variants import enlarged
+
+PROBLEM = """
+import torch
+
+ROWS = 512
+COLS = 8192
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+
+def get_inputs():
+    return [torch.rand(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+import math
+import threading
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+{decorator}
+@triton.jit
+def _softmax(x, y, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    top = -float("inf")
+    for start in range(0, columns, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        values = tl.load(x + row * columns + at, mask=at < columns, other=-float("inf"))
+        top = tl.maximum(top, tl.max(values, 0))
+    total = 0.0
+    start = 0
+    while start < columns:
+        at = start + tl.arange(0, BLOCK)
+        values = tl.load(x + row * columns + at, mask=at < columns, other=-float("inf"))
+        total {adds} tl.sum(tl.exp(values - top), 0)
+        start += BLOCK
+    for start in range(0, columns, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        inside = at < columns {beside}
+        values = tl.load(x + row * columns + at, mask=inside, other=0.0)
+        tl.store(y + row * columns + at, tl.exp(values - top) / total, mask=at < columns)
+
+
+def kernel(x):
+    y = torch.empty_like(x)
+    _softmax[(x.shape[0],)](x, y, x.shape[1]{block})
+    return y
+
+
+def of_numpy(x):
+    values = x.numpy()
+    powers = np.exp(values - values.max(-1, keepdims=True))
+    return torch.from_numpy(powers / powers.sum(-1, keepdims=True))
+
+
+def of_torch(x):
+    return torch.softmax(x, -1)
+
+
+{after}
+"""
+
+
+def kernel(body, *, adds="+=", beside="", decorator="", block=", BLOCK=1024", after=""):
+    after += "\ndef kernel_function(x):\n" + "".join(f"    {line}\n" for line in body)
+    return KERNEL.format(adds=adds, beside=beside, decorator=decorator, block=block, after=after)
+
+
+@pytest.fixture
+def judge(interpreting, tmp_path: Path):
+    def run(text: str, problem: str = PROBLEM) -> Evaluation:
+        (tmp_path / "problem.py").write_text(problem)
+        (tmp_path / "kernel.py").write_text(text)
+        options = Options(interpret=True, timing=False, trust=True)
+        return evaluate(
+            tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["return kernel(x)"],
+        ["return kernel(x.t().contiguous().t().contiguous())"],
+        ["out = torch.full_like(x, 7)", "out.copy_(kernel(x))", "return out.view(x.shape)"],
+        ["rows = [kernel(row) for row in x.split(1 + x.shape[0] // 2)]", "return torch.cat(rows)"],
+        ["kernel(x)", "scale = torch.ones(3)", "scale *= 2", "return kernel(x)"],
+    ],
+)
+def test_a_host_that_allocates_views_and_moves_is_no_library(judge, body) -> None:
+    found = judge(kernel(body))
+    assert found.verdict is Verdict.CORRECT, found.reasons
+
+
+HOSTS = {
+    "numpy alone": ["return of_numpy(x)"],
+    "numpy beside a kernel of no use": ["kernel(x)", "return of_numpy(x)"],
+    "numpy in the kernel's output": [
+        "y = kernel(torch.zeros_like(x))", "y.numpy()[:] = of_numpy(x).numpy()", "return y",
+    ],
+    "numpy before the kernel": [
+        "y = torch.from_numpy(np.log(of_numpy(x).numpy()))", "return kernel(y)",
+    ],
+    "numpy after the kernel": ["return torch.from_numpy(kernel(x).numpy() * 1.0)"],
+    "a thread": [
+        "found = []", "thread = threading.Thread(target=lambda: found.append(of_torch(x)))",
+        "thread.start()", "thread.join()", "kernel(x)", "return found[0]",
+    ],
+    "all calls but the first": [
+        "global CALLS", "CALLS += 1", "return kernel(x) if CALLS == 1 else of_numpy(x)",
+    ],
+    "torch before the kernel": ["kernel(x)", "return kernel(torch.log_softmax(x, -1))"],
+    "python": [
+        "kernel(x)", "rows = [[math.exp(v - max(row)) for v in row] for row in x.tolist()]",
+        "return torch.tensor([[v / sum(row) for v in row] for row in rows])",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_no_triton_kernel_computes_is_a_library_s(judge, name: str) -> None:
+    small = PROBLEM.replace("512", "3").replace("8192", "17")
+    found = judge(kernel(HOSTS[name], after="CALLS = 0\n"), small)
+    assert found.verdict is Verdict.LIBRARY, found.reasons
+
+
+def test_a_loop_over_blocks_turns_more_than_once(judge) -> None:
+    found = judge(kernel(["return kernel(x)"], adds="="))
+    assert found.verdict is Verdict.WRONG
+    (case,) = [each for each in found.cases if not each.passed and each.counted]
+    assert case.constants["COLS"] > 2048
+    assert case.constants["COLS"] % 1024
+
+
+def test_a_loop_that_no_size_turns_twice_makes_the_verdict_inconclusive(judge) -> None:
+    fixed = PROBLEM + "\nJUDGE = {'constants': {'COLS': {'max': 1000}}}\n"
+    found = judge(kernel(["return kernel(x)"], adds="="), fixed)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "took fewer than 2 turns" in found.reasons[0]
+
+
+def test_the_autotuner_takes_its_first_configuration_and_the_verdict_says_so(judge) -> None:
+    configs = "[triton.Config({'BLOCK': n}, num_warps=4) for n in (64, 32)]"
+    decorator = f"@triton.autotune({configs}, ['columns'])"
+    found = judge(kernel(["return kernel(x)"], decorator=decorator, block=""))
+    assert found.verdict is Verdict.CORRECT, found.reasons
+    assert any("first of 2 configurations of _softmax: BLOCK: 64" in d for d in found.disclosures)
+
+
+def test_an_access_beside_a_tensor_is_wrong_though_its_values_are_not(judge) -> None:
+    found = judge(kernel(["return kernel(x)"], beside="+ 1"))
+    assert found.verdict is Verdict.WRONG
+    assert "reads 0 bytes behind the end of a tensor" in found.reasons[0]
+
+
+def test_enlarged_shapes_end_in_a_part_of_a_block() -> None:
+    problem = ProblemFile.parse(PROBLEM)
+    for block in (32, 1024):
+        shapes, left_out = enlarged(problem, block, 1 << 16)
+        assert not left_out
+        assert list(shapes) == ["COLS", "ROWS"]
+        for name, shape in shapes.items():
+            assert shape.constants[name] > 2 * block
+            assert shape.constants[name] % block
+    shapes, left_out = enlarged(problem, 1 << 14, 1 << 16)
+    assert (shapes, left_out) == ({}, ["COLS", "ROWS"])

@@ -1,0 +1,56 @@
+"""The problem's own model as a kernel file, in each of its forms."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from judge.problem.forms import COMPILED, as_kernel
+from judge.problem.kernel import Form, KernelFile
+from judge.worker.contender import of_model
+
+PROBLEM = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, size, scale=1.0):
+        super().__init__()
+        self.linear = torch.nn.Linear(size, size)
+        self.scale = scale
+
+    def forward(self, x):
+        return self.scale * self.linear(x)
+
+
+def get_inputs():
+    return [torch.rand(2, 4)]
+
+
+def get_init_inputs():
+    return [4]"""
+
+
+@pytest.mark.parametrize("form", ["eager", "compile", "max-autotune"])
+def test_the_file_is_the_model_in_that_form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[dict[str, Any]] = []
+    calls: list[tuple[Any, ...]] = []
+
+    def compiling(function: Any, **options: Any) -> Any:
+        compiled.append(options)
+        return lambda *inputs: (calls.append(inputs), function(*inputs))[1]
+
+    monkeypatch.setattr(torch, "compile", compiling)
+    text = as_kernel(PROBLEM, form)  # type: ignore[arg-type]
+    assert text.startswith(PROBLEM)
+    assert KernelFile.parse(text).form is Form.MODEL_NEW
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    model, plain = scope["ModelNew"](4, scale=2.0), scope["Model"](4, scale=2.0)
+    plain.load_state_dict(model.state_dict())
+    (x,) = scope["get_inputs"]()
+    torch.testing.assert_close(model(x), plain(x))
+    # As the judge compiles it: the file is what was timed.
+    mine = list(compiled)
+    of_model(plain, form)  # type: ignore[arg-type]
+    assert mine == compiled[len(mine) :] == ([COMPILED[form]] if form != "eager" else [])
+    assert len(calls) == (form != "eager")

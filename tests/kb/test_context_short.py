@@ -1,0 +1,126 @@
+"""A kernel file's short form runs, computes the same, and holds nothing that a reader can spare."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from benchmarks.context.execute import run
+from benchmarks.context.problems import small_job
+from kb.context.shortening import short_form
+from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.embedders.tokens import count_tokens
+
+CORPUS = load_corpus(shipped_corpus())
+TRITON = [k for k in CORPUS.kernels if k.entry.language == "triton"]
+FORMS = {k.entry.slug: short_form(k.text) for k in TRITON}
+
+HOOKED = '''
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {"block": [64]}
+KINDS = ("none", "relu")
+
+
+@triton.jit
+def _same(x, operands):
+    return x
+
+
+@triton.jit
+def _kernel(
+    x_ptr, out_ptr, operands, n, AFTER: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    if KIND == "relu":
+        # What is left of a branch keeps its comment.
+        x = tl.maximum(x, 0.0)
+    tl.store(out_ptr + i, AFTER(x, operands), mask=i < n)
+
+
+def kernel_function(x, kind="none", after=_same, after_operands=(), out_dtype=None, block=64):
+    """Return `kind` of `x`."""
+    if kind not in KINDS:
+        raise ValueError(kind)
+    out = torch.empty(x.shape, dtype=out_dtype or x.dtype)
+    _kernel[(triton.cdiv(x.numel(), block),)](
+        x, out, after_operands, x.numel(), AFTER=after, KIND=kind, BLOCK=block
+    )
+    return out
+
+
+def reference(x):
+    return x
+'''
+
+
+def test_hooks_options_and_checks_that_are_not_used_are_left_out():
+    form = short_form(HOOKED, (("kind", "relu"),))
+    assert form is not None
+    for gone in (
+        "_same",
+        "AFTER",
+        "operands",
+        "KIND",
+        "raise",
+        "reference",
+        "TUNABLES",
+        "out_dtype",
+    ):
+        assert gone not in form.code
+    assert "x = tl.maximum(x, 0.0)" in form.code
+    assert "keeps its comment" in form.code
+    assert "keeps its comment" not in form.bare
+    plain = short_form(HOOKED, (("kind", "none"),))
+    assert plain is not None
+    assert "maximum" not in plain.code
+
+
+def test_a_text_that_is_no_kernel_file_has_no_short_form():
+    assert short_form("x = 1") is None
+    assert short_form("def kernel_function(:") is None
+
+
+@pytest.mark.parametrize("slug", FORMS)
+def test_every_short_form_is_a_file_without_what_serves_the_checks(slug):
+    form = FORMS[slug]
+    assert form is not None
+    for text in (form.code, form.bare):
+        tree = ast.parse(text)
+        names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+        assert "kernel_function" in names
+        assert names.isdisjoint({"reference", "make_inputs", "agrees"})
+        assert max(map(len, text.splitlines())) <= 110
+
+
+def test_short_forms_are_short():
+    sizes = sorted(count_tokens(form.bare) for form in FORMS.values() if form is not None)
+    full = sorted(count_tokens(k.text) for k in TRITON)
+    assert sizes[len(sizes) // 2] <= 1200
+    assert sizes[len(sizes) // 2] <= 0.7 * full[len(full) // 2]
+
+
+# One of each shape of file: hooks, options, descriptors, helpers, several kernels.
+RUN = (
+    "layernorm-dim-tiled", "scale-shift-activation", "matmul-tma-fused", "conv-shifted-rows",
+    "conv-transpose-classes", "depthwise-conv-tile", "matmul-epilogue", "softmax-dim-tiled",
+    "reduce-dim-split", "max-pool-plain", "groupnorm-plain", "attention-flash", "cumsum-dim-plain",
+    "pointwise-loss-split", "cross-entropy-plain", "batchnorm-inference",
+)  # fmt: skip
+
+
+def test_short_forms_compute_what_their_entries_say():
+    pytest.importorskip("triton")
+    jobs = []
+    for kernel in TRITON:
+        slug = kernel.entry.slug
+        if slug in RUN:
+            form = FORMS[slug]
+            assert form is not None
+            path = Path(shipped_corpus()) / kernel.path
+            jobs.append(small_job(slug, form.bare, kernel.entry.model_dump(), path, {}))
+    assert len(jobs) == len(RUN)
+    assert {slug: problem for slug, problem in run(jobs).items() if problem} == {}

@@ -1,0 +1,98 @@
+"""Floors count what has to be computed: not the zeros of triangles, not what a mask hides."""
+
+import pytest
+
+from kb.problems.analysis import analyse
+from kb.problems.facts import card_of, fact_lines
+from kb.problems.reading import read_problem
+
+HEAD = "import torch\nimport torch.nn.functional as F\n"
+
+
+def analysed(result, *inputs, lines=""):
+    names = ", ".join("abc"[: len(inputs)])
+    text = f"{HEAD}def forward({names}):\n    {lines}\n    return {result}\n"
+    text += f"def get_inputs():\n    return [{', '.join(inputs)}]\n"
+    return analyse(read_problem(text), card_of("H200"))
+
+
+def by_counting(left, right, out, n=24):
+    def kept(part, row, column):
+        return part == 0 or (row >= column if part < 0 else row <= column)
+
+    return 2 * sum(
+        kept(left, i, k) and kept(right, k, j) and kept(out, i, j)
+        for i in range(n) for j in range(n) for k in range(n)
+    )  # fmt: skip
+
+
+NAMED = {-1: "torch.tril({})", 0: "{}", 1: "torch.triu({})"}
+
+
+@pytest.mark.parametrize(
+    "parts", [(-1, -1, -1), (1, 1, 1), (-1, 0, 0), (0, 1, 0), (-1, 1, 0), (0, 0, -1), (-1, 0, -1)]
+)
+def test_a_triangular_product_counts_the_multiplications_that_are_not_with_zero(parts):
+    n = 1024
+    left, right = (NAMED[part].format(f"torch.rand({n}, {n})") for part in parts[:2])
+    found = analysed(NAMED[parts[2]].format("a @ b"), left, right)
+    assert found.heaviest.name == "triangular_matmul"
+    assert found.dense_flops == 2 * n**3
+    # Counted at 24, where the diagonal still weighs.
+    assert found.tensor_flops / found.dense_flops == pytest.approx(
+        by_counting(*parts) / (2 * 24**3), rel=0.15
+    )
+
+
+def test_a_transposed_or_shifted_triangle_is_not_taken_for_one():
+    n = "torch.rand(512, 512)"
+    assert analysed("a.T @ b", f"torch.tril({n})", n).tensor_flops == 2 * 512**3
+    assert analysed("a @ b", f"torch.tril({n}, 7)", n).tensor_flops == 2 * 512**3
+
+
+CAUSAL = {
+    "filled": "s.masked_fill(torch.tril(torch.ones(512, 512)) == 0, float('-inf'))",
+    "added": "s + torch.triu(torch.full((512, 512), float('-inf')), diagonal=1)",
+    "chosen": "torch.where(torch.tril(torch.ones(512, 512)).bool(), s, -1e9)",
+}
+
+
+@pytest.mark.parametrize("mask", CAUSAL.values(), ids=CAUSAL)
+def test_a_causal_mask_is_seen_and_halves_the_work(mask):
+    query = "torch.rand(4, 512, 64)"
+    found = analysed(
+        f"F.softmax({mask}, dim=-1) @ c", query, query, query,
+        lines="s = a @ b.transpose(-2, -1) * 0.125",
+    )  # fmt: skip
+    assert (found.heaviest.name, found.heaviest.shape_class) == ("attention", "causal")
+    assert found.tensor_flops / found.dense_flops == pytest.approx(0.5, abs=0.03)
+    assert "no mask or triangle makes needless" in fact_lines(found, card_of("H200"))[1]
+    fused = analysed("F.scaled_dot_product_attention(a, b, c, is_causal=True)", query, query, query)
+    assert fused.tensor_flops / fused.dense_flops == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_bias_on_scores_is_no_causal_mask():
+    query = "torch.rand(4, 512, 64)"
+    found = analysed(
+        "F.softmax(s + a[:, :, :1], dim=-1) @ c", query, query, query,
+        lines="s = a @ b.transpose(-2, -1)",
+    )  # fmt: skip
+    assert found.heaviest.shape_class is None
+    assert found.tensor_flops == found.dense_flops
+
+
+def test_float32_products_are_bound_by_three_tf32_products():
+    square = "torch.rand(4096, 4096)"
+    card = card_of("H200")
+    line = fact_lines(analysed("a @ b", square, square), card)[2]
+    three = 3 * 2 * 4096**3 / card.dense_flops("tf32")
+    assert f"{three * 1e6:.3g} us by FLOPs in three TF32 products" in line
+    assert "on CUDA cores" in line
+    assert "if its error of about 1e-3 is allowed" in line
+    assert "4.8 TB/s of the datasheet" in line
+    halves = fact_lines(analysed("a @ b", f"{square}.half()", f"{square}.half()"), card)[2]
+    assert "TF32" not in halves
+    # A card whose TF32 rate is that of float32 gains nothing by three products.
+    line = fact_lines(analysed("a @ b", square, square), card_of("RTX 4090"))[2]
+    assert "in float32" in line
+    assert "three" not in line

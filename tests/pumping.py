@@ -1,0 +1,194 @@
+"""Find the regular expressions in a package's source, and texts that may take each one long.
+
+A backtracking expression is slow on a text that holds the beginning of a match again and again. The
+beginnings are read off the expression as `re` parses it, so a new expression needs no list.
+"""
+
+import ast
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_parser: Any = re._parser  # type: ignore[attr-defined]
+_METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"}
+_AGAIN_AND_AGAIN = {"findall", "finditer", "sub", "subn", "split"}
+# A size at which what is quadratic takes seconds, and what is linear a fraction of a millisecond.
+SIZE = 24_000
+_SMALL = 3_000
+_QUICK = 0.004
+_SAMPLES = 4
+_BETWEEN = ("", " ", "a", "\n", "\\")
+
+
+@dataclass
+class Use:
+    """A use of `re`: where it stands, the expression if it is constant, and how it is matched."""
+
+    path: str
+    name: str
+    """The constant that holds it, else the function around it."""
+    source: str | bytes | None
+    flags: int = 0
+    methods: set[str] = field(default_factory=set)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return Path(self.path).name, self.name
+
+
+def uses(root: Path, package: str) -> Iterator[Use]:
+    """Every use of `re` in a package."""
+    for path in sorted((root / package).rglob("*.py")):
+        yield from _uses_in(ast.parse(path.read_text()), path.relative_to(root).as_posix())
+
+
+def _uses_in(tree: ast.Module, path: str) -> Iterator[Use]:
+    known: dict[str, Any] = {}
+    for node in tree.body:
+        for name, value in _assigned(node):
+            if (constant := _constant(value, known)) is not None:
+                known[name] = constant
+    called: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            called.setdefault(node.value.id, set()).add(node.attr)
+    for outer in ast.walk(tree):
+        names = [name for name, _ in _assigned(outer)]
+        if isinstance(outer, ast.FunctionDef):
+            names = [outer.name]
+        if not names or (isinstance(outer, ast.Assign | ast.AnnAssign) and outer not in tree.body):
+            continue
+        for node in ast.walk(outer):
+            method = _method(node)
+            if method is None:
+                continue
+            assert isinstance(node, ast.Call)
+            flags = sum(_flag(each) for each in ast.walk(node))
+            how = called.get(names[0], set()) & _METHODS if method == "compile" else {method}
+            yield Use(path, names[0], _constant(node.args[0], known), flags, how or {"finditer"})
+
+
+def _assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        return [(node.targets[0].id, node.value)]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+        return [(node.target.id, node.value)]
+    return []
+
+
+def _method(node: ast.AST) -> str | None:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    on, name = node.func.value, node.func.attr
+    is_re = isinstance(on, ast.Name) and on.id == "re"
+    return name if is_re and name in _METHODS | {"compile"} else None
+
+
+def _flag(node: ast.AST) -> int:
+    is_re = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "re"
+    return int(getattr(re, node.attr)) if is_re and node.attr.isupper() else 0
+
+
+def _constant(node: ast.expr, known: dict[str, Any]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _constant(node.left, known), _constant(node.right, known)
+        return None if left is None or right is None else left + right
+    return None
+
+
+def beginnings(use: Use) -> list[str]:
+    """Texts that match a beginning of the expression, or of a part of it."""
+    source = use.source.decode("latin-1") if isinstance(use.source, bytes) else use.source
+    found: dict[str, None] = {}
+
+    def sequence(items: Any) -> str:
+        said = ""
+        for kind, value in items:
+            choices = part(str(kind), value)
+            found.update(dict.fromkeys(said + each for each in choices))
+            said += choices[0]
+        found[said] = None
+        return said
+
+    def part(kind: str, value: Any) -> list[str]:
+        if kind == "LITERAL":
+            return [chr(value)]
+        if kind in {"ANY", "NOT_LITERAL"}:
+            return ["x" if value != ord("x") else "y"]
+        if kind == "IN":
+            return _of_class(value)
+        if kind in {"SUBPATTERN", "ATOMIC_GROUP"}:
+            return [sequence(value[3] if kind == "SUBPATTERN" else value)]
+        if kind == "BRANCH":
+            return [sequence(each) for each in value[1]]
+        if kind.endswith("_REPEAT"):
+            one = sequence(value[2])
+            return [one * max(value[0], 1), one * value[0]]
+        return [""]
+
+    sequence(_parser.parse(source, use.flags))
+    return [each for each in found if each]
+
+
+def _of_class(items: Any) -> list[str]:
+    if any(str(kind) == "NEGATE" for kind, _ in items):
+        taken = {value for kind, value in items if str(kind) == "LITERAL"}
+        return [each for each in "x (<\n" if ord(each) not in taken][:_SAMPLES]
+    by_category = {"SPACE": [" ", "\n"], "DIGIT": ["1"], "WORD": ["a"], "NOT_SPACE": ["x"]}
+    out: list[str] = []
+    for kind, value in items:
+        if str(kind) in {"LITERAL", "RANGE"}:
+            out.append(chr(value if str(kind) == "LITERAL" else value[0]))
+        else:
+            out += by_category.get(str(value).removeprefix("CATEGORY_"), ["("])
+    return out[:_SAMPLES]
+
+
+def growth(use: Use) -> tuple[float, str]:
+    """How many times the time grows with twice the text, at worst, and what the text repeats."""
+    assert use.source is not None
+    pattern = re.compile(use.source, use.flags)
+    worst = (0.0, "")
+    for beginning in beginnings(use):
+        for between in _BETWEEN:
+            for method in use.methods:
+                unit = beginning + between
+                worst = max(worst, (_growth(pattern, method, unit), unit))
+                if worst[0] > 3.0:
+                    return worst
+    return worst
+
+
+def _growth(pattern: re.Pattern[Any], method: str, unit: str) -> float:
+    size = _SMALL
+    while (took := _seconds(pattern, method, unit, size)) < _QUICK:
+        if size >= SIZE:
+            return 0.0
+        size = min(size * 3, SIZE)
+    ratios = []
+    for _ in range(3):  # what is linear shows it at least once, whatever else the machine does
+        twice = _seconds(pattern, method, unit, 2 * size)
+        ratios.append(twice / max(min(took, _seconds(pattern, method, unit, size)), 1e-9))
+        if ratios[-1] < 3.0:
+            break
+    return min(ratios)
+
+
+def _seconds(pattern: re.Pattern[Any], method: str, unit: str, size: int) -> float:
+    text: Any = unit * (size // len(unit) or 1) + "\0"
+    if isinstance(pattern.pattern, bytes):
+        text = text.encode("latin-1", "replace")
+    started = time.process_time()
+    if method in _AGAIN_AND_AGAIN:
+        for _ in pattern.finditer(text):
+            pass
+    else:
+        getattr(pattern, method)(text)
+    return time.process_time() - started
