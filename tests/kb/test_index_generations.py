@@ -20,7 +20,7 @@ from support import (
 
 import kb.index.chroma
 from ingest.pipeline import Request, ingest, remove
-from kb.errors import IndexBusyError, NotFoundError, SourceError
+from kb.errors import IndexBusyError, InvalidInputError, NotFoundError, SourceError
 from kb.index.layout import IndexLayout
 from kb.index.leases import Lease, collect
 from kb.index.reader import IndexHandle, open_generation
@@ -315,7 +315,8 @@ def test_an_index_that_holds_nothing_any_more_still_answers(index, code):
     assert (report.chunks, report.published) == (0, True)
     one = searcher(index)
     assert one.search("anything at all").abstained
-    assert one.search("anything", filters=Filters(sources=["code"])).results == []
+    with pytest.raises(InvalidInputError, match="no source is called 'code': the index has none"):
+        one.search("anything", filters=Filters(sources=["code"]))
     with pytest.raises(NotFoundError, match="no source 'code': it has none"):
         remove("code", index, HashingEmbedder())
     assert add(code, index).embedded == 0

@@ -71,7 +71,7 @@ def test_entries_are_quoted(corpus) -> None:
     assert_quoted(technique_text(technique))
     entry = corpus.kernels[0].entry.model_dump() | {"title": EVIL}
     kernel = KernelDetail.model_validate(entry | {"code": EVIL, "source": EVIL, "path": EVIL})
-    assert_quoted(kernel_text(kernel))
+    assert_quoted(kernel_text(kernel, 4_000))
 
 
 def test_a_list_of_techniques_is_quoted() -> None:
