@@ -26,7 +26,7 @@ EVERY_KIND = (
     ValueKind.INF,
 )
 # What may tell wrong kernels from right ones where zero-mean and given values cannot.
-MORE_TELLING = (ValueKind.UNEVEN, ValueKind.LARGE, ValueKind.UNEVEN)
+MORE_TELLING = (ValueKind.SHIFTED, ValueKind.UNEVEN, ValueKind.LARGE, ValueKind.UNEVEN)
 # Kinds that make sense where no input has values to choose.
 OF_INTEGERS = (ValueKind.GIVEN, ValueKind.NORMAL)
 # Kinds on which memory that nobody wrote may look like the result.

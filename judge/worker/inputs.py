@@ -37,6 +37,9 @@ _TINY: Final = {
 # Rows and columns of kind "uneven" are halved at most so often: in float16 a 1 stays normal.
 _HALVINGS: Final = 6
 
+# The mean of kind "shifted": a bfloat16 there still has two bits behind the point.
+_SHIFT: Final = 32.0
+
 # Infinities of each sign in an input of kind "inf"; fewer in small inputs.
 _INFINITIES: Final = 2
 
@@ -117,6 +120,8 @@ def fill(tensor: Any, kind: ValueKind, seed: int, index: int = 0) -> None:
             _draw(tensor, lambda t: t.abs_().neg_())
         case ValueKind.INF:
             _infinities(tensor, random)
+        case ValueKind.SHIFTED:
+            _draw(tensor, lambda t: t.normal_(_SHIFT, 1.0, generator=random))
         case ValueKind.UNEVEN:
             _draw(tensor, lambda t: _scale(t, random))
 

@@ -72,6 +72,8 @@ class ValueKind(StrEnum):
     UNEVEN = "uneven"
     """The given values, rows and columns scaled by random powers of two, 1 to 2^-12: a few of them
     decide a sum, so that it matters whether they are in it."""
+    SHIFTED = "shifted"
+    """Mean 32, standard deviation 1: an element that is left out moves every sum the same way."""
 
 
 # --- tensors and arguments -----------------------------------------------------------------------
