@@ -20,8 +20,8 @@ from kb.index.layout import default_index_dir
 PROPOSERS = ("tune", "recipe")
 
 
-def parser(module: str, about: str, names: list[str]) -> argparse.ArgumentParser:
-    """Options that all of them have."""
+def parser(module: str, about: str, names: list[str] | None) -> argparse.ArgumentParser:
+    """Options that all of them have; without `names`, `--only` takes beginnings of names."""
     made = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description=about,

@@ -1,0 +1,1 @@
+"""The optimizer on a folder of KernelBench problems."""

@@ -1,0 +1,167 @@
+"""`python -m benchmarks.optimize.kernelbench FOLDER --out FILE`: the optimizer on a folder of
+KernelBench problems.
+
+Without a model, and with no kernel to start from. FOLDER holds problem files, in folders by level
+or not; nothing of them is copied into the results. Needs a GPU. FILE is written after each problem,
+so that a second start goes on.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import sharing, tasks
+from benchmarks.optimize import records
+from benchmarks.optimize.asking import configure, kept_judges, parser
+from benchmarks.optimize.operators.figures import AT_LEAST, counted, of_kernel
+from benchmarks.optimize.running import Runner
+from judge.evaluate.options import BASELINES
+from kb.errors import InvalidInputError
+
+# What a run found is told apart from PyTorch's own forms; of its code the run folder has a copy.
+_LEFT_OUT = ("source",)
+
+
+def problems(folder: Path, only: Sequence[str] | None = None) -> dict[str, Path]:
+    """The problem files below `folder` by name: `level1/23_Softmax`, or `23_Softmax` alone.
+
+    Parameters
+    ----------
+    only
+        Beginnings of names, such as `level1/2` or `level2/57_`; the result has their order.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no problem, or none that begins so.
+    """
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in sorted(folder.rglob("*.py"), key=_place)
+        if "get_inputs" in path.read_text(encoding="utf-8")
+    }
+    if not found:
+        raise InvalidInputError(f"{folder} has no problem files")
+    if only is None:
+        return found
+    chosen: dict[str, Path] = {}
+    for beginning in only:
+        named = {name: path for name, path in found.items() if name.startswith(beginning)}
+        if not named:
+            raise InvalidInputError(f"{folder} has no problem that begins with '{beginning}'")
+        chosen |= named
+    return chosen
+
+
+def _place(path: Path) -> tuple[str, int, str]:
+    """Of levels in turn, and by number within a level."""
+    number = path.stem.partition("_")[0]
+    return str(path.parent), int(number) if number.isdecimal() else 0, path.stem
+
+
+def _keys(options: argparse.Namespace) -> list[str]:
+    return list(problems(options.folder, options.only))
+
+
+def _measure(name: str, options: argparse.Namespace, runner: Runner) -> tasks.Record:
+    config = configure(
+        options,
+        problems(options.folder)[name],
+        dtype=options.dtype,
+        baselines=tuple(each for each in BASELINES if each in options.baselines.split(",")),
+    )
+    root = records.runs_of(options.out) / name.replace("/", "-")
+    record = records.recorded(lambda: runner.run(root, config), name=name)
+    return {key: value for key, value in record.items() if key not in _LEFT_OUT}
+
+
+def summary(found: list[tasks.Record]) -> dict[str, Any]:
+    """Figures of each level: what PyTorch's own forms give counts 1 over `torch.compile`."""
+    levels = sorted({str(each["name"]).rpartition("/")[0] for each in found})
+    return {
+        level or "all": _of_level(
+            [each for each in found if str(each["name"]).rpartition("/")[0] == level]
+        )
+        for level in levels
+    }
+
+
+def _of_level(found: list[tasks.Record]) -> dict[str, Any]:
+    ratios = {each["name"]: ratio for each in found if (ratio := counted(each)) is not None}
+    kernels = {
+        each["name"]: ratio
+        for each in found
+        if each.get("better") and not each.get("given_back")
+        and (ratio := of_kernel(each)) is not None
+    }  # fmt: skip
+    faster = [
+        each["name"]
+        for each in found
+        if not each.get("given_back") and each.get("better")
+        and each["over"].get(records.COMPILE, {}).get("significant")
+        and each["over"][records.COMPILE]["ratio"] > 1
+    ]  # fmt: skip
+    walls = [each["wall_seconds"] for each in found if "wall_seconds" in each]
+    return {
+        "problems": len(found),
+        "failed": {each["name"]: each["failed"] for each in found if "failed" in each},
+        "kernels_given_back": len(kernels),
+        "at_or_above_compile": sum(ratio >= AT_LEAST for ratio in kernels.values()),
+        "faster_than_compile": len(faster),
+        "at_the_floor": sum((each.get("floor_fraction") or 0) >= 0.95 for each in found),
+        "geometric_mean_over_compile": (
+            statistics.geometric_mean(ratios.values()) if ratios else None
+        ),
+        "wall_seconds_median": statistics.median(walls) if walls else None,
+    }
+
+
+def _cells(record: tasks.Record) -> list[str]:
+    forms = ("eager", records.COMPILE, "max-autotune", "best")
+    by = record["given_back"] or (record["proposer"] if record["better"] else "nothing better")
+    why = "; ".join(record["why_nothing"]) if not record["better"] else record["note"]
+    return [
+        *(records.milliseconds(record, each) for each in forms),
+        records.ratio(record, records.COMPILE),
+        records.percent(record["floor_fraction"]),
+        by,
+        f"{record['wall_seconds']:.0f}",
+        (why or "-")[:160],
+    ]
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    made = parser(
+        "benchmarks.optimize.kernelbench",
+        "Run the optimizer, without a model and without a kernel, on a folder of problems.",
+        None,
+    )
+    made.add_argument("folder", type=Path, help="of KernelBench problem files")
+    made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
+    made.add_argument("--dtype", default="bfloat16", help="of inputs and parameters")
+    made.add_argument(
+        "--baselines", default=",".join(BASELINES), help="of eager, compile, max-autotune"
+    )
+    return made.parse_args(arguments)
+
+
+BENCHMARK = tasks.Benchmark(
+    module="benchmarks.optimize.kernelbench",
+    options=_options,
+    keys=_keys,
+    opened=kept_judges,
+    measure=_measure,
+    columns=(
+        "eager", "compile", "max-autotune", "best", "over compile", "of floor", "given back",
+        "wall s", "how, or why not",
+    ),
+    cells=_cells,
+    summary=summary,
+)  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(sharing.main(BENCHMARK))
