@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agent.optimize.advice import IndexAdvisor
 from agent.optimize.beam import TUNE
@@ -18,6 +18,7 @@ from agent.optimize.proposers import Proposer
 from agent.optimize.record import Record
 from agent.optimize.replay import ReplayAdvisor, ReplayJudge, ReplayProposer
 from agent.optimize.run import RunFolder, read_run
+from agent.pause import NeedsGpuError
 from judge.graph import Graph
 from kb.errors import InvalidInputError, KbError
 from kb.gpus import GpuSpec
@@ -25,6 +26,7 @@ from kb.search.engine import Searcher
 from kb.search.opening import open_searcher
 
 if TYPE_CHECKING:
+    from agent.endpoint.batch import BatchFolder
     from agent.proposers.recipe.stock import Shelf
 
 LLM: Final = "llm"
@@ -45,6 +47,8 @@ class Parts:
     """Of the model (`agent.proposers.llm.accounting.Price`), or None."""
     shelf: "Shelf | None" = None
     """Of `recipe`, in place of the index."""
+    batch: "BatchFolder | None" = None
+    """Of requests and replies that are files."""
 
 
 def _tune(parts: Parts) -> Proposer:
@@ -79,7 +83,12 @@ def _llm(parts: Parts) -> Proposer:
     config = parts.config
     # Prompts hold times: where these are measured anew they differ from the recorded ones.
     return open_llm(
-        config, parts.run, parts.searcher, price=parts.price, exact=config.replay_verdicts
+        config,
+        parts.run,
+        parts.searcher,
+        price=parts.price,
+        exact=config.replay_verdicts,
+        batch=parts.batch,
     )
 
 
@@ -98,6 +107,8 @@ def opened(
     progress: Progress | None = None,
     start_process: Callable[[], JudgeProcess] = JudgeProcess,
     shelf: "Shelf | None" = None,
+    batch: "BatchFolder | None" = None,
+    away: bool = False,
 ) -> Iterator[Search]:
     """A search that is ready to run.
 
@@ -117,6 +128,10 @@ def opened(
         Makes a judging process; several runs may share one.
     shelf
         Where `recipe` takes kernels from, in place of the index: for what it is worth.
+    batch
+        Where requests and replies are files; None: the one that the config names, if it does.
+    away
+        There is no GPU here: the run goes on until it needs one, and then pauses.
 
     Raises
     ------
@@ -126,8 +141,12 @@ def opened(
     config = folder.config
     searcher = searcher_or_none(index)
     try:
-        pool = JudgePool(config, start_process=start_process)
-        parts = Parts(config, folder.root, pool, searcher, price, shelf)
+        pool = JudgePool(config, start_process=_needs_gpu if away else start_process)
+        if batch is None and config.batch is not None and config.replayed is None:
+            from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
+
+            batch = BatchFolder(Path(config.batch).expanduser())
+        parts = Parts(config, folder.root, pool, searcher, price, shelf, batch)
         recorded = _recorded(config)
         if recorded is not None and config.replay_verdicts:
             proposers = _repeating(parts, recorded)
@@ -137,7 +156,7 @@ def opened(
         proposers = [open_proposer(name, parts) for name in config.proposers]
         real = GpuJudge(folder, pool, specs=specs)
         try:
-            if folder.record.standing is not None and not config.interpret:
+            if folder.record.standing is not None and not (config.interpret or away):
                 real.require_same(folder.record.standing)
             advisor = IndexAdvisor(folder, index, specs, searcher)
             yield Search(folder, real, advisor, proposers, progress=progress)
@@ -159,6 +178,10 @@ def open_proposer(name: str, parts: Parts) -> Proposer:
     if name not in _MAKERS:
         raise InvalidInputError(f"no proposer '{name}': there are {', '.join(NAMES)}")
     return _MAKERS[name](parts)
+
+
+def _needs_gpu() -> NoReturn:
+    raise NeedsGpuError("the next step needs a GPU: continue the run on a machine with one")
 
 
 def _recorded(config: RunConfig) -> Record | None:

@@ -17,7 +17,7 @@ _LIMITS = {
     "floor": "floor_target",
 }
 # What a resumed run may be given anew; the rest is as it was begun.
-_RESUMABLE = {*_LIMITS, "resume", "model", "base_url", "price", "gpu_spec", "as_json"}
+_RESUMABLE = {*_LIMITS, "resume", "model", "base_url", "price", "gpu_spec", "as_json", "batch"}
 
 
 def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
@@ -51,6 +51,8 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")
+    if options["batch"] is not None and model is None:
+        raise click.UsageError("--batch needs --model")
     if options["max_money"] is not None and model is None:
         raise click.UsageError("--max-money needs --model")
     strategy = {
@@ -67,8 +69,11 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     info = read_problem(problem)
     start = read_start(options["kernel"]) if options["kernel"] is not None else None
     # What is called the same on the command line and in the configuration.
-    same = {name: options[name] for name in RunConfig.model_fields.keys() & options.keys()}
+    same = {
+        name: options[name] for name in RunConfig.model_fields.keys() & options.keys() - {"batch"}
+    }
     given = same | {
+        **_card(options),
         "problem": info,
         "given": start is not None,
         "start": start,
@@ -78,6 +83,17 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         "strategy": Strategy.model_validate({k: v for k, v in strategy.items() if v is not None}),
     }
     return RunConfig.model_validate({k: v for k, v in given.items() if v is not None})
+
+
+def _card(options: dict[str, Any]) -> dict[str, Any]:
+    """The card that is named, where none can be seen."""
+    from kb.gpus import find_spec, load_specs  # noqa: PLC0415
+
+    if options["gpu"] is None:
+        return {}
+    specs = load_specs(options["gpu_spec"]) if options["gpu_spec"] is not None else ()
+    spec = find_spec(options["gpu"], specs)
+    return {"gpu": spec.name, "architecture": spec.architecture}
 
 
 def _baselines(text: str | None) -> tuple[str, ...] | None:
@@ -104,9 +120,9 @@ def resumed(
         named = "PROBLEM" if problem is not None else f"--{min(said).replace('_', '-')}"
         raise click.UsageError(f"{named} cannot be changed: --resume goes on as the run was begun")
     update: dict[str, Any] = {"limits": _limits(options, config.limits)}
-    for name in ("model", "base_url"):
+    for name in ("model", "base_url", "batch"):
         if options[name] is not None:
-            update[name] = options[name]
+            update[name] = str(options[name])
     if options["model"] is not None and "llm" not in config.proposers:
         update["proposers"] = (*config.proposers, "llm")
     return config.model_copy(update=update)

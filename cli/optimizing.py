@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import Session
+from cli.batching import is_batch, optimize_batch
 from cli.dtypes import dtype_option
 from cli.optimize_config import begun, price_of, resumed
 from cli.terminal import drawn
@@ -27,7 +28,7 @@ _INTERRUPTED = 130
 
 
 @click.command()
-@click.argument("problem", type=_FILE, required=False)
+@click.argument("problem", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--kernel",
     type=_FILE,
@@ -61,6 +62,14 @@ _INTERRUPTED = 130
     help="The model's price per million tokens of requests and of replies, such as 1.25,10; or a "
     "YAML file: models: {NAME: {input: 1.25, output: 10}}.",
 )
+@click.option(
+    "--batch",
+    type=_FOLDER,
+    metavar="DIR",
+    help="Write the model's requests to DIR/requests.jsonl (OpenAI's Batch format), read replies "
+    "from DIR/results.jsonl, and keep the runs in DIR/runs; --resume DIR goes on.",
+)
+@click.option("--gpu", metavar="NAME", help="The card, where this machine does not have it.")
 @click.option(
     "--replay-verdicts",
     is_flag=True,
@@ -181,6 +190,9 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     from agent.optimize.summary import render  # noqa: PLC0415
 
     session: Session = ctx.obj
+    if options["batch"] is not None or is_batch(options["resume"]):
+        optimize_batch(ctx, problem, options)
+        return
     root: Path | None = options["resume"]
     if root is not None:
         config = resumed(ctx, read_config(root), problem, options)
@@ -193,7 +205,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         price = price_of(options["price"], config)
         root = options["out"] or _default_folder(config.problem.stem)
         folder = RunFolder.create(root, config)
-    progress = _Printer()
+    progress = Printer()
     with folder:
         try:
             with opened(
@@ -248,7 +260,7 @@ def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":
     return load_specs(file) if file is not None else ()
 
 
-class _Printer:
+class Printer:
     """Prints a line for each event; on a terminal, also what is being done, in a line that goes."""
 
     def __init__(self) -> None:

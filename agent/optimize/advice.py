@@ -124,7 +124,8 @@ class IndexAdvisor:
         self, leader: Judged, diagnosis: Diagnosis | None, shown: Collection[str]
     ) -> Context:
         standing = self._folder.record.standing
-        architecture = standing.architecture if standing is not None else None
+        known = standing.architecture if standing is not None else None
+        architecture = known or self._folder.config.architecture
         if self._searcher is None:
             self._searcher = open_searcher(self._index)
         config = self._folder.config
@@ -161,7 +162,7 @@ class IndexAdvisor:
     @property
     def _gpu(self) -> str | None:
         standing = self._folder.record.standing
-        return standing.gpu if standing is not None else None
+        return (standing.gpu if standing is not None else None) or self._folder.config.gpu
 
 
 def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> str:

@@ -4,7 +4,7 @@ from typing import Final
 
 from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
-from agent.optimize.events import Stopped
+from agent.optimize.events import Proposed, Stopped
 from agent.optimize.record import Record, Round
 from judge.evaluate.options import EAGER
 
@@ -159,6 +159,13 @@ def _most_kept(record: Record, config: RunConfig) -> float | None:
         return None
     left = config.limits.gpu_seconds - record.start.outcome.gpu_seconds
     return _MOST_KEPT * max(0.0, left)
+
+
+def why_nothing(proposed: Proposed) -> str:
+    """What proposers say of a round without proposals."""
+    why = [f"{name}: {said}" for name, said in proposed.failures.items()]
+    why += [f"{name}: {'; '.join(notes)}" for name, notes in proposed.notes.items()]
+    return "; ".join(why)
 
 
 def words(stopped: Stopped) -> str:

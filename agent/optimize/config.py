@@ -74,6 +74,12 @@ class RunConfig(Model, RunOptions):
     """That kernel; None: eager PyTorch."""
     device: str | None = None
     """`cuda:N` alone; None: all cards of the first one's kind."""
+    gpu: str | None = None
+    """The card that the kernel is for, where this machine does not have it."""
+    architecture: str | None = None
+    """Of that card."""
+    plan_first: bool = False
+    """The first round is planned before the start is measured, so that it needs no GPU."""
     fresh_baselines: bool = False
     """Time the baselines although they are cached."""
     baselines: tuple[str, ...] = BASELINES
@@ -83,6 +89,8 @@ class RunConfig(Model, RunOptions):
     model: str | None = None
     """At the endpoint; `replay:RUN` answers from the record of another run."""
     base_url: str | None = None
+    batch: str | None = None
+    """Folder in which requests to the model and its replies are files; None: over the network."""
     replay_verdicts: bool = False
     """Verdicts, times, profiles and advice come from that record, too."""
     seed: int = 0

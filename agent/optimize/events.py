@@ -23,6 +23,8 @@ class Standing(Model):
 
     start: Judged
     """The given kernel, or eager PyTorch as a kernel file."""
+    measured: bool = True
+    """False: nothing was run yet (`RunConfig.plan_first`); a second one follows."""
     baselines: dict[str, Baseline] = Field(default_factory=dict)
     """`start`, `eager`, `compile`, `max-autotune`."""
     floor: Floor | None = None

@@ -131,6 +131,17 @@ class GpuJudge:
             baseline_seconds=evaluated.baseline_seconds,
         )
 
+    def prepared(self, given: Proposal | None) -> Standing:
+        """See `Judge.prepared`."""
+        config = self._config
+        start = candidate_of(given or eager_start(config.problem.source))
+        return Standing(
+            start=Judged(candidate=start, outcome=Outcome(candidate=start.id, stage=Stage.DONE)),
+            measured=False,
+            gpu=config.gpu,
+            architecture=config.architecture,
+        )
+
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
         """See `Judge.judge`."""
         # Eager PyTorch is timed anyway; as a kernel file it need not be timed again.

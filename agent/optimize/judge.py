@@ -49,6 +49,16 @@ class Judge(Protocol):
         """
         ...
 
+    def prepared(self, given: Proposal | None) -> Standing:
+        """The start and the card as the config has them; nothing is run, and no GPU is needed.
+
+        Raises
+        ------
+        KbError
+            The start cannot be read, or the card is not known.
+        """
+        ...
+
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
         """Check and time a candidate beside the leader; its ratio is over `leader`."""
         ...

@@ -20,6 +20,7 @@ from agent.optimize.offers import (
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
+from agent.pause import PausedError
 from judge.progress import Say
 from kb.errors import KbError
 
@@ -74,6 +75,8 @@ def judge_last(
             try:
                 found = judge.confirm(hopeful, start, teller(candidate.id), short=short)
                 outcome = found.outcome
+            except PausedError:
+                raise
             except KbError as error:
                 outcome = failure(candidate, Stage.TIME, describe(error))
         place = {"round": round_.number, "position": position}
@@ -153,6 +156,7 @@ class RoundJudging:
         self._may_go_on = may_go_on
         self._teller = teller
         self._lost = 0
+        self._paused: PausedError | None = None
 
     def run(self) -> bool:
         """Judge what is left to judge. Returns whether all was done.
@@ -165,9 +169,15 @@ class RoundJudging:
             A replayed record has no more.
         RunFolderError
             The folder cannot be written.
+        PausedError
+            A repair waits for its proposer; all else was judged.
         """
         assert self._round.proposed is not None
-        waiting = list(range(len(self._round.proposed.candidates)))
+        every = range(len(self._round.proposed.candidates))
+        # What is through, or waits for a repair, needs no judge.
+        waiting = [each for each in every if not self._may_go_on() or self._step(each) is not None]
+        if not waiting and self._paused is not None:
+            raise self._paused
         running: dict[Future[Outcome], tuple[int, _Next]] = {}
         slots = self._judge.slots if waiting else 1
         executor = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="judge")
@@ -175,7 +185,7 @@ class RoundJudging:
             while waiting or running:
                 while waiting and len(running) < slots and self._may_go_on():
                     position = waiting.pop(0)
-                    step = self._next(position)
+                    step = self._step(position)
                     if step is not None:
                         running[executor.submit(self._one, step)] = (position, step)
                 if not running:
@@ -192,6 +202,8 @@ class RoundJudging:
             raise
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+        if self._paused is not None:
+            raise self._paused
         return True
 
     @staticmethod
@@ -224,6 +236,14 @@ class RoundJudging:
         self._lost = self._lost + 1 if lost else 0
         if self._lost >= MOST_LOST:
             raise JudgeFailsError(f"{self._lost} times in a row: {outcome.reasons[0]}")
+
+    def _step(self, position: int) -> _Next | None:
+        """As `_next`; None also where a repair has to wait, which `run` raises at its end."""
+        try:
+            return self._next(position)
+        except PausedError as paused:
+            self._paused = paused
+            return None
 
     def _next(self, position: int) -> _Next | None:
         """The attempt of a proposal that comes now; None where it is through with."""
@@ -259,6 +279,8 @@ class RoundJudging:
             before = spending(proposer)
             try:
                 proposal = proposer.repair(failed.candidate.proposal, failed.outcome)
+            except PausedError:
+                raise
             except Exception as error:
                 proposal, why = None, describe(error)
             add_spending(spent, proposer, before)

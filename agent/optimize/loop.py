@@ -38,11 +38,13 @@ from agent.optimize.judging import (
 )
 from agent.optimize.offers import add_spending, collect, describe, spending
 from agent.optimize.progress import Progress, Silent
-from agent.optimize.proposers import Attending, Closing, Proposer, Reflecting, Spending
+from agent.optimize.proposers import Attending, Closing, Pausing, Proposer, Reflecting, Spending
 from agent.optimize.record import Record, Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
+from agent.optimize.state import state_of
 from agent.optimize.summary import Summary, summarise
+from agent.pause import PausedError
 from judge.progress import Say
 from kb.errors import KbError
 
@@ -105,14 +107,16 @@ class Search:
         ------
         KbError
             The start cannot be judged or is not right, or the run folder cannot be written.
+        PausedError
+            The next step needs what is not here: a model's reply, a GPU.
         KeyboardInterrupt
-            Ctrl-C. The run can be resumed after either.
+            Ctrl-C. The run can be resumed after any of these.
         """
         try:
             if self._record.standing is not None:
                 self._append(Continued, {"limits": self._config.limits})
-            standing = self._begin()
-            reason, detail = self._search(standing)
+            self._begin()
+            reason, detail = self._search()
             detail = self._confirm(detail)
             keep_answer(self._folder)
             self._profile(self._record.best)
@@ -126,16 +130,24 @@ class Search:
             self._close()
         return summarise(self._config, self._record, self._folder.root)
 
-    def _begin(self) -> Standing:
+    def _begin(self) -> None:
         standing = self._record.standing
-        if standing is None:
-            standing = self._judge.standing(self._config.start, self._teller("start"))
+        if standing is None and self._config.plan_first:
+            standing = self._judge.prepared(self._config.start)
             self._append(Started, {"standing": standing})
+        if standing is None:
+            self._measure()
+        elif standing.measured:
+            require_right(standing.start)
+            keep_best(self._folder)
+
+    def _measure(self) -> None:
+        standing = self._judge.standing(self._config.start, self._teller("start"))
+        self._append(Started, {"standing": standing})
         require_right(standing.start)
         keep_best(self._folder)
-        return standing
 
-    def _search(self, standing: Standing) -> tuple[str, str]:
+    def _search(self) -> tuple[str, str]:
         """Rounds, until something ends them: reason and detail."""
         while True:
             number = len(self._record.closed) + 1
@@ -147,29 +159,28 @@ class Search:
             end = self._used_up()
             if end is not None:
                 return end
-            end = self._round(each, standing)
+            end = self._round(each)
             if end is not None:
                 return end
 
-    def _round(self, each: Round, standing: Standing) -> tuple[str, str] | None:
+    def _round(self, each: Round) -> tuple[str, str] | None:
         """One round, from where it was left; what ends the run, or None."""
         if self._config.strategy.profile_leaders or not self._record.closed:
             self._profile(self._record.leader)
         if each.advised is None:
             self._advise(each)
-        state = self._state(each, standing)
-        for proposer in self._proposers.values():
-            if isinstance(proposer, Attending):
-                proposer.attend(state)
+        state = self._attended(each)
         # A run that ended since there was nothing to try may be taken up with other proposers.
         if each.proposed is None or not each.proposed.candidates:
             self._propose(each, state)
+        if not self._standing.measured and each.proposed and not each.proposed.candidates:
+            state = self._measured(each)
+            self._propose(each, state)
         assert each.proposed is not None
         if not each.proposed.candidates:
-            proposed = each.proposed
-            why = [f"{name}: {told}" for name, told in proposed.failures.items()]
-            why += [f"{name}: {'; '.join(told)}" for name, told in proposed.notes.items()]
-            return budget.NO_PROPOSALS, "; ".join(why)
+            return budget.NO_PROPOSALS, budget.why_nothing(each.proposed)
+        if not self._standing.measured:
+            state = self._measured(each)
         end = self._judge_round(each, state.leader)
         if each.judged:
             # What was judged counts, whatever ended the round.
@@ -179,6 +190,25 @@ class Search:
                 self._reflect(each, state)
             self._close_round(each)
         return end
+
+    def _measured(self, each: Round) -> SearchState:
+        """The state of a round that was planned before the start was measured."""
+        self._measure()
+        self._profile(self._record.leader)
+        return self._attended(each)
+
+    @property
+    def _standing(self) -> Standing:
+        assert self._record.standing is not None
+        return self._record.standing
+
+    def _attended(self, each: Round) -> SearchState:
+        """The round's state, which proposers have by then."""
+        state = state_of(self._config, self._record, each)
+        for proposer in self._proposers.values():
+            if isinstance(proposer, Attending):
+                proposer.attend(state)
+        return state
 
     def _advise(self, each: Round) -> None:
         leader = self._record.leader
@@ -231,6 +261,8 @@ class Search:
             proposer
             for name, proposer in self._proposers.items()
             if self._record.failing(name) < MOST_FAILURES
+            # The others go by what is measured.
+            and (self._standing.measured or isinstance(proposer, Pausing))
         ]
         offers = collect(asked, state, self._record.tried)
         crossover = state.crossover
@@ -246,37 +278,6 @@ class Search:
                 "crossover": (crossover[0].id, crossover[1].id) if crossover else None,
                 "spent": offers.spent,
             },
-        )
-
-    def _state(self, each: Round, standing: Standing) -> SearchState:
-        config, record = self._config, self._record
-        strategy = config.strategy
-        assert each.advised is not None
-        pair = None
-        if strategy.crossover:
-            pair = beams.crossover_pair(record.beam, record.history, record.crossed)
-        return SearchState.like(
-            config,
-            device=standing.devices[0] if standing.devices else "cpu",
-            gpu=standing.gpu,
-            architecture=standing.architecture,
-            round=each.number,
-            width=strategy.width,
-            branching=strategy.branching,
-            beam=record.beam,
-            leader=record.leader,
-            start=record.start,
-            crossover=pair,
-            retired=record.retired,
-            history=record.history,
-            tried=frozenset(record.tried),
-            baselines=record.baselines,
-            floor=standing.floor,
-            ceilings=standing.ceilings,
-            diagnosis=each.advised.diagnosis,
-            context=each.advised.context,
-            notes=record.notes,
-            gpu_seconds_left=budget.gpu_seconds_left(record, config),
         )
 
     def _chosen(self, each: Round) -> Judged:
@@ -309,6 +310,8 @@ class Search:
             before = spending(proposer)
             try:
                 notes += proposer.reflect(state, judged)
+            except PausedError:
+                raise
             except Exception as error:
                 notes.append(f"{name} could not reflect: {describe(error)}")
             add_spending(spent, proposer, before)
@@ -346,6 +349,8 @@ class Search:
             try:
                 short = budget.shortened(self._record, self._config)
                 found = self._judge.confirm(best, start, self._teller(best.id), short=short)
+            except PausedError:
+                raise
             except KbError as error:
                 return _joined(detail, f"not confirmed: {error}")
             if best.id == start.id and not found.outcome.right:

@@ -7,7 +7,8 @@ from itertools import zip_longest
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
 from agent.optimize.dedupe import digest
 from agent.optimize.outcomes import failure, plain
-from agent.optimize.proposers import Metered, Noting, Proposer, Spending
+from agent.optimize.proposers import Metered, Noting, Pausing, Proposer, Spending
+from agent.pause import PausedError
 from judge.problem.kernel import KernelFile
 from kb.errors import KbError
 
@@ -42,24 +43,33 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
         What they are told; `branching` × beam bounds each, `width` × `branching` all.
     tried
         Digest of a program → id of the candidate that was it.
+
+    Raises
+    ------
+    PausedError
+        A proposer waits for something; the others were not asked, or have to be asked again.
     """
     offers = Offers()
-    lists: list[list[Candidate]] = []
-    for proposer in proposers:
+    in_turn = list(proposers)
+    lists: dict[str, list[Candidate]] = {each.name: [] for each in in_turn}
+    # Who may have to wait is asked first, so that no work of the others is lost.
+    for proposer in sorted(in_turn, key=lambda each: not isinstance(each, Pausing)):
         before = spending(proposer)
         most = state.branching * len(state.beam)
         try:
             given = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
+        except PausedError:
+            raise
         except Exception as error:
             given = []
             offers.failures[proposer.name] = describe(error)
         if isinstance(proposer, Noting) and proposer.notes:
             offers.notes[proposer.name] = tuple(plain(each) for each in proposer.notes)
-        lists.append(given)
+        lists[proposer.name] = given
         offers.offered[proposer.name] = tuple(each.id for each in given)
         add_spending(offers.spent, proposer, before)
     known = dict(tried)
-    for candidate in _in_turn(lists):
+    for candidate in _in_turn([*lists.values()]):
         program = digest(candidate.source, candidate.suffix)
         dropped = None
         if program in known:

@@ -101,6 +101,17 @@ class Noting(Protocol):
 
 
 @runtime_checkable
+class Pausing(Protocol):
+    """A proposer that may have to wait for what another machine does: its methods then raise
+    `PausedError`, the run ends, and goes on when it is resumed."""
+
+    @property
+    def pauses(self) -> bool:
+        """Whether it may in this run."""
+        ...
+
+
+@runtime_checkable
 class Metered(Protocol):
     """A proposer that spends tokens, money or GPU time of its own."""
 

@@ -47,6 +47,8 @@ class Record:
     """The fold of a journal."""
 
     standing: Standing | None = None
+    prepared: Standing | None = None
+    """What stood before anything was measured, where a run began so."""
     rounds: dict[int, Round] = field(default_factory=dict)
     profiles: dict[str, Profiled] = field(default_factory=dict)
     confirmed: dict[str, Confirmed] = field(default_factory=dict)
@@ -87,6 +89,8 @@ class Record:
         match event:
             case Started():
                 self.standing = event.standing
+                if not event.standing.measured:
+                    self.prepared = event.standing
                 self._count(event.standing.start)
             case Profiled():
                 self.profiles[event.candidate] = event
@@ -145,7 +149,8 @@ class Record:
         """The best after the last closed round, of what was not refuted since."""
         closed = self.closed
         leader = self.find(closed[-1].leader) if closed else self.start
-        if leader.outcome.right:
+        measured = self.standing is None or self.standing.measured
+        if leader.outcome.right or not measured:
             return leader
         number = closed[-1].round if closed else 0
         timed = [self.start, *(j for j in self.history if j.candidate.round <= number)]

@@ -50,6 +50,12 @@ class ReplayJudge:
         del given, say
         return self._standing
 
+    def prepared(self, given: Proposal | None) -> Standing:
+        """As recorded."""
+        del given
+        assert self._record.prepared is not None
+        return self._record.prepared
+
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
         """As recorded.
 

@@ -8,7 +8,7 @@ import math
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agent.endpoint.client import Usage
 from agent.endpoint.errors import BudgetSpentError, one_line
 from agent.optimize.proposers import Spending
+from agent.pause import WaitingError
 from kb.errors import InvalidInputError
 from kb.vocabulary import load_yaml
 
@@ -26,6 +27,8 @@ _LEAST_BYTES_PER_TOKEN = 2
 _ASSUMED_BYTES_PER_TOKEN = 3
 _PER = 1e6  # prices are given for a million tokens
 
+# What OpenAI and others take for a request that may wait for a day.
+BATCH_RATE: Final = 0.5
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -38,10 +41,17 @@ class Price(BaseModel):
     """Per million tokens of requests."""
     output: _Amount
     """Per million tokens of replies, those of its thinking among them."""
+    batch: _Amount = BATCH_RATE
+    """What a request in a batch costs, as a part of these."""
 
     def of(self, tokens_in: int, tokens_out: int) -> float:
         """The price of so many tokens."""
         return (tokens_in * self.input + tokens_out * self.output) / _PER
+
+    @property
+    def batched(self) -> "Price":
+        """The price of requests in a batch."""
+        return Price(input=self.input * self.batch, output=self.output * self.batch, batch=1.0)
 
 
 class PriceList(BaseModel):
@@ -186,6 +196,7 @@ class Ledger:
         self._already = already or Spending()
         self._spent = Spending()
         self._reserved: list[Reservation] = []
+        self._held = Reservation(0, 0.0)
         self._estimated = 0
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)
@@ -216,6 +227,8 @@ class Ledger:
         ------
         BudgetSpentError
             It could exceed a limit; nothing is set aside.
+        WaitingError
+            It could, because of requests whose replies this process does not live to see.
         """
         into = most_tokens(request)
         wanted = Reservation(
@@ -225,6 +238,8 @@ class Ledger:
             while (problem := self._objection(wanted)) and self._reserved:
                 # The requests under way will take less than what is set aside for them.
                 self._settled.wait()
+            if problem and self._held.tokens:
+                raise WaitingError("the limits allow no further request until replies are here")
             if problem:
                 raise BudgetSpentError(problem)
             self._reserved.append(wanted)
@@ -234,8 +249,8 @@ class Ledger:
         """Which limit would not hold; empty if all would."""
         total = self._already + self._spent
         tokens, money = total.tokens_in + total.tokens_out, total.money
-        pending = sum(each.tokens for each in self._reserved)
-        owed = sum(each.money for each in self._reserved)
+        pending = self._held.tokens + sum(each.tokens for each in self._reserved)
+        owed = self._held.money + sum(each.money for each in self._reserved)
         most_tokens, most_money = self._max_tokens, self._max_money
         if most_tokens is not None and tokens + pending + wanted.tokens > most_tokens:
             return (
@@ -264,6 +279,15 @@ class Ledger:
         part = Spending(tokens_in=tokens_in, tokens_out=tokens_out, money=money or 0.0)
         with self._lock:
             self._spent += part
+
+    def hold(self, reservation: Reservation) -> None:
+        """Keep a reservation for as long as this process lives: its reply comes to another."""
+        with self._settled:
+            self._reserved.remove(reservation)
+            self._held = Reservation(
+                self._held.tokens + reservation.tokens, self._held.money + reservation.money
+            )
+            self._settled.notify_all()
 
     def settle(self, reservation: Reservation, charge: Charge | None) -> None:
         """End a reservation with what the request did cost; None: nothing that is known of."""

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.endpoint import errors
+from agent.endpoint.batch import BatchEndpoint
 from agent.endpoint.client import Completion, Endpoint, Reply
 from agent.endpoint.errors import CancelledError, EndpointError, LlmError, ReplayError
 from agent.optimize.proposers import Spending
+from agent.pause import WaitingError
 from agent.proposers.llm.accounting import Charge, Ledger, Price
 from agent.proposers.llm.record import (
     Exchange,
@@ -29,7 +31,11 @@ class Gateway:
     """
 
     def __init__(
-        self, endpoint: Endpoint | None, recorder: Recorder, ledger: Ledger, past: Past
+        self,
+        endpoint: Endpoint | BatchEndpoint | None,
+        recorder: Recorder,
+        ledger: Ledger,
+        past: Past,
     ) -> None:
         self._endpoint, self._recorder, self._ledger, self._past = (
             endpoint,
@@ -43,7 +49,7 @@ class Gateway:
     @classmethod
     def open_live(
         cls,
-        endpoint: Endpoint,
+        endpoint: Endpoint | BatchEndpoint,
         run: Path,
         *,
         price: Price | None = None,
@@ -60,6 +66,8 @@ class Gateway:
             The run's record is damaged.
         """
         before = read_exchanges(run)
+        if price is not None and isinstance(endpoint, BatchEndpoint):
+            price = price.batched
         ledger = Ledger(price, max_tokens=max_tokens, max_money=max_money, already=spent_in(before))
         last = max((each.number for each in before), default=0)
         return cls(endpoint, Recorder(run, last), ledger, Past(before))
@@ -89,6 +97,11 @@ class Gateway:
     def model(self) -> str:
         """Its name; in a replay that of the recorded one."""
         return self._model
+
+    @property
+    def waits(self) -> bool:
+        """Whether replies come by files, to a later process."""
+        return isinstance(self._endpoint, BatchEndpoint)
 
     @property
     def past(self) -> Past:
@@ -130,6 +143,8 @@ class Gateway:
             It was not sent, since it could exceed a limit.
         ReplayError
             The record holds no such request.
+        WaitingError
+            Replies come by files, and this one is not there yet; nothing is recorded.
         CancelledError
             The run is being ended.
         RunFolderError
@@ -167,7 +182,7 @@ class Gateway:
         if self._endpoint is not None:
             self._endpoint.close()
 
-    def _live(self, endpoint: Endpoint, exchange: Exchange) -> Completion:
+    def _live(self, endpoint: Endpoint | BatchEndpoint, exchange: Exchange) -> Completion:
         text = json.dumps(exchange.request, ensure_ascii=False)
         limit = int(exchange.request.get("max_completion_tokens") or exchange.request["max_tokens"])
         charge: Charge | None = None
@@ -176,15 +191,22 @@ class Gateway:
         except LlmError as error:
             self._write(exchange, failure=_failure(error))
             raise
+        held = False
         try:
             reply = endpoint.complete(exchange.request)
             charge = _charge(reply, text, self._ledger.price)
         except EndpointError as error:
             self._write(exchange, failure=_failure(error))
             raise
+        except WaitingError:
+            held = True
+            raise
         finally:
             # Also after Ctrl-C: what is not known to have cost anything is not counted.
-            self._ledger.settle(reservation, charge)
+            if held:
+                self._ledger.hold(reservation)
+            else:
+                self._ledger.settle(reservation, charge)
         self._write(
             exchange,
             reply=reply.body,

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent.endpoint.batch import BatchEndpoint, BatchFolder
 from agent.endpoint.client import Endpoint
 from agent.endpoint.errors import LlmError
 from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState, digest_id
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
+from agent.pause import PausedError
 from agent.proposers.llm.accounting import Price
 from agent.proposers.llm.brief import Brief, kernel_text
 from agent.proposers.llm.conversation import Abilities, Conversation
@@ -65,6 +67,11 @@ class LlmProposer:
     def name(self) -> str:
         """`llm`."""
         return NAME
+
+    @property
+    def pauses(self) -> bool:
+        """Whether replies come by files."""
+        return self._gateway.waits
 
     @property
     def spent(self) -> Spending:
@@ -181,7 +188,8 @@ class LlmProposer:
     def _tool(self, brief: Brief, given: Sequence[str] | None = None) -> SearchTool | None:
         searches = self._gateway.searches
         if searches is None:
-            searches = self._searcher is not None
+            # In a batch each search would cost a journey to the other machine.
+            searches = self._searcher is not None and not self._gateway.waits
         if not searches:
             return None
         return SearchTool(
@@ -238,10 +246,11 @@ class LlmProposer:
         except BaseException:
             self.close()  # Ctrl-C: what is under way must write no more
             raise
-        for each in results:
-            if each.error is not None and not isinstance(each.error, LlmError):
-                raise each.error
+        # All of them were asked, also where one has to wait.
         errors = [each.error for each in results if each.error is not None]
+        for error in sorted(errors, key=lambda each: isinstance(each, PausedError)):
+            if not isinstance(error, LlmError):
+                raise error
         proposals = [each.value for each in results if each.value is not None]
         if errors and not proposals:
             raise errors[0]
@@ -256,6 +265,7 @@ def open_proposer(
     *,
     price: Price | None = None,
     exact: bool = True,
+    batch: BatchFolder | None = None,
 ) -> LlmProposer:
     """The proposer for a run's `model`, or for `replay:RUN`, the record of another run.
 
@@ -271,6 +281,8 @@ def open_proposer(
         Of the model.
     exact
         In a replay, whether prompts have to be those of the record (`Gateway.open_replay`).
+    batch
+        Where requests and replies are files, in place of an endpoint.
 
     Raises
     ------
@@ -283,7 +295,9 @@ def open_proposer(
         recorded = Path(config.replayed).expanduser()
         return LlmProposer(Gateway.open_replay(recorded, run, exact=exact), searcher)
     gateway = Gateway.open_live(
-        Endpoint(config.model, config.base_url),
+        Endpoint(config.model, config.base_url)
+        if batch is None
+        else BatchEndpoint(config.model, batch),
         run,
         price=price,
         max_tokens=config.limits.tokens,

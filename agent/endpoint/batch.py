@@ -1,0 +1,349 @@
+"""Requests and replies as files in OpenAI's Batch format: a model without a network.
+
+::
+
+    DIR/
+      requests.jsonl        requests that were not sent yet
+      sent/NNNN.jsonl       requests that were: `requests.jsonl` moves here when the first reply
+                            to it comes, or when `kb batch` sends it
+      results*.jsonl        replies, as the Batch API gives them; partial files are welcome
+      batch.lock            held while these files are changed
+
+A request's id is a digest of its content, so the same question has the same id on every machine
+and in every run, and is asked once. Lines are appended and synced; a torn last line is cut.
+"""
+
+import hashlib
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agent.endpoint.client import MAX_REPLY_BYTES, Reply
+from agent.endpoint.errors import EndpointError, one_line
+from agent.pause import WaitingError
+from kb.errors import InvalidInputError, KbError
+
+URL: Final = "/v1/chat/completions"
+REQUESTS: Final = "requests.jsonl"
+SENT: Final = "sent"
+# A request whose replies were all errors that pass (a limit, an expired batch) is asked so often.
+MOST_ASKED: Final = 3
+_TRANSIENT: Final = frozenset({408, 409, 425, 429})
+_OK: Final = 200
+_SERVER: Final = 500
+_ID_DIGITS: Final = 40
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Response(_Wire):
+    status_code: int = _OK
+    body: dict[str, Any] | None = None
+
+
+class _Error(_Wire):
+    code: str | None = None
+    message: str | None = None
+
+
+class _Line(_Wire):
+    """One line of a results' file."""
+
+    custom_id: str
+    response: _Response | None = None
+    error: _Error | None = None
+
+
+@dataclass(slots=True)
+class Result:
+    """What came back for one request."""
+
+    body: dict[str, Any] | None = None
+    """Of the reply; None: errors alone."""
+    status: int | None = None
+    """Of the last error; None: the batch ended without it."""
+    message: str = ""
+    count: int = 0
+    """Lines about it, replies and errors."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether the error may not come again."""
+        status = self.status
+        return status is None or status in _TRANSIENT or status >= _SERVER
+
+
+@dataclass(slots=True)
+class _Files:
+    """What the folder's files say."""
+
+    unsent: dict[str, str] = field(default_factory=dict)
+    """Id → line of `requests.jsonl`."""
+    sent: Counter[str] = field(default_factory=Counter)
+    """Id → how often it stands in a file that was sent."""
+    results: dict[str, Result] = field(default_factory=dict)
+
+
+class BatchFolder:
+    """A folder of requests and replies; safe to share between threads, runs and processes.
+
+    Parameters
+    ----------
+    root
+        Is made where it is not there.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be used.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(f"cannot use {root}: {error.strerror}") from error
+        self._lock = threading.Lock()
+        self._files = _Files()
+        self._read: dict[Path, int] = {}
+        self.notes: list[str] = []
+        """What is odd about the results, one line each."""
+        with self._changing():
+            self._take_in()
+
+    @property
+    def unsent(self) -> int:
+        """Requests in `requests.jsonl`."""
+        return len(self._files.unsent)
+
+    @property
+    def waiting(self) -> int:
+        """Requests without a reply: not sent, or sent and not answered."""
+        return sum(1 for each in self._asked() if self._awaits(each))
+
+    def result(self, custom_id: str) -> Result | None:
+        """What came back for a request; None: nothing that counts yet."""
+        found = self._files.results.get(custom_id)
+        if found is None or found.body is not None or not found.passing:
+            return found
+        return found if found.count >= MOST_ASKED else None
+
+    def ask(self, custom_id: str, body: Mapping[str, Any]) -> None:
+        """Write a request down, unless it is waiting for its reply already.
+
+        Raises
+        ------
+        KbError
+            The disk is full, or the folder cannot be written.
+        """
+        line = json.dumps(
+            {"custom_id": custom_id, "method": "POST", "url": URL, "body": dict(body)},
+            ensure_ascii=False,
+        )
+        with self._changing():
+            self._read_requests()
+            if self._awaits(custom_id):
+                return
+            try:
+                with (self.root / REQUESTS).open("a", encoding="utf-8", errors="replace") as file:
+                    file.write(line + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise KbError(f"cannot write {self.root / REQUESTS}: {error.strerror}") from error
+            self._files.unsent[custom_id] = line
+            self._read = self._sizes()
+
+    def mark_sent(self) -> Path | None:
+        """Move `requests.jsonl` to `sent`; its new place, or None where there is none."""
+        with self._changing():
+            self._read_requests()
+            return self._move() if self._files.unsent else None
+
+    def _asked(self) -> set[str]:
+        return {*self._files.unsent, *self._files.sent}
+
+    def _awaits(self, custom_id: str) -> bool:
+        """Whether it was asked more often than it was answered."""
+        files = self._files
+        found = files.results.get(custom_id)
+        if found is not None and found.body is not None:
+            return False
+        answered = found.count if found is not None else 0
+        return files.sent[custom_id] + (custom_id in files.unsent) > answered
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        try:
+            with self._lock, FileLock(self.root / "batch.lock", is_singleton=False):
+                yield
+        except OSError as error:
+            raise KbError(f"cannot use {self.root}: {error.strerror or error}") from error
+
+    def _take_in(self) -> None:
+        """Read everything; what was answered is taken as sent."""
+        self._read_requests()
+        for path in sorted(self.root.glob("results*.jsonl")):
+            self._read_results(path)
+        files = self._files
+        known = self._asked()
+        strangers = sorted(files.results.keys() - known)
+        if strangers:
+            more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
+            self.notes.append(
+                f"results of requests that were not made here: {', '.join(strangers[:3])}{more}"
+            )
+        counted = {name: each.count for name, each in files.results.items()}
+        if any(counted.get(each, 0) > files.sent[each] for each in files.unsent):
+            self._move()
+
+    def _sizes(self) -> dict[Path, int]:
+        paths = [self.root / REQUESTS, *(self.root / SENT).glob("*.jsonl")]
+        return {path: path.stat().st_size for path in paths if path.exists()}
+
+    def _read_requests(self) -> None:
+        """Read requests, if another process changed them."""
+        files = self._files
+        if self._read and self._read == self._sizes():
+            return
+        files.sent = Counter()
+        for path in sorted((self.root / SENT).glob("*.jsonl")):
+            files.sent.update(name for name, _ in _requests(path))
+        files.unsent = dict(_requests(self.root / REQUESTS, cut=True))
+        self._read = self._sizes()
+
+    def _read_results(self, path: Path) -> None:
+        damaged = 0
+        seen: set[bytes] = set()
+        with path.open("rb") as file:
+            while line := file.readline(4 * MAX_REPLY_BYTES):
+                if not line.strip():
+                    continue
+                mark = hashlib.sha256(line.strip()).digest()
+                if mark in seen:  # a partial file that was fetched twice
+                    continue
+                seen.add(mark)
+                try:
+                    self._count(_Line.model_validate_json(line))
+                except ValidationError:
+                    damaged += 1
+        if damaged:
+            self.notes.append(f"{path}: {damaged} lines are no results, or are cut off")
+
+    def _count(self, line: _Line) -> None:
+        found = self._files.results.setdefault(line.custom_id, Result())
+        found.count += 1
+        response = line.response
+        if response is not None and response.status_code == _OK and response.body is not None:
+            found.body = response.body
+            return
+        found.status = response.status_code if response is not None else None
+        found.message = _message(line)
+
+    def _move(self) -> Path:
+        """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
+        folder = self.root / SENT
+        folder.mkdir(exist_ok=True)
+        last = max((int(each.stem) for each in folder.glob("[0-9]*.jsonl")), default=0)
+        target = folder / f"{last + 1:04d}.jsonl"
+        (self.root / REQUESTS).rename(target)
+        self._files.sent.update(self._files.unsent.keys())
+        self._files.unsent = {}
+        self._read = self._sizes()
+        return target
+
+
+class BatchEndpoint:
+    """A model behind files: what `Endpoint` is over HTTP.
+
+    Parameters
+    ----------
+    model
+        The model's name at the endpoint that will answer.
+    folder
+        Where requests and replies lie.
+    """
+
+    def __init__(self, model: str, folder: BatchFolder) -> None:
+        self.model = model
+        self.url = URL
+        self._folder = folder
+
+    def complete(self, payload: Mapping[str, Any]) -> Reply:
+        """The reply to the body of a chat-completions request, without the model's name.
+
+        Raises
+        ------
+        WaitingError
+            There is none yet; the request is in the folder.
+        EndpointError
+            It was refused, or the reply is no chat completion.
+        """
+        body = {"model": self.model, **payload}
+        name = custom_id(body)
+        found = self._folder.result(name)
+        if found is None:
+            self._folder.ask(name, body)
+            raise WaitingError(f"waiting for the reply to {name} in {self._folder.root}")
+        if found.body is None:
+            raise EndpointError(
+                f"the batch in {self._folder.root} has an error for {name}: {found.message}",
+                status_code=found.status,
+                detail=found.message,
+            )
+        try:
+            return Reply.of(found.body)
+        except (ValidationError, ValueError, RecursionError) as error:
+            raise EndpointError(
+                f"the reply to {name} in {self._folder.root} is no chat completion",
+                status_code=_OK,
+            ) from error
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def custom_id(body: Mapping[str, Any]) -> str:
+    """The id of a request: a digest of its body, model included, whatever the keys' order."""
+    text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return f"kb-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
+
+
+def _requests(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:
+    """(id, line) of a file of requests; `cut` removes what a kill left of a write."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    sound = data.rfind(b"\n") + 1
+    if cut and sound < len(data):
+        with path.open("r+b") as file:
+            file.truncate(sound)
+    for number, line in enumerate(data[:sound].decode(errors="replace").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield str(json.loads(line)["custom_id"]), line
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InvalidInputError(f"{path}:{number} is no request of a batch") from error
+
+
+def _message(line: _Line) -> str:
+    if line.error is not None and (line.error.message or line.error.code):
+        return one_line(line.error.message or line.error.code)
+    body = line.response.body if line.response is not None else None
+    error = (body or {}).get("error")
+    said = error.get("message") if isinstance(error, dict) else error
+    return one_line(said or "no reason is given")

@@ -1,0 +1,207 @@
+"""`kb optimize --batch`: runs whose requests to a model are files, on one machine or several.
+
+Every run goes on until it needs a reply or a GPU that is not here; the others go on meanwhile.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import Session
+from cli.optimize_config import begun, price_of, resumed
+from kb.errors import KbError
+
+if TYPE_CHECKING:
+    from agent.endpoint.batch import BatchFolder
+    from agent.optimize.config import RunConfig
+    from agent.optimize.run import RunFolder
+    from kb.gpus import GpuSpec
+
+RUNS = "runs"
+_INTERRUPTED = 130
+_CONFIG = "config.json"
+
+
+def is_batch(root: Path | None) -> bool:
+    """Whether a folder holds requests and runs, and is no run itself."""
+    return root is not None and (root / RUNS).is_dir() and not (root / _CONFIG).exists()
+
+
+def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, Any]) -> None:
+    """Begin runs on a problem or a folder of them, or go on with those of a batch folder."""
+    from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
+    from judge.profile.profiler import has_gpu  # noqa: PLC0415
+
+    for name in ("replay_verdicts", "out"):
+        if options[name]:
+            raise click.UsageError(f"--batch and --{name.replace('_', '-')} do not go together")
+    root: Path = options["batch"] or options["resume"]
+    resuming = options["resume"] is not None
+    if resuming and problem is not None:
+        raise click.UsageError("PROBLEM cannot be changed: --resume goes on as runs were begun")
+    if not resuming and options["model"] is None:
+        raise click.UsageError("--batch needs --model")
+    alone = resuming and (options["resume"] / _CONFIG).exists()
+    folder = BatchFolder(root)
+    for note in folder.notes:
+        click.echo(f"kb: note: {note}", err=True)
+    away = not (options["interpret"] or has_gpu())
+    if resuming:
+        roots = [options["resume"]] if alone else _runs(options["resume"] / RUNS)
+        runs = ((each, _taken_up(ctx, each, root, options)) for each in roots)
+    else:
+        if problem is None:
+            raise click.UsageError("Missing argument 'PROBLEM'.")
+        _require_card(options, away=away)
+        found = _problems(problem)
+        runs = (
+            (root / RUNS / name, _begin(path, root, options, away=away)) for name, path in found
+        )
+    try:
+        states = [_one(ctx.obj, *each, folder, options, away=away) for each in runs]
+    except KeyboardInterrupt:
+        click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
+        ctx.exit(_INTERRUPTED)
+    if not states:
+        raise KbError(f"there are no runs in {options['resume']}")
+    _told(folder, states)
+
+
+def _runs(root: Path) -> list[Path]:
+    return [path.parent for path in sorted(root.rglob(_CONFIG))]
+
+
+def _problems(path: Path) -> list[tuple[str, Path]]:
+    """(Name of its run folder, file) of all problems in a file or a folder."""
+    from judge.problem.source import ProblemFile  # noqa: PLC0415
+
+    if not path.is_dir():
+        return [(path.stem, path)]
+    found: list[tuple[str, Path]] = []
+    for each in sorted(path.rglob("*.py")):
+        try:
+            ProblemFile.read(each)
+        except KbError:
+            continue
+        found.append((str(each.relative_to(path).with_suffix("")), each))
+    if not found:
+        raise KbError(f"{path} holds no problem files (Model, get_inputs, get_init_inputs)")
+    return found
+
+
+def _require_card(options: dict[str, Any], *, away: bool) -> None:
+    if away and options["gpu"] is None:
+        raise KbError(
+            "no GPU was found; name the card that the kernel is for, such as --gpu H200: the "
+            "first requests are then made without measurements"
+        )
+
+
+def _begin(problem: Path, root: Path, options: dict[str, Any], *, away: bool) -> "RunConfig":
+    config = begun(problem, options)
+    # Without a GPU the first round is planned from what can be read; a dry run measures nothing.
+    return config.model_copy(update={"batch": str(root), "plan_first": away})
+
+
+def _taken_up(ctx: click.Context, run: Path, root: Path, options: dict[str, Any]) -> "RunConfig":
+    from agent.optimize.run import read_config  # noqa: PLC0415
+
+    config = resumed(ctx, read_config(run), None, options)
+    return config.model_copy(update={"batch": str(root)}) if config.batch != str(root) else config
+
+
+def _one(
+    session: Session,
+    root: Path,
+    config: "RunConfig",
+    batch: "BatchFolder",
+    options: dict[str, Any],
+    *,
+    away: bool,
+) -> str:
+    """Go on with one run; what came of it: `done`, `failed`, or why it pauses."""
+    from agent.opening import opened  # noqa: PLC0415
+    from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
+    from agent.report.report import write_report  # noqa: PLC0415
+    from cli.optimizing import Printer  # noqa: PLC0415 (which imports this)
+
+    progress = Printer()
+    try:
+        with _folder(root, config) as folder:
+            if folder.record.stopped is not None and not _more(options):
+                return "done"
+            click.echo(f"{root}", err=True)
+            with opened(
+                folder,
+                session.index,
+                specs=_specs(options["gpu_spec"]),
+                price=price_of(options["price"], folder.config),
+                progress=progress,
+                batch=batch,
+                away=away and not folder.config.interpret,
+            ) as search:
+                search.run()
+        write_report(root)
+    except WaitingError:
+        return "waiting"
+    except NeedsGpuError:
+        return "gpu"
+    except KbError as error:
+        click.echo(f"kb: {root.name}: {error}", err=True)
+        return "failed"
+    finally:
+        progress.clear()
+    return "done"
+
+
+def _folder(root: Path, config: "RunConfig") -> "RunFolder":
+    """The run in a folder, begun or taken up."""
+    from agent.optimize.run import RunFolder, read_config  # noqa: PLC0415
+
+    if not (root / _CONFIG).exists():
+        return RunFolder.create(root, config)
+    known = read_config(root)
+    if known.problem.sha256 != config.problem.sha256:
+        raise KbError(f"{root} is a run on another file of this name: name another --batch")
+    # A command that is given again goes on as it was begun, with the limits that it names now.
+    update = {"batch": config.batch, "limits": config.limits}
+    return RunFolder.resume(root, known.model_copy(update=update))
+
+
+def _more(options: dict[str, Any]) -> bool:
+    """Whether limits were given, which an ended run may go on with."""
+    names = ("rounds", "max_seconds", "max_gpu_seconds", "max_tokens", "max_money", "floor")
+    return options["resume"] is not None and any(options[each] is not None for each in names)
+
+
+def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":
+    from kb.gpus import load_specs  # noqa: PLC0415
+
+    return load_specs(file) if file is not None else ()
+
+
+def _told(folder: "BatchFolder", states: list[str]) -> None:
+    counts = {name: states.count(name) for name in ("done", "waiting", "gpu", "failed")}
+    if len(states) > 1:
+        words = {"gpu": "need a GPU"}
+        parts = [f"{count} {words.get(name, name)}" for name, count in counts.items() if count]
+        click.echo(f"{len(states)} runs: {', '.join(parts)}")
+    if counts["gpu"]:
+        click.echo(f"continue on a machine with a GPU: kb optimize --resume {folder.root}")
+    for line in _waiting(folder):
+        click.echo(line)
+
+
+def _waiting(folder: "BatchFolder") -> Iterator[str]:
+    if not folder.waiting:
+        return
+    sent = folder.waiting - folder.unsent
+    where = f"{folder.unsent} in {folder.root / 'requests.jsonl'}" if folder.unsent else ""
+    before = f"{sent} of files in {folder.root / 'sent'}" if sent else ""
+    yield (
+        f"waiting for {folder.waiting} {'reply' if folder.waiting == 1 else 'replies'}: "
+        f"{', '.join(part for part in (where, before) if part)}"
+    )
+    yield f"write them to {folder.root / 'results.jsonl'}, then: kb optimize --resume {folder.root}"
