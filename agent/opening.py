@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from agent.optimize.advice import IndexAdvisor
+from agent.optimize.advice import Advisor, IndexAdvisor
 from agent.optimize.beam import TUNE
 from agent.optimize.config import RunConfig
 from agent.optimize.gpu_judge import GpuJudge
@@ -20,7 +20,7 @@ from agent.optimize.replay import ReplayAdvisor, ReplayJudge, ReplayProposer
 from agent.optimize.run import RunFolder, read_run
 from agent.pause import NeedsGpuError
 from judge.graph import Graph
-from kb.errors import InvalidInputError, KbError
+from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec
 from kb.search.engine import Searcher
 from kb.search.opening import open_searcher
@@ -109,6 +109,7 @@ def opened(
     shelf: "Shelf | None" = None,
     batch: "BatchFolder | None" = None,
     away: bool = False,
+    advise: Callable[[RunFolder, Searcher | None], Advisor] | None = None,
 ) -> Iterator[Search]:
     """A search that is ready to run.
 
@@ -132,6 +133,8 @@ def opened(
         Where requests and replies are files; None: the one that the config names, if it does.
     away
         There is no GPU here: the run goes on until it needs one, and then pauses.
+    advise
+        Makes what advises, in place of the index's own: for what knowledge is worth.
 
     Raises
     ------
@@ -139,13 +142,17 @@ def opened(
         A proposer cannot be made, or the run was begun on another card.
     """
     config = folder.config
-    searcher = searcher_or_none(index)
+    searcher = searcher_or_none(index) if config.knowledge else None
     try:
         pool = JudgePool(config, start_process=_needs_gpu if away else start_process)
         if batch is None and config.batch is not None and config.replayed is None:
             from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
 
             batch = BatchFolder(Path(config.batch).expanduser())
+        if not config.knowledge:
+            from agent.proposers.recipe.stock import EmptyShelf  # noqa: PLC0415
+
+            shelf = shelf or EmptyShelf()
         parts = Parts(config, folder.root, pool, searcher, price, shelf, batch)
         recorded = _recorded(config)
         if recorded is not None and config.replay_verdicts:
@@ -158,7 +165,9 @@ def opened(
         try:
             if folder.record.standing is not None and not (config.interpret or away):
                 real.require_same(folder.record.standing)
-            advisor = IndexAdvisor(folder, index, specs, searcher)
+            advisor: Advisor = IndexAdvisor(folder, index, specs, searcher)
+            if advise is not None:
+                advisor = advise(folder, searcher)
             yield Search(folder, real, advisor, proposers, progress=progress)
         finally:
             real.close()
@@ -209,5 +218,5 @@ def searcher_or_none(index: Path) -> Searcher | None:
     """Of the index; None where there is none that can be opened, which the advisor tells."""
     try:
         return open_searcher(index)
-    except KbError:
+    except Exception:  # damaged files, a package that is missing: a run goes on without knowledge
         return None

@@ -74,6 +74,7 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     }
     given = same | {
         **_card(options),
+        "knowledge": not options["no_knowledge"],
         "problem": info,
         "given": start is not None,
         "start": start,

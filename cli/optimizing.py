@@ -156,6 +156,14 @@ _INTERRUPTED = 130
     is_flag=True,
     help="Leave out the last session, which times the best beside all baselines.",
 )
+@click.option("--no-knowledge", is_flag=True, help="Neither ask the index nor take its kernels.")
+@click.option(
+    "--exclude-source",
+    "exclude_sources",
+    multiple=True,
+    metavar="NAME",
+    help="Show nothing of this source of the index (repeatable).",
+)
 @click.option(
     "--context-tokens",
     type=click.IntRange(64),

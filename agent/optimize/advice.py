@@ -16,9 +16,10 @@ from agent.optimize.run import RunFolder
 from judge.problem.kernel import Language, language_of
 from judge.problem.syntax import parse
 from kb.context.build import build_context
-from kb.context.models import MAX_KERNEL_CHARS, ContextRequest
+from kb.context.models import MAX_KERNEL_CHARS, ContextRequest, ContextResponse
 from kb.errors import InvalidInputError, KbError
 from kb.gpus import GpuSpec, find_spec
+from kb.index.reader import Generation
 from kb.search.engine import Searcher
 from kb.search.models import MAX_QUERY_CHARS
 from kb.search.opening import open_searcher
@@ -88,9 +89,12 @@ class IndexAdvisor:
             notes.append(f"no diagnosis: {error}")
         context = Context()
         try:
-            context = self._retrieve(leader, diagnosis, shown)
-        except KbError as error:
-            notes.append(f"no context: {error}")
+            if self._folder.config.knowledge:
+                context = self._retrieve(leader, diagnosis, shown)
+        except Exception as error:
+            # A run goes on without knowledge, whatever is wrong with the index.
+            words = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
+            notes.append(f"no context: {' '.join(words.split())[:300]}")
         return Advice(diagnosis, context, tuple(notes))
 
     def _diagnose(self, leader: Judged) -> Diagnosis:
@@ -138,6 +142,9 @@ class IndexAdvisor:
             max_tokens=config.context_tokens,
             exclude=sorted(shown),
         )
+        hidden = of_sources(self._searcher.generation, config.exclude_sources)
+        if hidden:  # more than a request from outside may name
+            request = request.model_copy(update={"exclude": [*request.exclude, *sorted(hidden)]})
         try:
             # Its operators say what to read about, also where nothing was measured.
             asked = request.model_copy(update={"problem": config.problem.source})
@@ -145,24 +152,49 @@ class IndexAdvisor:
         except InvalidInputError:  # no module that can be read, or a card of the user's own
             plain = request.model_copy(update={"gpu": architecture})
             found = build_context(plain, self._searcher)
-        if found.abstained:
-            return Context()
-        slugs = tuple(each.slug for each in found.techniques)
-        return Context(
-            text=found.text,
-            # A technique's slug stands for all of its chunks, an example's first one for it.
-            chunks=(*found.examples, *slugs),
-            techniques=slugs,
-            citations=tuple(
-                f"{each.title}, {each.url or 'local'} ({each.licence})" for each in found.citations
-            ),
-            tokens=found.tokens,
-        )
+        return as_context(found)
 
     @property
     def _gpu(self) -> str | None:
         standing = self._folder.record.standing
         return (standing.gpu if standing is not None else None) or self._folder.config.gpu
+
+
+def as_context(found: ContextResponse) -> Context:
+    """An answer of the knowledge base as a run keeps it; empty where it abstained."""
+    if found.abstained:
+        return Context()
+    slugs = tuple(each.slug for each in found.techniques)
+    return Context(
+        text=found.text,
+        # A technique's slug stands for all of its chunks, an example's first one for it.
+        chunks=(*found.examples, *slugs),
+        techniques=slugs,
+        citations=tuple(
+            f"{each.title}, {each.url or 'local'} ({each.licence})" for each in found.citations
+        ),
+        tokens=found.tokens,
+    )
+
+
+def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]:
+    """Ids of all chunks, techniques and kernels of these sources.
+
+    Raises
+    ------
+    InvalidInputError
+        The index has no source of a name.
+    """
+    if not names:
+        return frozenset()
+    if unknown := sorted(set(names) - generation.sources.keys()):
+        there = ", ".join(sorted(generation.sources)) or "none"
+        raise InvalidInputError(f"the index has no source '{unknown[0]}': it has {there}")
+    rows = generation.columns["sources"].mask(lambda values: not set(names).isdisjoint(values))
+    chunks = generation.store.rows([int(row) for row in rows.nonzero()[0]])
+    techniques = {slug for slug, each in generation.techniques.items() if each.source in names}
+    kernels = {slug for slug, each in generation.kernels.items() if each.source in names}
+    return frozenset({each.id for each in chunks} | techniques | kernels)
 
 
 def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> str:

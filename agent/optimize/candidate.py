@@ -142,6 +142,10 @@ class Outcome(Model):
     they were timed in the same session."""
     floor_fraction: float | None = None
     """Floor / median: 1 is the roof."""
+    error_share: float | None = None
+    """The largest error of the cases, as a part of what is allowed."""
+    language: str | None = None
+    """What ran: triton, cuda, or python where no kernel of its own was seen."""
     profile: dict[str, float] | None = None
     """Nsight Compute metric → value of the kernel with the most time; None: not profiled."""
     attempts: int = 1
@@ -265,6 +269,10 @@ class SearchState(Model, RunOptions):
     context: Context = Context()
     notes: tuple[str, ...] = ()
     """What reflection said of earlier rounds, in order."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Of torch, triton and others on the judge's machine; empty where nothing was measured."""
+    knowledge: bool = True
+    """Whether anything of the knowledge base may be shown."""
     seed: int = 0
     gpu_seconds_left: float | None = None
     """GPU time that the search may still use; None: no limit."""

@@ -54,6 +54,8 @@ class Strategy(Model):
     """Ask for combinations of the best two of distinct families."""
     retirement: bool = True
     """Give up families that stay behind the leader."""
+    reflection: bool = True
+    """Ask a model for conclusions from each round's numbers."""
     repairs: int = Field(default=REPAIRS, ge=0)
     """How often a proposal that fails may be repaired."""
     confirm: bool = True
@@ -78,6 +80,8 @@ class RunConfig(Model, RunOptions):
     """The card that the kernel is for, where this machine does not have it."""
     architecture: str | None = None
     """Of that card."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Of torch, triton and others where the card is, as far as they are known."""
     plan_first: bool = False
     """The first round is planned before the start is measured, so that it needs no GPU."""
     fresh_baselines: bool = False
@@ -94,6 +98,10 @@ class RunConfig(Model, RunOptions):
     replay_verdicts: bool = False
     """Verdicts, times, profiles and advice come from that record, too."""
     seed: int = 0
+    knowledge: bool = True
+    """Whether the knowledge base is asked and shown at all."""
+    exclude_sources: tuple[str, ...] = ()
+    """Sources of the index of which nothing is shown."""
     context_tokens: int = CONTEXT_TOKENS
     limits: Limits = Limits()
     strategy: Strategy = Strategy()

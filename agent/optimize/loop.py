@@ -305,7 +305,7 @@ class Search:
         spent: dict[str, Spending] = {}
         judged = [self._record.find(one.id) for one in each.in_order()]
         for name, proposer in self._proposers.items():
-            if not isinstance(proposer, Reflecting):
+            if not (self._config.strategy.reflection and isinstance(proposer, Reflecting)):
                 continue
             before = spending(proposer)
             try:

@@ -59,9 +59,21 @@ def outcome_of(
         p90_ms=timing.p90_ms if timing else None,
         ratios=tuple(_renamed(each, against) for each in evaluation.ratios),
         floor_fraction=timing.floor_fraction if timing else None,
+        error_share=_error_share(evaluation),
+        language=evaluation.language,
         attempts=attempt,
         gpu_seconds=gpu_seconds,
     )
+
+
+def _error_share(evaluation: Evaluation) -> float | None:
+    """The largest norm-wise error over its bound; None where nothing was compared."""
+    shares = [
+        case.norm_ratio / case.tolerance
+        for case in evaluation.cases
+        if case.counted and case.norm_ratio is not None and case.tolerance
+    ]
+    return max(shares, default=None)
 
 
 def _stage(evaluation: Evaluation, timing: Timing | None) -> Stage:

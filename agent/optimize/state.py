@@ -36,5 +36,6 @@ def state_of(config: RunConfig, record: Record, each: Round) -> SearchState:
         diagnosis=each.advised.diagnosis,
         context=each.advised.context,
         notes=record.notes,
+        versions=standing.versions or config.versions,
         gpu_seconds_left=budget.gpu_seconds_left(record, config),
     )

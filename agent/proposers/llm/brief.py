@@ -2,20 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Literal
 
 from agent.diagnose.result import Evidence
 from agent.optimize.candidate import Judged, ProblemInfo, SearchState
-from kb.vocabulary import find_metric, taxonomy
+from agent.proposers.llm.conditions import conditions, facts
+from agent.proposers.llm.prompting import shortened
+from kb.vocabulary import find_metric
 
 # Lines of what was tried: enough to see what is used up, little beside a kernel's text.
 _TRIED = 24
 _NOTES = 24
+# Characters of one line about a candidate that was tried.
+_LINE = 400
 # Metrics of the profile beyond those that the diagnosis cites.
 _PROFILE = 40
 Suffix = Literal[".py", ".cu"]
-OTHER = "other"
 SOURCE = "source"
 """Id by which a plan cites the kernel's own text."""
 
@@ -39,6 +41,13 @@ class KernelText:
     head: str
     source: str
     suffix: Suffix
+    eager: bool = False
+    """It is the problem's own model, which the prompt has already: there is no kernel yet."""
+
+    @property
+    def base(self) -> str | None:
+        """The file that edits may change."""
+        return None if self.eager else self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,12 @@ class Brief:
     problem: ProblemInfo
     dtype: str | None = None
     tf32: bool = False
-    gpu: str | None = None
+    conditions: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    measured: bool = True
+    """Whether the start was run yet."""
+    knows: bool = True
+    """Whether anything of the knowledge base may be shown."""
     architecture: str | None = None
     interpret: bool = False
     round: int = 0
@@ -77,9 +91,14 @@ class Brief:
     @property
     def citable(self) -> tuple[str, ...]:
         """What a plan may cite, without the ids that searches give."""
-        return tuple(
-            dict.fromkeys((*(each.id for each in self.evidence), *self.techniques, *self.chunks))
-        )
+        measured = (each.id for each in self.evidence)
+        return tuple(dict.fromkeys((*measured, *self.techniques, *self.chunks, SOURCE)))
+
+    def evidence_on(self, kernel: str) -> tuple[Line, ...]:
+        """What was measured of a kernel: of the leader what plans cite, of others the profile."""
+        if kernel == self.leader:
+            return self.evidence
+        return tuple(_profile_lines(self.profiles.get(kernel, {}), "P"))
 
     def kernel(self, wanted: str) -> KernelText:
         """The kernel of this id."""
@@ -91,19 +110,25 @@ class Brief:
         beam = state.beam if state.leader in state.beam else (state.leader, *state.beam)
         shown = {each.id for each in beam}
         diagnosis = state.diagnosis
+        measured = state.start.outcome.verdict is not None
+        known = facts(state)
         return cls(
             problem=state.problem,
             dtype=state.dtype,
             tf32=state.tf32,
-            gpu=state.gpu,
+            conditions=conditions(state),
+            # The context begins with them.
+            facts=() if known and state.context.text.startswith(known[0]) else known,
+            measured=measured,
+            knows=state.knowledge,
             architecture=state.architecture,
             interpret=state.interpret,
             round=state.round,
             leader=state.leader.id,
-            kernels=tuple(kernel_text(each) for each in beam),
+            kernels=tuple(kernel_text(each, state.problem.source) for each in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
-            headline=diagnosis.headline if diagnosis is not None else "",
+            headline=diagnosis.headline if diagnosis is not None and measured else "",
             findings=tuple(each.cause for each in diagnosis.findings) if diagnosis else (),
             tried=tuple(_tried(each) for each in state.history if each.id not in shown)[-_TRIED:],
             notes=state.notes[-_NOTES:],
@@ -115,17 +140,14 @@ class Brief:
         )
 
 
-@cache
-def technique_titles() -> dict[str, str]:
-    """Slug → title of all techniques, and `other`."""
-    named = {slug: title for group in taxonomy().values() for slug, title in group.items()}
-    return dict(sorted(named.items())) | {OTHER: "Anything else"}
-
-
-def kernel_text(judged: Judged) -> KernelText:
+def kernel_text(judged: Judged, problem: str) -> KernelText:
     """A kernel and what is known of it in one line."""
     candidate = judged.candidate
-    return KernelText(candidate.id, head_of(judged), candidate.source, candidate.suffix)
+    eager = candidate.proposer == "start" and problem.strip() in candidate.source
+    head = head_of(judged)
+    if eager:
+        head = head.replace(f"{judged.family} (by start)", "eager PyTorch, the problem's `Model`")
+    return KernelText(candidate.id, head, candidate.source, candidate.suffix, eager)
 
 
 def head_of(judged: Judged) -> str:
@@ -134,6 +156,8 @@ def head_of(judged: Judged) -> str:
     parts = [f"{judged.family} (by {judged.candidate.proposer})"]
     if outcome.median_ms is not None:
         parts.append(f"{outcome.median_ms:.4g} ms")
+    elif outcome.verdict is None:
+        parts.append("not measured yet")
     if outcome.floor_fraction is not None:
         parts.append(f"{outcome.floor_fraction:.0%} of the floor")
     start = outcome.over("start")
@@ -148,6 +172,10 @@ def outcome_words(judged: Judged) -> str:
     words = f"{outcome.stage}"
     if outcome.verdict is not None:
         words += f", {outcome.verdict}"
+    if outcome.error_share is not None:
+        words += f", error {outcome.error_share:.2g} of what is allowed"
+    if outcome.language == "python":
+        words += ", ran without a kernel of its own"
     if outcome.median_ms is not None:
         words += f", {outcome.median_ms:.4g} ms"
         if outcome.p10_ms is not None and outcome.p90_ms is not None:
@@ -170,8 +198,9 @@ def _tried(judged: Judged) -> str:
     reasons = judged.outcome.reasons
     claim = judged.candidate.hypothesis.claim if judged.candidate.hypothesis else ""
     why = f"; {reasons[0]}" if reasons and not judged.outcome.right else ""
-    line = f"{judged.id} {judged.family}: {outcome_words(judged)}{why}"
-    return " ".join(f"{line} [{claim}]".split())[:400] if claim else line[:400]
+    by = "" if judged.candidate.proposer == "llm" else f" by {judged.candidate.proposer}"
+    line = f"{judged.id} {judged.family}{by}: {outcome_words(judged)}{why}"
+    return shortened(f"{line} [{claim}]" if claim else line, _LINE)
 
 
 def _baselines(state: SearchState) -> Iterable[str]:
@@ -189,15 +218,6 @@ def _evidence(state: SearchState) -> Iterable[Line]:
         cited = [each for finding in state.diagnosis.findings for each in finding.evidence]
         for each in (*state.diagnosis.why, *cited):
             known.setdefault(each.metric, each)
-    rest = 0
-    for name, value in sorted((state.leader.outcome.profile or {}).items()):
-        metric = find_metric(name)
-        if name in known or metric is None or rest == _PROFILE:
-            continue
-        rest += 1
-        known[name] = Evidence(
-            metric=name, label=metric.label, value=value, unit=metric.unit, meaning=""
-        )
     for number, each in enumerate(known.values(), start=1):
         yield Line(
             f"E{number}",
@@ -206,3 +226,14 @@ def _evidence(state: SearchState) -> Iterable[Line]:
             number_words(each.metric, each.value, each.unit),
             each.meaning,
         )
+    profile = state.leader.outcome.profile or {}
+    rest = {name: value for name, value in profile.items() if name not in known}
+    yield from _profile_lines(rest, "E", len(known))
+
+
+def _profile_lines(profile: dict[str, float], letter: str, after: int = 0) -> Iterable[Line]:
+    """Metrics that are known by name, numbered on."""
+    named = [(name, value, find_metric(name)) for name, value in sorted(profile.items())]
+    known = [(name, value, metric) for name, value, metric in named if metric is not None]
+    for number, (name, value, metric) in enumerate(known[:_PROFILE], start=after + 1):
+        yield Line(f"{letter}{number}", name, metric.label, number_words(name, value, metric.unit))

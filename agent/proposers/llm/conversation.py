@@ -110,6 +110,7 @@ class Conversation:
         *,
         objection: Callable[[Answer], str] = lambda _: "",
         tool: SearchTool | None = None,
+        base: str | None = None,
     ) -> Answer:
         """The model's answer.
 
@@ -121,6 +122,8 @@ class Conversation:
             Says what is wrong with an answer of the right form; empty if nothing.
         tool
             What the model may call before it answers.
+        base
+            The file that edits in the answer change.
 
         Raises
         ------
@@ -146,7 +149,7 @@ class Conversation:
                 continue
             text = message.content or ""
             try:
-                answer = self._read(choice, kind)
+                answer = self._read(choice, kind, base)
             except NotUsableError as error:
                 problem = str(error)
             else:
@@ -163,10 +166,10 @@ class Conversation:
             f"({self.name}): {one_line(problem)}"
         )
 
-    def _read(self, choice: Choice, kind: type[Answer]) -> Answer:
+    def _read(self, choice: Choice, kind: type[Answer], base: str | None) -> Answer:
         if choice.finish_reason == "length":
             raise NotUsableError(f"it was cut off after {self._limit} tokens: be shorter")
-        return extract(choice.message.content or "", kind)
+        return extract(choice.message.content or "", kind, base)
 
     def _send(
         self,
@@ -196,11 +199,11 @@ class Conversation:
         history: list[dict[str, Any]],
         tool: SearchTool | None,
     ) -> dict[str, Any]:
-        schema = wire_schema(kind)
         with_tools = tool is not None and self.abilities.tools
-        if not self.abilities.structured:
-            shown = json.dumps(schema, indent=1)
-            prompt += "\n" + render("format", schema=shown, code=kind is Code)
+        # A file inside a JSON string is what models write worst.
+        schema = wire_schema(kind) if kind is not Code else None
+        if schema is not None and not self.abilities.structured:
+            prompt += "\n" + render("format", schema=json.dumps(schema, indent=1))
         if with_tools:
             prompt += "\n" + render("tools")
         request: dict[str, Any] = {
@@ -211,7 +214,7 @@ class Conversation:
             ],
             self.abilities.limit: self._limit,
         }
-        if self.abilities.structured:
+        if schema is not None and self.abilities.structured:
             request["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": kind.__name__.lower(), "schema": schema, "strict": True},

@@ -1,4 +1,4 @@
-"""A structured reply out of a model's text: JSON, JSON among words, or code in one fence.
+"""A reply out of a model's text: JSON, JSON among words, code in one fence, or edits.
 
 What is extracted is data: it is measured and validated here, and never executed.
 """
@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agent.proposers.llm.edits import SEARCH, EditError, apply_edits, read_edits
 from agent.proposers.llm.models import Code
+from agent.proposers.llm.prompting import shortened
 
 Answer = TypeVar("Answer", bound=BaseModel)
 _OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+.#-]*)[^`]*")
+_NOTE = 300  # characters of a note
 _DATA = frozenset({"json", "jsonc", "json5"})
 
 
@@ -20,11 +23,11 @@ class NotUsableError(ValueError):
     """The text is no such reply; the message tells the model what to correct."""
 
 
-def extract(text: str, kind: type[Answer]) -> Answer:
+def extract(text: str, kind: type[Answer], base: str | None = None) -> Answer:
     """The reply in a text.
 
-    A JSON object may stand alone, in a fence, or among words. Code may also stand in one fence of
-    its own, as models without structured output write it best.
+    A JSON object may stand alone, in a fence, or among words. Code stands in one fence of its own,
+    or is `base` with search/replace edits.
 
     Raises
     ------
@@ -33,6 +36,8 @@ def extract(text: str, kind: type[Answer]) -> Answer:
     """
     if not text.strip():
         raise NotUsableError("it is empty")
+    if kind is Code and SEARCH in text:
+        return kind.model_validate(_edited(text, base))
     fences, outside = _fences(text)
     found = _object(text, fences)
     if found is None and kind is Code:
@@ -117,4 +122,14 @@ def _code(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, A
         )
     if len(bodies) > 1:
         raise NotUsableError(f"it holds {len(bodies)} code blocks: put the whole file into one")
-    return {"note": " ".join(outside.split())[:300], "code": bodies[0]}
+    return {"note": shortened(outside, _NOTE), "code": bodies[0]}
+
+
+def _edited(text: str, base: str | None) -> dict[str, Any]:
+    if base is None:
+        raise NotUsableError("there is no file to edit: answer with the whole file in one block")
+    try:
+        edits, outside = read_edits(text)
+        return {"note": shortened(outside, _NOTE), "code": apply_edits(base, edits)}
+    except EditError as error:
+        raise NotUsableError(str(error)) from error

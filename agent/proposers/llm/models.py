@@ -47,7 +47,7 @@ class Plans(_Reply):
 
 
 class Code(_Reply):
-    """A kernel file."""
+    """A kernel file, as it is after the reply; never asked for as JSON."""
 
     note: Annotated[str, Field(max_length=2000)]
     """One sentence: what was done."""

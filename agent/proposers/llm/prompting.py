@@ -23,7 +23,8 @@ def quoted(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
     """Text between marks that it cannot forge, cut to `most` characters, the cut said."""
     text = text.strip("\n")
     if len(text) > most:
-        text = f"{text[:most]}\n[cut: {len(text) - most} more characters]"
+        kept = text[: text.rfind("\n", 0, most) + 1 or most]
+        text = f"{kept.rstrip()}\n[cut: {len(text) - len(kept)} more characters]"
     mark = mark_of(text)
     label = f" {label}" if label else ""
     return f"-----{mark} begin{label}-----\n{text}\n-----{mark} end-----"
@@ -31,7 +32,15 @@ def quoted(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
 
 def flat(text: str, most: int = 400) -> str:
     """Text of others as one line, which cannot look like a heading or a mark."""
-    return " ".join(text.replace("-----", "- -").split())[:most]
+    return shortened(text.replace("-----", "- -"), most)
+
+
+def shortened(text: str, most: int) -> str:
+    """Text as one line, cut between words to `most` characters, the cut shown."""
+    line = " ".join(text.split())
+    if len(line) <= most:
+        return line
+    return line[: line.rfind(" ", 0, most - 1) if " " in line[: most - 1] else most - 2] + " …"
 
 
 def render(template: str, **values: object) -> str:

@@ -1,11 +1,12 @@
 """The proposer `llm`: plans, writes, repairs and reflects with a language model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from agent.endpoint.batch import BatchEndpoint, BatchFolder
 from agent.endpoint.client import Endpoint
 from agent.endpoint.errors import LlmError
+from agent.optimize.advice import of_sources
 from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState, digest_id
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
@@ -44,6 +45,8 @@ class LlmProposer:
         Plans of a round, at most.
     parallel : int
         Requests under way at a time.
+    hidden : collection of str
+        Ids of chunks and slugs that no search gives.
     """
 
     def __init__(
@@ -53,10 +56,12 @@ class LlmProposer:
         *,
         plans: int = PLANS,
         parallel: int = PARALLEL,
+        hidden: Collection[str] = (),
     ) -> None:
         self._gateway = gateway
         self._searcher = searcher
         self._plans, self._parallel = plans, parallel
+        self._hidden = tuple(sorted(hidden))
         self._abilities = Abilities()
         self._planned = False
         """Whether this process has asked a planner, so that `_abilities` are known."""
@@ -192,9 +197,8 @@ class LlmProposer:
             searches = self._searcher is not None and not self._gateway.waits
         if not searches:
             return None
-        return SearchTool(
-            self._searcher, brief.architecture, brief.chunks if given is None else given
-        )
+        had = (*(brief.chunks if given is None else given), *self._hidden)
+        return SearchTool(self._searcher, brief.architecture, had)
 
     def _coding(
         self, state: SearchState, brief: Brief, system: str, plan: Plan, number: int
@@ -222,7 +226,7 @@ class LlmProposer:
         self, state: SearchState, brief: Brief, system: str, pair: tuple[Judged, Judged]
     ) -> Callable[[], Proposal]:
         talk, tool = self._talk(f"r{state.round:02d}.combiner"), self._tool(brief)
-        first, second = (kernel_text(each) for each in pair)
+        first, second = (kernel_text(each, state.problem.source) for each in pair)
         families = {part for each in pair for part in each.family.split(_COMBINED)}
 
         def task() -> Proposal:
@@ -303,7 +307,8 @@ def open_proposer(
         max_tokens=config.limits.tokens,
         max_money=config.limits.money,
     )
-    return LlmProposer(gateway, searcher)
+    hidden = of_sources(searcher.generation, config.exclude_sources) if searcher else ()
+    return LlmProposer(gateway, searcher, hidden=hidden)
 
 
 def _planner(round_: int) -> str:

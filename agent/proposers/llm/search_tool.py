@@ -19,7 +19,7 @@ from kb.context.budget import Budget
 from kb.context.cutting import code_prefixes, prose_blocks
 from kb.context.materials import provenance
 from kb.embedders.tokens import count_tokens
-from kb.errors import IndexUnavailableError, KbError
+from kb.errors import IndexUnavailableError
 from kb.index.reader import Generation
 from kb.records import Source
 from kb.search.engine import Searcher
@@ -127,7 +127,8 @@ class SearchTool:
             return self._packed(self._find(_Arguments.model_validate_json(arguments).query))
         except ValidationError:
             return f'The arguments must be JSON such as {{"query": "..."}}: {NAME} needs a query.'
-        except KbError as error:
+        except Exception as error:
+            # A run goes on without knowledge, whatever is wrong with the index.
             return f"The search failed: {one_line(error)}"
 
     def _find(self, query: str) -> list[Result]:

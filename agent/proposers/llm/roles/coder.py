@@ -20,7 +20,12 @@ def write(
     parent = brief.kernel(plan.parent)
     prompt = render("coder", brief=brief, plan=plan, parent=parent, suffix=parent.suffix)
     return conversation.ask(
-        Code, system, prompt, objection=lambda code: unchanged(code, parent.source), tool=tool
+        Code,
+        system,
+        prompt,
+        objection=lambda code: unchanged(code, parent.source),
+        tool=tool,
+        base=parent.base,
     )
 
 

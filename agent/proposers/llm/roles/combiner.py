@@ -30,4 +30,5 @@ def combine(
         prompt,
         objection=lambda code: unchanged(code, first.source, second.source),
         tool=tool,
+        base=first.base,
     )

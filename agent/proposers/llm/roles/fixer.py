@@ -50,7 +50,12 @@ def fix(
         reasons=failure.reasons or ("(no more is known)",),
     )
     return conversation.ask(
-        Code, system, prompt, objection=lambda code: unchanged(code, proposal.source), tool=tool
+        Code,
+        system,
+        prompt,
+        objection=lambda code: unchanged(code, proposal.source),
+        tool=tool,
+        base=proposal.source,
     )
 
 
@@ -58,7 +63,7 @@ def _told(failure: Outcome) -> tuple[str, str]:
     if failure.right:
         slower = failure.over("leader") or failure.over("start")
         than = f" than {slower.over}: {slower.ratio:.3g} times its speed" if slower else ""
-        time = f" {failure.median_ms:.4g} ms." if failure.median_ms is not None else ""
+        time = f" It takes {failure.median_ms:.4g} ms." if failure.median_ms is not None else ""
         return (
             f"Its results are right, but it is slower{than}.{time}",
             "Keep the idea, and remove what made it slower.",

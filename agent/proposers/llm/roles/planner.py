@@ -1,8 +1,9 @@
 """Planner: which changes to try, with what they rest on and what they should move."""
 
-from agent.proposers.llm.brief import OTHER, SOURCE, Brief, technique_titles
+from agent.proposers.llm.brief import Brief
 from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Plan, Plans
+from agent.proposers.llm.offered import OTHER, offered, titles
 from agent.proposers.llm.prompting import render
 from agent.proposers.llm.search_tool import SearchTool
 from kb.vocabulary import find_metric
@@ -18,9 +19,17 @@ def plan(
     LlmError
         No usable answer came.
     """
-    titles = technique_titles()
-    offered = [(slug, title) for slug, title in titles.items() if slug not in brief.retired]
-    prompt = render("planner", brief=brief, techniques=offered, count=count)
+    choice = offered(
+        brief.problem.source, brief.architecture, frozenset(brief.retired), when=brief.knows
+    )
+    prompt = render(
+        "planner",
+        brief=brief,
+        techniques=choice,
+        count=count,
+        suffix=brief.kernels[0].suffix,
+        searches=tool is not None,
+    )
     answer = conversation.ask(
         Plans,
         system,
@@ -33,12 +42,12 @@ def plan(
 
 def objection(plans: Plans, brief: Brief, found: tuple[str, ...] = ()) -> str:
     """What is wrong with plans that have the right form; empty if nothing."""
-    titles = technique_titles()
-    citable = {*brief.citable, *found, SOURCE}
+    known = titles()
+    citable = {*brief.citable, *found}
     for each in plans.plans:
         if each.parent not in brief.parents:
             return f"there is no kernel '{each.parent}'; there are {', '.join(brief.parents)}"
-        if each.technique not in titles:
+        if each.technique not in known:
             return f"the technique '{each.technique}' is not in the list; `{OTHER}` stands for it"
         if each.technique in brief.retired:
             return f"the technique '{each.technique}' is retired"

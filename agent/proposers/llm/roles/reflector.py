@@ -101,7 +101,10 @@ class Case:
 
 
 def cases_of(state: SearchState, judged: Sequence[Judged], proposer: str) -> list[Case]:
-    """The round's candidates of a proposer that have a parent to be compared with."""
+    """The round's candidates of a proposer, beside their parents; none where nothing was measured:
+    why files failed is told to the planner anyway."""
+    if not any(each.candidate.proposer == proposer and each.outcome.timed for each in judged):
+        return []
     now = {each.id: each for each in judged}
     cases = []
     for each in judged:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ROLES = {
     "planner": "# Your task\nPlan ",
-    "coder": "Write the whole changed file.",
+    "coder": "begin plan-----",
     "fixer": "Find the cause first",
     "combiner": "The two kernels got faster by different means.",
     "reflector": "say what the numbers say about its hypothesis",

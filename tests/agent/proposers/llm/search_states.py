@@ -13,6 +13,7 @@ from agent.optimize.candidate import (
     Stage,
 )
 from agent.optimize.config import RunConfig
+from agent.proposers.llm.models import Code
 from judge.evaluate.result import Floor, Ratio, Verdict
 
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -23,6 +24,10 @@ PROBLEM = (
     "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
     "        return x * 2\n\ndef get_inputs():\n    return [torch.rand(8)]\n"
 )
+
+
+class Form(Code):
+    """An answer that is asked for as JSON."""
 
 
 def kernel(factor="2", extra=""):

@@ -53,7 +53,7 @@ def test_a_limit_on_tokens_is_checked_before_a_request_is_sent(live, endpoint, t
     ask(gateway, "a")
     ask(gateway, "b", reply=500)
     with pytest.raises(BudgetSpentError, match="limit of 4,000 tokens") as raised:
-        ask(gateway, "c", reply=2000)
+        ask(gateway, "c", reply=2250)
     assert "\n" not in str(raised.value)
     assert len(server.requests) == 2
     assert read_exchanges(tmp_path / "run")[-1].failure.kind == "BudgetSpentError"
@@ -75,7 +75,7 @@ def test_what_earlier_processes_spent_counts(live, endpoint, tmp_path):
     again = live(server, max_tokens=4000)
     assert again.spent.tokens_in == 0
     with pytest.raises(BudgetSpentError):
-        ask(again, "b", reply=2000)
+        ask(again, "b", reply=2250)
 
 
 def test_a_request_waits_for_those_that_may_take_what_is_left(live, endpoint):

@@ -6,10 +6,12 @@ import time
 
 import pytest
 from scripted_endpoint import Answer, calls, completion, error, says
+from search_states import Form
 
 from agent.endpoint.client import Endpoint as Client
 from agent.endpoint.errors import EndpointError, RefusedError, UnusableReplyError
 from agent.proposers.llm.conversation import ATTEMPTS, Abilities, Conversation
+from agent.proposers.llm.edits import EditError, apply_edits, read_edits
 from agent.proposers.llm.extract import NotUsableError, extract
 from agent.proposers.llm.models import Code, Plans, wire_schema
 from agent.proposers.llm.record import read_exchanges
@@ -23,18 +25,18 @@ def talk(live, endpoint, tmp_path):
 
     runs = itertools.count()
 
-    def run(*script, options=None, **server_options):
+    def run(*script, options=None, kind=Code, **server_options):
         server = endpoint(*script, **server_options)
         gateway = live(server, tmp_path / f"run{next(runs)}", **(options or {}))
         conversation = Conversation(gateway, "c")
-        return conversation.ask(Code, "system", "prompt"), server, conversation
+        return conversation.ask(kind, "system", "prompt"), server, conversation
 
     return run
 
 
 def test_the_request_has_a_strict_schema_that_endpoints_take(talk):
-    answer, server, _ = talk(says(GOOD))
-    assert answer == Code(**GOOD)
+    answer, server, _ = talk(says(GOOD), kind=Form)
+    assert answer == Form(**GOOD)
     (request,) = server.requests
     assert request["model"] == "model-1"
     assert request["max_tokens"] > 0
@@ -220,9 +222,9 @@ def test_without_structured_output_the_schema_stands_in_the_prompt(talk, status)
     refusal = error(status, "response_format json_schema is not supported")
     answer, server, conversation = talk(
         refuse={"response_format": refusal}, default=says(f"```json\n{json.dumps(GOOD)}\n```"),
-        options={"max_retries": 0},
+        options={"max_retries": 0}, kind=Form,
     )  # fmt: skip
-    assert answer == Code(**GOOD)
+    assert answer == Form(**GOOD)
     assert conversation.abilities == Abilities(structured=False)
     assert len(server.requests) == 2
     assert '"properties"' in server.requests[-1]["messages"][1]["content"]
@@ -230,7 +232,9 @@ def test_without_structured_output_the_schema_stands_in_the_prompt(talk, status)
 
 def test_a_newer_model_gets_its_own_name_of_the_limit(talk):
     told = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
-    _, server, conversation = talk(refuse={"max_tokens": error(400, told)}, default=says(GOOD))
+    _, server, conversation = talk(
+        refuse={"max_tokens": error(400, told)}, default=says(GOOD), kind=Form
+    )
     assert "max_completion_tokens" in server.requests[-1]
     assert "response_format" in server.requests[-1]
     assert conversation.abilities.limit == "max_completion_tokens"
@@ -266,11 +270,57 @@ def test_credentials_of_the_url_are_used_and_shown_nowhere(live, endpoint, tmp_p
     plain = server.url
     server.url = server.url.replace("127.0.0.1", "user:pass-word-1@127.0.0.1")
     gateway = live(server)
-    Conversation(gateway, "a").ask(Code, "s", "p")
+    Conversation(gateway, "a").ask(Form, "s", "p")
     assert server.headers[0]["authorization"].startswith("Basic ")
     with pytest.raises(EndpointError) as raised:
-        Conversation(gateway, "b").ask(Code, "s", "p")
+        Conversation(gateway, "b").ask(Form, "s", "p")
     assert plain in str(raised.value)
     texts = [path.read_text() for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(texts) == 3
     assert not any("pass-word-1" in text for text in (*texts, str(raised.value)))
+
+
+EDIT = """Smaller tiles fill the card.
+<<<<<<< SEARCH
+BLOCK = 128
+=======
+BLOCK = 64
+>>>>>>> REPLACE
+
+<<<<<<< SEARCH
+    x = load(BLOCK)
+    return x
+=======
+    return load(BLOCK) * 2
+>>>>>>> REPLACE
+"""
+FILE = "BLOCK = 128  \nWARPS = 4\ndef f():\n    x = load(BLOCK)\n    return x\n"
+
+
+@pytest.mark.parametrize("text", [EDIT, f"```\n{EDIT}```", f"```diff\n{EDIT}\n```\n"])
+def test_edits_change_the_lines_that_they_name(live, endpoint, text):
+    server = endpoint(says(text))
+    answer = Conversation(live(server), "c").ask(Code, "s", "p", base=FILE)
+    assert answer.code == "BLOCK = 64\nWARPS = 4\ndef f():\n    return load(BLOCK) * 2\n"
+    assert answer.note == "Smaller tiles fill the card."
+    assert "response_format" not in server.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<<<<<<< SEARCH\nx = 2\n=======\nx\n>>>>>>> REPLACE", "is not in the file"),
+        ("<<<<<<< SEARCH\nx = 1\n=======\nx\n>>>>>>> REPLACE", "is in the file 2 times"),
+        ("<<<<<<< SEARCH\n \n=======\nx\n>>>>>>> REPLACE", "looks for nothing"),
+        ("<<<<<<< SEARCH\nx = 1\n=======\nx", "has no end"),
+    ],
+)
+def test_an_edit_that_fits_nowhere_is_told(text, told):
+    with pytest.raises(EditError, match=told):
+        apply_edits("x = 1\ny\nx = 1\n", read_edits(text)[0])
+
+
+def test_edits_of_no_file_are_told_and_corrected(live, endpoint):
+    server = endpoint(says(EDIT), says("Whole.\n```python\nx = 1\n```"))
+    assert Conversation(live(server), "c").ask(Code, "s", "p").code == "x = 1\n"
+    assert "no file to edit" in server.requests[1]["messages"][-1]["content"]

@@ -82,7 +82,8 @@ def test_planner_and_coder_are_told_what_is_known(proposer, endpoint):
     assert "off by one [Split it.]" in planner
     assert "Retired, propose none of: stream-k." in planner
     assert "\nstream-k: " not in planner
-    assert "\nsplit-k: " in planner
+    assert "\nloop-unrolling: " in planner
+    assert "\nsplit-k: " not in planner  # there is no product
     assert "Use pid-swizzling." in coder
     assert f"{L2} should go up to about 80" in coder
     assert not re.search(r"\bNone\b|\{\{|\{%", planner + coder)
@@ -263,11 +264,13 @@ def test_the_reflector_gets_diff_and_both_profiles_and_its_notes_are_carried_for
     ],
 )
 def test_numbers_that_speak_against_it_confirm_nothing(proposer, endpoint, case, said, told):
+    timed = judged(kernel("5"), ms=1.5, round_=1, parents=(START.id,), claim="Use it.")
+    other = reflection(timed.id, "inconclusive")
     server = endpoint(reflector=[
-        says({"reflections": [reflection(case.id, said)]}),
-        says({"reflections": [reflection(case.id, "falsified", "revert")]}),
+        says({"reflections": [reflection(case.id, said), other]}),
+        says({"reflections": [reflection(case.id, "falsified", "revert"), other]}),
     ])  # fmt: skip
-    (note,) = proposer(server).reflect(state(), [case])
+    note, _ = proposer(server).reflect(state(), [case, timed])
     assert "falsified, revert" in note
     assert told in server.requests[1]["messages"][-1]["content"]
 
@@ -280,6 +283,13 @@ def test_each_candidate_gets_one_reflection(proposer, endpoint, given):
     server = endpoint(reflector=[says({"reflections": given}), says(right)])
     assert len(proposer(server).reflect(state(), [a_case()])) == 1
     assert "one reflection for each" in server.requests[1]["messages"][-1]["content"]
+
+
+def test_where_nothing_was_measured_nothing_is_reflected_on(proposer, endpoint):
+    server = endpoint()
+    wrong = a_case(stage=Stage.VERIFY, verdict=Verdict.WRONG)
+    assert proposer(server).reflect(state(), [wrong]) == []
+    assert server.requests == []
 
 
 def test_nothing_of_its_own_is_nothing_to_reflect_on(proposer, endpoint):
@@ -314,9 +324,11 @@ def test_orders_in_what_was_read_stay_quoted(proposer, endpoint):
     (proposal,) = one.propose(told)
     assert "\n" not in proposal.note
     case = a_case(claim=EVIL, reasons=(forged,), verdict=Verdict.WRONG, stage=Stage.VERIFY)
+    timed = judged(kernel("5"), ms=1.5, round_=1, claim=EVIL)
     server.roles["reflector"] = [says({"reflections": [
-        reflection(case.id, "inconclusive", "avoid", lesson=forged)]})]  # fmt: skip
-    (note,) = one.reflect(told, [case])
+        reflection(each.id, "inconclusive", "avoid", lesson=forged)
+        for each in (case, timed)]})]  # fmt: skip
+    note, _ = one.reflect(told, [case, timed])
     assert "\n" not in note
     assert "-----" not in note
     assert len(server.requests) == 3

@@ -5,11 +5,10 @@ import re
 
 import pytest
 from scripted_endpoint import calls, error, says
-from search_states import EVIL
+from search_states import EVIL, Form
 
 from agent.endpoint.errors import UnusableReplyError
 from agent.proposers.llm.conversation import Conversation
-from agent.proposers.llm.models import Code
 from agent.proposers.llm.search_tool import NO_MORE, SearchTool
 from kb.embedders.tokens import count_tokens
 
@@ -74,13 +73,13 @@ def test_a_tool_that_is_not_there_is_named(searcher):
 
 
 def ask(gateway, tool, name="c"):
-    return Conversation(gateway, name).ask(Code, "system", "prompt", tool=tool)
+    return Conversation(gateway, name).ask(Form, "system", "prompt", tool=tool)
 
 
 def test_a_model_searches_while_it_writes(live, endpoint, searcher):
     server = endpoint(calls("pid swizzling", "persistent kernel"), says(GOOD))
     tool = SearchTool(searcher)
-    assert ask(live(server), tool) == Code(**GOOD)
+    assert ask(live(server), tool) == Form(**GOOD)
     assert server.requests[0]["tools"][0]["function"]["name"] == "search_kb"
     said, first, second = server.requests[1]["messages"][-3:]
     assert [each["id"] for each in said["tool_calls"]] == [
@@ -120,7 +119,7 @@ def test_calls_that_are_no_json_do_not_spoil_the_history(live, endpoint, searche
 )
 def test_a_model_without_tools_goes_on_without(live, endpoint, searcher, status, told):
     server = endpoint(refuse={"tools": error(status, told)}, default=says(GOOD))
-    assert ask(live(server, max_retries=0), SearchTool(searcher)) == Code(**GOOD)
+    assert ask(live(server, max_retries=0), SearchTool(searcher)) == Form(**GOOD)
     assert len(server.requests) == 2
     assert "response_format" in server.requests[1]
     assert "search_kb" not in json.dumps(server.requests[1])
@@ -129,5 +128,5 @@ def test_a_model_without_tools_goes_on_without(live, endpoint, searcher, status,
 def test_an_endpoint_that_names_nothing_loses_schema_and_tools(live, endpoint, searcher):
     no = error(400, "Bad Request")
     server = endpoint(refuse={"response_format": no, "tools": no}, default=says(GOOD))
-    assert ask(live(server), SearchTool(searcher)) == Code(**GOOD)
+    assert ask(live(server), SearchTool(searcher)) == Form(**GOOD)
     assert len(server.requests) == 3

@@ -1,0 +1,98 @@
+"""Search/replace edits of a kernel file, as models write them.
+
+::
+
+    <<<<<<< SEARCH
+    lines of the file, as they stand
+    =======
+    what takes their place
+    >>>>>>> REPLACE
+
+A change of two constants costs some tens of tokens, where the whole file costs a thousand.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+SEARCH: Final = "<<<<<<< SEARCH"
+_DIVIDER: Final = "======="
+_REPLACE: Final = ">>>>>>> REPLACE"
+
+
+class EditError(ValueError):
+    """An edit cannot be read or carried out; the message tells the model what to correct."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Whole lines that take the place of others."""
+
+    search: tuple[str, ...]
+    replace: tuple[str, ...]
+
+
+def read_edits(text: str) -> tuple[list[Edit], str]:
+    """The edits in a text, and what stands outside of them, without fences.
+
+    By lines, in time proportional to the text.
+
+    Raises
+    ------
+    EditError
+        An edit is not closed.
+    """
+    edits: list[Edit] = []
+    outside: list[str] = []
+    search: list[str] | None = None
+    replace: list[str] | None = None
+    for line in text.splitlines():
+        bare = line.strip()
+        if search is None:
+            if bare == SEARCH:
+                search = []
+            elif not bare.startswith("```"):
+                outside.append(line)
+        elif replace is None:
+            if bare == _DIVIDER:
+                replace = []
+            else:
+                search.append(line)
+        elif bare == _REPLACE:
+            edits.append(Edit(tuple(search), tuple(replace)))
+            search = replace = None
+        else:
+            replace.append(line)
+    if search is not None:
+        raise EditError(f"edit {len(edits) + 1} has no end: each needs '{_DIVIDER}', '{_REPLACE}'")
+    return edits, "\n".join(outside)
+
+
+def apply_edits(source: str, edits: list[Edit]) -> str:
+    """The file after the edits, one after the other.
+
+    Raises
+    ------
+    EditError
+        What an edit looks for is not in the file once.
+    """
+    lines = source.splitlines()
+    for number, edit in enumerate(edits, 1):
+        if not any(line.strip() for line in edit.search):
+            raise EditError(f"edit {number} looks for nothing: copy lines of the file")
+        at = _places(lines, edit.search)
+        if len(at) != 1:
+            found = "is not in the file" if not at else f"is in the file {len(at)} times"
+            raise EditError(
+                f"what edit {number} looks for {found}: copy whole lines as they stand, "
+                "enough of them to be unique, or answer with the whole file"
+            )
+        lines[at[0] : at[0] + len(edit.search)] = edit.replace
+    return "\n".join(lines) + "\n"
+
+
+def _places(lines: list[str], wanted: tuple[str, ...]) -> list[int]:
+    """Where the lines stand; spaces at their ends do not count."""
+    file, part = ([line.rstrip() for line in each] for each in (lines, wanted))
+    # Only where the first line is right are the others compared.
+    starts = (at for at, line in enumerate(file) if line == part[0])
+    return [at for at in starts if file[at : at + len(part)] == part]

@@ -1,0 +1,1 @@
+"""What the knowledge base is worth to a language model."""

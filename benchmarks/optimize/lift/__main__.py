@@ -1,0 +1,166 @@
+"""`python -m benchmarks.optimize.lift FOLDER --dir DIR --model NAME`: what the knowledge base is
+worth to a language model.
+
+The same problems, model and requests with the index (`index`), without it (`empty`), and with
+documents of other techniques (`shuffled`), through files in the Batch format: DIR/ARM holds the
+requests, replies and runs of an arm. Each call goes on as far as it can on its machine: rounds are
+planned where the index is, and judged where the GPU is. Run folders hold every request and reply,
+and replay. The last call writes the table and the figures to DIR.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.endpoint.batch import BatchFolder
+from agent.opening import opened
+from agent.optimize.config import Limits, RunConfig, Strategy
+from agent.optimize.run import RunFolder, read_config
+from agent.optimize.starting import read_problem
+from agent.pause import NeedsGpuError, WaitingError
+from benchmarks.optimize.asking import Lines
+from benchmarks.optimize.kernelbench.__main__ import problems
+from benchmarks.optimize.lift.arms import ARMS, EMPTY, ArmAdvisor, NoIndexError
+from benchmarks.optimize.lift.figures import write
+from benchmarks.optimize.running import Judges
+from judge.profile.profiler import has_gpu
+from kb.errors import KbError
+from kb.gpus import find_spec
+from kb.index.layout import default_index_dir
+
+_DONE, _REPLIES, _GPU, _INDEX, _LATER = "done", "replies", "GPU", "index", "time"
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.optimize.lift",
+        description="Measure what the knowledge base is worth to a model. Start it again to go on.",
+    )
+    made.add_argument("folder", type=Path, help="of KernelBench problem files")
+    made.add_argument("--dir", type=Path, required=True, help="requests, replies, runs, results")
+    made.add_argument("--model", required=True, help="the model's name at its endpoint")
+    made.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of problems' names")
+    made.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    made.add_argument("--gpu", default="H200", help="the card that judges (default: H200)")
+    made.add_argument("--versions", default="", help="there, such as torch=2.11.0,triton=3.6.0")
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--plans", type=int, default=2, help="candidates of a round (default: 2)")
+    made.add_argument("--repairs", type=int, default=1, help="of a candidate (default: 1)")
+    made.add_argument("--dtype", help="of inputs and parameters (default: the file's)")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument(
+        "--baselines", default="eager,compile,max-autotune", help="what is timed beside"
+    )
+    made.add_argument("--profile", action="store_true", help="profile each leader, some 10 s")
+    made.add_argument("--no-confirm", action="store_true", help="leave out the last session")
+    made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
+    made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
+    made.add_argument("--no-index", action="store_true", help="leave planning to another machine")
+    made.add_argument("--no-gpu", action="store_true", help="leave judging to another machine")
+    made.add_argument("--limit-seconds", type=float, help="begin no step after so many seconds")
+    return made.parse_args(arguments)
+
+
+def _config(options: argparse.Namespace, arm: str, problem: Path) -> RunConfig:
+    spec = find_spec(options.gpu)
+    versions = [each.split("=", 1) for each in options.versions.split(",") if "=" in each]
+    return RunConfig(
+        problem=read_problem(problem),
+        given=False,
+        dtype=options.dtype,
+        trust=options.trust,
+        gpu=spec.name,
+        architecture=spec.architecture,
+        versions={name.strip(): value.strip() for name, value in versions},
+        # The first requests are alike on every machine: nothing was measured by then.
+        plan_first=True,
+        model=options.model,
+        batch=str(options.dir / arm),
+        proposers=("llm",),
+        knowledge=arm != EMPTY,
+        baselines=tuple(options.baselines.split(",")),
+        seed=options.seed,
+        limits=Limits(rounds=options.rounds),
+        strategy=Strategy(
+            width=options.plans,
+            branching=options.plans,
+            patience=options.rounds,
+            repairs=options.repairs,
+            crossover=False,
+            retirement=False,
+            reflection=False,
+            profiling=options.profile,
+            confirm=not options.no_confirm,
+        ),
+    )
+
+
+def _step(
+    options: argparse.Namespace, arm: str, name: str, batch: BatchFolder, judges: Judges
+) -> str:
+    """Go on with one run; what it waits for."""
+    root = options.dir / arm / "runs" / name.replace("/", "-")
+    if (root / "config.json").exists():
+        # Everything but the folder's place is as it was begun.
+        known = read_config(root).model_copy(update={"batch": str(options.dir / arm)})
+        folder = RunFolder.resume(root, known)
+    else:
+        folder = RunFolder.create(root, _config(options, arm, problems(options.folder)[name]))
+    index = options.dir / "no-index" if options.no_index else options.index
+    with folder:
+        if folder.record.stopped is not None:
+            return _DONE
+        print(f"{arm}/{name}", flush=True)
+        try:
+            with opened(
+                folder,
+                index,
+                progress=Lines(),
+                start_process=judges.take,
+                batch=batch,
+                away=options.no_gpu or not has_gpu(),
+                advise=lambda run, searcher: ArmAdvisor(arm, run, index, searcher, options.seed),
+            ) as search:
+                search.run()
+        except WaitingError:
+            return _REPLIES
+        except NeedsGpuError:
+            return _GPU
+        except NoIndexError:
+            return _INDEX
+    return _DONE
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Go on with all runs, those of one problem after each other, so that arms stay in pairs."""
+    options = _options(arguments)
+    began = time.monotonic()
+    folders = {arm: BatchFolder(options.dir / arm) for arm in options.arms}
+    for folder in folders.values():
+        for note in folder.notes:
+            print(f"note: {folder.root.name}: {note}")
+    states: dict[str, list[str]] = {}
+    with Judges() as judges:
+        for name in problems(options.folder, options.only):
+            for arm, folder in folders.items():
+                left = options.limit_seconds is None or (
+                    time.monotonic() - began < options.limit_seconds
+                )
+                try:
+                    state = _step(options, arm, name, folder, judges) if left else _LATER
+                except KbError as error:
+                    state = f"failed: {error}"
+                states.setdefault(state, []).append(f"{arm}/{name}")
+    for state, names in states.items():
+        word = "done" if state == _DONE else state if ":" in state else f"waiting for {state}"
+        print(f"{word}: {len(names)} runs" + (f" ({', '.join(names)})" if ":" in state else ""))
+    for arm, folder in folders.items():
+        print(f"{arm}: {folder.unsent} requests in {folder.root / 'requests.jsonl'}")
+    write(options.dir, list(problems(options.folder, options.only)), options.arms)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""The arms that are compared: what a model is shown of the knowledge base, all else the same."""
+
+import random
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from agent.optimize.advice import Advice, IndexAdvisor, as_context
+from agent.optimize.candidate import Judged
+from agent.optimize.run import RunFolder
+from agent.pause import PausedError
+from kb.context.build import build_context
+from kb.context.models import ContextRequest
+from kb.search.engine import Searcher
+from kb.vocabulary import taxonomy
+
+INDEX: Final = "index"
+EMPTY: Final = "empty"
+SHUFFLED: Final = "shuffled"
+ARMS: Final = (INDEX, EMPTY, SHUFFLED)
+# Techniques of a context, where the right one has more or fewer.
+_TECHNIQUES = 3
+
+
+class NoIndexError(PausedError):
+    """The round's context needs the index, which this machine does not have."""
+
+
+class ArmAdvisor:
+    """Diagnoses as ever, and shows what the arm is to see.
+
+    Parameters
+    ----------
+    arm
+        `index`: the context of the problem. `empty`: none. `shuffled`: one of techniques that the
+        problem's own context does not have, of the same budget.
+    folder, index, searcher
+        Of the run and of the knowledge base; without a searcher only `empty` can advise.
+    seed
+        Of the drawing.
+    """
+
+    def __init__(
+        self, arm: str, folder: RunFolder, index: Path, searcher: Searcher | None, seed: int
+    ) -> None:
+        self._arm, self._folder, self._searcher, self._seed = arm, folder, searcher, seed
+        self._inner = IndexAdvisor(folder, index, (), searcher)
+
+    def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
+        """See `agent.optimize.advice.Advisor`.
+
+        Raises
+        ------
+        NoIndexError
+            The arm needs an index, and there is none.
+        """
+        if self._arm == EMPTY:
+            return self._inner.advise(leader, round_, shown)  # its config has no knowledge
+        if self._searcher is None:
+            raise NoIndexError("the next round is planned where the index is")
+        right = self._inner.advise(leader, round_, shown)
+        if self._arm == INDEX:
+            return right
+        config = self._folder.config
+        drawn = self._drawn(right.context.techniques, round_)
+        request = ContextRequest(
+            query=". ".join(drawn),
+            gpu=config.gpu,
+            language="triton",
+            max_tokens=config.context_tokens,
+            exclude=sorted({*shown, *right.context.techniques, *right.context.chunks}),
+        )
+        context = as_context(build_context(request, self._searcher))
+        return Advice(right.diagnosis, context, right.notes)
+
+    def _drawn(self, right: Collection[str], round_: int) -> list[str]:
+        titles = {slug: title for group in taxonomy().values() for slug, title in group.items()}
+        others = sorted(slug for slug in titles if slug not in right)
+        name = self._folder.config.problem.sha256
+        chance = random.Random(f"{self._seed}:{name}:{round_}")
+        return [titles[slug] for slug in chance.sample(others, len(right) or _TECHNIQUES)]

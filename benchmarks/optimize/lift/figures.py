@@ -1,0 +1,209 @@
+"""Figures of the arms: what each run reached, and how the arms compare in pairs."""
+
+import math
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.optimize.record import Record
+from agent.optimize.run import read_run
+from agent.proposers.llm.record import Exchange, read_exchanges
+from benchmarks.optimize.lift.arms import INDEX
+from benchmarks.results import save, table
+from kb.errors import KbError
+
+_RESAMPLES = 10_000
+_COMPILE, _TUNED = "compile", "max-autotune"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One problem in one arm."""
+
+    name: str
+    arm: str
+    ended: str | None
+    """Why it ended; None: it goes on."""
+    judged: int
+    """Candidates, repairs not counted."""
+    right: int
+    """Of these, right at last."""
+    best_ms: float | None
+    """Of the fastest right kernel of the model's own."""
+    over_compile: float | None
+    """What is given back over `torch.compile`, which counts 1 where it is faster."""
+    over_max_autotune: float | None
+    requests: int
+    tokens_in: int
+    tokens_out: int
+    tokens_to_faster: int | None
+    """Until a kernel was proposed that is faster than `torch.compile`; None: there is none."""
+    requests_to_faster: int | None
+    gpu_seconds: float
+    shown: tuple[str, ...]
+    """Techniques that contexts showed."""
+    gpu: str | None
+    versions: dict[str, str]
+
+
+def run_of(root: Path, name: str, arm: str) -> Run:
+    """The figures of a run folder, as far as it came."""
+    _, record = read_run(root)
+    exchanges = [each for each in read_exchanges(root) if each.reply is not None]
+    started = [each for each in record.history if each.candidate.repairs is None]
+    at_last = [_last(record, each.id) for each in started]
+    times = {name: each.median_ms for name, each in record.baselines.items()}
+    own = [each for each in record.history if each.outcome.timed]
+    best = min((each.outcome.median_ms or math.inf for each in own), default=None)
+    confirmed = record.confirmed.get(record.leader.id) if record.standing is not None else None
+    if confirmed is not None and own and confirmed.judged.outcome.timed:
+        best = confirmed.judged.outcome.median_ms
+    faster = next(
+        (
+            each.candidate.round
+            for each in own
+            if (each.outcome.median_ms or math.inf) < times.get(_COMPILE, 0.0)
+        ),
+        None,
+    )
+    until = [each for each in exchanges if faster is not None and _round(each) <= faster]
+    standing = record.standing
+    return Run(
+        name=name,
+        arm=arm,
+        ended=record.stopped.reason if record.stopped is not None else None,
+        judged=len(started),
+        right=sum(at_last),
+        best_ms=best,
+        over_compile=_over(times, _COMPILE, best),
+        over_max_autotune=_over(times, _TUNED, best),
+        requests=len(exchanges),
+        tokens_in=sum(each.tokens_in for each in exchanges),
+        tokens_out=sum(each.tokens_out for each in exchanges),
+        tokens_to_faster=sum(e.tokens_in + e.tokens_out for e in until) if until else None,
+        requests_to_faster=len(until) or None,
+        gpu_seconds=round(record.gpu_seconds, 1),
+        shown=tuple(
+            slug
+            for _, each in sorted(record.rounds.items())
+            if each.advised is not None
+            for slug in each.advised.context.techniques
+        ),
+        gpu=standing.gpu if standing is not None else None,
+        versions=standing.versions if standing is not None else {},
+    )
+
+
+def _last(record: Record, candidate: str) -> bool:
+    """Whether a candidate, or a repair of it, is right."""
+    family = {candidate}
+    for each in record.history:
+        if each.candidate.repairs in family:
+            family.add(each.id)
+    return any(each.outcome.right for each in record.history if each.id in family)
+
+
+def _over(times: Mapping[str, float], form: str, best: float | None) -> float | None:
+    """The form's time over that of what is given back: the best kernel, or a form of PyTorch's."""
+    if form not in times:
+        return None
+    known = [times[each] for each in ("eager", _COMPILE) if each in times]
+    return times[form] / min([*known, *([best] if best is not None else [])])
+
+
+def _round(exchange: Exchange) -> int:
+    """Of a conversation, such as `r02.coder.1`; a repair belongs to the round it is sent in."""
+    head = exchange.conversation.partition(".")[0]
+    return int(head[1:]) if head[1:].isdecimal() else 1
+
+
+def compared(runs: Sequence[Run], arm: str, measure: str, seed: int = 0) -> dict[str, Any] | None:
+    """The index's geometric mean over another arm's, of the problems that both ended, with a
+    95 % interval over problems (bootstrap of pairs)."""
+    by = {(each.name, each.arm): getattr(each, measure) for each in runs if each.ended}
+    names = sorted({name for name, _ in by})
+    pairs = [(by.get((name, INDEX)), by.get((name, arm))) for name in names]
+    logs = [math.log(one / other) for one, other in pairs if one and other]
+    if not logs:
+        return None
+    chance = random.Random(seed)
+    means = sorted(statistics.fmean(chance.choices(logs, k=len(logs))) for _ in range(_RESAMPLES))
+    low, high = means[int(0.025 * _RESAMPLES)], means[int(0.975 * _RESAMPLES) - 1]
+    return {
+        "problems": len(logs),
+        "ratio": math.exp(statistics.fmean(logs)),
+        "low": math.exp(low),
+        "high": math.exp(high),
+    }
+
+
+def of_arm(runs: Sequence[Run]) -> dict[str, Any]:
+    """Means of one arm, over the runs that ended."""
+    ended = [each for each in runs if each.ended]
+    judged = sum(each.judged for each in ended)
+    tokens = [each.tokens_in + each.tokens_out for each in ended]
+    return {
+        "problems": len(ended),
+        "share_right": sum(each.right for each in ended) / judged if judged else None,
+        "over_compile": _mean([each.over_compile for each in ended]),
+        "over_max_autotune": _mean([each.over_max_autotune for each in ended]),
+        "faster_than_compile": sum(each.tokens_to_faster is not None for each in ended),
+        "tokens": statistics.fmean(tokens) if tokens else None,
+        "requests": statistics.fmean(each.requests for each in ended) if ended else None,
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [each for each in values if each]
+    return statistics.geometric_mean(known) if known else None
+
+
+def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
+    """Write lift.json and lift.md with the figures of all runs as far as they came."""
+    runs: list[Run] = []
+    for name in names:
+        for arm in arms:
+            place = root / arm / "runs" / name.replace("/", "-")
+            try:
+                runs.append(run_of(place, name, arm))
+            except KbError:
+                continue  # not begun
+    by_arm = {arm: of_arm([each for each in runs if each.arm == arm]) for arm in arms}
+    pairs = {
+        arm: {
+            measure: compared(runs, arm, measure)
+            for measure in ("over_compile", "over_max_autotune", "tokens_out")
+        }
+        for arm in arms
+        if arm != INDEX
+    }
+    rows = [_row(each) for each in runs]
+    header = ("problem", "arm", "right", "best ms", "over compile", "over max-autotune",
+              "tokens in", "out", "tokens to faster", "ended")  # fmt: skip
+    text = [table(header, rows), ""]
+    for arm, found in pairs.items():
+        for measure, ratio in found.items():
+            if ratio is not None:
+                text.append(
+                    f"{INDEX} over {arm}, {measure}: {ratio['ratio']:.3f} ({ratio['low']:.3f} to "
+                    f"{ratio['high']:.3f}, {ratio['problems']} problems)"
+                )
+    record = {"arms": by_arm, "pairs": pairs, "runs": [asdict(each) for each in runs]}
+    save(root / "lift.json", record)
+    (root / "lift.md").write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
+    print("\n".join(text))
+
+
+def _row(run: Run) -> list[str]:
+    def shown(value: float | None) -> str:
+        return "-" if value is None else f"{value:.4g}"
+
+    return [
+        run.name, run.arm, f"{run.right}/{run.judged}", shown(run.best_ms),
+        shown(run.over_compile), shown(run.over_max_autotune), str(run.tokens_in),
+        str(run.tokens_out),
+        "-" if run.tokens_to_faster is None else str(run.tokens_to_faster), run.ended or "-",
+    ]  # fmt: skip
