@@ -9,13 +9,16 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent.endpoint.errors import EndpointError, one_line
+
+# Loaded with the first endpoint: replies in files are read without it.
+if TYPE_CHECKING:
+    import openai
 
 # The client waits 0.5 s, 1 s, 2 s, ... (or as long as Retry-After says): four tries more ride out
 # the limits of a minute's window, which a run of an hour will meet.
@@ -138,6 +141,8 @@ class Endpoint:
         max_retries: int = MAX_RETRIES,
         timeout: float = REQUEST_SECONDS,
     ) -> None:
+        import openai  # noqa: PLC0415
+
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         key = os.environ.get("OPENAI_API_KEY") or None
         if base_url is None and key is None:
@@ -172,6 +177,8 @@ class Endpoint:
         EndpointError
             No usable reply came.
         """
+        import openai  # noqa: PLC0415
+
         client: Any = self._client  # its overloads do not take plain dictionaries
         started = time.monotonic()
         try:
@@ -208,7 +215,9 @@ class Endpoint:
         """Close the connections; a request that waits elsewhere ends when it can."""
         self._client.close()
 
-    def _explained(self, error: openai.OpenAIError) -> EndpointError:
+    def _explained(self, error: "openai.OpenAIError") -> EndpointError:
+        import openai  # noqa: PLC0415
+
         match error:
             case openai.APITimeoutError():
                 what = f"did not answer within {self._timeout:g} s; try again later"
@@ -235,12 +244,12 @@ class Endpoint:
         )
 
 
-def _broken_off(error: openai.APIConnectionError) -> bool:
+def _broken_off(error: "openai.APIConnectionError") -> bool:
     """Whether an answer had begun: the HTTP library then names the protocol, or a failed read."""
     return type(error.__cause__).__name__ in {"RemoteProtocolError", "ReadError", "DecodingError"}
 
 
-def _long_wait(error: openai.APIStatusError) -> str | None:
+def _long_wait(error: "openai.APIStatusError") -> str | None:
     """What Retry-After says, where it is longer than the client waits."""
     told = error.response.headers.get("retry-after", "")
     long = told.isascii() and told.isdigit() and int(told[:9]) > _LONGEST_WAIT

@@ -65,6 +65,8 @@ def line_of(judged: Judged) -> str:
 def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each event)
     """What is printed of an event."""
     match event:
+        case Started(standing=standing) if not standing.measured:
+            yield f"for {standing.gpu or 'an unknown card'}; nothing is measured yet"
         case Started(standing=standing):
             where = standing.gpu or "no GPU: a dry run"
             cards = f" ({len(standing.devices)} cards)" if len(standing.devices) > 1 else ""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.optimize.lift FOLDER --dir DIR --model NAME`: what the knowledge base is
+"""`python -m benchmarks.optimize.lift [FOLDER] --dir DIR --model NAME`: what the knowledge base is
 worth to a language model.
 
 The same problems, model and requests with the index (`index`), without it (`empty`), and with
@@ -9,6 +9,7 @@ and replay. The last call writes the table and the figures to DIR.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from agent.endpoint.batch import BatchFolder
 from agent.opening import opened
 from agent.optimize.config import Limits, RunConfig, Strategy
+from agent.optimize.files import write_atomically
 from agent.optimize.run import RunFolder, read_config
 from agent.optimize.starting import read_problem
 from agent.pause import NeedsGpuError, WaitingError
@@ -26,10 +28,11 @@ from benchmarks.optimize.lift.arms import ARMS, EMPTY, ArmAdvisor, NoIndexError
 from benchmarks.optimize.lift.figures import write
 from benchmarks.optimize.running import Judges
 from judge.profile.profiler import has_gpu
-from kb.errors import KbError
+from kb.errors import InvalidInputError, KbError
 from kb.gpus import find_spec
 from kb.index.layout import default_index_dir
 
+_PROBLEMS = "problems.json"
 _DONE, _REPLIES, _GPU, _INDEX, _LATER = "done", "replies", "GPU", "index", "time"
 
 
@@ -38,7 +41,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks.optimize.lift",
         description="Measure what the knowledge base is worth to a model. Start it again to go on.",
     )
-    made.add_argument("folder", type=Path, help="of KernelBench problem files")
+    made.add_argument(
+        "folder", type=Path, nargs="?", help="of KernelBench problem files; to go on without it"
+    )
     made.add_argument("--dir", type=Path, required=True, help="requests, replies, runs, results")
     made.add_argument("--model", required=True, help="the model's name at its endpoint")
     made.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of problems' names")
@@ -59,6 +64,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
     made.add_argument("--no-index", action="store_true", help="leave planning to another machine")
     made.add_argument("--no-gpu", action="store_true", help="leave judging to another machine")
+    made.add_argument(
+        "--interpret", action="store_true", help="judge in Triton's interpreter: shows that it runs"
+    )
     made.add_argument("--limit-seconds", type=float, help="begin no step after so many seconds")
     return made.parse_args(arguments)
 
@@ -71,6 +79,7 @@ def _config(options: argparse.Namespace, arm: str, problem: Path) -> RunConfig:
         given=False,
         dtype=options.dtype,
         trust=options.trust,
+        interpret=options.interpret,
         gpu=spec.name,
         architecture=spec.architecture,
         versions={name.strip(): value.strip() for name, value in versions},
@@ -97,6 +106,20 @@ def _config(options: argparse.Namespace, arm: str, problem: Path) -> RunConfig:
     )
 
 
+def _problems(options: argparse.Namespace) -> list[str]:
+    """Names of the problems: those of the folder, or those that the runs were begun with."""
+    begun = options.dir / _PROBLEMS
+    if options.folder is not None:
+        names = list(problems(options.folder, options.only))
+        write_atomically(begun, json.dumps(names, indent=1) + "\n")
+        return names
+    try:
+        known: list[str] = json.loads(begun.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{begun} is missing: name the folder of problems") from error
+    return [name for name in known if not options.only or name.startswith(tuple(options.only))]
+
+
 def _step(
     options: argparse.Namespace, arm: str, name: str, batch: BatchFolder, judges: Judges
 ) -> str:
@@ -106,6 +129,8 @@ def _step(
         # Everything but the folder's place is as it was begun.
         known = read_config(root).model_copy(update={"batch": str(options.dir / arm)})
         folder = RunFolder.resume(root, known)
+    elif options.folder is None:
+        raise InvalidInputError("it was not begun: name the folder of problems")
     else:
         folder = RunFolder.create(root, _config(options, arm, problems(options.folder)[name]))
     index = options.dir / "no-index" if options.no_index else options.index
@@ -120,7 +145,7 @@ def _step(
                 progress=Lines(),
                 start_process=judges.take,
                 batch=batch,
-                away=options.no_gpu or not has_gpu(),
+                away=options.no_gpu or not (options.interpret or has_gpu()),
                 advise=lambda run, searcher: ArmAdvisor(arm, run, index, searcher, options.seed),
             ) as search:
                 search.run()
@@ -142,8 +167,9 @@ def main(arguments: Sequence[str]) -> int:
         for note in folder.notes:
             print(f"note: {folder.root.name}: {note}")
     states: dict[str, list[str]] = {}
+    names = _problems(options)
     with Judges() as judges:
-        for name in problems(options.folder, options.only):
+        for name in names:
             for arm, folder in folders.items():
                 left = options.limit_seconds is None or (
                     time.monotonic() - began < options.limit_seconds
@@ -153,12 +179,12 @@ def main(arguments: Sequence[str]) -> int:
                 except KbError as error:
                     state = f"failed: {error}"
                 states.setdefault(state, []).append(f"{arm}/{name}")
-    for state, names in states.items():
+    for state, runs in states.items():
         word = "done" if state == _DONE else state if ":" in state else f"waiting for {state}"
-        print(f"{word}: {len(names)} runs" + (f" ({', '.join(names)})" if ":" in state else ""))
+        print(f"{word}: {len(runs)} runs" + (f" ({', '.join(runs)})" if ":" in state else ""))
     for arm, folder in folders.items():
         print(f"{arm}: {folder.unsent} requests in {folder.root / 'requests.jsonl'}")
-    write(options.dir, list(problems(options.folder, options.only)), options.arms)
+    write(options.dir, names, options.arms)
     return 0
 
 
