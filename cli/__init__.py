@@ -37,6 +37,7 @@ _COMMANDS = {
     "profile": "profiling",
     "diagnose": "diagnosing",
     "optimize": "optimizing",
+    "batch": "batching",
     "report": "optimizing",
     "skill": "skilling",
 }

@@ -1,8 +1,9 @@
-"""`kb optimize --batch`: runs whose requests to a model are files, on one machine or several.
+"""`kb optimize --batch` and `kb batch`: runs whose requests to a model are files.
 
 Every run goes on until it needs a reply or a GPU that is not here; the others go on meanwhile.
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,39 @@ if TYPE_CHECKING:
 
 RUNS = "runs"
 _INTERRUPTED = 130
+# Batches take minutes to hours.
+_POLL_S = 30.0
 _CONFIG = "config.json"
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.option("--base-url", metavar="URL", help="An endpoint with OpenAI's Batch API.")
+@click.option("--wait", is_flag=True, help="Ask again each half minute until replies are there.")
+def batch(folder: Path, base_url: str | None, wait: bool) -> None:
+    """Send the requests in FOLDER to a Batch API, and fetch the replies that are there.
+
+    FOLDER is that of `kb optimize --batch`; `kb optimize --resume FOLDER` goes on
+    with the replies. Nothing is sent twice, also after a kill. The key is read
+    from OPENAI_API_KEY.
+    """
+    from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
+    from agent.endpoint.batch_client import BatchClient  # noqa: PLC0415
+    from agent.endpoint.client import Endpoint  # noqa: PLC0415
+
+    endpoint = Endpoint("batch", base_url)
+    try:
+        client = BatchClient(BatchFolder(folder), endpoint.client)
+        while (lines := client.step()) and wait:
+            time.sleep(_POLL_S)
+    finally:
+        endpoint.close()
+    for line in lines:
+        click.echo(line)
+    for line in _waiting(BatchFolder(folder)):
+        click.echo(line)
+    if not lines:
+        click.echo(f"all replies are there; continue with: kb optimize --resume {folder}")
 
 
 def is_batch(root: Path | None) -> bool:

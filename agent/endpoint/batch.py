@@ -18,7 +18,7 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,6 +118,7 @@ class BatchFolder:
         self._lock = threading.Lock()
         self._files = _Files()
         self._read: dict[Path, int] = {}
+        self._seen: set[bytes] = set()
         self.notes: list[str] = []
         """What is odd about the results, one line each."""
         with self._changing():
@@ -166,11 +167,14 @@ class BatchFolder:
             self._files.unsent[custom_id] = line
             self._read = self._sizes()
 
-    def mark_sent(self) -> Path | None:
-        """Move `requests.jsonl` to `sent`; its new place, or None where there is none."""
+    def mark_sent(self, before: Callable[[Path], None] = lambda _: None) -> Path | None:
+        """Move `requests.jsonl` to `sent`; its new place, or None where there is none.
+
+        `before` is called with that place before it is taken.
+        """
         with self._changing():
             self._read_requests()
-            return self._move() if self._files.unsent else None
+            return self._move(before) if self._files.unsent else None
 
     def _asked(self) -> set[str]:
         return {*self._files.unsent, *self._files.sent}
@@ -226,15 +230,14 @@ class BatchFolder:
 
     def _read_results(self, path: Path) -> None:
         damaged = 0
-        seen: set[bytes] = set()
         with path.open("rb") as file:
             while line := file.readline(4 * MAX_REPLY_BYTES):
                 if not line.strip():
                     continue
                 mark = hashlib.sha256(line.strip()).digest()
-                if mark in seen:  # a partial file that was fetched twice
+                if mark in self._seen:  # a partial file that was fetched twice
                     continue
-                seen.add(mark)
+                self._seen.add(mark)
                 try:
                     self._count(_Line.model_validate_json(line))
                 except ValidationError:
@@ -252,12 +255,13 @@ class BatchFolder:
         found.status = response.status_code if response is not None else None
         found.message = _message(line)
 
-    def _move(self) -> Path:
+    def _move(self, before: Callable[[Path], None] = lambda _: None) -> Path:
         """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
         folder = self.root / SENT
         folder.mkdir(exist_ok=True)
         last = max((int(each.stem) for each in folder.glob("[0-9]*.jsonl")), default=0)
         target = folder / f"{last + 1:04d}.jsonl"
+        before(target)
         (self.root / REQUESTS).rename(target)
         self._files.sent.update(self._files.unsent.keys())
         self._files.unsent = {}
@@ -319,6 +323,17 @@ def custom_id(body: Mapping[str, Any]) -> str:
     """The id of a request: a digest of its body, model included, whatever the keys' order."""
     text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return f"kb-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
+
+
+def requests_in(path: Path) -> list[str]:
+    """Ids of a file of requests, in order.
+
+    Raises
+    ------
+    InvalidInputError
+        A line is no request.
+    """
+    return [name for name, _ in _requests(path)]
 
 
 def _requests(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:

@@ -169,6 +169,11 @@ class Endpoint:
         self.url = _bare(str(self._client.base_url))
         """Where requests go, without credentials."""
 
+    @property
+    def client(self) -> "openai.OpenAI":
+        """The client itself, for what is beside chat completions."""
+        return self._client
+
     def complete(self, payload: Mapping[str, Any]) -> Reply:
         """The reply to the body of a chat-completions request, without the model's name.
 

@@ -1,0 +1,153 @@
+"""Sends a folder's requests to an endpoint's Batch API, and fetches the replies.
+
+Beside `sent/NNNN.jsonl` stands `sent/NNNN.json`, written before the requests are moved and after
+each call that the endpoint answered. A kill between a call and its note is found by the digest in
+the batch's metadata, so that nothing is sent twice.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agent.endpoint.batch import SENT, URL, BatchFolder, requests_in
+from agent.endpoint.errors import EndpointError, one_line
+from agent.optimize.files import write_atomically
+from kb.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import openai
+
+_MARK: Final = "kernel_kb"
+_ENDED: Final = frozenset({"completed", "expired", "cancelled"})
+_FAILED: Final = "failed"
+
+
+class Sent(BaseModel):
+    """What is known of one file of requests."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch: str | None = None
+    """Its id at the endpoint; None: not sent yet."""
+    fetched: bool = False
+    """Its replies are in the folder."""
+
+
+class BatchClient:
+    """One folder and one endpoint.
+
+    Parameters
+    ----------
+    folder
+        Of requests and replies.
+    client
+        Of the endpoint.
+    """
+
+    def __init__(self, folder: BatchFolder, client: "openai.OpenAI") -> None:
+        self._folder, self._client = folder, client
+
+    def step(self) -> list[str]:
+        """Send what is not sent, fetch what is there; a line for each batch that is not done.
+
+        Raises
+        ------
+        EndpointError
+            The endpoint cannot be reached, refuses, or found a file faulty.
+        KbError
+            The folder cannot be written.
+        """
+        import openai  # noqa: PLC0415
+
+        try:
+            self._folder.mark_sent(lambda path: _note(path, Sent()))
+            return [line for path in self._files() if (line := self._one(path))]
+        except openai.OpenAIError as error:
+            raise EndpointError(
+                f"the Batch API of {self._client.base_url} failed: {one_line(error)}; what was "
+                "sent is noted, go on with the same command"
+            ) from error
+
+    def _files(self) -> Iterator[Path]:
+        """Files of requests that this sent or began to send, in order."""
+        for note in sorted((self._folder.root / SENT).glob("[0-9]*.json")):
+            if note.with_suffix(".jsonl").exists():
+                yield note.with_suffix(".jsonl")
+
+    def _one(self, path: Path) -> str | None:
+        known = _known(path)
+        if known.fetched:
+            return None
+        if known.batch is None:
+            known = Sent(batch=self._created(path))
+            _note(path, known)
+        assert known.batch is not None
+        batch = self._client.batches.retrieve(known.batch)
+        if batch.status == _FAILED:
+            path.rename(path.with_suffix(".failed"))
+            errors = batch.errors.data if batch.errors is not None and batch.errors.data else []
+            why = one_line(errors[0].message if errors else "no reason is given")
+            raise EndpointError(
+                f"the endpoint refuses {path.name} as a whole: {why}; its requests are written "
+                "again when the runs go on"
+            )
+        if batch.status not in _ENDED:
+            counts = batch.request_counts
+            done = f", {counts.completed} of {counts.total} done" if counts is not None else ""
+            return f"{known.batch}: {batch.status}{done}"
+        self._fetch(path, batch)
+        _note(path, Sent(batch=known.batch, fetched=True))
+        return None
+
+    def _created(self, path: Path) -> str:
+        """The id of the file's batch, which an earlier process may have made."""
+        mark = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+        for batch in self._client.batches.list(limit=100):
+            if (batch.metadata or {}).get(_MARK) == mark and batch.status != _FAILED:
+                return batch.id
+        with path.open("rb") as file:
+            uploaded = self._client.files.create(file=file, purpose="batch")
+        made = self._client.batches.create(
+            input_file_id=uploaded.id,
+            endpoint=URL,
+            completion_window="24h",
+            metadata={_MARK: mark},
+        )
+        return made.id
+
+    def _fetch(self, path: Path, batch: Any) -> None:
+        """Write replies and errors to `results-NNNN.jsonl`, whole."""
+        files = [each for each in (batch.output_file_id, batch.error_file_id) if each]
+        texts = [self._client.files.content(each).text for each in files]
+        lines = [line for text in texts for line in text.splitlines() if line.strip()]
+        answered = {_id_of(line) for line in lines}
+        for name in requests_in(path):
+            if name not in answered:
+                error = {"code": f"batch_{batch.status}", "message": f"the batch {batch.status}"}
+                lines.append(json.dumps({"id": batch.id, "custom_id": name, "error": error}))
+        text = "\n".join(lines) + "\n"
+        write_atomically(self._folder.root / f"results-{path.stem}.jsonl", text)
+
+
+def _id_of(line: str) -> str | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found.get("custom_id") if isinstance(found, dict) else None
+
+
+def _note(path: Path, sent: Sent) -> None:
+    write_atomically(path.with_suffix(".json"), sent.model_dump_json() + "\n")
+
+
+def _known(path: Path) -> Sent:
+    note = path.with_suffix(".json")
+    try:
+        return Sent.model_validate_json(note.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise InvalidInputError(f"{note} is damaged: {one_line(error, 200)}") from error
