@@ -86,7 +86,7 @@ def publish(
     )
     parts = [figure_table(figures)] if figures else []
     page = "\n\n".join([*parts, text, footer]) + "\n"
-    scored = [{**asdict(each), "met": each.met} for each in figures]
+    scored = [{**asdict(figure), "met": figure.met} for figure in figures]
     save(
         stem.with_name(f"{stem.name}.json"),
         {"command": command, **({"figures": scored} if figures else {}), **record},
@@ -104,11 +104,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def figure_table(figures: Sequence[Figure]) -> str:
     """Return figures with their targets and verdicts as a Markdown table."""
     rows = []
-    for each in figures:
-        unit = each.unit if each.unit in {"×", ""} else f" {each.unit}"
-        target = f"{'≥' if each.at_least else '≤'} {each.target:g}{unit}"
-        verdict = "met" if each.met else "MISSED"
-        rows.append([each.name, target, f"{each.measured:.5g}{unit}", verdict])
+    for figure in figures:
+        unit = figure.unit if figure.unit in {"×", ""} else f" {figure.unit}"
+        target = f"{'≥' if figure.at_least else '≤'} {figure.target:g}{unit}"
+        verdict = "met" if figure.met else "MISSED"
+        rows.append([figure.name, target, f"{figure.measured:.5g}{unit}", verdict])
     return table(["figure", "target", "measured", "verdict"], rows)
 
 

@@ -54,7 +54,7 @@ def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
     if options.serve is None:
         print(benchmark.table(results))
         print(json.dumps(results.get("summary", {}), indent=1))
-    return int(any("failed" in each for each in results["records"].values()))
+    return int(any("failed" in result for result in results["records"].values()))
 
 
 def add_options(made: argparse.ArgumentParser, *, turns: bool = True) -> None:

@@ -63,7 +63,7 @@ class _LazyGroup(click.Group):
         command = getattr(module, f"{name}_" if name == "import" else name)
         assert isinstance(command, click.Command)
         # Options of `kb` itself, which people give to its commands as well.
-        taken = {option for each in command.params for option in each.opts}
+        taken = {option for param in command.params for option in param.opts}
         for option in _own_options():
             if taken.isdisjoint(option.opts):
                 command.params.append(option)

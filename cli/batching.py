@@ -93,7 +93,7 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
             (root / RUNS / name, _begin(path, root, options, away=away)) for name, path in found
         )
     try:
-        states = [_one(ctx.obj, *each, folder, options, away=away) for each in runs]
+        states = [_one(ctx.obj, *run, folder, options, away=away) for run in runs]
     except KeyboardInterrupt:
         click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
         ctx.exit(_INTERRUPTED)
@@ -206,7 +206,7 @@ def _folder(root: Path, config: "RunConfig") -> "RunFolder":
 def _more(options: dict[str, Any]) -> bool:
     """Whether limits were given, which an ended run may go on with."""
     names = ("rounds", "max_seconds", "max_gpu_seconds", "max_tokens", "max_money", "floor")
-    return options["resume"] is not None and any(options[each] is not None for each in names)
+    return options["resume"] is not None and any(options[name] is not None for name in names)
 
 
 def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":

@@ -47,7 +47,7 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
     if not names:
         names = [each for each in NAMES if each != LLM or model is not None]
-    if unknown := [each for each in names if each not in NAMES]:
+    if unknown := [name for name in names if name not in NAMES]:
         raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")

@@ -80,8 +80,8 @@ def _first_sentence(text: str) -> str:
 def standing(gates: Sequence[GateStanding], result: Result) -> str:
     """How the question's numbers stand to the gates, reasons left to the entry."""
     return " · ".join(
-        each.brief if result.kind == "technique" else f"{each.technique}: {each.brief}"
-        for each in gates
+        gate.brief if result.kind == "technique" else f"{gate.technique}: {gate.brief}"
+        for gate in gates
     )
 
 

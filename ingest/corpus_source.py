@@ -49,7 +49,7 @@ def corpus_state(root: Path) -> IndexState:
 def _source(corpus: Corpus) -> Source:
     root, manifest = corpus.root, corpus.manifest
     paths = [MANIFEST]
-    paths += [each.path for each in corpus.techniques]
+    paths += [technique.path for technique in corpus.techniques]
     for kernel in corpus.kernels:
         paths += [kernel.path, *([kernel.launcher] if kernel.launcher else [])]
     digests = ((path, hashlib.sha256(read_below(root, path)).hexdigest()) for path in paths)
@@ -98,7 +98,7 @@ def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
     parts: list[tuple[str, str, int, int]] = [
         (technique_card(entry), CARD, 1, file.body_line - 1),
         # A vector each: one of them all together would be like none of them.
-        *((each, _QUESTIONS, asked, file.body_line - 1) for each in entry.questions),
+        *((question, _QUESTIONS, asked, file.body_line - 1) for question in entry.questions),
         *(
             (piece.text, piece.heading or entry.title, piece.start_line, piece.end_line)
             for piece in chunk_file(PurePosixPath(file.path), text)
@@ -160,7 +160,7 @@ def _kernel_chunks(
 ) -> list[Chunk]:
     entry, source = file.entry, corpus.manifest.name
     homes = {slug: name for name, slugs in taxonomy().items() for slug in slugs}
-    known = {each.entry.slug: each.entry.bottlenecks for each in corpus.techniques}
+    known = {technique.entry.slug: technique.entry.bottlenecks for technique in corpus.techniques}
     relieved = {
         name
         for slug in entry.techniques

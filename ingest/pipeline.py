@@ -205,7 +205,7 @@ def _folded(chunks: Sequence[Chunk]) -> int:
 
 
 def _refuse_taken_name(name: str, location: str, state: IndexState) -> None:
-    taken = next((each for each in state.sources if each.name == name), None)
+    taken = next((source for source in state.sources if source.name == name), None)
     if taken is not None and taken.location != location:
         raise SourceError(
             f"the index already has a source '{name}' from {taken.location}: "
@@ -222,7 +222,7 @@ def _refuse_unprintable(name: str, root: Path) -> None:
 
 
 def _refuse_folder_of_that_name(name: str, state: IndexState) -> None:
-    taken = next((each for each in state.sources if each.name == name), None)
+    taken = next((source for source in state.sources if source.name == name), None)
     if taken is not None and taken.chunking:  # a corpus has none
         raise SourceError(
             f"the index already has a folder '{name}' from {taken.location}, which is the name of "
@@ -235,7 +235,7 @@ def _refuse_taken_slugs(part: IndexState, others: IndexState) -> None:
         ("technique", part.techniques, others.techniques),
         ("kernel", part.kernels, others.kernels),
     ):
-        taken = {each.entry.slug: each.source for each in theirs}
+        taken = {record.entry.slug: record.source for record in theirs}
         for record in mine:
             if record.entry.slug in taken:
                 raise SourceError(

@@ -59,7 +59,7 @@ def published_state(
     """
     fetched = origin.fetched
     report.version, report.licence = fetched.version, origin.licence
-    known = next((each for each in former.sources if each.name == name), None)
+    known = next((source for source in former.sources if source.name == name), None)
     cited: dict[str, object] = {
         "location": fetched.location,
         "version": fetched.version,

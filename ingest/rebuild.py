@@ -111,7 +111,7 @@ def _known(layout: IndexLayout) -> _Known:
     else:
         try:
             state = generation.state()
-            return _Known(state, [_request(each.to_json()) for each in state.sources])
+            return _Known(state, [_request(source.to_json()) for source in state.sources])
         except (KbError, ValueError, TypeError, KeyError):
             pass  # its chunks are damaged: the list of sources may still be whole
         finally:

@@ -81,7 +81,7 @@ def _find_tool(name: str) -> Path | None:
     wheels = importlib.util.find_spec("nvidia")
     if wheels is not None:
         for place in wheels.submodule_search_locations or ():
-            folders += [each / "bin" for each in sorted(Path(place).glob("cu[0-9]*"), reverse=True)]
+            folders += [path / "bin" for path in sorted(Path(place).glob("cu[0-9]*"), reverse=True)]
     # Triton's wheel carries NVIDIA's disassemblers; find_spec does not import it.
     spec = importlib.util.find_spec("triton")
     if spec is not None and spec.origin:

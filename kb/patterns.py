@@ -110,16 +110,16 @@ class AnyOf:
 
     def __init__(self, sources: Sequence[str]) -> None:
         """Compile the expressions; raises as `LinearPattern` does."""
-        self.source = "|".join(f"(?:{each})" for each in sources)
-        plain = [f"(?:{each})" for each in sources if not _GROUP.search(each)]
+        self.source = "|".join(f"(?:{source})" for source in sources)
+        plain = [f"(?:{source})" for source in sources if not _GROUP.search(source)]
         self._together = _compile("|".join(plain), groups=False) if plain else None
-        self._others = [LinearPattern(each) for each in sources if _GROUP.search(each)]
+        self._others = [LinearPattern(source) for source in sources if _GROUP.search(source)]
 
     def search(self, text: bytes) -> bool:
         """Whether any of them matches anywhere in the text."""
         if self._together is not None and self._together.search(text) is not None:
             return True
-        return any(each.search(text) for each in self._others)
+        return any(pattern.search(text) for pattern in self._others)
 
 
 @lru_cache(maxsize=1 << 11)

@@ -100,7 +100,7 @@ class KnowledgeService:
 
         def work(searcher: Searcher) -> Found:
             response, generation = _search(searcher, request), searcher.generation
-            entries = {each.id: entry_of(generation, each) for each in response.results}
+            entries = {result.id: entry_of(generation, result) for result in response.results}
             kernels = {id_: each.slug for id_, each in entries.items() if isinstance(each, Kernel)}
             return Found(response, unknown_filters(request.filters, generation), kernels)
 

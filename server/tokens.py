@@ -85,10 +85,10 @@ class TokenFile:
         """
         with self._writing():
             records = self.records()
-            gone = [each for each in records if name in (each.id, each.name)]
+            gone = [record for record in records if name in (record.id, record.name)]
             if not gone:
                 raise NotFoundError(f"no token '{name}': `kb token list` shows them")
-            self._write([each for each in records if each not in gone])
+            self._write([record for record in records if record not in gone])
         return gone
 
     def _writing(self) -> FileLock:
@@ -123,11 +123,11 @@ class TokenFile:
             raise IndexUnavailableError(
                 f"{self._path} is not a token file: restore it, or delete it and create new tokens"
             ) from error
-        self._records = {each.sha256: each for each in records}
+        self._records = {record.sha256: record for record in records}
         self._seen = seen
 
     def _write(self, records: list[TokenRecord]) -> None:
-        text = json.dumps({"tokens": [asdict(each) for each in records]}, indent=1)
+        text = json.dumps({"tokens": [asdict(record) for record in records]}, indent=1)
         # made with mode 0600, then moved into place: never open to others, never half-written
         fd, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
         try:

@@ -72,7 +72,7 @@ def _fit_and_report(
 
 
 def _evidence(searcher: Searcher, questions: list[str]) -> list[tuple[float, ...]]:
-    return [searcher.rank(each, 10, Filters()).evidence.features() for each in questions]
+    return [searcher.rank(question, 10, Filters()).evidence.features() for question in questions]
 
 
 def _fit(

@@ -148,19 +148,6 @@ def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[C
     return cases
 
 
-def held_back_texts() -> list[str]:
-    """All that the benchmark and the calibration of abstention ask in words: not to be taught."""
-    judged = [
-        *_read(FOLDER / "techniques.yaml", TechniqueQuery),
-        *_read(FOLDER / "unanswerable.yaml", UnanswerableQuery),
-    ]
-    parts = yaml.safe_load(_CALIBRATION.read_text(encoding="utf-8")).values()
-    return [
-        *(each.query for each in judged),
-        *(text for sides in parts for texts in sides.values() for text in texts),
-    ]
-
-
 def _others(
     query: Implementation, operator: Operator, answers: dict[str, Answer]
 ) -> tuple[Answer, ...]:

@@ -149,8 +149,8 @@ def main() -> None:
         "peak_mb": peak,
         "seconds": {"whole": whole.seconds, "again": again.seconds},
     }
-    for each in sources:
-        each.pop("location", None)
+    for source in sources:
+        source.pop("location", None)
     command = "python -m benchmarks.sources --work DIR"
     publish(Path(__file__).parent / "results" / "sources", command, text, record)
 

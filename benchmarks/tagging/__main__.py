@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-speed", action="store_true", help="leave the timing out")
     options = parser.parse_args()
-    techniques = [each.entry for each in load_corpus(shipped_corpus()).techniques]
+    techniques = [technique.entry for technique in load_corpus(shipped_corpus()).techniques]
     slugs = [entry.slug for entry in techniques]
     detector = Detector(techniques)
     tagged = tags(detector)

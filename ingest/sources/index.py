@@ -136,14 +136,14 @@ class Index:
         else:
             newest = Version(package.version)
             if newest not in versions:
-                shown = ", ".join(str(each) for each in versions[:_VERSIONS_SHOWN])
+                shown = ", ".join(str(version) for version in versions[:_VERSIONS_SHOWN])
                 raise SourceError(
                     f"{package.name} has no version {package.version} for this Python on the "
                     f"package index; the newest are {shown}"
                 )
             pool = list(found)
         files = [each for each in pool if Version(each.version) == newest]
-        kept = [each for each in files if not each.link.is_yanked]
+        kept = [file for file in files if not file.link.is_yanked]
         if not kept:
             why = files[0].link.yank_reason
             raise SourceError(
@@ -196,7 +196,7 @@ class Index:
             found = list(finder.find_all_packages(package.name, allow_yanked=True))
         if found:
             return found
-        serious = [each for each in failures if "(404)" not in each]
+        serious = [failure for failure in failures if "(404)" not in failure]
         if serious:
             raise SourceError(f"{package.name}: the package index failed: {serious[0]}")
         raise SourceError(

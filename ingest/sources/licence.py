@@ -100,11 +100,11 @@ def _from_words(words: str) -> str | None:
 
 def _from_text(text: str) -> str | None:
     plain = " ".join(re.sub(r"[^a-z0-9]+", " ", text.lower()).split())[:_TEXT_HEAD]
-    for each in _tables()["text"]:
-        if all(phrase in plain for phrase in each["phrases"]) and not any(
-            phrase in plain for phrase in each.get("without", ())
+    for table in _tables()["text"]:
+        if all(phrase in plain for phrase in table["phrases"]) and not any(
+            phrase in plain for phrase in table.get("without", ())
         ):
-            return str(each["licence"])
+            return str(table["licence"])
     return None
 
 

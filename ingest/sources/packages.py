@@ -77,7 +77,7 @@ def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
         else:
             index.download(release, file)
         if not file.is_file():
-            got = ", ".join(each.name for each in place.iterdir()) or "nothing"
+            got = ", ".join(path.name for path in place.iterdir()) or "nothing"
             raise SourceError(f"{release}: expected {release.filename}, but pip fetched {got}")
         if size is not None and file.stat().st_size != size:
             raise SourceError(

@@ -129,7 +129,7 @@ class Contest:
                 outcomes.append(contestant.run(self.stage, prepared, planned))
         except WorkerError as error:
             problem, fault = str(error), error.fault
-        bad = [each for each in outcomes if each.case.counted and not each.case.passed]
+        bad = [outcome for outcome in outcomes if outcome.case.counted and not outcome.case.passed]
         if bad and not (candidate and self.own):
             problem, fault = bad[0].case.problem, bad[0].case.fault
         contestant.desk.take_back("inputs")
@@ -143,7 +143,7 @@ class Contest:
         if candidate:
             self.wrong.append(f"in a fresh process at the given shape: {problem}")
             self.faults += [fault] if fault is not None else []
-            self.cheats += [cheat for each in outcomes for cheat in each.cheats]
+            self.cheats += [cheat for outcome in outcomes for cheat in outcome.cheats]
         else:
             self.notes.append(f"{entrant.name} is not timed: {problem}")
         return None
@@ -196,7 +196,7 @@ class Contest:
             flops = {}
         return floor.work(
             [each.tensor for each in prepared.inputs if each.tensor is not None],
-            [each.tensor for each in self.stage.problem.parameters],
+            [parameter.tensor for parameter in self.stage.problem.parameters],
             prepared.outputs,
             flops,
             self.zero_fraction,
@@ -224,7 +224,7 @@ class _LaunchCheck:
             )
         if prepared.why_not or prepared.reference is None:
             return None
-        dtypes = [dtype_of(each.dtype) for each in prepared.outputs]
-        if [each.dtype for each in outputs] != dtypes:
+        dtypes = [dtype_of(output.dtype) for output in prepared.outputs]
+        if [output.dtype for output in outputs] != dtypes:
             return "the outputs have other dtypes than eager's"
         return prepared.reference.check(outputs, prepared.limits).problem

@@ -212,7 +212,7 @@ class Contestant:
         lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
         called = self._call(prepared, lent, planned, hide=hide)
         problem = unlike(called.outputs, prepared.outputs, self.settings.device)
-        self.overlaps = any(each.overlaps for each in called.outputs)
+        self.overlaps = any(output.overlaps for output in called.outputs)
         if problem is None and self.overlaps and not prepared.overlaps:
             problem = "elements of its output share memory (expanded?), and the problem's do not"
         if problem is not None:
@@ -290,11 +290,11 @@ class Contestant:
     def _fetch(self, called: m.Called) -> list[Any]:
         """The outputs in the judge's own memory, whatever the process does to the buffers later."""
         outputs = self.desk.lend("outputs", called.outputs)
-        for each in outputs:
-            assert each is not None
-            each.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
-            if each.tensor.device.type == "cuda":
-                torch.cuda.synchronize(each.tensor.device)
+        for output in outputs:
+            assert output is not None
+            output.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
+            if output.tensor.device.type == "cuda":
+                torch.cuda.synchronize(output.tensor.device)
         self.worker.fetch(names(outputs), call=called.call)
         got = [pristine(each) for each in outputs if each is not None]
         self.worker.drop([called.call])
@@ -321,14 +321,14 @@ class Contestant:
         return prepared.reference.check(got, prepared.limits).problem is None
 
     def _record(self, prepared: Prepared, checked: Checked, outcome: Outcome) -> None:
-        limits = [each for each in prepared.limits if each is not None]
+        limits = [limit for limit in prepared.limits if limit is not None]
         outcome.case = outcome.case.model_copy(
             update={
                 "max_abs": checked.largest("max_abs"),
                 "max_rel": checked.largest("max_rel"),
                 "norm_ratio": checked.largest("norm_ratio"),
-                "tolerance": max((each.norm for each in limits), default=None),
-                "tolerance_max_rel": max((each.worst for each in limits), default=None),
+                "tolerance": max((limit.norm for limit in limits), default=None),
+                "tolerance_max_rel": max((limit.worst for limit in limits), default=None),
                 "passed": checked.problem is None,
                 "problem": checked.problem,
                 "counterexamples": checked.examples,

@@ -135,11 +135,11 @@ class Enlargement:
 
     def _block(self) -> int:
         """The largest size of a block; integers of the file where launches give none."""
-        found = [each for each in self.progress().blocks if self._is_block(each)]
+        found = [block for block in self.progress().blocks if self._is_block(block)]
         if not found:
             nodes = ast.walk(parse(self.text, "kernel"))
             values = (integer(n, {}) for n in nodes if isinstance(n, ast.Constant | ast.BinOp))
-            found = [each for each in values if each is not None and self._is_block(each)]
+            found = [value for value in values if value is not None and self._is_block(value)]
         return max(found, default=0)
 
     def _is_block(self, value: int) -> bool:

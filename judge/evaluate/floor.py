@@ -147,7 +147,7 @@ class StructuralZeros:
 
         None at all, or more elements than a mask should hold, are left out.
         """
-        if not outputs or sum(each.numel() for each in outputs) > _MOST_MASKED:
+        if not outputs or sum(output.numel() for output in outputs) > _MOST_MASKED:
             return
         found = [output == 0 for output in outputs]
         if self._draws:

@@ -164,7 +164,11 @@ class Interleaver:
     @property
     def running(self) -> list[Contender]:
         """The contenders that have not failed."""
-        return [each for each in self._contenders if self.tracks[each.name].failed is None]
+        return [
+            contender
+            for contender in self._contenders
+            if self.tracks[contender.name].failed is None
+        ]
 
     def warm_up(self, plan: Plan) -> dict[str, float]:
         """One batch of every contender on whatever contents there are; median ms by contender.

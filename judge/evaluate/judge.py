@@ -115,7 +115,7 @@ def evaluate(
         disclosures=(*decision.disclosures, *trial.notes, *(report.notes if report else ())),
         calibrated=report is None or report.calibrated,
         oracle=trial.oracle,
-        cases=tuple(each.case for each in trial.evidence.outcomes),
+        cases=tuple(outcome.case for outcome in trial.evidence.outcomes),
         power=tuple(trial.evidence.power),
         timings=report.timings if report else (),
         ratios=report.ratios if report else (),

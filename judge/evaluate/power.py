@@ -63,19 +63,19 @@ class Power:
     @property
     def complete(self) -> bool:
         """Whether every mistake that was thought of is refused."""
-        return bool(self._states) and all(each.rejected_by for each in self._states)
+        return bool(self._states) and all(state.rejected_by for state in self._states)
 
     def checks(self) -> list[PowerCheck]:
         """The results, one a mistake."""
         return [
             PowerCheck(
-                mutation=each.mistake.name,
-                detail=f"{each.mistake.detail}, {self.group} shapes",
-                rejected_by=each.rejected_by,
-                applies=each.differs or not each.tried,
+                mutation=state.mistake.name,
+                detail=f"{state.mistake.detail}, {self.group} shapes",
+                rejected_by=state.rejected_by,
+                applies=state.differs or not state.tried,
             )
-            for each in self._states
-            if each.tried or each.mistake.mutation is None
+            for state in self._states
+            if state.tried or state.mistake.mutation is None
         ]
 
     def examine(self, stage: Stage, prepared: Prepared) -> None:
@@ -91,8 +91,8 @@ class Power:
             return
         device = _device(prepared)
         templates = [
-            torch.empty(each.shape, dtype=dtype_of(each.dtype), device=device)
-            for each in prepared.outputs
+            torch.empty(output.shape, dtype=dtype_of(output.dtype), device=device)
+            for output in prepared.outputs
         ]
         case = f"{stage.shape.label} shape, {prepared.kind.value} values"
         for state in waiting:
@@ -127,8 +127,8 @@ def a_constant_passes(prepared: Prepared) -> bool:
         return False
     device = _device(prepared)
     templates = [
-        torch.empty(each.shape, dtype=dtype_of(each.dtype), device=device)
-        for each in prepared.outputs
+        torch.empty(output.shape, dtype=dtype_of(output.dtype), device=device)
+        for output in prepared.outputs
     ]
     mean = reference.answer_like(templates, "mean")
     return reference.check(mean, prepared.limits).problem is None
@@ -191,12 +191,12 @@ def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -
     """
     elsewhere = {each.mutation + each.detail.rpartition(",")[0] for each in smaller if each.proven}
     missing = [
-        each
-        for each in checks
-        if not each.proven
+        check
+        for check in checks
+        if not check.proven
         and (
-            each.mutation in _CONSTANT
-            or each.mutation + each.detail.rpartition(",")[0] not in elsewhere
+            check.mutation in _CONSTANT
+            or check.mutation + check.detail.rpartition(",")[0] not in elsewhere
         )
     ]
     if not missing:

@@ -32,7 +32,7 @@ def _head(evaluation: Evaluation) -> list[str]:
 def _times(evaluation: Evaluation) -> list[str]:
     if not evaluation.timings:
         return []
-    ratios = {each.over: each for each in evaluation.ratios}
+    ratios = {ratio.over: ratio for ratio in evaluation.ratios}
     lines = [
         f"{'contender':<{_NAME}} {'median':>9} {'p10 to p90':>17} {'floor':>6}  "
         "speedup of candidate"
@@ -41,8 +41,8 @@ def _times(evaluation: Evaluation) -> list[str]:
     first = evaluation.timings[0]
     how = {"graph": "graph replay", "events": "CUDA events", "clock": "the clock"}[first.method]
     lines.append(f"Cold, interleaved, by {how}; {first.launches} launches each; ms.")
-    for each in evaluation.timings:
-        lines += _bullets(f"{each.contender}: {flag}" for flag in each.flagged)
+    for timing in evaluation.timings:
+        lines += _bullets(f"{timing.contender}: {flag}" for flag in timing.flagged)
     for wall in evaluation.walls:
         if not wall.passed:
             lines += _bullets([f"{wall.contender}: {wall.detail}"])

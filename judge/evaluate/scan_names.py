@@ -104,4 +104,6 @@ def text_of(node: ast.expr) -> str | None:
 
 def within(name: str | None, *spaces: str) -> bool:
     """Whether a dotted name is one of `spaces` or stands below one."""
-    return name is not None and any(name == each or name.startswith(each + ".") for each in spaces)
+    return name is not None and any(
+        name == space or name.startswith(space + ".") for space in spaces
+    )

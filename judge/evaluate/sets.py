@@ -207,7 +207,7 @@ class InputSets:
     def _open(self, worker: Worker, buffers: Sequence[Exported]) -> None:
         if buffers:
             worker.open(buffers)
-            self._opened.append((worker, [each.name for each in buffers]))
+            self._opened.append((worker, [buffer.name for buffer in buffers]))
 
     def _wait(self) -> None:
         """Workers read from other processes, whose streams do not wait for ours."""

@@ -119,7 +119,9 @@ class Stage:
     def parameters(self) -> list[Any]:
         """The model's tensors in the judge's own memory, in the order of `problem.parameters`."""
         if self._parameters is None:
-            lent = self._desk.lend("parameters", [each.tensor for each in self.problem.parameters])
+            lent = self._desk.lend(
+                "parameters", [parameter.tensor for parameter in self.problem.parameters]
+            )
             self.worker.export_parameters(names(lent))
             self._parameters = [pristine(each) for each in lent if each is not None]
         return self._parameters
@@ -151,9 +153,9 @@ class Stage:
 
     def computes_in(self, dtype: str, prepared: Prepared) -> bool:
         """Whether an input, an output or a parameter has this dtype."""
-        specs = [*prepared.outputs, *(each.tensor for each in self.problem.parameters)]
+        specs = [*prepared.outputs, *(parameter.tensor for parameter in self.problem.parameters)]
         specs += [each.tensor for each in prepared.inputs if each.tensor is not None]
-        return any(each.dtype == dtype for each in specs)
+        return any(spec.dtype == dtype for spec in specs)
 
     def mutated(
         self, mutation: m.Mutation, templates: Sequence[Any]
@@ -189,7 +191,7 @@ class Stage:
     def _run(self, prepared: Prepared, lent: Lent) -> None:
         called, got = self._eager(prepared, lent, late=not self.aliases)
         prepared.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
-        prepared.overlaps = any(each.overlaps for each in called.outputs)
+        prepared.overlaps = any(output.overlaps for output in called.outputs)
         self._restore(prepared, lent)
         oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
         self._restore(prepared, lent)
@@ -198,7 +200,7 @@ class Stage:
             return
         reference = self._reference = Reference(
             oracle,
-            [dtype_of(each.dtype) for each in prepared.outputs],
+            [dtype_of(output.dtype) for output in prepared.outputs],
             self.settings.declaration,
             precision=self.settings.precision,
             terms=self._longest_sum(prepared),
@@ -232,7 +234,7 @@ class Stage:
             if apart(first, again) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
                 prepared.why_not = "eager itself is off, and differs from call to call"
             prepared.off = off
-        if sum(each.nbytes for each in prepared.outputs) > _LARGE_BYTES:
+        if sum(output.nbytes for output in prepared.outputs) > _LARGE_BYTES:
             # The kernel has to fit beside what the judge holds.
             del got
             self._desk.take_back("eager")
@@ -326,7 +328,7 @@ class Stage:
         except CommandFailedError:
             changes = [0.0] * len(oracle)
         self._restore(prepared, lent)
-        return [each if math.isfinite(each) else 0.0 for each in changes]
+        return [change if math.isfinite(change) else 0.0 for change in changes]
 
     def _longest_sum(self, prepared: Prepared) -> float:
         """Terms of the longest sum behind one output element.
@@ -335,9 +337,9 @@ class Stage:
         inputs once.
         """
         if self._terms is None:
-            written = max(1, min((each.numel for each in prepared.outputs), default=1))
+            written = max(1, min((output.numel for output in prepared.outputs), default=1))
             read = sum(each.tensor.numel for each in prepared.inputs if each.tensor is not None)
-            read += sum(each.tensor.numel for each in self.problem.parameters)
+            read += sum(parameter.tensor.numel for parameter in self.problem.parameters)
             try:
                 flops = self.worker.flops(self.settings.model_seed).flops
             except CommandFailedError:
@@ -370,7 +372,7 @@ def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:
 def _undefined(prepared: Prepared, oracle: Sequence[Any], values: Any) -> str | None:
     """Why there is nothing to compare with."""
     real = [each for each in oracle if each is not None]
-    shapes = [tuple(each.shape) for each in prepared.outputs]
+    shapes = [tuple(output.shape) for output in prepared.outputs]
     for each, shape in zip(oracle, shapes, strict=False):
         if each is not None and tuple(each.shape) != shape:
             return f"the oracle's shape {list(each.shape)} is not eager's {list(shape)}"

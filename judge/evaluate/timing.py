@@ -183,7 +183,7 @@ def measure(
     say: Say = silent,
 ) -> Measurement:
     """Measure rounds until there is enough; parameters as of `time_contenders`."""
-    output_bytes = max(sum(spec.nbytes for spec in each.outputs) for each in contenders)
+    output_bytes = max(sum(spec.nbytes for spec in contender.outputs) for contender in contenders)
     sets = InputSets(problem, inputs, exporter, kind)
     try:
         with Interleaver(contenders, sets, exporter, check_launch) as interleaver:
@@ -191,7 +191,7 @@ def measure(
                 interleaver, sets, device=device, output_bytes=output_bytes, say=say
             )
             say(Progress(f"timing by {plan.method}, {plan.sets} launches a batch"))
-            _rounds(interleaver, plan, limits, any(each.checked for each in contenders))
+            _rounds(interleaver, plan, limits, any(contender.checked for contender in contenders))
             if plan.method == "events":  # a graph runs as a whole, in its turn
                 say(Progress("looking for work out of the stream's turn"))
                 interleaver.look_for_turns()

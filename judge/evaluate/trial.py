@@ -289,7 +289,7 @@ class Trial:
     def _note_of(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> None:
         """What a prepared case says of the problem and its oracle."""
         if planned.loose:
-            prepared.limits = [loosened(each) for each in prepared.limits]
+            prepared.limits = [loosened(limit) for limit in prepared.limits]
         if prepared.off and prepared.off not in self.notes:
             self.notes.append(prepared.off)
         if self.options.interpret and stage.computes_in("bfloat16", prepared):
@@ -353,7 +353,7 @@ class Trial:
     def _decided(self, contestant: Contestant) -> bool:
         """Whether further cases change nothing."""
         evidence = self.evidence
-        wrong = any(is_wrong(each.case) or each.cheats for each in evidence.outcomes)
+        wrong = any(is_wrong(outcome.case) or outcome.cheats for outcome in evidence.outcomes)
         return bool(evidence.wrong) or not contestant.worker.alive or (wrong and not evidence.own)
 
     def _tell(self, outcome: Outcome) -> None:

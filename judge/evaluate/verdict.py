@@ -92,7 +92,7 @@ def require_exact(outcomes: Sequence[Outcome]) -> None:
     Where in every counted case an output's values all exist in its dtype and eager equals the
     oracle (pooling, copies, argmax), a candidate has no rounding to excuse a difference.
     """
-    counted = [each for each in outcomes if each.exact is not None]
+    counted = [outcome for outcome in outcomes if outcome.exact is not None]
     exact = [each.exact for each in counted if each.exact is not None]
     common = frozenset.intersection(*exact) if exact else frozenset()
     if not common:
@@ -137,8 +137,8 @@ def decide(evidence: Evidence) -> Decision:
 
 def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
     """PyTorch itself is right by definition; what could not be shown of it is told."""
-    doubts = [f"not shown: {each}" for each in reasons[Verdict.WRONG][:_SHOWN]]
-    doubts += [f"not shown: {each}" for each in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
+    doubts = [f"not shown: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
+    doubts += [f"not shown: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
     said = "it is the problem's own model, run by PyTorch"
     return Decision(Verdict.LIBRARY, (said,), (*doubts, *_disclosures(evidence)))
 
@@ -158,12 +158,12 @@ def is_wrong(case: Case) -> bool:
 
 def _only_values_are_wrong(evidence: Evidence) -> bool:
     """Whether outputs of the right form were compared with the oracle wherever it is wrong."""
-    wrong = [each.case for each in evidence.outcomes if is_wrong(each.case)]
+    wrong = [outcome.case for outcome in evidence.outcomes if is_wrong(outcome.case)]
     return bool(wrong) and not evidence.wrong and all(c.norm_ratio is not None for c in wrong)
 
 
 def _cheats(evidence: Evidence) -> list[str]:
-    found = [cheat for each in evidence.outcomes for cheat in each.cheats]
+    found = [cheat for outcome in evidence.outcomes for cheat in outcome.cheats]
     found += evidence.cheats
     found += [
         f"line {each.line}: {each.evidence}: {each.explanation}"
@@ -186,7 +186,7 @@ def _nothing_ran(evidence: Evidence) -> str | None:
     if evidence.device == "cpu" or not evidence.observations.watched:
         return None
     blind = evidence.eager is None or not evidence.eager.kernels
-    if blind or not any(each.case.passed for each in evidence.outcomes):
+    if blind or not any(outcome.case.passed for outcome in evidence.outcomes):
         return None
     if evidence.observations.names("kernels"):
         return None
@@ -195,11 +195,11 @@ def _nothing_ran(evidence: Evidence) -> str | None:
 
 def _wrong(evidence: Evidence) -> list[str]:
     found = list(evidence.wrong)
-    for each in evidence.outcomes:
-        if is_wrong(each.case):
-            text = f"{describe(each.case)}: {each.case.problem}"
-            if each.case.counterexamples:
-                first = each.case.counterexamples[0]
+    for outcome in evidence.outcomes:
+        if is_wrong(outcome.case):
+            text = f"{describe(outcome.case)}: {outcome.case.problem}"
+            if outcome.case.counterexamples:
+                first = outcome.case.counterexamples[0]
                 where = f"output {first.output}{list(first.index)}"
                 text += f"; {where} is {first.got:.6g}, not {first.expected:.6g}"
             found.append(text)
@@ -208,7 +208,7 @@ def _wrong(evidence: Evidence) -> list[str]:
 
 def _fault(evidence: Evidence) -> Fault | None:
     """Why it gave no result; a compiler's refusal first."""
-    cases = (each.case for each in evidence.outcomes if is_wrong(each.case))
+    cases = (outcome.case for outcome in evidence.outcomes if is_wrong(outcome.case))
     faults = [*evidence.faults, *(case.fault for case in cases if case.fault is not None)]
     return min(faults, key=lambda each: not each.compiling, default=None)
 
@@ -216,7 +216,7 @@ def _fault(evidence: Evidence) -> Fault | None:
 def _inconclusive(evidence: Evidence) -> list[str]:
     if evidence.machine_faults:
         return list(evidence.machine_faults)
-    cases = [each.case for each in evidence.outcomes]
+    cases = [outcome.case for outcome in evidence.outcomes]
     counted = [case for case in cases if case.counted]
     if not counted:
         why = next((case.why_not for case in cases if case.why_not), "no case could be made")
@@ -237,7 +237,7 @@ def _inconclusive(evidence: Evidence) -> list[str]:
 
 
 def _specialised(evidence: Evidence) -> list[str]:
-    refused = [each.case for each in evidence.outcomes if each.case.refused]
+    refused = [outcome.case for outcome in evidence.outcomes if outcome.case.refused]
     if not refused:
         return []
     first = refused[0]
@@ -247,7 +247,7 @@ def _specialised(evidence: Evidence) -> list[str]:
 
 def _library(evidence: Evidence) -> list[str]:
     ran = {_operator(name): name for name in evidence.observations.names("aten")}
-    hosts = [each.host for each in evidence.outcomes if each.host is not None]
+    hosts = [outcome.host for outcome in evidence.outcomes if outcome.host is not None]
     if hosts:
         what = f" ({hosts[0]})" if hosts[0] else ""
         if not evidence.observations.names("triton_launches"):
@@ -285,7 +285,7 @@ def _disclosures(evidence: Evidence) -> list[str]:
     ][:_SHOWN]
     if untold := unproven(evidence.power):
         found.append(f"at the given shape {untold}")
-    left = [each.case for each in evidence.outcomes if not each.case.counted]
+    left = [outcome.case for outcome in evidence.outcomes if not outcome.case.counted]
     if left:
         found.append(
             f"{len(left)} of {len(evidence.outcomes)} cases do not count, "

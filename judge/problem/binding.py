@@ -166,7 +166,7 @@ def _bound(
             taken = {each.tensor for each in found.values()}
             positional += [Source(tensor=name) for name in matches.tensors if name not in taken]
         elif p.kind is p.VAR_KEYWORD:
-            named |= matches.configuration({each.name for each in parameters})
+            named |= matches.configuration({parameter.name for parameter in parameters})
         elif source is None:
             by_name_only = True  # after a parameter that keeps its default
         elif p.kind is p.KEYWORD_ONLY or (by_name_only and p.kind is not p.POSITIONAL_ONLY):

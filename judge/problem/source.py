@@ -188,7 +188,9 @@ def _names_assigned(statement: ast.stmt) -> list[str]:
         targets = [statement.target]
     else:
         return []
-    return [node.id for each in targets for node in ast.walk(each) if isinstance(node, ast.Name)]
+    return [
+        node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
+    ]
 
 
 def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
@@ -201,7 +203,7 @@ def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
     else:
         return []
     if len(targets) > 1:  # one expression for several names: replacing it changes all of them
-        return [(each.id, value) for each in targets if isinstance(each, ast.Name)]
+        return [(target.id, value) for target in targets if isinstance(target, ast.Name)]
     match targets[0], value:
         case ast.Name(id=name), (ast.Tuple(elts=elements) | ast.List(elts=elements)):
             return [(f"{name}[{i}]", each) for i, each in enumerate(elements)]

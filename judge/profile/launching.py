@@ -111,7 +111,7 @@ class Programs:
             If it cannot be started, or must not be.
         """
         policy = self._policy(read=read, gpu=gpu, without=without, environment=environment)
-        filled = [each.replace("{scratch}", str(policy.scratch)) for each in arguments]
+        filled = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
         request = command.line(filled)
         sign = None if alive is None else (alive, alive_timeout)
         return self._end("judge.sandbox.command:main", policy, request, timeout, sign)
@@ -129,7 +129,7 @@ class Programs:
         `{scratch}` in an argument stands for its folder; the parameters are those of `run`.
         """
         policy = self._policy(read=read, environment=environment)
-        filled = [each.replace("{scratch}", str(policy.scratch)) for each in arguments]
+        filled = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
         source = f"from {module} import main\nmain(*{filled!r})\n"
         request = json.dumps({"source": source}).encode() + b"\n"
         return self._end("judge.sandbox.script:main", policy, request, timeout)
@@ -207,7 +207,7 @@ def _installed() -> str:
     The interpreter finds its own again; others were named to this process by PYTHONPATH.
     """
     folders = [Path(entry) for entry in sys.path if Path(entry).is_absolute()]
-    return os.pathsep.join(str(each) for each in folders if any(each.glob("*.dist-info")))
+    return os.pathsep.join(str(folder) for folder in folders if any(folder.glob("*.dist-info")))
 
 
 def python_module(module: str, *arguments: str) -> list[str]:

@@ -63,9 +63,9 @@ def opcode_classes() -> tuple[OpcodeClass, ...]:
 @cache
 def _by_opcode() -> Mapping[str, tuple[OpcodeClass, ...]]:
     table: dict[str, tuple[OpcodeClass, ...]] = {}
-    for each in opcode_classes():
-        for opcode in each.opcodes:
-            table[opcode] = (*table.get(opcode, ()), each)
+    for family in opcode_classes():
+        for opcode in family.opcodes:
+            table[opcode] = (*table.get(opcode, ()), family)
     return table
 
 
@@ -123,7 +123,7 @@ def mix_of(instructions: Iterable[str]) -> Mix:
             widths.setdefault(kind.name, Counter())[width_bits(instruction)] += count
         if kind.keep:
             kept[instruction] = count
-    order = [each.name for each in opcode_classes() if classes[each.name]]
+    order = [family.name for family in opcode_classes() if classes[family.name]]
     return Mix(
         instructions=sum(counts.values()),
         classes={name: classes[name] for name in order},

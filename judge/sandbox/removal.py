@@ -32,7 +32,7 @@ def _empty(path: str, top: str, numbers: "itertools.count[int]", waiting: list[s
         os.chmod(path, 0o700)  # noqa: PTH101 (a real folder: it was looked at without following)
     try:
         with os.scandir(path) as entries:
-            found = [(each.path, each.is_dir(follow_symlinks=False)) for each in entries]
+            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
     except OSError:
         return
     for inside, is_folder in found:

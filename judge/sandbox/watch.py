@@ -137,10 +137,10 @@ def _too_much(policy: Policy) -> str | None:
         files += len(entries)
         if files > _MOST_FILES:
             return f"more than {_MOST_FILES} files in the scratch folder"
-        for each in entries:
+        for entry in entries:
             with suppress(OSError):
-                state = each.stat(follow_symlinks=False)
+                state = entry.stat(follow_symlinks=False)
                 total += state.st_blocks * 512
-                if each.is_dir(follow_symlinks=False):
-                    waiting.append((each.path, depth + 1))
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, depth + 1))
     return f"{total >> 20} MiB in the scratch folder" if total > policy.scratch_bytes else None

@@ -145,7 +145,7 @@ class SourceBench:
         outputs = flatten(run(*task.sets[0]))
         task.wait()
         # A kernel may write every result into one buffer that it keeps.
-        self._reference, self._reference_key = [each.clone() for each in outputs], key
+        self._reference, self._reference_key = [output.clone() for output in outputs], key
 
     def _note(self, task: Task, keys: Sequence[str], results: Sequence[_Result]) -> None:
         """Load what is new, and note what it would compile where that is done ahead."""

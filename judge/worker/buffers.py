@@ -89,16 +89,16 @@ class OpenBuffers:
             if shared != len(descriptors):
                 raise BadBufferError(f"{len(descriptors)} descriptors for {shared} shared buffers")
             remaining = iter(descriptors)
-            for each in buffers:
-                self.close([each.name])
-                if isinstance(each.handle, CudaHandle):
-                    device = each.handle.device
-                    address = cudart.open_handle(device, each.handle.ipc)
-                    flat = device_bytes(device, address, each.nbytes)
-                    self._open[each.name] = _Opened(typed(flat, each), (device, address))
+            for buffer in buffers:
+                self.close([buffer.name])
+                if isinstance(buffer.handle, CudaHandle):
+                    device = buffer.handle.device
+                    address = cudart.open_handle(device, buffer.handle.ipc)
+                    flat = device_bytes(device, address, buffer.nbytes)
+                    self._open[buffer.name] = _Opened(typed(flat, buffer), (device, address))
                 else:
-                    flat = shared_bytes(next(remaining), each.nbytes)
-                    self._open[each.name] = _Opened(typed(flat, each), None)
+                    flat = shared_bytes(next(remaining), buffer.nbytes)
+                    self._open[buffer.name] = _Opened(typed(flat, buffer), None)
         finally:
             for descriptor in descriptors:
                 with contextlib.suppress(OSError):

@@ -88,9 +88,9 @@ def _model_new(
     loaded = False
     if isinstance(model, torch.nn.Module):
         wanted = {
-            each.name: tensors[each.name]
-            for each in command.parameters
-            if each.kind in ("parameter", "buffer")
+            parameter.name: tensors[parameter.name]
+            for parameter in command.parameters
+            if parameter.kind in ("parameter", "buffer")
         }
         own = model.state_dict()
         loaded = own.keys() == wanted.keys() and all(

@@ -27,7 +27,7 @@ def count(problem: LoadedProblem, seed: int) -> Operations:
     def recording(operator: Any, formula: Callable[..., Any]) -> Callable[..., Any]:
         def record(*args: Any, out_val: Any = None, **kwargs: Any) -> Any:
             flops = formula(*args, out_val=out_val, **kwargs)
-            first = next((each for each in args if isinstance(each, torch.Tensor)), out_val)
+            first = next((arg for arg in args if isinstance(arg, torch.Tensor)), out_val)
             by_operator[str(operator)] += flops
             by_dtype[dtype_name(getattr(first, "dtype", "unknown"))] += flops
             return flops

@@ -166,7 +166,9 @@ class Handler:
         observer = self._prepare(command.device, command.precision)
         self._forget()
         self._run = None
-        tensors = {each.name: self._buffers[each.buffer] for each in command.parameters}
+        tensors = {
+            parameter.name: self._buffers[parameter.buffer] for parameter in command.parameters
+        }
         self._run, told = load_kernel(command, tensors, self._folder)
         self._wait()
         return m.Kernel(**told, observed=observer.glance([]))
@@ -257,7 +259,9 @@ class Handler:
         kernel = command.kernel
         self._prepare(kernel.device, kernel.precision)
         self._forget()
-        tensors = {each.name: self._buffers[each.buffer] for each in kernel.parameters}
+        tensors = {
+            parameter.name: self._buffers[parameter.buffer] for parameter in kernel.parameters
+        }
         sets = [self._arguments(each) for each in command.sets]
         return self._bench.run(Task(command, tensors, sets, self._the_timer(), self._wait))
 

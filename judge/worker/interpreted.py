@@ -122,10 +122,13 @@ class KernelMemory:
     def of(self, tensors: Sequence[Any]) -> list[_Region]:
         """The regions that tensors lie in, each once."""
         found: dict[int, _Region] = {}
-        for each in tensors:
+        for tensor in tensors:
             # A fake or functional tensor has no memory to ask for.
-            if type(each) in (torch.Tensor, torch.nn.Parameter) and each.layout is torch.strided:
-                region = self._regions.get(each.untyped_storage().data_ptr())
+            if (
+                type(tensor) in (torch.Tensor, torch.nn.Parameter)
+                and tensor.layout is torch.strided
+            ):
+                region = self._regions.get(tensor.untyped_storage().data_ptr())
                 if region is not None:
                     found[region.address] = region
         return list(found.values())
@@ -137,36 +140,36 @@ class KernelMemory:
         self._arguments(values)
 
     def _arguments(self, values: Sequence[Any]) -> None:
-        for each in values:
-            if isinstance(each, tuple | list):
-                self._arguments(each)
-            elif isinstance(each, torch.Tensor):
-                self._tables = self._tables or each.dtype in (torch.int64, torch.uint64)
-                self.know(each)
-            elif isinstance(each, int):
-                self._tables = self._tables or each >= _LEAST_ADDRESS
-            elif hasattr(each, "base"):
-                self._arguments([each.base])
+        for value in values:
+            if isinstance(value, tuple | list):
+                self._arguments(value)
+            elif isinstance(value, torch.Tensor):
+                self._tables = self._tables or value.dtype in (torch.int64, torch.uint64)
+                self.know(value)
+            elif isinstance(value, int):
+                self._tables = self._tables or value >= _LEAST_ADDRESS
+            elif hasattr(value, "base"):
+                self._arguments([value.base])
 
     @contextlib.contextmanager
     def revealed(self, regions: Sequence[_Region], *, written: bool) -> Iterator[None]:
         """Let the host see what kernels see, meanwhile."""
-        for each in regions:
-            each.follow()
-            each.show(each.truth)
+        for region in regions:
+            region.follow()
+            region.show(region.truth)
         try:
             yield
         finally:
-            for each in regions:
+            for region in regions:
                 if written:
-                    each.truth[:] = each.seen()
-                each.show(each.shown)
+                    region.truth[:] = region.seen()
+                region.show(region.shown)
 
     def finish(self) -> None:
         """Put what kernels see where the host sees it; an input that the host changed stays so."""
-        for each in self._regions.values():
-            if each.follow() or not each.given:
-                each.show(each.truth)
+        for region in self._regions.values():
+            if region.follow() or not region.given:
+                region.show(region.truth)
         self._regions = {}
         self._sort()
 
@@ -197,10 +200,10 @@ class KernelMemory:
         regions = sorted(self._regions.values(), key=lambda each: each.address)
         self._count = len(regions)
         # One more than there are: a place that is none is looked up as well.
-        starts = [each.address for each in regions]
+        starts = [region.address for region in regions]
         self._starts = np.array(starts, np.uint64)
-        self._ends = np.array([*(each.address + each.size for each in regions), 0], np.uint64)
-        steps = [(each.truth.ctypes.data - each.address) % (1 << 64) for each in regions]
+        self._ends = np.array([*(region.address + region.size for region in regions), 0], np.uint64)
+        steps = [(region.truth.ctypes.data - region.address) % (1 << 64) for region in regions]
         self._steps = np.array([*steps, 0], np.uint64)
 
     def _others(self, truth: Any, dtype: Any) -> Any:
@@ -244,24 +247,24 @@ class _Moves(TorchDispatchMode):  # type: ignore[misc]
             return result
         touched = memory.of(tree_leaves((args, kwargs)))
         aliases = [each.alias_info for each in func._schema.returns]
-        if not touched or any(each is not None and not each.is_write for each in aliases):
+        if not touched or any(alias is not None and not alias.is_write for alias in aliases):
             return func(*args, **kwargs)
         if not _MOVES.match(name):
             memory.computed.add(name.replace("::", ".", 1))
             return func(*args, **kwargs)
         written = any(
-            each.alias_info is not None and each.alias_info.is_write
-            for each in func._schema.arguments
+            argument.alias_info is not None and argument.alias_info.is_write
+            for argument in func._schema.arguments
         )
         if written and name == "aten::copy_" and _same(args[0], args[1]):
             return args[0]  # the interpreter copies every argument back to itself
         fresh = []
         with memory.revealed(touched, written=written):
             result = func(*args, **kwargs)
-            for each in tree_leaves(result):
-                if type(each) is torch.Tensor and not memory.of([each]):
-                    fresh.append(each)
-                    memory.know(each)
+            for leaf in tree_leaves(result):
+                if type(leaf) is torch.Tensor and not memory.of([leaf]):
+                    fresh.append(leaf)
+                    memory.know(leaf)
         for each in fresh:
             memory.hide(each)
             for region in memory.of([each]):
@@ -355,7 +358,7 @@ class Watch:
             given = dict(zip(grid.arg_names, args, strict=False)) | kwargs
             constants = (given.get(name) for name in grid.constexprs)
             if len(self.blocks) < _MOST_NOTES:
-                self.blocks |= {each for each in constants if type(each) is int}
+                self.blocks |= {constant for constant in constants if type(constant) is int}
             return original(grid, *args, **kwargs)
 
         executor.__call__ = launch

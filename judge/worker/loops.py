@@ -76,8 +76,8 @@ class _Counting(ast.NodeTransformer):
         }
         for inner in ast.walk(node):
             if isinstance(inner, ast.Assign) and self._is_sized(inner.value):
-                targets = [t for each in inner.targets for t in ast.walk(each)]
-                self._sized |= {each.id for each in targets if isinstance(each, ast.Name)}
+                targets = [t for target in inner.targets for t in ast.walk(target)]
+                self._sized |= {target.id for target in targets if isinstance(target, ast.Name)}
         return self.generic_visit(node)
 
     def _is_sized(self, value: ast.expr) -> bool:

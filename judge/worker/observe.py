@@ -54,7 +54,7 @@ def loaded_libraries() -> set[str]:
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         parts = (line.split(maxsplit=5) for line in lines)
-        paths = {each[5] for each in parts if len(each) == 6 and ".so" in each[5]}
+        paths = {part[5] for part in parts if len(part) == 6 and ".so" in part[5]}
         return {path for path in paths if not _is_extension(path)}
     return set()
 
@@ -82,9 +82,9 @@ class Observer:
             notes.append(f"TF32 was set to {precision_now()} after {self._declared} was declared")
         libraries = sorted(loaded_libraries() - self._libraries)
         return Observed(
-            libraries=[each[-_LABEL:] for each in libraries[:200]],
+            libraries=[library[-_LABEL:] for library in libraries[:200]],
             patched=self._changed(),
-            notes=[each[:_LABEL] for each in notes[:50]],
+            notes=[note[:_LABEL] for note in notes[:50]],
         )
 
     def watch(self, run: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:

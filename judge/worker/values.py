@@ -58,7 +58,7 @@ def decode(value: JsonValue) -> Any:
         return [decode(each) for each in value]
     if isinstance(value, dict):
         if set(value) == {_TUPLE} and isinstance(elements := value[_TUPLE], list):
-            return tuple(decode(each) for each in elements)
+            return tuple(decode(element) for element in elements)
         if set(value) == {_DTYPE}:
             import torch  # noqa: PLC0415 (the judge passes values on without decoding them)
 

@@ -81,7 +81,7 @@ def features_version() -> str:
 
 def operator_families() -> tuple[str, ...]:
     """Every operator family, the special ones first."""
-    return tuple(each.value for each in _operators())
+    return tuple(operator.value for operator in _operators())
 
 
 def operators_named(words: str) -> tuple[str, ...]:

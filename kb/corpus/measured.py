@@ -79,7 +79,7 @@ def measured_line(records: Sequence[Verified], *, brief: bool = False) -> str:
     if not records:
         return NOT_MEASURED
     first = records[0]
-    shown = [each for each in records if each.gpu == first.gpu][:_SHOWN]
+    shown = [record for record in records if record.gpu == first.gpu][:_SHOWN]
     gains = ", ".join(f"{each.speedup:.2f}x over {each.baseline}" for each in shown)
     if brief:
         return f"measured on {first.gpu}: {gains}"

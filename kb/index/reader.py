@@ -119,9 +119,9 @@ def _open(folder: Path, lease: Lease) -> Generation:
         return Generation(
             folder=folder,
             manifest=manifest,
-            sources={each.name: each for each in sources},
-            techniques={each.entry.slug: each for each in techniques},
-            kernels={each.entry.slug: each for each in kernels},
+            sources={source.name: source for source in sources},
+            techniques={technique.entry.slug: technique for technique in techniques},
+            kernels={kernel.entry.slug: kernel for kernel in kernels},
             store=ChunkStore(folder / CHUNKS),
             columns=open_columns(folder / COLUMNS),
             lexical=LexicalIndex(folder / LEXICAL, manifest.chunks),

@@ -45,9 +45,9 @@ class IndexState:
         """The state with nothing from that source."""
         return IndexState(
             tuple(each for each in self.sources if each.name != source),
-            tuple(each for each in self.techniques if each.source != source),
-            tuple(each for each in self.kernels if each.source != source),
-            tuple(each for each in self.chunks if each.source != source),
+            tuple(technique for technique in self.techniques if technique.source != source),
+            tuple(kernel for kernel in self.kernels if kernel.source != source),
+            tuple(chunk for chunk in self.chunks if chunk.source != source),
         )
 
     def merged(self, other: "IndexState") -> "IndexState":
@@ -67,8 +67,8 @@ class IndexState:
     def entries_json(self) -> str:
         """The entries as one JSON document."""
         data = {
-            "techniques": [_dump(each) for each in self.techniques],
-            "kernels": [_dump(each) for each in self.kernels],
+            "techniques": [_dump(technique) for technique in self.techniques],
+            "kernels": [_dump(kernel) for kernel in self.kernels],
         }
         return json.dumps(data, ensure_ascii=False)
 
@@ -108,4 +108,4 @@ def parse_entries(text: str) -> tuple[tuple[TechniqueRecord, ...], tuple[KernelR
 
 def parse_sources(text: str) -> tuple[Source, ...]:
     """The inverse of `IndexState.sources_json`."""
-    return tuple(Source.from_json(each) for each in json.loads(text))
+    return tuple(Source.from_json(load) for load in json.loads(text))

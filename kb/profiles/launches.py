@@ -33,7 +33,7 @@ def mean_of(metric: str, launches: Sequence[Launch]) -> float:
     Totals (bytes, instructions, cycles, durations) are plain means, so that bytes over duration is
     the rate over all of them. Everything else is weighted by each launch's duration.
     """
-    weights = [1.0 if is_total(metric) else each.values.get(DURATION, 0.0) for each in launches]
+    weights = [1.0 if is_total(metric) else launch.values.get(DURATION, 0.0) for launch in launches]
     if not sum(weights):  # no durations: every launch counts the same
         weights = [1.0] * len(launches)
     products = (w * each.values[metric] for w, each in zip(weights, launches, strict=True))
@@ -44,7 +44,8 @@ def means(launches: Sequence[Launch]) -> dict[str, float]:
     """Every metric that any of the launches has, as `mean_of` over those that have it."""
     names = dict.fromkeys(name for launch in launches for name in launch.values)
     return {
-        name: mean_of(name, [each for each in launches if name in each.values]) for name in names
+        name: mean_of(name, [launch for launch in launches if name in launch.values])
+        for name in names
     }
 
 

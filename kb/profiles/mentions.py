@@ -63,7 +63,7 @@ class Reading:
     @property
     def metrics(self) -> dict[str, float]:
         """Full metric name → value."""
-        return {each.metric.name: each.value for each in self.mentions}
+        return {mention.metric.name: mention.value for mention in self.mentions}
 
 
 def read_mentions(text: str) -> Reading:
@@ -74,7 +74,7 @@ def read_mentions(text: str) -> Reading:
     numbers = find_numbers(text)
     if not numbers:
         return Reading((), text)
-    places = [each for each in find_names(text) if not _is_a_unit(text, each)]
+    places = [name for name in find_names(text) if not _is_a_unit(text, name)]
     orders = ((_Pairing.behind, _Pairing.ahead), (_Pairing.ahead, _Pairing.behind))
     pairs = max((_Pairing(text, places, numbers).pairs(order) for order in orders), key=len)
     found: dict[str, Mention] = {}
@@ -107,7 +107,7 @@ class _Pairing:
     """Whether a metric is named as code names it: in such a list bare words are metrics."""
 
     def __post_init__(self) -> None:
-        self.as_code = any("_" in self.text[each.start : each.end] for each in self.places)
+        self.as_code = any("_" in self.text[place.start : place.end] for place in self.places)
 
     def pairs(self, order: tuple[_Look, _Look]) -> list[tuple[NamePlace, Mention]]:
         """Names with what they are given, in order; each looks for its number in this order."""
@@ -166,7 +166,7 @@ class _Pairing:
             return None
         number = self.numbers[at]
         tokens = _TOKEN.finditer(self.text[number.end : place.start])
-        between = [each.group().lower() for each in tokens]
+        between = [token.group().lower() for token in tokens]
         if len(between) > _FARTHEST // 2 or not set(between) <= _words("of"):
             return None
         if number.unit is None and (between or place.names[0].metric.unit == "%"):

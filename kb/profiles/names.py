@@ -108,7 +108,7 @@ def find_names(text: str) -> list[NamePlace]:
             continue
         last, names = longest
         start, end = words[place].start(), words[last].end()
-        meant = tuple(each for each in names if each.exact in (None, text[start:end]))
+        meant = tuple(name for name in names if name.exact in (None, text[start:end]))
         if meant and not _of_an_identifier(text, start, end):
             found.append(NamePlace(start, end, meant))
         place = last + 1

@@ -147,7 +147,7 @@ def _notes(
     *,
     chosen: str | None,
 ) -> tuple[str, ...]:
-    others = [each for each in groups if each != name]
+    others = [group for group in groups if group != name]
     notes = []
     if others and (chosen is None or len(wanted) > 1):
         listed = ", ".join(others[:_LISTED]) + (", ..." if len(others) > _LISTED else "")
@@ -170,7 +170,7 @@ def _launches(data: Any, where: str) -> list[Launch]:
     if not isinstance(data, dict):
         raise InvalidInputError(f"{where} must hold one JSON object")
     kernels = data.get("kernels")
-    if isinstance(kernels, list) and all(isinstance(each, dict) for each in kernels):
+    if isinstance(kernels, list) and all(isinstance(kernel, dict) for kernel in kernels):
         rows = [_row(row, f"{where}: kernel {at}", at) for at, row in enumerate(kernels)]
         # `kb profile --json` gives means over so many launches.
         counts = [row.get("launches", 1) for row in kernels]

@@ -42,7 +42,7 @@ def understood(metrics: Mapping[str, float]) -> list[MetricValue]:
 
 def metrics_line(metrics: Sequence[MetricValue]) -> str:
     """What was understood, as one line above an answer; empty where there are no numbers."""
-    return f"Understood: {'; '.join(each.words for each in metrics)}." if metrics else ""
+    return f"Understood: {'; '.join(metric.words for metric in metrics)}." if metrics else ""
 
 
 def quantity(value: float, unit: str) -> str:

@@ -96,7 +96,7 @@ def _result_text(number: int, result: Result, kernel: str | None) -> str:
     quoted = [result.title, f"From {source.name}{version} ({licence}), {place}"]
     if result.techniques:
         quoted.append("Techniques: " + ", ".join(result.techniques))
-    quoted += [f"{each.technique}, {each.words}" for each in result.gates]
+    quoted += [f"{gate.technique}, {gate.words}" for gate in result.gates]
     head = f"[{number}] {result.kind}, score {result.score:.2f}, id {result.id}"
     if kernel is not None:
         head += f"\nPart of the kernel {kernel}: get_kernel has all of it"
@@ -179,7 +179,7 @@ def _cited(sources: Sequence[Source]) -> list[str]:
 def techniques_text(techniques: TechniqueList) -> str:
     """A list of techniques as a model reads it."""
     lines = [
-        f"- {each.slug}: {each.title} [{', '.join(each.bottlenecks)}] {each.effect}"
-        for each in techniques.techniques
+        f"- {entry.slug}: {entry.title} [{', '.join(entry.bottlenecks)}] {entry.effect}"
+        for entry in techniques.techniques
     ]
     return _facts(lines) if lines else "No technique matches."

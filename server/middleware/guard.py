@@ -89,4 +89,4 @@ class Guard:
 
     def _may_ask(self, origins: list[str], scheme: str, host: str) -> bool:
         own = f"{scheme}://{host}".lower()
-        return all(each.lower() == own or each in self._origins for each in origins)
+        return all(origin.lower() == own or origin in self._origins for origin in origins)

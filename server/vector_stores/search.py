@@ -42,7 +42,7 @@ def search_store(
     lowest = request.ranking_options.score_threshold if request.ranking_options else 0.0
     return VectorStoreResultsPage(
         search_query=queries,
-        data=[_result(each) for each in results if each.score >= lowest],
+        data=[_result(result) for result in results if result.score >= lowest],
     )
 
 

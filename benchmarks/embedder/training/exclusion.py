@@ -90,12 +90,8 @@ class Exclusion:
         """All digests, sorted."""
         return np.unique(np.concatenate([np.zeros(0, np.uint64), *self.parts]))
 
-    def holds_code(self, code: str, *, python: bool) -> bool:
-        """Whether so much of `code` is known that it counts as a copy."""
-        return self.holds_runs(runs(code, python=python))
-
     def holds_runs(self, found: Digests) -> bool:
-        """The same of a function's runs."""
+        """Whether so many of a function's runs are known that it counts as a copy."""
         if not len(found) or not len(self.known):
             return False
         places = np.searchsorted(self.known, found).clip(max=len(self.known) - 1)
@@ -126,7 +122,7 @@ def evaluation_exclusion(cache: Cache) -> Exclusion:
         found.archives[f"{name} {fetched.version}"] = fetched.sha256
         with unpacked(fetched, cache) as root:
             found.add_files(read_files(root))
-    assert {each.split()[0] for each in found.archives} == set(EVALUATION)
+    assert {archive.split()[0] for archive in found.archives} == set(EVALUATION)
     found.sentences.update(judged_queries())
     found.sentences.discard("")
     return found

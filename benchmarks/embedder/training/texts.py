@@ -68,9 +68,9 @@ class Texts:
     ) -> "Texts":
         """Return the texts of a training set, tokenized."""
         tokenizer = Tokenizer.from_file(str(tokenizer_file))
-        whole = [each.text for each in training.documents]
+        whole = [document.text for document in training.documents]
         bare = [text.partition("\n")[2] for text in whole]
-        queries = [each.query for each in training.pairs]
+        queries = [pair.query for pair in training.pairs]
         return cls(
             TokenRows(whole, tokenizer, document_tokens, device),
             TokenRows(bare, tokenizer, document_tokens, device),

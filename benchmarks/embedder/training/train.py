@@ -129,7 +129,7 @@ def train(
     rows = [row for row, pair in enumerate(training.pairs) if not documents[pair.document].held_out]
     pairs = [training.pairs[row] for row in rows]
     row_of = np.array(rows)
-    groups = torch.tensor([each.group for each in documents], device=device)
+    groups = torch.tensor([document.group for document in documents], device=device)
     model: Encoder = Encoder(start).to(device)
     decaying, others = _parameters(model)
     optimizer = torch.optim.AdamW(
@@ -145,8 +145,8 @@ def train(
     began, running = time.time(), 0.0
     for step in range(trial.steps):
         share = min((step + 1) / warm, (trial.steps - step) / max(trial.steps - warm, 1))
-        for each in optimizer.param_groups:
-            each["lr"] = trial.learning_rate * min(1.0, share)
+        for group in optimizer.param_groups:
+            group["lr"] = trial.learning_rate * min(1.0, share)
         optimizer.zero_grad(set_to_none=True)
         bare = bool(chance.random() < trial.without_header)
         loss = batch_loss(model, texts, pairs, row_of, groups, next(stream), trial, bare=bare)
