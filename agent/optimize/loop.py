@@ -36,7 +36,7 @@ from agent.optimize.judging import (
     RoundJudging,
     judge_last,
 )
-from agent.optimize.offers import add_spending, collect, describe, spending
+from agent.optimize.offers import add_spending, collect_in_order, describe, spending
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.proposers import Attending, Closing, Pausing, Proposer, Reflecting, Spending
 from agent.optimize.record import Record, Round
@@ -264,7 +264,9 @@ class Search:
             # The others go by what is measured.
             and (self._standing.measured or isinstance(proposer, Pausing))
         ]
-        offers = collect(asked, state, self._record.tried)
+        # A model starts from what the others reached, as long as there is a round for it.
+        later = self._standing.measured and each.number == 1 and self._config.limits.rounds > 1
+        offers = collect_in_order(asked, state, self._record.tried, models_later=later)
         crossover = state.crossover
         self._append(
             Proposed,

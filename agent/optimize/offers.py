@@ -32,6 +32,32 @@ class Offers:
     spent: dict[str, Spending] = field(default_factory=dict)
 
 
+def collect_in_order(
+    proposers: Sequence[Proposer],
+    state: SearchState,
+    tried: Mapping[str, str],
+    *,
+    models_later: bool,
+) -> Offers:
+    """As `collect`; with `models_later`, who asks a model is asked only where the others have
+    nothing: what they find is judged first, and the model goes on from it in the next round."""
+    others = [each for each in proposers if not isinstance(each, Pausing)]
+    if not models_later or not others or len(others) == len(proposers):
+        return collect(proposers, state, tried)
+    offers = collect(others, state, tried)
+    if offers.candidates:
+        return offers
+    more = collect([each for each in proposers if isinstance(each, Pausing)], state, tried)
+    return Offers(
+        more.candidates,
+        offers.dropped + more.dropped,
+        offers.offered | more.offered,
+        offers.failures | more.failures,
+        offers.notes | more.notes,
+        offers.spent | more.spent,
+    )
+
+
 def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[str, str]) -> Offers:
     """Ask all proposers, and take their proposals in turn so that none crowds out the others.
 

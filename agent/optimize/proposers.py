@@ -102,8 +102,8 @@ class Noting(Protocol):
 
 @runtime_checkable
 class Pausing(Protocol):
-    """A proposer that may have to wait for what another machine does: its methods then raise
-    `PausedError`, the run ends, and goes on when it is resumed."""
+    """A proposer that asks a model. It may have to wait for what another machine does: its methods
+    then raise `PausedError`, the run ends, and goes on when it is resumed."""
 
     @property
     def pauses(self) -> bool:

@@ -92,6 +92,18 @@ def test_a_folder_is_planned_without_a_gpu_and_asks_nothing_twice(problems, tmp_
     assert requests(out) == []
 
 
+def test_without_knowledge_no_prompt_holds_any(problems, tmp_path):
+    out = str(tmp_path / "batch")
+    status, said = kb(tmp_path, str(problems), "--model", "m", "--batch", out, "--gpu", "H200",
+                      "--proposers", "llm", "--no-knowledge")  # fmt: skip
+    assert status == 0, said
+    for each in requests(out):
+        prompt = each["body"]["messages"][1]["content"]
+        assert "# Knowledge base" not in prompt
+        assert "When: " not in prompt
+        assert "tools" not in each["body"]
+
+
 def test_what_is_missing_is_told_in_one_line(problems, tmp_path):
     out = str(tmp_path / "batch")
     for command, words in [

@@ -517,3 +517,34 @@ def test_the_beam_has_one_survivor_of_each_family(tmp_path: Path) -> None:
     assert [(each.family, each.outcome.median_ms) for each in beam] == [
         ("b", 0.7), ("a", 0.8), ("c", 0.95),
     ]  # fmt: skip
+
+
+class Model(Scripted):
+    """A proposer that asks a model."""
+
+    pauses = False
+
+
+@pytest.mark.parametrize("others", [[proposal(0.8)], []])
+def test_a_model_goes_on_from_what_the_others_reached(
+    tmp_path: Path, others: list[Proposal]
+) -> None:
+    tuned = Scripted([others, [], []], "tune")
+    model = Model([[proposal(0.7, "fusion")], [proposal(0.5, "fusion")]], "llm")
+    with RunFolder.create(tmp_path / "run", config(Limits(rounds=3))) as folder:
+        search(folder, ScriptedJudge(), tuned, model).run()
+    first = model.states[0]
+    if others:
+        assert first.round == 2
+        assert first.leader.candidate.source == kernel(0.8)
+        # What it writes is there for the others in the next round.
+        assert tuned.states[2].leader.candidate.proposer == "llm"
+    else:
+        assert first.round == 1
+
+
+def test_in_a_run_of_one_round_all_are_asked(tmp_path: Path) -> None:
+    model = Model([[proposal(0.7, "fusion")]], "llm")
+    with RunFolder.create(tmp_path / "run", config(Limits(rounds=1))) as folder:
+        search(folder, ScriptedJudge(), Scripted([[proposal(0.8)]], "tune"), model).run()
+    assert [each.round for each in model.states] == [1]

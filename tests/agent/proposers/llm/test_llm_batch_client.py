@@ -182,6 +182,7 @@ def test_a_file_that_is_refused_is_told_and_written_again(server, client, tmp_pa
     assert "\n" not in str(raised.value)
     assert waits(tmp_path) == name
     assert [each["custom_id"] for each in lines(tmp_path / "requests.jsonl")] == [name]
+    assert client() == ["batch-1: in_progress, 0 of 1 done"]
 
 
 def test_an_endpoint_that_is_down_is_one_line_and_loses_nothing(tmp_path):
