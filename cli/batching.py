@@ -32,7 +32,7 @@ _CONFIG = "config.json"
 @click.option("--base-url", metavar="URL", help="An endpoint with OpenAI's Batch API.")
 @click.option("--wait", is_flag=True, help="Ask again each half minute until replies are there.")
 def batch(folder: Path, base_url: str | None, wait: bool) -> None:
-    """Send the requests in FOLDER to a Batch API, and fetch the replies that are there.
+    """Send requests in FOLDER to a Batch API; fetch replies.
 
     FOLDER is that of `kb optimize --batch`; `kb optimize --resume FOLDER` goes on
     with the replies. Nothing is sent twice, also after a kill. The key is read

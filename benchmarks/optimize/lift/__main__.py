@@ -24,7 +24,7 @@ from agent.optimize.starting import read_problem
 from agent.pause import NeedsGpuError, WaitingError
 from benchmarks.optimize.asking import Lines
 from benchmarks.optimize.kernelbench.__main__ import problems
-from benchmarks.optimize.lift.arms import ARMS, EMPTY, ArmAdvisor, NoIndexError
+from benchmarks.optimize.lift.arms import ARMS, EMPTY, ArmAdvisor, NoIndexError, note_sources
 from benchmarks.optimize.lift.figures import write
 from benchmarks.optimize.running import Judges
 from judge.profile.profiler import has_gpu
@@ -62,6 +62,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     made.add_argument("--no-confirm", action="store_true", help="leave out the last session")
     made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
     made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
+    made.add_argument(
+        "--with-notes", action="store_true", help="show what earlier runs taught (default: not)"
+    )
     made.add_argument("--no-index", action="store_true", help="leave planning to another machine")
     made.add_argument("--no-gpu", action="store_true", help="leave judging to another machine")
     made.add_argument(
@@ -71,7 +74,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return made.parse_args(arguments)
 
 
-def _config(options: argparse.Namespace, arm: str, problem: Path) -> RunConfig:
+def _config(
+    options: argparse.Namespace, arm: str, problem: Path, notes: tuple[str, ...]
+) -> RunConfig:
     spec = find_spec(options.gpu)
     versions = [each.split("=", 1) for each in options.versions.split(",") if "=" in each]
     return RunConfig(
@@ -89,6 +94,7 @@ def _config(options: argparse.Namespace, arm: str, problem: Path) -> RunConfig:
         batch=str(options.dir / arm),
         proposers=("llm",),
         knowledge=arm != EMPTY,
+        exclude_sources=notes,
         baselines=tuple(options.baselines.split(",")),
         seed=options.seed,
         limits=Limits(rounds=options.rounds),
@@ -132,7 +138,9 @@ def _step(
     elif options.folder is None:
         raise InvalidInputError("it was not begun: name the folder of problems")
     else:
-        folder = RunFolder.create(root, _config(options, arm, problems(options.folder)[name]))
+        notes = () if options.with_notes else note_sources(options.index)
+        path = problems(options.folder)[name]
+        folder = RunFolder.create(root, _config(options, arm, path, notes))
     index = options.dir / "no-index" if options.no_index else options.index
     with folder:
         if folder.record.stopped is not None:

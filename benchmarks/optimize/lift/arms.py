@@ -1,10 +1,12 @@
 """The arms that are compared: what a model is shown of the knowledge base, all else the same."""
 
+import contextlib
 import random
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from agent.opening import searcher_or_none
 from agent.optimize.advice import Advice, IndexAdvisor, as_context
 from agent.optimize.candidate import Judged
 from agent.optimize.run import RunFolder
@@ -18,6 +20,7 @@ INDEX: Final = "index"
 EMPTY: Final = "empty"
 SHUFFLED: Final = "shuffled"
 ARMS: Final = (INDEX, EMPTY, SHUFFLED)
+NOTE: Final = "note"
 # Techniques of a context, where the right one has more or fewer.
 _TECHNIQUES = 3
 
@@ -79,3 +82,19 @@ class ArmAdvisor:
         name = self._folder.config.problem.sha256
         chance = random.Random(f"{self._seed}:{name}:{round_}")
         return [titles[slug] for slug in chance.sample(others, len(right) or _TECHNIQUES)]
+
+
+def note_sources(index: Path) -> tuple[str, ...]:
+    """Sources of an index that earlier runs taught: all of their chunks are notes."""
+    searcher = searcher_or_none(index)
+    if searcher is None:
+        return ()
+    with contextlib.closing(searcher):
+        columns = searcher.generation.columns
+        notes = columns["kinds"].mask(lambda values: NOTE in values)
+        return tuple(
+            name
+            for name in sorted(searcher.generation.sources)
+            if (rows := columns["sources"].mask(lambda values, name=name: name in values)).any()  # type: ignore[misc]
+            and bool(notes[rows].all())
+        )
