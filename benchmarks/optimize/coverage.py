@@ -1,0 +1,72 @@
+"""`python -m benchmarks.optimize.coverage FOLDER`: for which problems the recipes have a candidate.
+
+Needs no GPU: graphs are exported without computing anything, and nothing is judged. Prints a line
+a problem, then how often each reason stands in the way.
+"""
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.optimize.candidate import Proposal, SearchState
+from agent.optimize.starting import read_problem
+from agent.proposers.recipe.proposer import Export, RecipeProposer
+from agent.proposers.recipe.stock import CorpusShelf, Shelf
+from benchmarks.optimize.kernelbench.__main__ import problems
+from judge.graph import Graph, export_graph
+from judge.sandbox.launch import Zygote
+from kb.errors import KbError
+
+_CARD, _ARCHITECTURE = "H200", "sm_90a"
+
+
+def proposals(
+    path: Path, dtype: str, shelf: Shelf, export: Export = export_graph
+) -> tuple[list[Proposal], str]:
+    """What the recipes propose for a problem file on an H200, and why nothing where they do not."""
+    state = SearchState.model_construct(
+        problem=read_problem(path), dtype=dtype, gpu=_CARD, architecture=_ARCHITECTURE
+    )
+    proposer = RecipeProposer(shelf, export)
+    try:
+        return list(proposer.propose(state)), ""
+    except KbError as error:
+        return [], str(error)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Go through a folder and print the table."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks.optimize.coverage")
+    made.add_argument("folder", type=Path, help="of KernelBench problem files")
+    made.add_argument("--dtype", default="bfloat16")
+    made.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of names")
+    options = made.parse_args(arguments)
+    shelf = CorpusShelf()
+    covered: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    with Zygote() as zygote:
+
+        def export(source: str, name: str, dtype: str | None) -> Graph:
+            return export_graph(source, name, dtype, zygote)
+
+        for name, path in problems(options.folder, options.only).items():
+            found, why = proposals(path, options.dtype, shelf, export)
+            level = name.rpartition("/")[0]
+            total[level] += 1
+            covered[level] += bool(found)
+            if why:
+                reasons[re.sub(r"\(.*", "", why)] += 1
+            print(f"{name}: {'; '.join(each.note for each in found[:2]) or why}"[:300], flush=True)
+    for level, count in total.items():
+        print(f"{level or 'all'}: {covered[level]} of {count} have a candidate")
+    for why, count in reasons.most_common():
+        print(f"{count:4d}  {why}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
