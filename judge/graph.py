@@ -1,10 +1,11 @@
 """The graph of a problem's model, with what matching needs: users, shapes, constants."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from judge.graph_spelling import spelled
 from judge.sandbox.launch import Zygote
 from judge.worker import messages as m
 from kb.errors import KbError
@@ -23,7 +24,8 @@ class Graph:
     nodes: dict[str, m.GraphNode]
     outputs: tuple[str, ...]
     """Names of what the model returns; a tuple where there are several."""
-    renamed: dict[str, str] = field(default_factory=dict)
+    updates: tuple[str, ...] = ()
+    """State-dict names of buffers that a call changes, such as running statistics."""
 
     @classmethod
     def of(cls, told: m.Graph) -> "Graph":
@@ -36,11 +38,12 @@ class Graph:
         """
         if told.reason:
             raise GraphError(f"the model has no graph: {told.reason}")
-        nodes, same = _without_broadcasts(told.nodes)
+        nodes, same = _without_broadcasts(spelled(told.nodes))
         outputs = [same.get(name or "", name) for name in map(reference, told.outputs)]
         if not outputs or any(each is None or each not in nodes for each in outputs):
             raise GraphError("the model returns something that is no tensor")
-        return cls(nodes, tuple(each for each in outputs if each is not None))
+        returned = tuple(each for each in outputs if each is not None)
+        return cls(_needed(nodes, returned), returned, tuple(told.updates))
 
     def __getitem__(self, name: str) -> m.GraphNode:
         return self.nodes[name]
@@ -56,18 +59,9 @@ class Graph:
 
     @cached_property
     def computed(self) -> tuple[str, ...]:
-        """Values that operators compute and the outputs depend on, in order."""
-        needed: set[str] = set()
-        left = list(self.outputs)
-        while left:
-            name = left.pop()
-            if name not in needed:
-                needed.add(name)
-                left += operands(self.nodes[name])
+        """Values that operators compute, in order."""
         return tuple(
-            name
-            for name, node in self.nodes.items()
-            if name in needed and node.op not in ("input", "tensor")
+            name for name, node in self.nodes.items() if node.op not in ("input", "tensor")
         )
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -93,6 +87,22 @@ def reference(value: Any) -> str | None:
 def operands(node: m.GraphNode) -> list[str]:
     """Names of the values that a node is computed from, in the order of its arguments."""
     return list(_references([*node.args, *node.kwargs.values()]))
+
+
+def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[str, m.GraphNode]:
+    """The nodes that outputs depend on, and all inputs and tensors of the model."""
+    needed: set[str] = set()
+    left = list(outputs)
+    while left:
+        name = left.pop()
+        if name not in needed:
+            needed.add(name)
+            left += operands(nodes[name])
+    return {
+        name: node
+        for name, node in nodes.items()
+        if name in needed or node.op in ("input", "tensor")
+    }
 
 
 def _without_broadcasts(

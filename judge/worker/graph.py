@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from judge.worker.buffers import dtype_name, dtype_of
 from judge.worker.messages import ExportGraph, Graph, GraphNode, GraphTensor, one_line
@@ -92,6 +92,7 @@ def _described(program: Any) -> Graph:
     index = 0
     nodes: list[GraphNode] = []
     outputs: list[Any] = []
+    kinds = [each.kind for each in program.graph_signature.output_specs]
     for node in program.graph.nodes:
         if node.op == "placeholder":
             spec = sources[node.name]
@@ -100,10 +101,14 @@ def _described(program: Any) -> Graph:
                 args = [_value(spec.arg.value)] if constant else []
                 nodes.append(_node(node, "input", args).model_copy(update={"input": index}))
                 index += 1
+            elif spec.kind is InputKind.CONSTANT_TENSOR:
+                value = _number(program.constants.get(spec.target))
+                nodes.append(_node(node, "constant", [_value(value)]))
             else:
                 nodes.append(_node(node, "tensor", []).model_copy(update={"tensor": spec.target}))
         elif node.op == "output":
-            outputs = [_value(each) for each in node.args[0]]
+            returned = zip(node.args[0], kinds, strict=True)
+            outputs = [_value(each) for each, kind in returned if kind is OutputKind.USER_OUTPUT]
         elif node.op == "call_function":
             name = _operator(node.target)
             if not name.startswith(_CHECKS):
@@ -114,7 +119,19 @@ def _described(program: Any) -> Graph:
             raise TypeError(f"a {node.op} has no place in a graph of operators")
         if len(nodes) > MAX_NODES:
             raise ValueError(f"the graph has more than {MAX_NODES} nodes")
-    return Graph(nodes=nodes, outputs=outputs)
+    updates = list(program.graph_signature.buffers_to_mutate.values())
+    return Graph(nodes=nodes, outputs=outputs, updates=updates)
+
+
+def _number(tensor: Any) -> float | int | None:
+    """The value of a constant of one element; None where it has more, or is not known."""
+    # A constant that was made under `FakeTensorMode` keeps its values where it is small.
+    real = getattr(tensor, "constant", None) if isinstance(tensor, FakeTensor) else tensor
+    if not isinstance(real, torch.Tensor) or real.numel() != 1 or real.is_complex():
+        return None
+    with unset_fake_temporarily():
+        value: float | int = real.item()
+    return value
 
 
 def _operator(target: Any) -> str:

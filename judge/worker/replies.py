@@ -186,7 +186,7 @@ class GraphNode(Message):
 
     name: Label
     op: Label
-    """`input`, `tensor`, `getitem`, or an operator such as `aten.add.Tensor`."""
+    """`input`, `tensor`, `constant`, `getitem`, or an operator such as `aten.add.Tensor`."""
     args: list[JsonValue] = Field(default_factory=list, max_length=100)
     """Positional arguments: constants, lists, `{"node": name}`, `{"torch": "float32"}`,
     `{"device": "cpu"}`, `{"float": "inf"}`. Of an input: its value where it is no tensor."""
@@ -204,7 +204,9 @@ class Graph(Reply):
 
     nodes: list[GraphNode] = Field(default_factory=list, max_length=2000)
     outputs: list[JsonValue] = Field(default_factory=list, max_length=200)
-    """As arguments are written."""
+    """What the model returns, as arguments are written."""
+    updates: list[Label] = Field(default_factory=list, max_length=2000)
+    """State-dict names of buffers that a call changes, such as running statistics."""
     reason: Annotated[str, Field(max_length=MAX_ERROR_CHARS)] = ""
     """Why there are no nodes."""
 

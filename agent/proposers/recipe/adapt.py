@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.proposers.recipe.beside import MADE, RANDOM, SIZED, VIEWS, one_shape, view_sizes
 from agent.proposers.recipe.carry import Signature, Stock, carried, signature
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.fuse import (
@@ -27,10 +28,6 @@ POINTWISE: Final = frozenset({
     "log", "log1p", "log2", "lt", "maximum", "minimum", "mish", "mul", "ne", "neg", "pow",
     "reciprocal", "relu", "relu6", "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu", "sin",
     "softplus", "sqrt", "square", "sub", "tanh", "where",
-})  # fmt: skip
-# Views whose arguments do not depend on the problem's sizes.
-_VIEWS: Final = frozenset({
-    "alias", "clone", "contiguous", "detach", "permute", "squeeze", "t", "transpose", "unsqueeze",
 })  # fmt: skip
 _RESERVED: Final = frozenset({"torch", "triton", "tl", "kernel_function"})
 
@@ -110,6 +107,8 @@ class _Writer:
         self.beside: list[str] = []
         self.biases = {name: core.bias for core, _ in chosen if core.bias for name in core.results}
         """Results that still lack their bias, and what it is."""
+        self.fixed = False
+        """Whether sizes of the problem's inputs are in the file."""
         self.inside = frozenset(name for core, _ in chosen for name in core.nodes)
         self.fused: list[str] = []
         self.fused_names: list[str] = []
@@ -140,7 +139,8 @@ class _Writer:
             )
             parts.append(f"TUNABLES = {{\n{listed}}}")
         signature_ = "".join(f"    {each},\n" for each in self._parameters())
-        body = "".join(f"    {line}\n" for line in self.body)
+        guards = one_shape(self.graph, self.names) if self.fixed else []
+        body = "".join(f"    {line}\n" for line in [*guards, *self.body])
         parts.append(f"def kernel_function(\n{signature_}):\n{body}    return {results}")
         text = "\n\n\n".join(parts) + "\n"
         within = [name for core, _ in self.chosen for name in core.fused]
@@ -160,7 +160,9 @@ class _Writer:
             lines.append(f"A kernel written for them computes: {together}.")
         if self.beside:
             ran = ", ".join(dict.fromkeys(self.beside))
-            lines.append(f"PyTorch computes, elementwise: {ran}.")
+            lines.append(f"PyTorch computes: {ran}.")
+        if self.graph.updates:
+            lines.append(f"Not updated: {', '.join(self.graph.updates)}.")
         text = "\n\n".join(textwrap.fill(line, 96) for line in lines)
         return text.replace("\\", "/").replace('"', "'")
 
@@ -299,15 +301,29 @@ class _Writer:
         base = node.op.removeprefix("aten.").partition(".")[0]
         if base in ("split", "chunk") and reference(node.args[0]) is not None:
             return self._chunked(name)
-        if base not in POINTWISE and base not in _VIEWS:
+        sizes = view_sizes(self.graph, name, self.names) if base in SIZED else None
+        if base in RANDOM or not node.op.startswith("aten.") or (base in SIZED and sizes is None):
             raise CannotAdaptError(f"there is {node.op.removeprefix('aten.')} beside the kernel")
-        if base in POINTWISE:
+        if base not in VIEWS and base not in SIZED:
             self.beside.append(_base(node.op))
         args = [self._literal(each) for each in node.args]
+        if sizes is not None:
+            args[1], fixed = sizes
+            self.fixed = self.fixed or fixed
+        elif base in MADE:
+            self.fixed = True
+            args += [f"device={self._device()}"]
         # Where tensors live is the caller's choice.
         given = {key: value for key, value in node.kwargs.items() if key != "device"}
         args += [f"{key}={self._literal(value)}" for key, value in given.items()]
         return f"torch.ops.{node.op}({', '.join(args)})"
+
+    def _device(self) -> str:
+        nodes = self.graph.nodes.values()
+        given = next((n.name for n in nodes if n.input is not None and n.tensors), None)
+        if given is None:
+            raise CannotAdaptError("the problem has no tensor among its inputs")
+        return f"{self.names[given]}.device"
 
     def _chunked(self, name: str) -> str:
         node = self.graph[name]

@@ -1,0 +1,60 @@
+"""Operators that PyTorch runs beside kernels: which ones can be written out, and views of sizes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from judge.graph import Graph, reference
+
+# Views whose arguments do not depend on the problem's sizes.
+VIEWS: Final = frozenset({
+    "alias", "clone", "contiguous", "detach", "permute", "squeeze", "t", "transpose", "unsqueeze",
+})  # fmt: skip
+# Views of sizes, which depend on the problem's.
+SIZED: Final = frozenset({"expand", "reshape", "view", "_unsafe_view"})
+# Tensors that are made, of sizes that are the problem's, where its inputs are.
+MADE: Final = frozenset({
+    "arange", "empty", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros",
+})  # fmt: skip
+# Each call has other results, or writes into an operand.
+RANDOM: Final = frozenset({
+    "bernoulli", "dropout", "empty_like", "multinomial", "normal", "poisson", "rand", "rand_like",
+    "randint", "randn", "randn_like", "randperm",
+})  # fmt: skip
+
+
+def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, bool] | None:
+    """The sizes argument of a view or an expansion as Python, and whether it holds for the
+    problem's own shape alone; None where it is of no form that is known.
+
+    A size is the operand's where the two agree from the front on, and one follows from the others.
+    What is left is written as it is: heads and channels are the model's own.
+    """
+    node = graph[name]
+    source, wanted = reference(node.args[0]), node.args[1]
+    if source is None or not isinstance(wanted, list):
+        return None
+    shape, mine = graph.shape(source), graph.shape(name)
+    sizes = [str(each) for each in mine]
+    same = 0
+    while same < min(len(shape), len(mine)) and shape[same] == mine[same]:
+        sizes[same] = f"{names[source]}.shape[{same}]"
+        same += 1
+    if node.op.startswith("aten.expand."):
+        return f"[{', '.join(sizes)}]", same < len(mine)
+    left = [place for place in range(same, len(mine)) if mine[place] != 1]
+    if left:
+        sizes[left[0] if same == 0 else left[-1]] = "-1"
+    return f"[{', '.join(sizes)}]", same == 0 and len(left) > 1
+
+
+def one_shape(graph: Graph, names: Mapping[str, str]) -> list[str]:
+    """Lines that refuse inputs of shapes other than the problem's."""
+    lines = []
+    for node in graph.nodes.values():
+        if node.input is not None and node.tensors:
+            name, shape = names[node.name], graph.shape(node.name)
+            lines += [
+                f"if tuple({name}.shape) != {shape!r}:",
+                f'    raise ValueError("this file takes {name} of shape {shape} alone")',
+            ]
+    return lines

@@ -1,0 +1,82 @@
+"""One spelling for operators that a model may spell in several ways, each exactly the same."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from judge.worker import messages as m
+
+# A product with a matrix: all but the last dimension of the left are kept.
+_PRODUCT: Final = re.compile(r"(\w+)(\w),\2(\w)->\1\3")
+# What returns its operand, or a copy of it.
+_COPIES: Final = frozenset({
+    "aten.alias.default", "aten.clone.default", "aten.detach.default", "aten.lift_fresh.default",
+    "aten.lift_fresh_copy.default",
+})  # fmt: skip
+_ADAPTIVE: Final = {f"aten.adaptive_avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
+_TRAINING: Final = "aten._native_batch_norm_legit_functional.default"
+# Of two operands, of an operand and a number.
+_EXTREMES: Final = {
+    "aten.min.other": ("aten.minimum.default", "aten.clamp_max.default"),
+    "aten.max.other": ("aten.maximum.default", "aten.clamp_min.default"),
+    "aten.minimum.default": ("aten.minimum.default", "aten.clamp_max.default"),
+    "aten.maximum.default": ("aten.maximum.default", "aten.clamp_min.default"),
+}
+
+
+def spelled(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
+    """The nodes with constants of one element written as numbers, and:
+
+    an einsum that is a product with a matrix as `matmul`; adaptive average pooling to one element
+    as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number as
+    `clamp_max` and `clamp_min`; batch norm that updates running statistics as the one that has
+    none (`Graph.updates` names them).
+    """
+    numbers: dict[str, Any] = {}
+    found: list[m.GraphNode] = []
+    for each in nodes:
+        node = each.model_copy(
+            update={
+                "args": _numbered(each.args, numbers),
+                "kwargs": {key: _numbered(value, numbers) for key, value in each.kwargs.items()},
+            }
+        )
+        constant = node.op == "constant" or node.op in _COPIES
+        if constant and node.args and _is_number(node.args[0]):
+            numbers[node.name] = node.args[0]
+        else:
+            found.append(_spelled(node))
+    return found
+
+
+def _spelled(node: m.GraphNode) -> m.GraphNode:
+    args: list[Any] = node.args
+    if node.op == "aten.einsum.default" and len(args) > 1 and isinstance(args[1], list):
+        product = _PRODUCT.fullmatch(str(args[0]).replace(" ", ""))
+        if product and len({*product[1], product[2], product[3]}) == len(product[1]) + 2:
+            return node.model_copy(update={"op": "aten.matmul.default", "args": args[1]})
+    elif node.op in _ADAPTIVE:
+        rank = _ADAPTIVE[node.op]
+        if args[1] in ([1] * rank, 1):
+            dims = [-each for each in range(rank, 0, -1)]
+            return node.model_copy(update={"op": "aten.mean.dim", "args": [args[0], dims, True]})
+    elif node.op in _EXTREMES and len(args) > 1:
+        return node.model_copy(update={"op": _EXTREMES[node.op][_is_number(args[1])]})
+    elif node.op == _TRAINING and args[5] is True:
+        plain = [*args[:3], True, *args[6:]]
+        return node.model_copy(
+            update={"op": "aten._native_batch_norm_legit.no_stats", "args": plain}
+        )
+    return node
+
+
+def _numbered(value: Any, numbers: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_numbered(each, numbers) for each in value]
+    if isinstance(value, dict) and value.get("node") in numbers:
+        return numbers[value["node"]]
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
