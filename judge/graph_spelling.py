@@ -13,6 +13,7 @@ _COPIES: Final = frozenset({
     "aten.alias.default", "aten.clone.default", "aten.detach.default", "aten.lift_fresh.default",
     "aten.lift_fresh_copy.default",
 })  # fmt: skip
+_MATRIX_PRODUCTS: Final = ("aten.matmul.default", "aten.mm.default")
 _ADAPTIVE: Final = {f"aten.adaptive_avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
 _TRAINING: Final = "aten._native_batch_norm_legit_functional.default"
 # Of two operands, of an operand and a number.
@@ -30,7 +31,7 @@ def spelled(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     an einsum that is a product with a matrix as `matmul`; adaptive average pooling to one element
     as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number as
     `clamp_max` and `clamp_min`; batch norm that updates running statistics as the one that has
-    none (`Graph.updates` names them).
+    none (`Graph.updates` names them); a product with a diagonal matrix as a scaling.
     """
     numbers: dict[str, Any] = {}
     found: list[m.GraphNode] = []
@@ -46,7 +47,53 @@ def spelled(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
             numbers[node.name] = node.args[0]
         else:
             found.append(_spelled(node))
+    return _without_diagonals(found)
+
+
+def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
+    """Products with a diagonal matrix as scalings of rows or columns."""
+    vectors = {
+        each.name: each
+        for each in nodes
+        if each.op == "aten.diag.default"
+        and len(each.args) == 1
+        and len(each.tensors[0].shape) == 2
+    }
+    found: list[m.GraphNode] = []
+    for node in nodes:
+        args: list[Any] = node.args
+        left = vectors.get(_node(args, 0)) if node.op in _MATRIX_PRODUCTS else None
+        right = vectors.get(_node(args, 1)) if node.op in _MATRIX_PRODUCTS else None
+        if left is not None and _rank(nodes, args, 1) == 2:
+            size = left.tensors[0].shape[0]
+            column = m.GraphNode(
+                name=f"{left.name}_rows_of_{node.name}"[:64],
+                op="aten.unsqueeze.default",
+                args=[left.args[0], 1],
+                tensors=[left.tensors[0].model_copy(update={"shape": [size, 1]})],
+            )
+            found.append(column)
+            found.append(_times(node, [{"node": column.name}, args[1]]))
+        elif right is not None and _rank(nodes, args, 0) == 2:
+            found.append(_times(node, [args[0], right.args[0]]))
+        else:
+            found.append(node)
     return found
+
+
+def _times(node: m.GraphNode, args: list[Any]) -> m.GraphNode:
+    return node.model_copy(update={"op": "aten.mul.Tensor", "args": args})
+
+
+def _node(args: Sequence[Any], place: int) -> str:
+    value = args[place] if place < len(args) else None
+    return str(value.get("node", "")) if isinstance(value, dict) else ""
+
+
+def _rank(nodes: Sequence[m.GraphNode], args: Sequence[Any], place: int) -> int:
+    name = _node(args, place)
+    shapes = (each.tensors[0].shape for each in nodes if each.name == name and each.tensors)
+    return len(next(shapes, ()))
 
 
 def _spelled(node: m.GraphNode) -> m.GraphNode:

@@ -310,6 +310,9 @@ class _Writer:
         if sizes is not None:
             args[1], fixed = sizes
             self.fixed = self.fixed or fixed
+            if not node.op.startswith("aten.expand."):
+                # A kernel's result may lie in memory in another way than PyTorch's.
+                return f"{args[0]}.reshape({args[1]})"
         elif base in MADE:
             self.fixed = True
             args += [f"device={self._device()}"]

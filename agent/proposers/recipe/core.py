@@ -39,6 +39,8 @@ class Core:
     such elementwise work has all of them, or one element."""
     out_lanes: int = 1
     """The same for what the kernel returns."""
+    lane_size: str = ""
+    """Expression of how many elements of the result a lane runs along; empty: not known."""
     functions: tuple[str, ...] = ()
     """Triton functions that the arguments name."""
     fused: tuple[str, ...] = ()

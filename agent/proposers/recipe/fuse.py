@@ -56,6 +56,9 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "tanh.default": "tl.where(tl.abs({0}) < 0.1,"
     " {0} * (1.0 - {0} * {0} * (0.33333333 - {0} * {0} * (0.13333333 - {0} * {0} * 0.05396825))),"
     " 2.0 * tl.sigmoid(2.0 * {0}) - 1.0)",
+    "selu.default": "1.0507009873554805 * tl.where({0} > 0.0, {0}, 1.6732632423543772 *"
+    " tl.where({0} > -0.02, {0} * (1.0 + {0} * (0.5 + {0} * (0.16666667 + {0} * 0.04166667))),"
+    " tl.exp({0}) - 1.0))",
     "elu.default": "tl.where({0} > 0.0, {0}, {1:1.0} * tl.where({0} > -0.02,"
     " {0} * (1.0 + {0} * (0.5 + {0} * (0.16666667 + {0} * 0.04166667))), tl.exp({0}) - 1.0))",
     "softplus.default": f"tl.where({{0}} * {{1:1.0}} > {{2:20.0}}, {{0}}, tl.where({_POWER} < 0.02,"
@@ -143,9 +146,30 @@ def _known_operands(graph: Graph, name: str) -> bool:
 
 def spreads(graph: Graph, name: str, shape: Sequence[int]) -> bool:
     """Whether a value can be an operand of a result of this shape."""
-    mine = graph.shape(name)
-    same = tuple(shape) == mine or (len(mine) > 0 and tuple(shape)[-len(mine) :] == mine)
-    return same or all(each == 1 for each in mine)
+    return trailing(graph.shape(name), shape) is not None
+
+
+def trailing(mine: Sequence[int], shape: Sequence[int]) -> int | None:
+    """How many last dimensions of `shape` an operand is repeated along: with `inner` the elements
+    of these, the element at `offset` needs the operand's at `offset // inner % its elements`.
+
+    None where the operand's own dimensions are not neighbours in `shape`.
+    """
+    if len(mine) > len(shape):
+        return None
+    wide = (1,) * (len(shape) - len(mine)) + tuple(mine)
+    own = [place for place, size in enumerate(wide) if size != 1]
+    if not own:
+        return len(shape)
+    first, last = own[0], own[-1]
+    if wide[first : last + 1] != tuple(shape)[first : last + 1]:
+        return None
+    return len(shape) - 1 - last
+
+
+def repeated(mine: Sequence[int], shape: Sequence[int]) -> int:
+    """As `trailing`; 0 where the operand has one element, or all of its last dimensions."""
+    return 0 if all(each == 1 for each in mine) else trailing(mine, shape) or 0
 
 
 def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
@@ -189,6 +213,19 @@ def kernel_text(
     shape = graph.shape(root)
     loads, lines = [], []
     for name, index in place.items():
+        inner = repeated(graph.shape(name), shape)
+        if inner:
+            # A channel's value: where a block lies within one channel it is one load.
+            loads += [
+                f"if inner_{index} % BLOCK == 0:",
+                f"    x{index} = tl.load(p{index} + first // inner_{index} % size_{index})",
+                "else:",
+                f"    x{index} = tl.load(",
+                f"        p{index} + offsets // inner_{index} % size_{index}, mask=mask",
+                "    )",
+                f"x{index} = x{index}.to(tl.float32)",
+            ]
+            continue
         if graph.shape(name) != shape:
             # One division a program where a block wraps once at most. Where none wraps, neighbours
             # are read, which has to stand apart for the compiler to see it: 16 bytes at a time.
@@ -216,8 +253,11 @@ def kernel_text(
         lines.append(f"v{index} = {expression(graph[name], values)}")
         values[name] = f"v{index}"
     pointers = "".join(f"p{i}, " for i in place.values())
+    spans = {i: repeated(graph.shape(n), shape) for n, i in place.items()}
     sizes = "".join(f"size_{i}, " for n, i in place.items() if graph.shape(n) != shape)
+    sizes += "".join(f"inner_{i}, " for i, count in spans.items() if count)
     numels = "".join(f"x{i}.numel(), " for n, i in place.items() if graph.shape(n) != shape)
+    numels += "".join(f"out.shape[-{count}:].numel(), " for count in spans.values() if count)
     body = "\n    ".join([*loads, *lines])
     full = next((i for n, i in place.items() if graph.shape(n) == shape), None)
     if full is None:

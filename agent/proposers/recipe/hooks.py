@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Final
 
 from agent.proposers.recipe.core import Core
-from agent.proposers.recipe.fuse import chain, expressible, expression, operands_of, spreads
+from agent.proposers.recipe.fuse import (
+    chain,
+    expressible,
+    expression,
+    operands_of,
+    repeated,
+    spreads,
+)
 from judge.graph import Graph, reference
 
 Finder = Callable[[Graph, str], Core | None]
@@ -77,12 +84,15 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
         and not core.nodes & set(given) - {result}
     )
     others = [each for each in given if each != result]
-    if not fits or not all(_reaches(graph, each, result, core.out_lanes) for each in others):
+    if not fits or not all(
+        _reaches(graph, each, result, core.out_lanes) or _of_lanes(graph, each, result, core)
+        for each in others
+    ):
         return None
     name = f"_after_{root}"
     arguments = core.arguments | {
         "after": name,
-        "after_operands": _tuple(graph, others, graph.shape(root)),
+        "after_operands": _tuple(graph, others, graph.shape(root), core.lane_size),
         "out_dtype": f"torch.{graph.dtype(root)}",
     }
     return replace(
@@ -137,13 +147,24 @@ def _reaches(graph: Graph, name: str, of: str, lanes: int) -> bool:
     shape, mine = graph.shape(of), graph.shape(name)
     if not graph.is_tensor(name) or not spreads(graph, name, shape):
         return False
+    if repeated(mine, shape):
+        return False
     return mine == shape or all(each == 1 for each in mine) or len(mine) >= lanes
 
 
-def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...]) -> str:
-    """The operands, and the number of elements of those that are repeated."""
+def _of_lanes(graph: Graph, name: str, of: str, core: Core) -> bool:
+    """Whether an operand has one element for each lane of the result, such as a channel's bias."""
+    if not core.lane_size or not graph.is_tensor(name):
+        return False
+    return repeated(graph.shape(name), graph.shape(of)) == core.out_lanes
+
+
+def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...], lane_size: str = "") -> str:
+    """The operands, the number of elements of those that are repeated, and how many elements of
+    the result share one of theirs."""
     given = [f"{{{each}}}.contiguous()" for each in names]
     given += [f"{{{each}}}.numel()" for each in names if _repeats(graph, each, shape)]
+    given += [lane_size for each in names if repeated(graph.shape(each), shape)][:1]
     return f"({', '.join(given)}{',' * (len(given) == 1)})"
 
 
@@ -157,10 +178,14 @@ def _text(graph: Graph, name: str, steps: Sequence[str], source: str, others: Se
     values = {source: "x"}
     lines: list[str] = []
     sizes = len(others)
+    inner = sizes + sum(_repeats(graph, each, shape) for each in others)
     for index, each in enumerate(others):
         values[each] = f"x{index}"
         if graph.shape(each) == shape:
             place = f"operands[{index}] + lead + lane, mask=mask, other=0.0"
+        elif repeated(graph.shape(each), shape):
+            place = f"operands[{index}] + lead // operands[{inner}] % operands[{sizes}]"
+            sizes += 1
         elif _repeats(graph, each, shape):
             place = f"operands[{index}] + lead % operands[{sizes}] + lane, mask=mask, other=0.0"
             sizes += 1

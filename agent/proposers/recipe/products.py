@@ -6,7 +6,7 @@ from agent.proposers.recipe.core import Core, as_root, single
 from agent.proposers.recipe.hooks import Finder, finishing
 from agent.proposers.recipe.patterns import Match, Var, match, op
 from agent.proposers.recipe.spellings import GELU_LINEAR, LINEAR, LINEAR_BIAS, PRODUCT
-from judge.graph import Graph
+from judge.graph import Graph, reference
 
 
 def _gelu_linear(graph: Graph, root: str) -> Core | None:
@@ -99,8 +99,40 @@ def _batched(graph: Graph, root: str) -> Core | None:
     return single("batched-matmul", found, root, arguments, "{r}", main=a)
 
 
+def _triangular(graph: Graph, root: str) -> Core | None:
+    """A triangle of a product: what is zeroed afterwards is not computed. Of factors that are
+    triangles themselves, zeros are not read."""
+    part = _triangle(graph, root)
+    inner = reference(graph[root].args[0]) if part is not None else root
+    found = match(graph, PRODUCT, inner) if inner is not None else None
+    if found is None:
+        return None
+    a, b = found.tensors["a"], found.tensors["b"]
+    parts = [_triangle(graph, each) for each in (a, b)]
+    matrices = all(len(graph.shape(each)) == 2 for each in (a, b))
+    if not matrices or len({graph.dtype(each) for each in (a, b, root)}) != 1:
+        return None
+    if part is None and parts == [None, None]:
+        return None
+    arguments = {"a": f"{{{a}}}", "b": f"{{{b}}}"}
+    for name, which in zip(("part_a", "part_b", "part_c"), (*parts, part), strict=True):
+        arguments[name] = repr(which or 0)
+    nodes = found.nodes | {root}
+    return Core("matmul-triangular", nodes, arguments, {root: "{r}"}, reads=frozenset({a, b}))
+
+
+def _triangle(graph: Graph, name: str) -> int | None:
+    """-1 of a lower triangle with its diagonal, 1 of an upper one; None of anything else."""
+    node = graph[name]
+    parts = {"aten.tril.default": -1, "aten.triu.default": 1}
+    if node.op not in parts or any(each != 0 for each in node.args[1:]):
+        return None
+    return parts[node.op]
+
+
 _BMM: Final = op("bmm.default", Var("a"), Var("b"))
 PRODUCTS: Final[tuple[Finder, ...]] = (
+    _triangular,
     finishing(_biased), finishing(_plain), finishing(_batched),
     _gelu_linear, _biased, _linear, _batched,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Recognises operators that slide a window over images: pooling and convolutions."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -94,7 +95,8 @@ def _convolution(graph: Graph, root: str) -> Core | None:
         return _windowed(graph, alone, ("depthwise-conv", rank), tensors, given)
     if groups == 1:
         del given["groups"]
-    return _finishable(_windowed(graph, alone, ("conv", rank), tensors, given), tensors, rank)
+    core = _windowed(graph, alone, ("conv", rank), tensors, given)
+    return _finishable(core, tensors, rank, transposed=False)
 
 
 def _transposed(graph: Graph, root: str) -> Core | None:
@@ -122,14 +124,32 @@ def _transposed(graph: Graph, root: str) -> Core | None:
         del given["groups"]
     alone = (root, frozenset({root}))
     core = _windowed(graph, alone, ("conv-transpose", rank), tensors, given)
-    return _finishable(core, tensors, rank)
+    return _finishable(core, tensors, rank, transposed=True)
 
 
-def _finishable(core: Core | None, tensors: dict[str, str], rank: int) -> Core | None:
+def _finishable(
+    core: Core | None, tensors: dict[str, str], rank: int, *, transposed: bool
+) -> Core | None:
     """A core whose kernels may fuse what stands after: a lane runs along an image's positions."""
     if core is None or "[None]" in core.arguments["x"]:
         return core
-    return replace(core, main=tensors["x"], out_lanes=rank)
+    x, weight = tensors["x"], tensors["weight"]
+
+    def setting(name: str, place: int) -> int:
+        value = ast.literal_eval(core.arguments.get(name, "0"))
+        return int(value[place] if isinstance(value, tuple) else value)
+
+    sizes = []
+    for place in range(rank):
+        size, taps = f"{{{x}}}.shape[{place + 2}]", f"{{{weight}}}.shape[{place + 2}]"
+        stride, twice = setting("stride", place), 2 * setting("padding", place)
+        reach = f"{setting('dilation', place)} * ({taps} - 1)"
+        if transposed:
+            more = setting("output_padding", place) + 1 - twice
+            sizes.append(f"(({size} - 1) * {stride} + {reach} + {more})")
+        else:
+            sizes.append(f"(({size} + {twice} - {reach} - 1) // {stride} + 1)")
+    return replace(core, main=x, out_lanes=rank, lane_size=" * ".join(sizes))
 
 
 def _given(node: Any, names: tuple[tuple[str, Any], ...]) -> dict[str, Any] | None:

@@ -96,9 +96,16 @@ def test_elementwise_work_beside_the_kernel_is_told(shelf: CorpusShelf) -> None:
     assert channels.beside == channels.copies == ()
 
 
-def test_heavy_work_beside_the_kernel_is_refused(shelf: CorpusShelf) -> None:
-    with pytest.raises(CannotAdaptError, match=r"there is matmul\.default beside the kernel"):
-        _adapted(shelf, p.benchmark("judge/attention"), "softmax-dim-online")
+def test_heavy_work_beside_the_kernel_is_pytorch_s_and_named(shelf: CorpusShelf) -> None:
+    adapted = _adapted(shelf, p.benchmark("judge/attention"), "softmax-dim-online")
+    assert "matmul" in adapted.beside
+
+
+def test_random_numbers_beside_the_kernel_are_refused(shelf: CorpusShelf) -> None:
+    random = p.SOFTMAX.replace("torch.softmax(", "torch.softmax(torch.rand_like(x) + ")
+    assert random != p.SOFTMAX
+    with pytest.raises(CannotAdaptError, match="there is rand_like.* beside the kernel"):
+        _adapted(shelf, random, "softmax-dim-online")
 
 
 def test_a_kernel_with_an_activation_of_its_own_does_not_fit(shelf: CorpusShelf) -> None:

@@ -1,0 +1,125 @@
+"""Models that are more than one operator: each candidate is judged, in Triton's interpreter."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.proposers.recipe.stock import CorpusShelf
+from benchmarks.optimize.coverage import proposals
+from judge.evaluate.judge import evaluate
+from judge.evaluate.options import Options
+from judge.evaluate.result import Verdict
+from judge.graph import Graph, export_graph
+
+FILE = """
+import torch
+from torch import nn
+
+B = 4
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, {names}):
+        return {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+IMAGE = "torch.rand(B, 8, 14, 14)"
+SQUARE = "torch.randn(B * 9, B * 9)"
+CONV = "self.conv = nn.Conv2d(8, 16, 3)"
+CASES = {
+    "a constant and a channel's bias after a convolution": (
+        f"{CONV}; self.bias = nn.Parameter(torch.randn(16, 1, 1))",
+        "(torch.min(self.conv(x), torch.tensor(0.5)) + self.bias) * 2.0", IMAGE,
+        "fused after: clamp_max, add, mul", Verdict.CORRECT,
+    ),
+    "a channel's bias after a transposed convolution": (
+        "self.conv = nn.ConvTranspose2d(8, 16, 3, stride=2, padding=1, output_padding=1); "
+        "self.bias = nn.Parameter(torch.randn(16, 1, 1))",
+        "torch.tanh(self.conv(x) - self.bias)", IMAGE, "fused after: ", Verdict.CORRECT,
+    ),
+    "batch norm in training": (
+        f"{CONV}; self.norm = nn.BatchNorm2d(16)", "self.norm(self.conv(x)) * 2.0", IMAGE,
+        "batch-norm-training", Verdict.CORRECT,
+    ),
+    "what has no kernel is PyTorch's": (
+        "self.linear = nn.Linear(32, 16)",
+        "torch.logsumexp(torch.sigmoid(self.linear(x)), dim=1)", "torch.rand(B * 8, 32)",
+        "logsumexp by PyTorch", Verdict.LIBRARY,
+    ),
+    "a flattened image": (
+        f"{CONV}; self.linear = nn.Linear(16 * 12 * 12, 10)",
+        "self.linear(torch.flatten(torch.relu(self.conv(x)), 1))", IMAGE, "conv, matmul",
+        Verdict.CORRECT,
+    ),
+    "heads split and joined": (
+        "self.linear = nn.Linear(32, 32)",
+        "nn.functional.scaled_dot_product_attention(*[self.linear(x).view(*x.shape[:2], 4, 8)"
+        ".transpose(1, 2)] * 3, is_causal=True).transpose(1, 2).contiguous().view(x.shape)",
+        "torch.randn(B, 20, 32)", "attention", Verdict.CORRECT,
+    ),
+    "an einsum that is a product": (
+        "pass", "torch.einsum('bijl,lk->bijk', x, y)",
+        "torch.rand(B, 3, 5, 32), torch.rand(32, 24)", "matmul", Verdict.CORRECT,
+    ),
+    "a triangle of a product": (
+        "pass", "torch.tril(x @ y)", f"{SQUARE}, {SQUARE}", "matmul-triangular", Verdict.CORRECT,
+    ),
+    "a diagonal times a matrix": (
+        "pass", "torch.diag(x) @ y", f"torch.randn(B * 9), {SQUARE}", "elementwise: mul",
+        Verdict.CORRECT,
+    ),
+    "a channel's bias after elementwise work": (
+        "self.bias = nn.Parameter(torch.randn(8, 1, 1))", "torch.selu(x * 2.0) + self.bias",
+        IMAGE, "elementwise: mul, selu, add", Verdict.CORRECT,
+    ),
+    "an average over an image": (
+        CONV, "nn.functional.adaptive_avg_pool2d(torch.relu(self.conv(x)), 1)", IMAGE,
+        "conv, reduce", Verdict.CORRECT,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_candidate_is_right(case: str, interpreting, tmp_path: Path) -> None:
+    init, forward, inputs, note, verdict = CASES[case]
+    names = "x, y" if forward.count("y") and ", torch." in inputs else "x"
+    problem = tmp_path / "problem.py"
+    problem.write_text(FILE.format(init=init, names=names, forward=forward, inputs=inputs))
+
+    def export(source: str, name: str, dtype: str | None) -> Graph:
+        return export_graph(source, name, dtype, interpreting)
+
+    found, why = proposals(problem, "float32", CorpusShelf(), export)
+    assert found, why
+    assert note in found[0].note
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(found[0].source)
+    options = Options(device="cpu", dtype="float32", timing=False, trust=True)
+    judged = evaluate(problem, kernel, options, zygote=interpreting)
+    assert judged.verdict is verdict, (judged.reasons, found[0].source)
+
+
+def test_running_statistics_are_not_updated_and_the_file_says_so(
+    interpreting, tmp_path: Path
+) -> None:
+    init, forward, inputs, *_ = CASES["batch norm in training"]
+    source = FILE.format(init=init, names="x", forward=forward, inputs=inputs)
+    graph = export_graph(source, "problem.py", None, interpreting)
+    assert graph.updates == (
+        "norm.running_mean", "norm.running_var", "norm.num_batches_tracked",
+    )  # fmt: skip
+    problem = tmp_path / "problem.py"
+    problem.write_text(source)
+    found, _ = proposals(problem, "float32", CorpusShelf(), lambda *_: graph)
+    assert "Not updated: norm.running_mean" in " ".join(found[0].source.split())
