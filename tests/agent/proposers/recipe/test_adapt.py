@@ -102,9 +102,9 @@ def test_heavy_work_beside_the_kernel_is_pytorch_s_and_named(shelf: CorpusShelf)
 
 
 def test_random_numbers_beside_the_kernel_are_refused(shelf: CorpusShelf) -> None:
-    random = p.SOFTMAX.replace("torch.softmax(", "torch.softmax(torch.rand_like(x) + ")
+    random = p.SOFTMAX.replace("x.softmax(-1)", "(x + torch.rand_like(x)).softmax(-1)")
     assert random != p.SOFTMAX
-    with pytest.raises(CannotAdaptError, match="there is rand_like.* beside the kernel"):
+    with pytest.raises(CannotAdaptError, match=r"there is rand_like.* beside the kernel"):
         _adapted(shelf, random, "softmax-dim-online")
 
 
