@@ -99,7 +99,7 @@ def _config(
         seed=options.seed,
         limits=Limits(rounds=options.rounds),
         strategy=Strategy(
-            width=options.plans,
+            width=1,  # so that each round asks for as many plans, in every arm
             branching=options.plans,
             patience=options.rounds,
             repairs=options.repairs,
