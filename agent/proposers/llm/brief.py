@@ -111,6 +111,7 @@ class Brief:
         shown = {each.id for each in beam}
         diagnosis = state.diagnosis
         measured = state.start.outcome.verdict is not None
+        profiled = bool(state.leader.outcome.profile)
         known = facts(state)
         return cls(
             problem=state.problem,
@@ -128,7 +129,8 @@ class Brief:
             kernels=tuple(kernel_text(each, state.problem.source) for each in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
-            headline=diagnosis.headline if diagnosis is not None and measured else "",
+            # Without measurements it says that nothing can be said.
+            headline=diagnosis.headline if diagnosis and (diagnosis.why or profiled) else "",
             findings=tuple(each.cause for each in diagnosis.findings) if diagnosis else (),
             tried=tuple(_tried(each) for each in state.history if each.id not in shown)[-_TRIED:],
             notes=state.notes[-_NOTES:],
@@ -145,8 +147,9 @@ def kernel_text(judged: Judged, problem: str) -> KernelText:
     candidate = judged.candidate
     eager = candidate.proposer == "start" and problem.strip() in candidate.source
     head = head_of(judged)
-    if eager:
-        head = head.replace(f"{judged.family} (by start)", "eager PyTorch, the problem's `Model`")
+    if candidate.proposer == "start":
+        what = "eager PyTorch, the problem's `Model`" if eager else "the kernel that was given"
+        head = head.replace(f"{judged.family} (by start)", what)
     return KernelText(candidate.id, head, candidate.source, candidate.suffix, eager)
 
 

@@ -38,13 +38,16 @@ def conditions(state: SearchState) -> tuple[str, ...]:
 
 def facts(state: SearchState) -> tuple[str, ...]:
     """What can be read of the problem: operators, work, floor. Empty where it cannot be read."""
-    if state.dtype not in (None, "float32"):
-        return ()  # counted in the dtypes of the file
     spec = _spec(state)
     try:
         analysis = analyse(read_problem(state.problem.source, state.problem.stem), spec)
     except KbError:
         return ()
+    if state.dtype not in (None, analysis.dtype):
+        return (
+            f"This run is in {state.dtype}; bytes and floors in the knowledge base are counted in "
+            f"{analysis.dtype}, as in the file.",
+        )
     plan = plan_line(analysis, spec)
     return (*fact_lines(analysis, spec), *([plan] if plan else []))
 

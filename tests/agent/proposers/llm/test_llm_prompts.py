@@ -124,3 +124,9 @@ def test_attempts_are_told_with_errors_and_what_ran(prompts):
     planner, _ = prompts(state(history=(START, near)))
     assert "error 0.8 of what is allowed" in planner
     assert "ran without a kernel of its own" in planner
+
+
+def test_a_run_in_another_dtype_is_told_that_counts_are_the_files(prompts):
+    planner, _ = prompts(state(problem=INFO, dtype="bfloat16"))
+    assert "This run is in bfloat16" in planner
+    assert "counted in float32" in planner
