@@ -58,8 +58,15 @@ def batch(folder: Path, base_url: str | None, wait: bool) -> None:
 
 
 def is_batch(root: Path | None) -> bool:
-    """Whether a folder holds requests and runs, and is no run itself."""
-    return root is not None and (root / RUNS).is_dir() and not (root / _CONFIG).exists()
+    """Whether a folder holds requests and runs, or is a run whose requests are files."""
+    from agent.optimize.run import read_config  # noqa: PLC0415
+
+    if root is None:
+        return False
+    if (root / _CONFIG).exists():
+        config = read_config(root)
+        return config.batch is not None and config.replayed is None
+    return (root / RUNS).is_dir()
 
 
 def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, Any]) -> None:
@@ -70,13 +77,13 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     for name in ("replay_verdicts", "out"):
         if options[name]:
             raise click.UsageError(f"--batch and --{name.replace('_', '-')} do not go together")
-    root: Path = options["batch"] or options["resume"]
+    alone = options["resume"] is not None and (options["resume"] / _CONFIG).exists()
+    root: Path = options["batch"] or _folder_of(options["resume"], alone=alone)
     resuming = options["resume"] is not None
     if resuming and problem is not None:
         raise click.UsageError("PROBLEM cannot be changed: --resume goes on as runs were begun")
     if not resuming and options["model"] is None:
         raise click.UsageError("--batch needs --model")
-    alone = resuming and (options["resume"] / _CONFIG).exists()
     folder = BatchFolder(root)
     for note in folder.notes:
         click.echo(f"kb: note: {note}", err=True)
@@ -100,6 +107,20 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     if not states:
         raise KbError(f"there are no runs in {options['resume']}")
     _told(folder, states)
+
+
+def _folder_of(root: Path, *, alone: bool) -> Path:
+    """The folder of requests that is resumed, or that of one run."""
+    from agent.endpoint.batch import LOCK  # noqa: PLC0415
+    from agent.optimize.run import read_config  # noqa: PLC0415
+
+    if not alone:
+        return root
+    # Carried from another machine, the run lies below its folder, whatever the config says.
+    for parent in root.resolve().parents:
+        if (parent / LOCK).exists():
+            return parent
+    return Path(read_config(root).batch or root).expanduser()
 
 
 def _runs(root: Path) -> list[Path]:
@@ -156,6 +177,7 @@ def _one(
 ) -> str:
     """Go on with one run; what came of it: `done`, `failed`, or why it pauses."""
     from agent.opening import opened  # noqa: PLC0415
+    from agent.optimize.summary import render  # noqa: PLC0415
     from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
     from agent.report.report import write_report  # noqa: PLC0415
     from cli.optimizing import Printer  # noqa: PLC0415 (which imports this)
@@ -175,7 +197,11 @@ def _one(
                 batch=batch,
                 away=away and not folder.config.interpret,
             ) as search:
-                search.run()
+                found = search.run()
+        if options["as_json"]:
+            click.echo(found.model_dump_json())
+        else:
+            click.echo(render(found))
         write_report(root)
     except WaitingError:
         return "waiting"

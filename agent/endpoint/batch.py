@@ -34,6 +34,7 @@ from kb.errors import InvalidInputError, KbError
 
 URL: Final = "/v1/chat/completions"
 REQUESTS: Final = "requests.jsonl"
+LOCK: Final = "batch.lock"
 SENT: Final = "sent"
 # A request whose replies were all errors that pass (a limit, an expired batch) is asked so often.
 MOST_ASKED: Final = 3
@@ -191,7 +192,7 @@ class BatchFolder:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         try:
-            with self._lock, FileLock(self.root / "batch.lock", is_singleton=False):
+            with self._lock, FileLock(self.root / LOCK, is_singleton=False):
                 yield
         except OSError as error:
             raise KbError(f"cannot use {self.root}: {error.strerror or error}") from error

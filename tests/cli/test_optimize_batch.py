@@ -90,6 +90,12 @@ def test_a_folder_is_planned_without_a_gpu_and_asks_nothing_twice(problems, tmp_
     assert "2 need a GPU" in said
     assert f"kb optimize --resume {out}" in said
     assert requests(out) == []
+    moved = Path(out).rename(tmp_path / "carried")
+    one = moved / "runs" / "level1" / "scale_2"
+    status, said = kb(tmp_path, "--resume", str(one))
+    assert status == 0, said
+    assert f"continue on a machine with a GPU: kb optimize --resume {moved}" in said
+    assert not Path(out).exists()
 
 
 def test_without_knowledge_no_prompt_holds_any(problems, tmp_path):
