@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from judge.sandbox.launch import Zygote
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
+# Workers share the cores. Threads of one that wait for each other by spinning take the time of the
+# rest: with one thread each, judging takes half the processor time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, their children as well.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
