@@ -33,10 +33,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 LONGEST = (
     "tests/corpus/test_kernels.py",
     "tests/server/test_evaluate_http.py",
-    "tests/judge/evaluate/test_timed_values.py",
     "tests/server/web/test_browser.py",
+    "tests/judge/evaluate/test_seeds.py",
+    "tests/judge/evaluate/test_timed_values.py",
     "tests/corpus/test_kernels_memory.py",
     "tests/judge/evaluate/test_attacks.py",
+    "tests/judge/evaluate/test_interpreted.py",
     "tests/kb/test_verify.py",
     "tests/ingest/test_pipeline_kill.py",
     "tests/kb/test_index_generations.py",
