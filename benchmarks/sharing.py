@@ -39,7 +39,7 @@ def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        1 if a task failed; a user's mistake and Ctrl-C are told in one line.
+        1 if a task failed; a user's mistake or Ctrl-C prints one line.
     """
     given = sys.argv[1:] if arguments is None else arguments
     options = benchmark.options(given)

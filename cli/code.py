@@ -62,7 +62,7 @@ def first_block(markdown: str) -> tuple[str, str] | None:
 
 
 class _Block(NamedTuple):
-    """A fenced block, and where it stands in its text."""
+    """A fenced block and its place in the text."""
 
     start: int
     end: int

@@ -74,7 +74,7 @@ def evaluate(
 
     if options["device"] == "cpu":
         raise InvalidInputError("times on a CPU mean nothing; --interpret checks results there")
-    # Before torch is loaded for good: a machine without a GPU is told so at once.
+    # Before torch is loaded for good: a machine without a GPU gets its error at once.
     options["device"] = resolve_device(options["device"], interpret=options["interpret"])
     from judge.evaluate.judge import evaluate as judge  # noqa: PLC0415 (loads torch)
     from judge.evaluate.render import render  # noqa: PLC0415

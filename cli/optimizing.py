@@ -312,8 +312,8 @@ class Printer:
 def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
     """Write the report of a run: report.html, report.md.
 
-    All of it comes from the run folder, also while the run goes on: contenders,
-    convergence, what was tried and why it was kept or dropped, and the sources.
+    The report shows contenders, convergence, every attempt with why it was kept or
+    dropped, and the sources. It reads only the run folder, also during a run.
     """
     if custom_op is not None:
         from agent.optimize.custom_op import write_custom_op  # noqa: PLC0415

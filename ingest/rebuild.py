@@ -26,7 +26,7 @@ class _Known:
     """What a damaged index still tells."""
 
     state: IndexState | None
-    """All of it, where the current generation can be read."""
+    """The whole state, if the current generation can be read."""
     requests: list[tuple[str, Request | Source]]
     """Each source's name, and how it was ingested; a published source as it is recorded."""
 

@@ -30,7 +30,7 @@ _MOST_MEMORY = 1 << 20
 # together they read about `_MAX_READ` bytes whatever the text holds.
 _MOST_SEARCHES = 64
 _FEWEST_SEARCHES = 4
-# A word that is repeated stands in the text more than once.
+# A repeated word occurs in the text more than once.
 _FEWEST_TIMES = 2
 # Places at which a repeated word may be given; words repeat, so they are more.
 _MOST_PLACES = 256

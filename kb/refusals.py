@@ -1,4 +1,4 @@
-"""What a user is told of input that is refused: one line, without pydantic's own terms."""
+"""The message for refused input: one line, without pydantic's own terms."""
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails

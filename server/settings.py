@@ -29,7 +29,7 @@ def _state_dir() -> Path:
 
 
 class Settings(BaseSettings):
-    """What a server is told at its start."""
+    """The settings of a server, fixed at its start."""
 
     model_config = SettingsConfigDict(env_prefix="KB_", extra="forbid", frozen=True)
 

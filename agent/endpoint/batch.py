@@ -92,7 +92,7 @@ class _Files:
     unsent: dict[str, str] = field(default_factory=dict)
     """Id → line of `requests.jsonl`."""
     sent: Counter[str] = field(default_factory=Counter)
-    """Id → how often it stands in a file that was sent."""
+    """Id → how often the files that were sent contain it."""
     results: dict[str, Result] = field(default_factory=dict)
 
 

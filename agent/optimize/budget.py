@@ -169,7 +169,7 @@ def why_nothing(proposed: Proposed) -> str:
 
 
 def words(stopped: Stopped) -> str:
-    """The end of a run, as a reader is told."""
+    """The end of a run, as reports and the command name it."""
     told = {
         ROUNDS: "all rounds done",
         TIME: "out of time",

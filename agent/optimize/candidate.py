@@ -230,7 +230,7 @@ class ProblemInfo(Model):
 
 
 class SearchState(Model, RunOptions):
-    """All that a proposer is told. It is rebuilt from the run folder on a resume, so a proposer
+    """All that a proposer knows. It is rebuilt from the run folder on a resume, so a proposer
     that keeps nothing else of importance resumes by itself."""
 
     problem: ProblemInfo

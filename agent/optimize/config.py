@@ -109,7 +109,7 @@ class RunConfig(Model, RunOptions):
     @property
     def baselines_last(self) -> bool:
         """Whether compiled baselines are timed at the end alone, in the session that confirms the
-        best: so they are compiled once. A language model is told their times from the start."""
+        best: so they are compiled once. A language model knows their times from the start."""
         return self.strategy.confirm and self.model is None
 
     @property

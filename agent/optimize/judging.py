@@ -246,7 +246,7 @@ class RoundJudging:
             return None
 
     def _next(self, position: int) -> _Next | None:
-        """The attempt of a proposal that comes now; None where it is through with."""
+        """The next attempt of a proposal; None once the proposal is finished."""
         each = self._round
         assert each.proposed is not None
         candidate, attempt = each.proposed.candidates[position], 1

@@ -66,7 +66,7 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
     proposers
         In the order of turns.
     state
-        What they are told; `branching` × beam bounds each, `width` × `branching` all.
+        What they get; `branching` × beam bounds each, `width` × `branching` all.
     tried
         Digest of a program → id of the candidate that was it.
 

@@ -1,4 +1,4 @@
-"""What proposers are told of a run: `SearchState`, made from the record alone."""
+"""A run as proposers see it: `SearchState`, made from the record alone."""
 
 from agent.optimize import beam as beams
 from agent.optimize import budget

@@ -138,7 +138,7 @@ class _Teller:
             "slower": f"slower, {ratio.ratio:.3f}x",
         }[word]
         lines = [f"{told}: {_change(ratio)}."]
-        # Where the parent is the start, it is told once.
+        # A parent that is also the start is described once.
         said = {ratio.over}
         if ratio.over == "leader" and self._beside.get(judged.id) == self._record.start.id:
             said.add("start")
@@ -241,7 +241,7 @@ class _Teller:
 
     def _text(self, judged: Judged, note: Note, lines: list[str]) -> str:
         shapes = f", inputs {note.shapes}" if note.shapes else ""
-        # None is told, too: what dtype the problem gives is in its own file.
+        # None is written, too: what dtype the problem gives is in its own file.
         dtype = f", {note.dtype}" if note.dtype else ""
         head = f"{note.operator}{shapes}{dtype}, on {note.gpu} ({note.architecture})."
         named = f"Change: {self._family(judged)}."

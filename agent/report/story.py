@@ -31,7 +31,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """One round as a reader is told."""
+    """One round, as the report describes it."""
 
     number: int
     leader: str | None

@@ -30,7 +30,7 @@ _IDLE_S: Final = 300.0
 _SWEEP_S: Final = 60.0
 # What is interrupted more often may be what ends the server.
 _MOST_ATTEMPTS: Final = 2
-# Judging ends at once when it is told to; what follows it takes this long at most.
+# Judging ends at once on request; the steps after it take this long at most.
 _LAST_S: Final = 10.0
 _SAID: Final = 200
 
@@ -58,7 +58,7 @@ class _Reporter:
         self._closed = False
 
     def close(self) -> EvaluationJob:
-        """The evaluation as it was last told of; nothing is written from now on."""
+        """The evaluation as last reported; nothing is written from now on."""
         with self._lock:
             self._closed = True
         return self.job

@@ -151,7 +151,7 @@ class JobStore:
         return [EvaluationSummary(**{f: getattr(job, f) for f in fields}) for job in found]
 
     def write(self, job: EvaluationJob) -> None:
-        """Replace what is told of an evaluation."""
+        """Replace the public state of an evaluation."""
         with self._rows() as rows:
             rows.execute("UPDATE evaluations SET job = ? WHERE id = ?", (_text(job), job.id))
 

@@ -41,7 +41,7 @@ Wait = Annotated[
     Field(
         ge=0,
         le=_MOST_WAIT_S,
-        description="Seconds to wait for the answer; after them the state is told, and "
+        description="Seconds to wait for the answer; then the answer is the state so far, and "
         "get_evaluation goes on waiting.",
     ),
 ]

@@ -123,7 +123,7 @@ class Index:
             cannot be reached.
         """
         if not self._settings.indexes and not self._settings.find_links:
-            raise SourceError(f"{package}: pip is told to use no index (no-index)")
+            raise SourceError(f"{package}: pip's configuration turns the index off (no-index)")
         found = self._files(package)
         versions = sorted({Version(each.version) for each in found if each.version}, reverse=True)
         if package.version is None:

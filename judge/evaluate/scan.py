@@ -2,7 +2,7 @@
 
 In Python only what decides is looked for: reading what is not the kernel's, replacing what the
 judge uses. Names are followed through imports, aliases, `getattr` and module dictionaries; what is
-assembled at run time is not seen. CUDA text is told of more: what it does cannot be watched.
+assembled at run time is not seen. CUDA has more rules, because its calls cannot be observed.
 """
 
 from collections.abc import Iterable

@@ -18,7 +18,7 @@ _SHARE = 0.5
 # One rounding to 8 bits takes half of their bounds already.
 _WHOLE = (torch.float8_e4m3fn, torch.float8_e5m2)
 # Up to this many times `TOLERANCES` eager is what a format does to results that round every
-# intermediate: deep models in bfloat16 reach twice the bound. Beyond, it is told.
+# intermediate: deep models in bfloat16 reach twice the bound. More is disclosed.
 _EAGER_FACTOR = 4.0
 # A case counts as long as eager's result has this much to do with the exact one: where eager rounds
 # every step of a long sum, a candidate is held to its error. Beyond, as with random numbers of the

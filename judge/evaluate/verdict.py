@@ -124,7 +124,7 @@ def decide(evidence: Evidence) -> Decision:
             shown = [*found]
             if verdict is Verdict.CHEAT:
                 shown += reasons[Verdict.WRONG]
-            # A library's work is told whatever else is said.
+            # A library's work is always disclosed.
             beside = [] if verdict is Verdict.LIBRARY else reasons[Verdict.LIBRARY]
             return Decision(
                 verdict,
@@ -136,7 +136,7 @@ def decide(evidence: Evidence) -> Decision:
 
 
 def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
-    """PyTorch itself is right by definition; what could not be shown of it is told."""
+    """PyTorch itself is right by definition; what could not be shown is disclosed."""
     doubts = [f"not shown: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
     doubts += [f"not shown: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
     said = "it is the problem's own model, run by PyTorch"

@@ -51,7 +51,7 @@ def input_shapes(text: str, name: str) -> list[Shape] | None:
 
 
 def _in_order(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Assignments and calls as they stand in the text: near enough to how they execute."""
+    """Assignments and calls in the order of the text: near enough to how they execute."""
     nodes = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.Call)]
     # An assignment follows the call whose result it stores.
     return iter(sorted(nodes, key=lambda node: (node.lineno, isinstance(node, ast.Assign))))

@@ -69,7 +69,7 @@ class ProblemFile:
 
     @classmethod
     def parse(cls, text: str, name: str = "problem.py") -> Self:
-        """As `read`, from text; `name` stands in messages."""
+        """As `read`, from text; messages use `name`."""
         return cls._from(Text(name, text, hashlib.sha256(text.encode()).hexdigest()))
 
     @classmethod

@@ -72,7 +72,7 @@ class Request(RunOptions):
     """Takes progress."""
 
     def spec(self, **changes: object) -> str:
-        """The JSON that a program is told."""
+        """The JSON that a program reads as its input."""
         return Spec.model_validate(
             {
                 "problem_source": self.problem.text,

@@ -1,4 +1,4 @@
-"""What the profiled and the compiling program are told, and what they tell; imports no torch."""
+"""Input and output of the profiled and of the compiling program; imports no torch."""
 
 from typing import Literal
 

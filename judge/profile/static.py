@@ -55,7 +55,7 @@ def facts_of(
     )
     found = []
     listing = nvcc.disassemble(code)
-    # Triton is told sm_90 and compiles for sm_90a: the code itself knows.
+    # Triton is asked for sm_90 and compiles for sm_90a: only the code shows which.
     targets = set(_TARGET.findall(listing))
     target = targets.pop() if len(targets) == 1 else architecture
     for function, instructions in functions_in(listing):

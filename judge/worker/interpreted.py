@@ -64,7 +64,7 @@ class _Region:
         ctypes.memmove(self.address, contents.ctypes.data, self.size)
 
     def seen(self) -> Any:
-        """What stands in the host's memory."""
+        """Tensors in the host's memory."""
         found = np.empty(self.size, np.uint8)
         ctypes.memmove(found.ctypes.data, self.address, self.size)
         return found

@@ -1,4 +1,4 @@
-"""Counts how often the loops of interpreted kernels run, by the line that they stand in."""
+"""Counts how often the loops of interpreted kernels run, by their line."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator

@@ -85,7 +85,7 @@ def operator_families() -> tuple[str, ...]:
 
 
 def operators_named(words: str) -> tuple[str, ...]:
-    """Every family whose names stand in lower-case words parted by spaces, special ones first."""
+    """Every family named in lower-case, space-separated words; special families first."""
     patterns, screen = _spoken_operators()
     passed = (patterns[number] for number in screen.passed(words))
     said = encoded(words)

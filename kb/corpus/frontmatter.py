@@ -90,7 +90,7 @@ def _describe(error: Any) -> str:
 def _refuse_repeated_keys(root: yaml.Node | None, first_line: int, path: str) -> None:
     """YAML keeps the last of two equal keys silently; a reader would lose the first."""
     waiting = [root]
-    # An alias leads to a node once more, and may lead to one that it stands in.
+    # An alias repeats a node, and may refer to a node that contains the alias.
     looked_at: set[int] = set()
     while waiting:
         node = waiting.pop()

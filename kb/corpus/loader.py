@@ -39,7 +39,7 @@ class CorpusManifest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class TechniqueFile:
-    """A technique entry and the file it stands in."""
+    """A technique entry and its file."""
 
     entry: Technique
     path: str
@@ -59,7 +59,7 @@ class TechniqueFile:
 
 @dataclass(frozen=True, slots=True)
 class KernelFile:
-    """A kernel entry and the file it stands in; `launcher` is the `.py` beside a `.cu`, and
+    """A kernel entry and its file; `launcher` is the `.py` beside a `.cu`, and
     `launch_code` what stands there."""
 
     entry: Kernel
@@ -142,7 +142,7 @@ def _technique(root: Path, path: Path) -> TechniqueFile:
         )
     if path.parent.name not in entry.bottlenecks:
         raise EntryError(
-            f"{name}:{line_of_key(front, 'bottlenecks')}: stands in folder '{path.parent.name}', "
+            f"{name}:{line_of_key(front, 'bottlenecks')}: is in folder '{path.parent.name}', "
             f"but its bottlenecks are {', '.join(entry.bottlenecks)}"
         )
     check_sections(name, front)

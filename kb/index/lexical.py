@@ -160,7 +160,7 @@ class LexicalIndex:
         return at[there], frequency
 
     def occurs(self, token: str, rows: NDArray[np.intp]) -> bool:
-        """Whether a token stands in any of the chunks at `rows`."""
+        """Whether any of the chunks at `rows` contains the token."""
         return bool(self.holding(token, rows).any())
 
     def holding(self, token: str, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -71,7 +71,7 @@ class Generation:
         }
 
     def state(self) -> IndexState:
-        """All of it in memory, for a writer that adds to it."""
+        """The whole generation in memory, for a writer that adds to it."""
         return IndexState(
             tuple(self.sources.values()),
             tuple(self.techniques.values()),

@@ -21,7 +21,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 _PART = re.compile(r"\w[\w.+@=, -]*")
 _MAX_DEPTH = 16
 _MAX_PATH = 400
-# Finished jobs that are still told of.
+# Finished jobs that are still listed.
 _KEPT = 100
 
 

@@ -37,7 +37,7 @@ class _Progress:
         self._written = 0.0
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage begins. Only its kind is told, not where on the server it reads."""
+        """A new stage begins. Only its kind is published, not the path that it reads."""
         self._job.stage, self._job.total, self._job.done = name.split(" ", 1)[0], total, 0
         self._store.write(self._job)
 

@@ -67,7 +67,7 @@ class _KnowledgeServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool; arguments that do not fit are told in one line, as by the other surfaces."""
+        """Call a tool; arguments that do not fit raise a one-line error, as over HTTP."""
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -162,7 +162,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
             Field(
                 description="Nsight Compute metric → value, such as "
                 '{"lts__t_sector_hit_rate.pct": 30}; common short names are known. What is not '
-                "is told as ignored."
+                "is listed as ignored."
             ),
         ] = None,
         gpu: Annotated[str | None, Field(description="GPU name, such as H100, or sm_90a.")] = None,

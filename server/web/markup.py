@@ -162,7 +162,7 @@ def _code(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any,
     html = self.code_inline(tokens, index, options, env)
     href = env.get("entries", {}).get(tokens[index].content)
     depth = sum(token.nesting for token in tokens[:index] if token.type.startswith("link_"))
-    if href is None or depth > 0:  # a link cannot stand in a link
+    if href is None or depth > 0:  # links do not nest
         return html
     return str(Markup('<a href="{}">{}</a>').format(href, Markup(html)))  # noqa: S704
 

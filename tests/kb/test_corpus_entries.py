@@ -213,7 +213,7 @@ def test_a_slug_that_differs_from_the_file_name_is_refused_at_its_line(corpus):
 def test_a_technique_in_a_folder_that_is_no_bottleneck_of_it_is_refused(corpus):
     text = technique_text("own-trick", "memory")
     message = refused_at(corpus, "techniques/latency/own-trick.md", text, "bottlenecks:")
-    assert "stands in folder 'latency'" in message
+    assert "is in folder 'latency'" in message
 
 
 def test_an_example_that_is_no_kernel_is_refused_at_its_line(corpus):

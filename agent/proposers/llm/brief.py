@@ -1,4 +1,4 @@
-"""What the roles are told of a search: the same facts in the same words for all of them."""
+"""A search as the roles read it: the same facts in the same words for each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -24,7 +24,7 @@ class Launch:
     kernel: KernelFacts | None
     """None where the kernel is not in this file."""
     function: Function | None
-    """That it stands in."""
+    """The function that contains it."""
     arguments: dict[str, ast.expr]
     """By the kernel's parameter; defaults of the kernel's signature where nothing is passed."""
     options: dict[str, ast.expr]

@@ -46,7 +46,7 @@ class Tuned(Model):
 
 
 class _Search(RunOptions):
-    """What every search is told."""
+    """What every search gets."""
 
     problem: str
     """The problem file's text."""

@@ -55,7 +55,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """All of it."""
+    """Every record."""
 
     documents: list[Document]
     pairs: list[Pair]

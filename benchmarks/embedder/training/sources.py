@@ -67,7 +67,7 @@ class TrainingPackage:
     held_out: bool = False
     """Its pairs validate and are never trained on."""
     vendored: bool = False
-    """Its own sources stand in a folder that is named as if they were another's."""
+    """Its own sources are in a folder with the name of another package."""
 
     def fetch(self, cache: Cache) -> Fetched:
         """The archive, from the cache or the package index.
