@@ -26,7 +26,7 @@ _MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ArchiveLimits:
     """How much an archive may hold. The largest real one met (vLLM's sdist, PyTorch's tree) has
     20,000 files, 200 MB and a ratio of 5."""
 
@@ -51,7 +51,7 @@ class Member:
 
 
 def members(
-    archive: Path, *, links_are_errors: bool = True, limits: Limits | None = None
+    archive: Path, *, links_are_errors: bool = True, limits: ArchiveLimits | None = None
 ) -> Iterator[Member]:
     """The regular files of a zip or tar archive, each judged before it is yielded.
 
@@ -61,7 +61,7 @@ def members(
         If the archive is damaged, or holds an unsafe name, a link (unless they are to be passed
         over), a special file or too much.
     """
-    limits = limits or Limits()
+    limits = limits or ArchiveLimits()
     walk = _zip_members if zipfile.is_zipfile(archive) else _tar_members
     seen: set[str] = set()
     with _refusing_damage(archive):
@@ -81,7 +81,7 @@ def extract(
     *,
     strip_top: bool = False,
     links_are_errors: bool = True,
-    limits: Limits | None = None,
+    limits: ArchiveLimits | None = None,
 ) -> int:
     """Write the files that `keep` accepts below `target`, which must be empty; return their number.
 
@@ -152,7 +152,7 @@ def _too_much(archive: Path, what: str) -> SourceError:
     return SourceError(f"{archive.name} is refused: {what}, as in a decompression bomb")
 
 
-def _zip_members(archive: Path, links_are_errors: bool, limits: Limits) -> Iterator[Member]:
+def _zip_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -> Iterator[Member]:
     budget = _Budget(archive, limits)
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
@@ -174,7 +174,7 @@ def _zip_members(archive: Path, links_are_errors: bool, limits: Limits) -> Itera
             yield Member(path, read)
 
 
-def _tar_members(archive: Path, links_are_errors: bool, limits: Limits) -> Iterator[Member]:
+def _tar_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -> Iterator[Member]:
     with (
         _decompressed(archive) as plain,
         tarfile.open(fileobj=_Bounded(plain, archive, limits), mode="r:") as opened,
@@ -206,7 +206,7 @@ def _tar_members(archive: Path, links_are_errors: bool, limits: Limits) -> Itera
 class _Budget:
     """Counts what a zip's members give when they are decompressed; their headers may lie."""
 
-    def __init__(self, archive: Path, limits: Limits) -> None:
+    def __init__(self, archive: Path, limits: ArchiveLimits) -> None:
         self.archive, self.limits, self.used = archive, limits, 0
         self.most = _most(archive, limits)
 
@@ -224,7 +224,7 @@ class _Budget:
         return b"".join(parts)
 
 
-def _most(archive: Path, limits: Limits) -> int:
+def _most(archive: Path, limits: ArchiveLimits) -> int:
     """Bytes that the archive may become."""
     by_ratio = max(limits.ratio_from, limits.ratio * archive.stat().st_size)
     return min(limits.total, by_ratio)
@@ -250,7 +250,7 @@ def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
 class _Bounded(io.RawIOBase):
     """A tar stream that ends in a refusal beyond the limits, whatever the headers make of it."""
 
-    def __init__(self, stream: IO[bytes], archive: Path, limits: Limits) -> None:
+    def __init__(self, stream: IO[bytes], archive: Path, limits: ArchiveLimits) -> None:
         self._stream, self._archive, self._single = stream, archive, limits.single
         self._most = _most(archive, limits)
 

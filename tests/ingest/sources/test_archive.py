@@ -7,10 +7,10 @@ import zipfile
 
 import pytest
 
-from ingest.sources.archive import Limits, extract
+from ingest.sources.archive import ArchiveLimits, extract
 from kb.errors import SourceError
 
-SMALL = Limits(files=3, single=1_000, total=2_000, ratio=50, ratio_from=1_500)
+SMALL = ArchiveLimits(files=3, single=1_000, total=2_000, ratio=50, ratio_from=1_500)
 
 
 def tar_of(*files, mode="w:gz", pax=None):
@@ -47,7 +47,7 @@ def test_an_archive_beyond_a_limit_is_refused(tmp_path, make, files, words):
     archive = tmp_path / "archive"
     archive.write_bytes(make(*files))
     (tmp_path / "out").mkdir()
-    limits = SMALL if make is zip_of else Limits(files=3, single=1_000)
+    limits = SMALL if make is zip_of else ArchiveLimits(files=3, single=1_000)
     with pytest.raises(SourceError, match=words):
         extract(archive, tmp_path / "out", lambda _: True, limits=limits)
 
