@@ -17,6 +17,9 @@ from typing import Final
 SEARCH: Final = "<<<<<<< SEARCH"
 _DIVIDER: Final = "======="
 _REPLACE: Final = ">>>>>>> REPLACE"
+# More is a file that was written anew; each edit costs a search through the file.
+_MOST: Final = 100
+_SEVERAL: Final = 2
 
 
 class EditError(ValueError):
@@ -75,13 +78,15 @@ def apply_edits(source: str, edits: list[Edit]) -> str:
     EditError
         What an edit looks for is not in the file once.
     """
+    if len(edits) > _MOST:
+        raise EditError(f"there are more than {_MOST} edits: answer with the whole file")
     lines = source.splitlines()
     for number, edit in enumerate(edits, 1):
         if not any(line.strip() for line in edit.search):
             raise EditError(f"edit {number} looks for nothing: copy lines of the file")
         at = _places(lines, edit.search)
         if len(at) != 1:
-            found = "is not in the file" if not at else f"is in the file {len(at)} times"
+            found = "is not in the file" if not at else "is in the file more than once"
             raise EditError(
                 f"what edit {number} looks for {found}: copy whole lines as they stand, "
                 "enough of them to be unique, or answer with the whole file"
@@ -91,8 +96,14 @@ def apply_edits(source: str, edits: list[Edit]) -> str:
 
 
 def _places(lines: list[str], wanted: tuple[str, ...]) -> list[int]:
-    """Where the lines stand; spaces at their ends do not count."""
-    file, part = ([line.rstrip() for line in each] for each in (lines, wanted))
-    # Only where the first line is right are the others compared.
-    starts = (at for at, line in enumerate(file) if line == part[0])
-    return [at for at in starts if file[at : at + len(part)] == part]
+    """Where the lines stand, as far as the second place; spaces at their ends do not count.
+
+    In time proportional to the file: `str.find` is linear also for texts that repeat themselves.
+    """
+    file, part = ("\n".join(["", *(each.rstrip() for each in of), ""]) for of in (lines, wanted))
+    places: list[int] = []
+    at = file.find(part)
+    while at >= 0 and len(places) < _SEVERAL:
+        places.append(file.count("\n", 0, at))
+        at = file.find(part, at + 1)
+    return places

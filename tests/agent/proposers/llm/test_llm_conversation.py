@@ -310,7 +310,7 @@ def test_edits_change_the_lines_that_they_name(live, endpoint, text):
     ("text", "told"),
     [
         ("<<<<<<< SEARCH\nx = 2\n=======\nx\n>>>>>>> REPLACE", "is not in the file"),
-        ("<<<<<<< SEARCH\nx = 1\n=======\nx\n>>>>>>> REPLACE", "is in the file 2 times"),
+        ("<<<<<<< SEARCH\nx = 1\n=======\nx\n>>>>>>> REPLACE", "more than once"),
         ("<<<<<<< SEARCH\n \n=======\nx\n>>>>>>> REPLACE", "looks for nothing"),
         ("<<<<<<< SEARCH\nx = 1\n=======\nx", "has no end"),
     ],
@@ -318,6 +318,19 @@ def test_edits_change_the_lines_that_they_name(live, endpoint, text):
 def test_an_edit_that_fits_nowhere_is_told(text, told):
     with pytest.raises(EditError, match=told):
         apply_edits("x = 1\ny\nx = 1\n", read_edits(text)[0])
+
+
+def test_edits_take_time_in_proportion_to_the_file():
+    file = "x\n" * 400_000
+    search = "x\n" * 100_000 + "y\n"
+    began = time.perf_counter()
+    for text in (search, search[:-2]):
+        with pytest.raises(EditError):
+            apply_edits(file, read_edits(f"<<<<<<< SEARCH\n{text}=======\n>>>>>>> REPLACE")[0])
+    assert time.perf_counter() - began < 5.0
+    many = "<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE\n" * 101
+    with pytest.raises(EditError, match="more than 100 edits"):
+        apply_edits(file, read_edits(many)[0])
 
 
 def test_edits_of_no_file_are_told_and_corrected(live, endpoint):
