@@ -65,7 +65,9 @@ LONGEST = (
 SLOW = (
     "tests/agent/",
     "tests/benchmarks/",
+    "tests/cli/test_evaluate.py",
     "tests/corpus/",
+    "tests/ingest/sources/test_packages.py",
     "tests/judge/evaluate/",
     "tests/judge/profile/",
     "tests/judge/sandbox/",

@@ -1,6 +1,5 @@
 """Read the current generation: open it once, hold its lease, notice when a new one is published."""
 
-import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -136,28 +135,3 @@ def _open(folder: Path, lease: Lease) -> Generation:
         raise IndexUnavailableError(
             f"the index at {folder.parent.parent} is damaged ({error}): run `kb rebuild`"
         ) from error
-
-
-class IndexHandle:
-    """The current generation for a long-lived reader, switched when a new one is published.
-
-    A request takes `get()` once and works on that generation to its end; the last user of an old
-    generation lets it go.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._layout = IndexLayout(root)
-        self._lock = threading.Lock()
-        self._generation: Generation | None = None
-
-    def get(self) -> Generation:
-        """The generation that is current now."""
-        name = self._layout.current()
-        generation = self._generation
-        if generation is not None and generation.manifest.generation == name:
-            return generation
-        with self._lock:
-            generation = self._generation
-            if generation is None or generation.manifest.generation != self._layout.current():
-                generation = self._generation = open_generation(self._layout.root)
-            return generation

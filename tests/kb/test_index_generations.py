@@ -23,9 +23,10 @@ from ingest.pipeline import Request, ingest, remove
 from kb.errors import IndexBusyError, InvalidInputError, NotFoundError, SourceError
 from kb.index.layout import IndexLayout
 from kb.index.leases import Lease, collect
-from kb.index.reader import IndexHandle, open_generation
+from kb.index.reader import open_generation
 from kb.index.writer import IndexWriter
 from kb.search.models import Filters
+from server.readers import CurrentSearcher
 
 pytestmark = pytest.mark.usefixtures("checks_in_process")
 
@@ -351,16 +352,21 @@ def test_slugs_of_two_corpora_may_not_collide(index, corpus, tmp_path):
         add(second.root, index)
 
 
-def test_no_file_stays_open_over_fifty_publications_and_openings(index, tmp_path):
+@pytest.fixture
+def current(index, monkeypatch):
+    """The server's long-lived reader of this test's index."""
+    monkeypatch.setattr("server.readers.load_embedder", lambda _: HashingEmbedder())
+    return CurrentSearcher(index)
+
+
+def test_no_file_stays_open_over_fifty_publications_and_openings(index, current, tmp_path):
     folder = tmp_path / "code"
     folder.mkdir()
-    handle = IndexHandle(index)
     counts = []
     for number in range(50):
         stamp(folder, f"round{number}", files=1)
         add(folder, index)
-        one = handle.get()
-        assert f"round{number}" in next(one.store.all()).text
+        assert f"round{number}" in next(current.get().generation.store.all()).text
         one = searcher(index)
         one.search(f"round{number}", 1)
         one.generation.close()
@@ -370,12 +376,11 @@ def test_no_file_stays_open_over_fifty_publications_and_openings(index, tmp_path
     assert len(IndexLayout(index).names()) <= 2
 
 
-def test_readers_beside_a_writer_see_no_error_and_no_mix(index, tmp_path):
+def test_readers_beside_a_writer_see_no_error_and_no_mix(index, current, tmp_path):
     folder = tmp_path / "code"
     folder.mkdir()
     stamp(folder, "round0")
     add(folder, index)
-    handle = IndexHandle(index)
     ended = threading.Event()
     failures: list[str] = []
     seen: set[str] = set()
@@ -384,7 +389,7 @@ def test_readers_beside_a_writer_see_no_error_and_no_mix(index, tmp_path):
         embedder = HashingEmbedder()
         while not ended.is_set():
             try:
-                generation = open_generation(index) if own else handle.get()
+                generation = open_generation(index) if own else current.get().generation
                 found = [chunk.text for chunk in generation.store.all()]
                 stamps = {text.split("Compute ")[1].split()[1].rstrip('."') for text in found}
                 if len(found) != generation.manifest.chunks or len(stamps) != 1:
