@@ -127,10 +127,11 @@ class _Writer:
             texts.append(f"{cited}\n\n{text}")
             launchers.append(launcher)
         texts += [text for core, _ in self.chosen for text in core.functions]
-        if self.fused:
-            imports = "" if texts else "import triton\nimport triton.language as tl\n\n\n"
-            texts.append(imports + "\n\n\n".join(self.fused))
+        texts += self.fused
         texts += helpers("\n".join(texts))
+        imports = "import triton\nimport triton.language as tl"
+        if not any("import triton.language as tl" in each for each in texts):
+            texts.insert(0, imports)
         copies = tuple(dict.fromkeys(core.copies for core, _ in self.chosen if core.copies))
         parts = [f'"""{self._summary(copies)}"""', "import torch", *texts]
         if not self.alone and self.choices:

@@ -218,12 +218,11 @@ def kernel_text(
             # A channel's value: where a block lies within one channel it is one load.
             loads += [
                 f"if inner_{index} % BLOCK == 0:",
-                f"    x{index} = tl.load(p{index} + first // inner_{index} % size_{index})",
+                f"    one = tl.load(p{index} + first // inner_{index} % size_{index})",
+                f"    x{index} = one.to(tl.float32) + tl.zeros((BLOCK,), tl.float32)",
                 "else:",
-                f"    x{index} = tl.load(",
-                f"        p{index} + offsets // inner_{index} % size_{index}, mask=mask",
-                "    )",
-                f"x{index} = x{index}.to(tl.float32)",
+                f"    i{index} = offsets // inner_{index} % size_{index}",
+                f"    x{index} = tl.load(p{index} + i{index}, mask=mask).to(tl.float32)",
             ]
             continue
         if graph.shape(name) != shape:
