@@ -61,17 +61,19 @@ LONGEST = (
 
 
 # Files and folders that `--fast` leaves out besides `LONGEST`: they start servers, browsers,
-# sandboxes, compilers or a process with torch for most of their tests.
+# sandboxes, compilers or a process with torch for most of their tests, or measure how time grows.
 SLOW = (
     "tests/agent/",
     "tests/benchmarks/",
     "tests/cli/test_evaluate.py",
     "tests/corpus/",
     "tests/ingest/sources/test_packages.py",
+    "tests/ingest/test_linear_chunking.py",
     "tests/judge/evaluate/",
     "tests/judge/profile/",
     "tests/judge/sandbox/",
     "tests/judge/worker/",
+    "tests/kb/test_patterns.py",
     "tests/server/",
 )
 

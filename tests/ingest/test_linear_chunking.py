@@ -49,6 +49,7 @@ def test_chunking_takes_time_linear_in_the_file(opening: str, suffix: str) -> No
         text = opening * (size // len(opening))
         took = seconds(name, text)
         if before > QUICK:
-            took = min(took, *(seconds(name, text) for _ in range(2)))
+            if took >= MOST_FOR_TWICE * before:  # once more: the machine may have been busy
+                took = min(took, *(seconds(name, text) for _ in range(2)))
             assert took < MOST_FOR_TWICE * before, f"{size}: {before:.2f} to {took:.2f} s"
         size, before = size * 2, took
