@@ -120,7 +120,8 @@ def slower_ones(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None)
 def times_line(kernel: Kernel, gpu: str | None, axes: str | None = None) -> str:
     """Return the measured time beside the floor and PyTorch's, in one line.
 
-    `axes` says what the numbers of a size are.
+    `axes` says what the numbers of a size are. Of a kernel that is slower than PyTorch the line is
+    a short one.
     """
     records = records_on(kernel, gpu)
     if not records:
@@ -128,6 +129,10 @@ def times_line(kernel: Kernel, gpu: str | None, axes: str | None = None) -> str:
     first = records[0]
     same = [r for r in records if (r.shape, r.dtype) == (first.shape, first.dtype)]
     parts = [f"this {first.measured_ms:.4g} ms"]
+    if is_slower(kernel, gpu):
+        beside = [r for r in same if r.baseline in {EAGER, COMPILED}]
+        parts += [f"{r.baseline} {r.baseline_ms:.4g} ms" for r in beside]
+        return f"Measured on {first.gpu}, {first.shape}, {first.dtype}: {', '.join(parts)}."
     if first.floor_fraction is not None:
         floor = first.measured_ms * first.floor_fraction
         parts.append(f"floor {floor:.4g} ms at measured bandwidth and rates")

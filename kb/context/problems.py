@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kb.context.choosing import is_slower, ranked, slower_ones, usable
+from kb.context.choosing import is_slower, merit, ranked, slower_ones, usable
 from kb.corpus.entries import Kernel
 from kb.gpus import GpuSpec
 from kb.index.reader import Generation
@@ -24,6 +24,8 @@ _BY_BOUND = {
 }
 _FUSION = "kernel-fusion"
 # Named for a shape, and good for any.
+# Below this part of PyTorch's speed a kernel is no start either.
+_LEAST_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
                       "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain"})  # fmt: skip
 # Families for what the module needs beside its heaviest operator, at most.
@@ -127,14 +129,19 @@ def _for_step(
         slugs = [s for s in needed if s in fitting and s not in slugs] + slugs
     if any(slug in needed for slug in slugs):
         slugs = [slug for slug in slugs if slug in needed]
+    # Where nothing that may be followed fits into a budget, a whole kernel to begin with does.
+    starts = [s for s in slower_ones(fitting, family.ops, gpu) if s not in slugs]
+    starts = [s for s in starts if merit(kernels[s], gpu) >= _LEAST_START] if slugs else []
     found = []
-    for slug in slugs:
+    for slug in [*slugs, *starts]:
         options, lacking = _options(analysis, step, slug, kernels)
         notes = []
         if slug in needed and spelled and is_slower(kernels[slug], gpu):
             notes.append(f"Eager is {family.fused} there, a call that this module does not make.")
         elif lacks and slug not in needed:
             notes.append(f"Not the same operation: it is not {lacks}, which has to be put in.")
+        if slug in starts:
+            notes.append("Slower than PyTorch: a start, not an example to follow.")
         if family.unlike:
             notes.append(f"Not the same operation: {family.unlike}.")
         elif lacking:

@@ -28,40 +28,40 @@ verified:
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-23
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: attention-plain
-  baseline_ms: 2.977
-  measured_ms: 1.111
-  speedup: 2.68
-  floor_fraction: 0.6182
+  baseline_ms: 2.988
+  measured_ms: 1.104
+  speedup: 2.707
+  floor_fraction: 0.6178
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-23
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 21.8
-  measured_ms: 1.111
-  speedup: 19.62
-  floor_fraction: 0.6182
+  baseline_ms: 0.8073
+  measured_ms: 1.104
+  speedup: 0.7312
+  floor_fraction: 0.6178
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-23
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 14.79
-  measured_ms: 1.111
-  speedup: 13.31
-  floor_fraction: 0.6182
+  baseline_ms: 0.8076
+  measured_ms: 1.104
+  speedup: 0.7315
+  floor_fraction: 0.6178
 ---
 
 softmax(Q K^T / sqrt(D)) V for each head. A program keeps BLOCK_M queries, walks over the keys and

@@ -24,27 +24,27 @@ verified:
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-23
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 21.8
-  measured_ms: 2.976
-  speedup: 7.325
-  floor_fraction: 0.2308
+  baseline_ms: 0.8063
+  measured_ms: 2.968
+  speedup: 0.2717
+  floor_fraction: 0.2298
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-23
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 14.79
-  measured_ms: 2.976
-  speedup: 4.97
-  floor_fraction: 0.2308
+  baseline_ms: 0.8061
+  measured_ms: 2.968
+  speedup: 0.2716
+  floor_fraction: 0.2298
 ---
 
 softmax(Q K^T / sqrt(D)) V for each head, as the formula is written. The first kernel walks over

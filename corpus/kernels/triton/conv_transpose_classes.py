@@ -27,6 +27,46 @@ sources:
   - title: "Triton: triton.language.dot"
     url: https://triton-lang.org/main/python-api/generated/triton.language.dot.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-23
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: conv-transpose-plain
+  baseline_ms: 67.2
+  measured_ms: 1.591
+  speedup: 42.24
+  floor_fraction: 0.0447
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-23
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.144
+  measured_ms: 1.591
+  speedup: 0.719
+  floor_fraction: 0.0447
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-23
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.146
+  measured_ms: 1.591
+  speedup: 0.7203
+  floor_fraction: 0.0447
 ---
 
 A transposed convolution with stride s is a convolution of an image with s - 1 zeros between its
