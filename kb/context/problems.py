@@ -24,6 +24,7 @@ _BY_BOUND = {
 }
 _FUSION = "kernel-fusion"
 # Named for a shape, and good for any.
+_START = "Slower than PyTorch: a start, not an example to follow."
 # Below this part of PyTorch's speed a kernel is no start either.
 _LEAST_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
@@ -84,7 +85,7 @@ def advise(
         facts.append(f"The knowledge base has no kernel for these operators: {names}.")
         return Advice(facts, _techniques(analysis, card, generation), [])
     first = _for_step(analysis, heaviest, kernels, gpu)
-    if not first:
+    if all(is_slower(kernels[each.slug], gpu) and _START in each.note for each in first):
         facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
     return Advice(
         facts=facts,
@@ -124,24 +125,28 @@ def _for_step(
     needed = [slug for each in family.needs if each in special for slug in family.needs[each]]
     lacks = ", ".join(each for each in family.needs if each in special)
     spelled = len(step.operators) > 1
-    if spelled:
+    starts = [s for s in slower_ones(fitting, family.ops, gpu) if s not in slugs]
+    # Where nothing that may be followed fits into a budget, a whole kernel to begin with does.
+    starts = [s for s in starts if merit(kernels[s], gpu) >= _LEAST_START]
+    if spelled and family.fused:
         # Measured beside a fused call of PyTorch, which this module does not make.
         slugs = [s for s in needed if s in fitting and s not in slugs] + slugs
+        slugs += [s for s in starts if s not in slugs]
     if any(slug in needed for slug in slugs):
         slugs = [slug for slug in slugs if slug in needed]
-    # Where nothing that may be followed fits into a budget, a whole kernel to begin with does.
-    starts = [s for s in slower_ones(fitting, family.ops, gpu) if s not in slugs]
-    starts = [s for s in starts if merit(kernels[s], gpu) >= _LEAST_START] if slugs else []
+    starts = [] if any(slug in needed for slug in slugs) else [s for s in starts if s not in slugs]
     found = []
     for slug in [*slugs, *starts]:
         options, lacking = _options(analysis, step, slug, kernels)
         notes = []
-        if slug in needed and spelled and is_slower(kernels[slug], gpu):
+        if spelled and family.fused and is_slower(kernels[slug], gpu):
             notes.append(f"Eager is {family.fused} there, a call that this module does not make.")
         elif lacks and slug not in needed:
             notes.append(f"Not the same operation: it is not {lacks}, which has to be put in.")
         if slug in starts:
-            notes.append("Slower than PyTorch: a start, not an example to follow.")
+            notes.append(_START)
+        if kernels[slug].op in family.training and step.main.facts.get("training") is not False:
+            notes.append(f"Not the same operation: {family.training[kernels[slug].op]}.")
         if family.unlike:
             notes.append(f"Not the same operation: {family.unlike}.")
         elif lacking:

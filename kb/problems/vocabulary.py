@@ -36,6 +36,8 @@ class Family:
     """Slugs of what makes such a kernel fast, the chief one first."""
     unlike: str = ""
     """Set where those kernels do another operation: the sentence that says so."""
+    training: dict[str, str] = field(default_factory=dict)
+    """A kernel's `op` → what it lacks of a module in training mode."""
     prefer: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Attribute of a step → kernel slugs made for it."""
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -101,8 +103,8 @@ def _families() -> dict[str, Family]:
         prefer = {key: tuple(slugs) for key, slugs in entry.get("prefer", {}).items()}
         needs = {key: tuple(slugs) for key, slugs in entry.get("needs", {}).items()}
         family = Family(
-            name, tuple(entry["ops"]), tuple(entry["techniques"]), entry.get("unlike", ""), prefer,
-            needs, entry.get("fused", ""), entry.get("settles", {}), entry.get("options", {}),
+            name, tuple(entry["ops"]), tuple(entry["techniques"]), entry.get("unlike", ""),
+            entry.get("training", {}), prefer, needs, entry.get("fused", ""), entry.get("settles", {}), entry.get("options", {}),
             entry.get("alone", {}), tuple(entry.get("usual", ())), entry.get("epilogue", {}),
         )  # fmt: skip
         found.update(dict.fromkeys(entry["names"], family))

@@ -98,7 +98,8 @@ def test_a_context_keeps_its_budget_and_shows_examples_whole_or_not_at_all(searc
         assert any(
             isinstance(n, ast.FunctionDef) and n.name == "kernel_function" for n in tree.body
         )
-        assert not is_slower(searcher.generation.kernels[slug].entry, "H200")
+        if is_slower(searcher.generation.kernels[slug].entry, "H200"):
+            assert "a start, not an example to follow" in response.text
     elif budget >= 700:
         assert re.search(
             r"Best example: .* `kb show [a-z0-9-]+ --code` or get_kernel", response.text
