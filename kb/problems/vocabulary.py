@@ -104,8 +104,9 @@ def _families() -> dict[str, Family]:
         needs = {key: tuple(slugs) for key, slugs in entry.get("needs", {}).items()}
         family = Family(
             name, tuple(entry["ops"]), tuple(entry["techniques"]), entry.get("unlike", ""),
-            entry.get("training", {}), prefer, needs, entry.get("fused", ""), entry.get("settles", {}), entry.get("options", {}),
-            entry.get("alone", {}), tuple(entry.get("usual", ())), entry.get("epilogue", {}),
+            entry.get("training", {}), prefer, needs, entry.get("fused", ""),
+            entry.get("settles", {}), entry.get("options", {}), entry.get("alone", {}),
+            tuple(entry.get("usual", ())), entry.get("epilogue", {}),
         )  # fmt: skip
         found.update(dict.fromkeys(entry["names"], family))
     return found
