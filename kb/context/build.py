@@ -24,7 +24,7 @@ from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sect
 from kb.context.problems import Candidate
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
-from kb.corpus.measured import measured_line
+from kb.corpus.measured import measured_line, own_records
 from kb.embedders.tokens import TOKENIZER_NAME, count_tokens
 from kb.index.reader import Generation
 from kb.problems.plan import PLAN
@@ -224,14 +224,15 @@ class _Composer:
         source = self._generation.sources[record.source]
         if short:
             return f"# {record.entry.title}\nQuoted data: {source.name}, {record.path}"
-        records = self._telling(record.entry.verified)
-        told = f"; {measured_line(records, brief=True)}" if records is not None else ""
-        place = f"{record.path}{told}"
+        kernels = {name: kernel.entry for name, kernel in self._generation.kernels.items()}
+        own = self._telling(own_records(record.entry, kernels))
+        told = f"; {measured_line(own, brief=True)}" if own else ""
+        place = f"{record.path}{told or ('' if record.entry.verified else '; not measured')}"
         return f"# {record.entry.title} ({slug})\n{provenance(source, place)}"
 
-    def _telling(self, records: Sequence[Verified]) -> list[Verified] | None:
-        """Measurements to tell: beside a problem those on its operator; None if all are others'."""
-        if not self._selection.facts or not records:
+    def _telling(self, records: Sequence[Verified]) -> list[Verified]:
+        """Measurements to tell: beside a problem those on its operator."""
+        if not self._selection.facts:
             return list(records)
         kernels = self._generation.kernels
         ops = {kernels[each.slug].entry.op for each in self._selection.kernels}
@@ -239,7 +240,7 @@ class _Composer:
             record
             for record in records
             if record.baseline in kernels and kernels[record.baseline].entry.op in ops
-        ] or None
+        ]
 
     def _part(
         self, slug: str, budget: Budget, *, cut: bool = True, long: bool = False, code: bool = True
