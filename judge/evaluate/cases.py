@@ -29,6 +29,8 @@ EVERY_KIND = (
 MORE_TELLING = (ValueKind.SHIFTED, ValueKind.UNEVEN, ValueKind.LARGE, ValueKind.UNEVEN)
 # Kinds that make sense where no input has values to choose.
 OF_INTEGERS = (ValueKind.GIVEN, ValueKind.NORMAL)
+# Of so few cases none is without hidden values: each may be a process's second call.
+_MANY = 2
 # Kinds on which memory that nobody wrote may look like the result.
 _SILENT = (ValueKind.ZERO, ValueKind.INF)
 
@@ -106,9 +108,9 @@ def plan(
 
     Notes
     -----
-    The first shape gets every kind of values; the given shape its own distribution and zero-mean
-    values (on which the judge can prove its power); the others zero-mean values. Where no other
-    shape can be made, the given one gets every kind.
+    The first shape without a size of 1 gets every kind of values; the given shape its own
+    distribution and zero-mean values (on which the judge can prove its power); the others zero-mean
+    values. Where no other shape can be made, the given one gets every kind.
     """
     values = secret_seeds(seeds)
     proposals = propose(
@@ -120,12 +122,17 @@ def plan(
     )
     smaller = any(each.label == "reduced" for each in proposals)
     drawn = _Draw(values)
+    # Of a dimension of one element little depends on the values.
+    telling = (n for n, each in enumerate(proposals) if 1 not in each.constants.values())
+    main = next(telling, 0)
     shapes = [
         PlannedShape(
             each.label,
             problem.with_constants(each.constants),
             dict(each.constants),
-            drawn.cases(EVERY_KIND if number == 0 else (ValueKind.NORMAL,), observe=number == 0),
+            drawn.cases(
+                EVERY_KIND if number == main else (ValueKind.NORMAL,), observe=number == main
+            ),
         )
         for number, each in enumerate(proposals)
     ]
@@ -162,7 +169,7 @@ class _Draw:
             for number, each in enumerate(found)
             if not (each.poison or each.observe) and each.kind not in _SILENT
         ]
-        if plain:
+        if plain and len(found) > _MANY:
             number = secrets.choice(plain)
             found[number] = replace(found[number], hide=False)
         return tuple(found)

@@ -149,7 +149,8 @@ def test_beside_an_example_techniques_are_whole_prose_of_this_operator(context):
     assert len(techniques) >= 2
     assert not any("```" in part for part in techniques)
     assert "conv-transpose" not in "".join(techniques)
-    assert "over matmul-triangular-plain" in techniques[0]
+    # The kernels of the pair differ in more than this technique: the figure is theirs.
+    assert "matmul-triangular-plain" not in "".join(techniques)
 
 
 def test_measurements_say_what_the_sizes_are_and_who_is_slower(context):
