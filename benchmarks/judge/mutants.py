@@ -36,7 +36,7 @@ from judge.sandbox.launch import Zygote
 from kb.errors import KbError
 
 _CALL_SECONDS = 60.0
-_COMPARE_SECONDS = 40.0
+_COMPARE_SECONDS = 20.0
 _LEAST_SHARE = 0.99
 
 

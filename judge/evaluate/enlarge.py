@@ -3,7 +3,8 @@
 A kernel that takes a row in blocks of 1024 has a loop that turns once on every row of a reduced
 shape: what it carries from one block to the next is then never looked at. Where Triton's
 interpreter counts that a loop took fewer than two turns at every shape so far, shapes are made from
-the kernel's own constants, one dimension at a time.
+the kernel's own constants, one dimension at a time. Then each dimension in turn is long and the
+others short: a second program along an axis, or a split of the work, shows nowhere else.
 """
 
 import ast
@@ -27,6 +28,11 @@ _SECONDS = 60.0
 CALL_SECONDS = 30.0
 _LONG_SECONDS = 2.0
 ENOUGH_TURNS = 2
+# Long is beyond two of these blocks: up to four of 2048, where kernels split a dimension.
+_LONG = (1 << 10, 1 << 12)
+# The longest that a call may be expected to take, and how many dimensions are long in turn.
+_SECONDS_LONG = 3.0
+_MOST_LONG = 4
 
 
 @dataclass(slots=True)
@@ -39,6 +45,8 @@ class LoopCounts:
     """Compile-time constants that launches gave."""
     seconds: float
     """Of the last call."""
+    constants: Mapping[str, int]
+    """Of the last call's shape."""
     calls: int
     """Calls so far."""
     declined: bool
@@ -63,24 +71,49 @@ class Enlargement:
     """The given shape was judged."""
     why_not_all: str = ""
     """Why some shape that could have helped was not tried."""
+    long: bool = False
+    """Shapes are beyond what the loops want: a kernel may decline them."""
     _whole: list[Mapping[str, int]] = field(default_factory=list)
     _dull: set[str] = field(default_factory=set)
     """Constants on which neither a loop nor a block depends."""
     _sizes: set[int] = field(default_factory=set)
-    _last: float = 1.0
-    """Cost of the last shape."""
+    _tried: list[Mapping[str, int]] = field(default_factory=list)
     _begun: float = field(default_factory=time.monotonic)
 
     def shapes(self, *, secret: int) -> Iterator[PlannedShape]:
-        """Shapes to be judged, while there are loops with too few turns.
-
-        Blocks that grow with a shape are followed: the next shape is made from the larger ones.
+        """Shapes to be judged: while there are loops with too few turns, then long ones.
 
         Parameters
         ----------
         secret
             Seeds the values.
         """
+        yield from self._for_loops(secret)
+        yield from self._long(secret)
+
+    def _long(self, secret: int) -> Iterator[PlannedShape]:
+        """Each dimension long in turn, beside short ones."""
+        self.long = True
+        by_block = [enlarged(self.problem, block, LIMIT_ELEMENTS)[0] for block in _LONG]
+        for name in [*by_block[0]][:_MOST_LONG]:
+            likely = self.progress().seconds
+            for shapes in by_block:
+                each = shapes.get(name)
+                if each is None or likely > _SECONDS_LONG or self._begun_long_ago():
+                    break
+                before = self.progress().calls
+                if each.constants not in self._tried:
+                    yield self._planned(each, secret)
+                now = self.progress()
+                if now.calls == before:  # the kernel declines it, or the problem has no such shape
+                    break
+                likely = now.seconds * _LONG[-1] / _LONG[0]
+
+    def _begun_long_ago(self) -> bool:
+        return time.monotonic() > self._begun + _SECONDS
+
+    def _for_loops(self, secret: int) -> Iterator[PlannedShape]:
+        """Blocks that grow with a shape are followed: the next shape is made from the larger."""
         if not self.given and self.progress().short and is_within(self.problem, LIMIT_ELEMENTS):
             yield self._planned(Variant({}, "variant"), secret)
         largest = 0
@@ -90,13 +123,13 @@ class Enlargement:
             for name, each in candidates.items():
                 if not self.progress().short:
                     return
-                cost = self._cost(each)
-                seconds = self.progress().seconds
+                now = self.progress()
+                seconds, cost = now.seconds, self._cost(each.constants)
                 # A short call is mostly what every call takes, whatever its shape.
-                likely = seconds * cost / self._last if seconds > _LONG_SECONDS else 0.0
-                if name not in self._dull and (
-                    likely > CALL_SECONDS / 2 or time.monotonic() > self._begun + _SECONDS
-                ):
+                likely = (
+                    seconds * cost / self._cost(now.constants) if seconds > _LONG_SECONDS else 0.0
+                )
+                if name not in self._dull and (likely > CALL_SECONDS / 2 or self._begun_long_ago()):
                     self.why_not_all = f"sizes of two blocks of {block} would take too long"
                     return
                 if name in self._dull:
@@ -122,16 +155,16 @@ class Enlargement:
 
     def _planned(self, variant: Variant, secret: int) -> PlannedShape:
         constants = dict(variant.constants)
-        self._last = self._cost(variant)
+        self._tried.append(constants)
         self._sizes |= set(constants.values())
         source = self.problem.with_constants(constants)
         case = further_case(secret + sum(constants.values()))
         return PlannedShape("variant", source, constants, (case,))
 
-    def _cost(self, variant: Variant) -> float:
+    def _cost(self, constants: Mapping[str, int]) -> float:
         """What the interpreter's time grows with, roughly."""
         sizes = {name: each.value for name, each in self.problem.constants.items()}
-        return float(math.prod(max(each, 1) for each in (sizes | dict(variant.constants)).values()))
+        return float(math.prod(max(each, 1) for each in (sizes | dict(constants)).values()))
 
     def _block(self) -> int:
         """The largest size of a block; integers of the file where launches give none."""

@@ -16,10 +16,10 @@ from judge.evaluate.contest import Entrant
 from judge.evaluate.gpulock import locked
 from judge.evaluate.host import Host, describe_host, resolve_device
 from judge.evaluate.options import BASELINES, DTYPES, EAGER, Options
-from judge.evaluate.result import Ceilings, Evaluation, Fault
+from judge.evaluate.result import Ceilings, Evaluation, Fault, Verdict
 from judge.evaluate.scan import scan
 from judge.evaluate.trial import Trial
-from judge.evaluate.verdict import decide
+from judge.evaluate.verdict import INTERPRETED_BFLOAT16, decide
 from judge.problem.forms import as_kernel
 from judge.problem.kernel import Form, KernelFile
 from judge.problem.source import ProblemFile
@@ -63,9 +63,29 @@ def evaluate(
         The problem cannot be read or run, there is no GPU, the sandbox is incomplete, or the card
         is busy. Whatever is wrong with the kernel is no error but the verdict.
     """
-    start, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     options = options or Options()
     _validate(options)
+    files = problem_path, kernel_path
+    found = _evaluated(files, options, zygote, ceilings, on_progress)
+    if found.verdict is Verdict.INCONCLUSIVE and INTERPRETED_BFLOAT16 in found.reasons:
+        # What is wrong in float32 too is the kernel's own fault, not the interpreter's.
+        again = options.model_copy(update={"dtype": "float32"})
+        single = _evaluated(files, again, zygote, ceilings, on_progress)
+        if single.verdict is Verdict.WRONG:
+            reasons = tuple(f"in float32: {reason}" for reason in single.reasons)
+            return single.model_copy(update={"reasons": reasons})
+    return found
+
+
+def _evaluated(
+    files: tuple[Path, Path],
+    options: Options,
+    zygote: Zygote | None,
+    ceilings: Ceilings | None,
+    on_progress: Say,
+) -> Evaluation:
+    problem_path, kernel_path = files
+    start, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     problem = ProblemFile.read(problem_path)
     text = read_text(kernel_path)
     rivals = [

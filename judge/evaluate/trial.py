@@ -133,7 +133,7 @@ class Trial:
         kernel: KernelFile,
         settings: Settings,
     ) -> None:
-        """Larger shapes, while a loop of the kernel turned less than twice at all so far.
+        """Larger shapes: while a loop of the kernel turned less than twice at all so far, and long.
 
         Where the given shape was judged, they tell of other sizes, and need not be had.
         """
@@ -144,15 +144,22 @@ class Trial:
         contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
 
         def progress() -> LoopCounts:
-            now, declined = contestant, outcomes[-1].case.refused
-            return LoopCounts(now.loops, now.blocks, now.call_took, now.calls, declined)
+            now, case = contestant, outcomes[-1].case
+            return LoopCounts(
+                now.loops, now.blocks, now.call_took, case.constants, now.calls, case.refused
+            )
 
         larger = Enlargement(self.problem, kernel.text, progress, self.evidence.given_shape)
         for planned in larger.shapes(secret=secrets.randbits(_SEED_BITS - 1)):
             desk, proven = self._proven(bench, desk, [planned], settings)
             for shape in proven:
                 self._cases(bench, self._stage(desk, shape, settings), contestant, None)
-                if outcomes[-1].case.refused:
+                last = outcomes[-1]
+                if last.case.refused and larger.long:
+                    # Longer than what its loops wanted: no shape that it has to take.
+                    uncounted = {"counted": False, "refused": False, "why_not": last.case.problem}
+                    last.case = last.case.model_copy(update=uncounted)
+                elif last.case.refused:
                     larger.why_not_all = "it declines larger shapes"
             if self._broken or not contestant.worker.alive:
                 slow = f"larger shapes take more than {CALL_SECONDS:.0f} s"
