@@ -100,7 +100,55 @@ def _convolution(graph: Graph, root: str) -> Core | None:
 
 
 def _transposed(graph: Graph, root: str) -> Core | None:
-    """Transposed convolutions."""
+    """Transposed convolutions, as such."""
+    read = _read_transposed(graph, root)
+    if read is None:
+        return None
+    tensors, given, rank = read
+    if given["groups"] == 1:
+        del given["groups"]
+    alone = (root, frozenset({root}))
+    core = _windowed(graph, alone, ("conv-transpose", rank), tensors, given)
+    return _finishable(core, tensors, rank, transposed=True)
+
+
+def _turned(graph: Graph, root: str) -> Core | None:
+    """A transposed convolution of stride 1 as the convolution that it is: with the filters turned
+    round, their input and output channels exchanged, and padding up to the window's reach."""
+    read = _read_transposed(graph, root)
+    if read is None:
+        return None
+    tensors, given, rank = read
+    numbers = {name: _numbers(given[name], rank) for name in ("stride", "dilation", "padding")}
+    if (
+        given["groups"] != 1
+        or any(each != 1 for each in numbers["stride"])
+        or any(_numbers(given["output_padding"], rank))
+    ):
+        return None
+    window = graph.shape(tensors["weight"])[2:]
+    settings = zip(numbers["dilation"], window, numbers["padding"], strict=True)
+    padding = [dilation * (taps - 1) - less for dilation, taps, less in settings]
+    if min(padding) < 0:
+        return None
+    given = {"padding": padding, "dilation": numbers["dilation"]}
+    core = _windowed(graph, (root, frozenset({root})), ("conv", rank), tensors, given)
+    if core is None:
+        return None
+    axes = ", ".join(str(axis + 2) for axis in range(rank))
+    weight = f"{core.arguments['weight']}.transpose(0, 1).flip({axes})"
+    core = replace(core, arguments={**core.arguments, "weight": weight})
+    return _finishable(core, tensors, rank, transposed=False)
+
+
+def _numbers(value: Any, rank: int) -> list[int]:
+    """One number a dimension, of one for all or one each."""
+    given = list(value) if isinstance(value, list | tuple) else [value]
+    return given * (rank // len(given))
+
+
+def _read_transposed(graph: Graph, root: str) -> tuple[dict[str, str], dict[str, Any], int] | None:
+    """Tensors, settings and rank of a transposed convolution."""
     node = graph[root]
     rank = _TRANSPOSED.get(node.op)
     names = (("x", None), ("weight", None), ("bias", None), ("stride", 1), ("padding", 0))
@@ -118,13 +166,7 @@ def _transposed(graph: Graph, root: str) -> Core | None:
             return None
         rank = len(given["stride"])
     tensors = _tensors(graph, given)
-    if tensors is None:
-        return None
-    if given["groups"] == 1:
-        del given["groups"]
-    alone = (root, frozenset({root}))
-    core = _windowed(graph, alone, ("conv-transpose", rank), tensors, given)
-    return _finishable(core, tensors, rank, transposed=True)
+    return None if tensors is None else (tensors, given, rank)
 
 
 def _finishable(
@@ -215,5 +257,6 @@ def _windowed(
 
 
 WINDOWS: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
-    _pool, finishing(_convolution), finishing(_transposed), _convolution, _transposed,
+    _pool, finishing(_convolution), finishing(_turned), finishing(_transposed),
+    _convolution, _turned, _transposed,
 )  # fmt: skip

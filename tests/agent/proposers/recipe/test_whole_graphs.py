@@ -48,6 +48,10 @@ CASES = {
         "self.bias = nn.Parameter(torch.randn(16, 1, 1))",
         "torch.tanh(self.conv(x) - self.bias)", IMAGE, "fused after: ", Verdict.CORRECT,
     ),
+    "a transposed convolution of stride 1 is a convolution": (
+        "self.conv = nn.ConvTranspose2d(8, 16, (3, 5), padding=(1, 0), dilation=2)",
+        "torch.tanh(self.conv(x))", IMAGE, "conv: ", Verdict.CORRECT,
+    ),
     "batch norm in training": (
         f"{CONV}; self.norm = nn.BatchNorm2d(16)", "self.norm(self.conv(x)) * 2.0", IMAGE,
         "batch-norm-training", Verdict.CORRECT,
