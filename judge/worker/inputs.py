@@ -1,5 +1,6 @@
 """Kinds of values for a problem's floating-point inputs, written in place."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -95,7 +96,8 @@ def fill(tensor: Any, kind: ValueKind, seed: int, index: int = 0) -> None:
     """Write the kind's contents over a floating-point or complex tensor, in place.
 
     Integers and bools stay; so do formats that pack several numbers or hold scales only, and
-    "inf" leaves formats without an infinity as they are.
+    "inf" leaves formats without an infinity as they are. A triangle of zeros in the last two
+    dimensions stays too: a product of triangular matrices may skip it.
     """
     if kind is ValueKind.GIVEN or tensor.numel() == 0:
         return
@@ -104,7 +106,27 @@ def fill(tensor: Any, kind: ValueKind, seed: int, index: int = 0) -> None:
         return
     if tensor.dtype not in _LARGE:
         return
-    random = generator(tensor.device, seed, index, list(ValueKind).index(kind))
+    keep_triangle = _triangle(tensor)
+    _write(tensor, kind, generator(tensor.device, seed, index, list(ValueKind).index(kind)))
+    if keep_triangle is not None:
+        keep_triangle(tensor)
+
+
+def _triangle(tensor: Any) -> Callable[[Any], Any] | None:
+    """Return what zeroes the other triangle in place, where that is zero and this one is not."""
+    if tensor.dtype not in _DRAWN or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
+        return None
+    row, col = (size - 1 for size in tensor.shape[-2:])
+    for corner, part, zeroing in (
+        (tensor[..., 0, col], torch.tril, torch.Tensor.tril_),
+        (tensor[..., row, 0], torch.triu, torch.Tensor.triu_),
+    ):
+        if not corner.any() and tensor.any() and torch.equal(part(tensor), tensor):
+            return zeroing
+    return None
+
+
+def _write(tensor: Any, kind: ValueKind, random: torch.Generator) -> None:
     match kind:
         case ValueKind.NORMAL:
             _draw(tensor, lambda t: t.normal_(0.0, 1.0, generator=random))

@@ -186,3 +186,58 @@ def test_enlarged_shapes_end_in_a_part_of_a_block() -> None:
             assert shape.constants[name] % block
     shapes, left_out = enlarged(problem, 1 << 14, 1 << 16)
     assert (shapes, left_out) == ({}, ["COLS", "ROWS"])
+
+
+COLUMNS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _double(x, y, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.program_id({axis}) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + row * columns + at, mask=at < columns)
+    tl.store(y + row * columns + at, values * {factor}, mask=at < columns)
+
+
+def kernel_function(x):
+    {guard}
+    y = torch.empty_like(x)
+    _double[(x.shape[0], triton.cdiv(x.shape[1], 1024))](x, y, x.shape[1], BLOCK=1024)
+    return y
+"""
+DOUBLE = (
+    PROBLEM.replace("torch.softmax(x, dim=-1)", "2 * x")
+    .replace("ROWS = 512", "ROWS = 1")
+    .replace("COLS = 8192", "COLS = 96")
+)
+
+
+def columns(axis: int = 1, factor: float = 2, guard: str = "") -> str:
+    return COLUMNS.format(axis=axis, factor=factor, guard=guard)
+
+
+def test_a_wrong_grid_axis_shows_where_a_dimension_takes_several_programs(judge) -> None:
+    found = judge(columns(axis=2), DOUBLE)
+    assert found.verdict is Verdict.WRONG
+    (case,) = [each for each in found.cases if not each.passed and each.counted]
+    assert case.constants["COLS"] > 1024
+
+
+def test_a_kernel_may_decline_dimensions_longer_than_its_loops_want(judge) -> None:
+    guard = "if x.shape[1] > 1000: raise ValueError('rows of up to 1000')"
+    found = judge(columns(guard=guard), DOUBLE)
+    assert found.verdict is Verdict.CORRECT, found.reasons
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(2, Verdict.INCONCLUSIVE), (2.125, Verdict.WRONG)])
+def test_what_is_wrong_in_float32_too_is_not_the_interpreters_fault(
+    judge, factor: float, verdict: Verdict
+) -> None:
+    narrow = DOUBLE.replace("torch.rand(ROWS, COLS)", "torch.rand(ROWS, COLS).bfloat16()")
+    found = judge(columns(factor=factor), narrow)
+    assert found.verdict is verdict, found.reasons
+    if verdict is Verdict.WRONG:
+        assert found.reasons[0].startswith("in float32: ")

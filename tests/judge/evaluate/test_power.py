@@ -179,3 +179,19 @@ def test_uneven_values_let_a_few_rows_decide():
     assert ratio.max() <= 0
     rows = tensor.sum(1)
     assert rows.sort(descending=True).values[:16].sum() > 0.4 * rows.sum()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in m.ValueKind if kind is not m.ValueKind.ZERO])
+@pytest.mark.parametrize("part", [torch.tril, torch.triu])
+def test_every_kind_of_values_keeps_a_triangle_of_zeros(kind, part) -> None:
+    tensor = part(torch.rand(3, 6, 9) + 0.1)
+    places = tensor != 0
+    fill(tensor, kind, 5)
+    assert torch.equal(tensor != 0, places)
+
+
+def test_a_full_matrix_stays_full() -> None:
+    tensor = torch.rand(6, 9) + 0.1
+    tensor[0, -1] = tensor[-1, 0] = 0.0
+    fill(tensor, m.ValueKind.NORMAL, 5)
+    assert bool((tensor != 0).all())
