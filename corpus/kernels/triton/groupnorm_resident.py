@@ -9,7 +9,7 @@ architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 derived_from: groupnorm-plain
 sizes:
-  check: [[2, 8, 64, 4], [3, 6, 35, 2], [2, 5, 12, 5], [2, 4, 1, 2], [1, 2, 300, 1]]
+  check: [[2, 8, 64, 4], [3, 6, 35, 2], [2, 5, 12, 5], [2, 4, 10, 1], [1, 2, 300, 1], [5, 12, 1, 3]]
   bench: [32, 256, 16384, 32]
 check_params: {tile: 64}
 sources:
@@ -85,6 +85,9 @@ Where a group has very many tiles, a launch between them merges their figures in
 Two launches read more and wait for nobody, and they are the default: registers hold some 50 KB of
 16-bit values a multiprocessor, too few to keep DRAM busy while a program waits for the others.
 
+Groups much smaller than a tile, as those behind a linear layer, are taken several at a time, a row
+each: a program of one short row would be mostly its own start and end.
+
 A tile is a block of one channel's plane, or several small planes. Small tiles leave more programs
 on a multiprocessor to cover the waiting; large ones have fewer figures to merge. `maxnreg` bounds
 the registers of a thread, and so how many programs fit: three of 256 threads with 80 (0: no bound).
@@ -108,6 +111,8 @@ TUNABLES = {
 EPS = 1e-5
 # More figures than this each program would take long to merge: a launch merges them once.
 MANY = 256
+# Groups of at most so many elements are taken several at a time.
+SHORT = 1024
 
 
 @triton.jit
@@ -230,6 +235,33 @@ def _resident_kernel(
         tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _short_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr, before_operands, after_operands,
+    rows, length, plane, group_channels, groups, eps,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Whole groups, `ROWS` of them a program."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    lane = tl.arange(0, BLOCK)[None, :]
+    lead = row.to(tl.int64) * length
+    mask = (row < rows) & (lane < length)
+    x = tl.load(x_ptr + lead + lane, mask=mask, other=0.0).to(tl.float32)
+    x = tl.where(mask, BEFORE(x, lead, lane, mask, before_operands), 0.0)
+    mean = tl.sum(x, axis=1, keep_dims=True) / length
+    centred = tl.where(mask, x - mean, 0.0)
+    spread = tl.sum(centred * centred, axis=1, keep_dims=True) / length
+    y = centred * tl.rsqrt(spread + eps)
+    channel = (row % groups) * group_channels + lane // plane
+    if HAS_WEIGHT:
+        y *= tl.load(weight_ptr + channel, mask=mask, other=0.0).to(tl.float32)
+    if HAS_BIAS:
+        y += tl.load(bias_ptr + channel, mask=mask, other=0.0).to(tl.float32)
+    y = AFTER(y, lead, lane, mask, after_operands)
+    tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
 def _checked(
     x: torch.Tensor, groups: int, weight: torch.Tensor | None, bias: torch.Tensor | None
 ) -> tuple[int, int, int]:
@@ -292,6 +324,17 @@ def kernel_function(
     if not out.numel():
         return out
     group_channels = channels // groups
+    vectors = [None if each is None else each.contiguous() for each in (weight, bias)]
+    length = group_channels * plane
+    if length <= min(tile // 2, SHORT):
+        width = triton.next_power_of_2(length)
+        _short_kernel[(triton.cdiv(batch * groups, tile // width),)](
+            x, *vectors, out, before_operands, after_operands,
+            batch * groups, length, plane, group_channels, groups, eps,
+            BEFORE=before, AFTER=after, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
+            ROWS=tile // width, BLOCK=width, num_warps=num_warps, maxnreg=maxnreg or None,
+        )  # fmt: skip
+        return out
     block = _block(plane, tile)
     high = min(tile // block, triton.next_power_of_2(group_channels))
     columns = triton.cdiv(plane, block)
@@ -301,7 +344,6 @@ def kernel_function(
     # Words of the tiles, and the tiles drawn so far: zero where somebody waits for them.
     fill = torch.zeros if together else torch.empty
     words = fill(batch * groups * parts + 1, dtype=torch.int64, device=x.device)
-    vectors = [None if each is None else each.contiguous() for each in (weight, bias)]
     drawn = words[batch * groups * parts :]
 
     def launch(publish: bool, finish: bool, found: torch.Tensor) -> None:
