@@ -249,12 +249,14 @@ class _Writer:
             return False
         for name in biases:
             del self.biases[name]
-        text, given = kernel_text(self.graph, steps, len(self.fused), biases)
+        number = len(self.fused)
+        text, given = kernel_text(self.graph, steps, number, biases)
+        # Before the operands, which may be chains of their own.
+        self.fused.append(text)
         for each in given:
             self._value(each)
-        call = f"fused_{len(self.fused)}({', '.join(self.names[each] for each in given)})"
+        call = f"fused_{number}({', '.join(self.names[each] for each in given)})"
         self.body.append(f"{self.names[root]} = {call}")
-        self.fused.append(text)
         self.fused_names += ["bias"] * bool(biases)
         self.fused_names += [_base(self.graph[each].op) for each in steps]
         self.done |= set(steps)

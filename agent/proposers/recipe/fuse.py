@@ -211,10 +211,13 @@ def kernel_text(
     given += [bias for value, bias in biases.items() if value in given and bias not in given]
     place = {name: index for index, name in enumerate(given)}
     shape = graph.shape(root)
+    spans = {
+        index: repeated(graph.shape(name), shape) if graph.shape(name) != shape else None
+        for name, index in place.items()
+    }
     loads, lines = [], []
     for name, index in place.items():
-        inner = repeated(graph.shape(name), shape)
-        if inner:
+        if spans[index]:
             # A channel's value: where a block lies within one channel it is one load.
             loads += [
                 f"if inner_{index} % BLOCK == 0:",
@@ -252,7 +255,6 @@ def kernel_text(
         lines.append(f"v{index} = {expression(graph[name], values)}")
         values[name] = f"v{index}"
     pointers = "".join(f"p{i}, " for i in place.values())
-    spans = {i: repeated(graph.shape(n), shape) for n, i in place.items()}
     sizes = "".join(f"size_{i}, " for n, i in place.items() if graph.shape(n) != shape)
     sizes += "".join(f"inner_{i}, " for i, count in spans.items() if count)
     numels = "".join(f"x{i}.numel(), " for n, i in place.items() if graph.shape(n) != shape)

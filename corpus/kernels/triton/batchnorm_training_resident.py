@@ -8,7 +8,7 @@ techniques: [register-caching, online-reduction, kernel-fusion]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:
-  check: [[2, 8, 64], [3, 6, 35], [5, 3, 7], [9, 4, 1], [1, 2, 300]]
+  check: [[2, 8, 64], [3, 6, 35], [5, 3, 7], [37, 5, 1], [1, 2, 300]]
   bench: [64, 256, 12544]
 check_params: {tile: 64}
 sources:
@@ -72,6 +72,10 @@ Where a channel has very many tiles, a launch between them merges their figures 
 Two launches read more and wait for nobody, and they are the default: registers hold some 50 KB of
 16-bit values a multiprocessor, too few to keep DRAM busy while a program waits for the others.
 
+Features without a plane, as those of a linear layer, lie side by side and their images far apart:
+a tile is then a block of features of several images, the first launch publishes a word a feature,
+and one between the two merges them.
+
 A tile is a block of one image's plane, or blocks of several images. Small tiles leave more programs
 on a multiprocessor to cover the waiting; large ones have fewer figures to merge. `maxnreg` bounds
 the registers of a thread, and so how many programs fit: three of 256 threads with 80 (0: no bound).
@@ -95,6 +99,8 @@ TUNABLES = {
 EPS = 1e-5
 # More figures than this each program would take long to merge: a launch merges them once.
 MANY = 256
+# Features a tile has where they have no plane: 256 bytes of 16-bit values beside one another.
+FEATURES = 128
 
 
 @triton.jit
@@ -212,6 +218,40 @@ def _resident_kernel(
         tl.store(out_ptr + lead + lane, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _features_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr, before_operands, after_operands, words_ptr,
+    images, channels, parts, blocks, eps,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+    PUBLISH: tl.constexpr, IMAGES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A tile [images, features] a program: `PUBLISH` its figures, or finish by the merged ones."""
+    part = tl.program_id(0) // blocks
+    image = part * IMAGES + tl.arange(0, IMAGES)[:, None]
+    channel = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    # Index times size is taken in int64: it passes 2**31 on tensors of a few GB.
+    lead = image.to(tl.int64) * channels
+    inside = channel < channels
+    mask = (image < images) & inside
+    x = tl.load(x_ptr + lead + channel, mask=mask, other=0.0).to(tl.float32)
+    x = tl.where(mask, BEFORE(x, lead, channel, mask, before_operands), 0.0)
+    if PUBLISH:
+        mean = tl.sum(x, axis=0, keep_dims=True) / tl.minimum(IMAGES, images - part * IMAGES)
+        centred = tl.where(mask, x - mean, 0.0)
+        squares = tl.sum(centred * centred, axis=0, keep_dims=True)
+        places = words_ptr + channel.to(tl.int64) * parts + part
+        tl.store(places, _pair(mean, squares), mask=inside)
+    else:
+        mean, squares = _parts(tl.load(words_ptr + channel, mask=inside, other=0))
+        y = (x - mean) * tl.rsqrt(squares / images + eps)
+        if HAS_WEIGHT:
+            y *= tl.load(weight_ptr + channel, mask=inside, other=0.0).to(tl.float32)
+        if HAS_BIAS:
+            y += tl.load(bias_ptr + channel, mask=inside, other=0.0).to(tl.float32)
+        y = AFTER(y, lead, channel, mask, after_operands)
+        tl.store(out_ptr + lead + channel, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
 def _checked(
     x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
 ) -> tuple[int, int, int]:
@@ -269,6 +309,28 @@ def kernel_function(
     out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
     if not out.numel():
         return out
+    vectors = [None if each is None else each.contiguous() for each in (weight, bias)]
+    if plane == 1:
+        # A row of a tile is one wide load of a warp; few images a tile cost words to merge.
+        block = min(FEATURES, triton.next_power_of_2(channels))
+        high = min(max(1, tile // block), triton.next_power_of_2(batch))
+        parts, blocks = triton.cdiv(batch, high), triton.cdiv(channels, block)
+        words = torch.empty(channels * (parts + 1), dtype=torch.int64, device=x.device)
+        merged = words[channels * parts :]
+        for publish in (True, False):
+            _features_kernel[(parts * blocks,)](
+                x, *vectors, out, before_operands, after_operands, words if publish else merged,
+                batch, channels, parts, blocks, eps,
+                BEFORE=before, AFTER=after, HAS_WEIGHT=weight is not None,
+                HAS_BIAS=bias is not None, PUBLISH=publish, IMAGES=high, BLOCK=block,
+                num_warps=num_warps, maxnreg=maxnreg or None,
+            )  # fmt: skip
+            if publish:
+                _merge_kernel[(channels,)](
+                    words, merged, 1, batch, parts, 1, IMAGES=high, BLOCK=1,
+                    BLOCK_PARTS=min(1024, triton.next_power_of_2(parts)), num_warps=1,
+                )  # fmt: skip
+        return out
     block = _block(plane, tile)
     high = min(tile // block, triton.next_power_of_2(batch))
     columns = triton.cdiv(plane, block)
@@ -278,7 +340,6 @@ def kernel_function(
     # Words of the tiles, and the tiles drawn so far: zero where somebody waits for them.
     fill = torch.zeros if together else torch.empty
     words = fill(channels * parts + 1, dtype=torch.int64, device=x.device)
-    vectors = [None if each is None else each.contiguous() for each in (weight, bias)]
     drawn = words[channels * parts :]
 
     def launch(publish: bool, finish: bool, found: torch.Tensor) -> None:

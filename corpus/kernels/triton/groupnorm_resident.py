@@ -111,8 +111,8 @@ TUNABLES = {
 EPS = 1e-5
 # More figures than this each program would take long to merge: a launch merges them once.
 MANY = 256
-# Groups of at most so many elements are taken several at a time.
-SHORT = 1024
+# Groups of at most half of this are taken several at a time, so many elements a program.
+SHORT = 2048
 
 
 @triton.jit
@@ -326,13 +326,14 @@ def kernel_function(
     group_channels = channels // groups
     vectors = [None if each is None else each.contiguous() for each in (weight, bias)]
     length = group_channels * plane
-    if length <= min(tile // 2, SHORT):
+    short = min(tile, SHORT)
+    if length <= short // 2:
         width = triton.next_power_of_2(length)
-        _short_kernel[(triton.cdiv(batch * groups, tile // width),)](
+        _short_kernel[(triton.cdiv(batch * groups, short // width),)](
             x, *vectors, out, before_operands, after_operands,
             batch * groups, length, plane, group_channels, groups, eps,
             BEFORE=before, AFTER=after, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
-            ROWS=tile // width, BLOCK=width, num_warps=num_warps, maxnreg=maxnreg or None,
+            ROWS=short // width, BLOCK=width, num_warps=num_warps, maxnreg=maxnreg or None,
         )  # fmt: skip
         return out
     block = _block(plane, tile)

@@ -87,6 +87,17 @@ CASES = {
         "self.bias = nn.Parameter(torch.randn(8, 1, 1))", "torch.selu(x * 2.0) + self.bias",
         IMAGE, "elementwise: mul, selu, add", Verdict.CORRECT,
     ),
+    "a chain that reads what another chain ends in, one value a row": (
+        "self.linear = nn.Linear(32, 32); self.sub = nn.Parameter(torch.randn(32))",
+        "nn.functional.gelu(torch.mean(self.linear(x) - self.sub, 1, keepdim=True)"
+        ".logsumexp(1, keepdim=True)) + x", "torch.rand(B * 8, 32)",
+        "logsumexp by PyTorch", Verdict.LIBRARY,
+    ),
+    "batch norm of features": (
+        "self.linear = nn.Linear(32, 24); self.norm = nn.BatchNorm1d(24)",
+        "torch.relu(self.norm(self.linear(x)))", "torch.rand(B * 40, 32)",
+        "batch-norm-training", Verdict.CORRECT,
+    ),
     "an average over an image": (
         CONV, "nn.functional.adaptive_avg_pool2d(torch.relu(self.conv(x)), 1)", IMAGE,
         "conv, reduce", Verdict.CORRECT,
