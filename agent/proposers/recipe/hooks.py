@@ -101,7 +101,10 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
         arguments=arguments,
         results={root: core.results[result]},
         reads=core.reads | set(others),
-        functions=(*core.functions, _text(graph, name, steps, result, others)),
+        functions=(
+            *core.functions,
+            _text(graph, name, steps, result, others, rows=core.op == "matmul"),
+        ),
         fused=(*core.fused, *(_named(graph, each) for each in steps)),
     )
 
@@ -173,7 +176,16 @@ def _repeats(graph: Graph, name: str, shape: tuple[int, ...]) -> bool:
     return mine != shape and not all(each == 1 for each in mine)
 
 
-def _text(graph: Graph, name: str, steps: Sequence[str], source: str, others: Sequence[str]) -> str:
+def _text(
+    graph: Graph,
+    name: str,
+    steps: Sequence[str],
+    source: str,
+    others: Sequence[str],
+    *,
+    rows: bool = False,
+) -> str:
+    """The function of a chain. `rows`: where lanes are two-dimensional, they count whole rows."""
     shape = graph.shape(steps[-1])
     values = {source: "x"}
     lines: list[str] = []
@@ -188,6 +200,17 @@ def _text(graph: Graph, name: str, steps: Sequence[str], source: str, others: Se
             sizes += 1
         elif _repeats(graph, each, shape):
             place = f"operands[{index}] + lead % operands[{sizes}] + lane, mask=mask, other=0.0"
+            if rows and graph.shape(each) == shape[-1:]:
+                # One value a column: a load of each, not of one for every element.
+                row = f"operands[{index}] + lane, mask=lane < operands[{sizes}], other=0.0"
+                lines += [
+                    "if len(lane.shape) == 2:",
+                    f"    x{index} = tl.load({row}).to(tl.float32)",
+                    "else:",
+                    f"    x{index} = tl.load({place}).to(tl.float32)",
+                ]
+                sizes += 1
+                continue
             sizes += 1
         else:
             place = f"operands[{index}]"

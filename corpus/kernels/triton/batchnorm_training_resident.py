@@ -99,8 +99,8 @@ TUNABLES = {
 EPS = 1e-5
 # More figures than this each program would take long to merge: a launch merges them once.
 MANY = 256
-# Features a tile has where they have no plane: 256 bytes of 16-bit values beside one another.
-FEATURES = 128
+# Features a tile has where they have no plane: 128 bytes of 16-bit values beside one another.
+FEATURES = 64
 
 
 @triton.jit
