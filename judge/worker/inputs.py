@@ -117,12 +117,14 @@ def _triangle(tensor: Any) -> Callable[[Any], Any] | None:
     if tensor.dtype not in _DRAWN or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
         return None
     row, col = (size - 1 for size in tensor.shape[-2:])
-    for corner, part, zeroing in (
-        (tensor[..., 0, col], torch.tril, torch.Tensor.tril_),
-        (tensor[..., row, 0], torch.triu, torch.Tensor.triu_),
-    ):
-        if not corner.any() and tensor.any() and torch.equal(part(tensor), tensor):
-            return zeroing
+    # A corner first: few matrices need to be read whole.
+    lower, upper = not tensor[..., 0, col].any(), not tensor[..., row, 0].any()
+    if not (lower or upper) or not tensor.any():
+        return None
+    if lower and torch.equal(tensor.tril(), tensor):
+        return lambda t: t.tril_()
+    if upper and torch.equal(tensor.triu(), tensor):
+        return lambda t: t.triu_()
     return None
 
 
