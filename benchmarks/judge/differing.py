@@ -1,18 +1,17 @@
-"""Whether a mutant's results differ from the reference's anywhere: without the judge, in a fork.
+"""Whether a mutant's results differ from the reference's anywhere, told without the judge.
 
 The judge tries a few shapes; this tries many, larger ones too, with three kinds of values each.
 """
 
 import contextlib
-import json
-import os
-import signal
+import multiprocessing
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -33,43 +32,68 @@ _SHAPES = 24
 _KINDS = (ValueKind.NORMAL, ValueKind.GIVEN, ValueKind.LARGE)
 
 
-def differs(problem: str, kernel: str, original: str, seconds: float) -> str | None:
-    """Where the kernel's results are beyond tolerance and the original's are not.
+# How long beyond its time a comparison may go on: one call is never interrupted.
+_GRACE_SECONDS = 20.0
+
+Outcome = Literal["escaped", "equal", "raises", "untold"]
+
+
+def differs(problem: str, kernel: str, original: str, seconds: float) -> tuple[Outcome, str]:
+    """Compare a kernel with its original where that is right, in a process of its own.
 
     Returns
     -------
-    The first such shape and what is wrong there; "" where there is none; None where it cannot be
-    told: the process ended, or the time was over before anything was compared.
+    `escaped` and the first shape at which its results are beyond tolerance, with what is wrong
+    there; `equal` where they never are; `raises` where only the original answers; `untold` where
+    nothing was compared: the process ended, or the time was over.
     """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(int(seconds) + 20)  # whatever a mutant does
-        warnings.simplefilter("ignore")  # overflows of NumPy's, which a result shows
-        with contextlib.suppress(BaseException):
-            os.close(reading)
-            found = _search(problem, kernel, original, time.monotonic() + seconds)
-            os.write(writing, json.dumps(found).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
-    said: str | None = json.loads(text) if text else None
-    return said
+    # A fork of this process would hold locks of threads that it does not have.
+    context = multiprocessing.get_context("forkserver")
+    reading, writing = context.Pipe(duplex=False)
+    child = context.Process(
+        target=_answer, args=(writing, problem, kernel, original, seconds), daemon=True
+    )
+    child.start()
+    writing.close()
+    try:
+        if reading.poll(seconds + _GRACE_SECONDS):
+            found: tuple[Outcome, str] = reading.recv()
+            return found
+    except EOFError:
+        pass
+    finally:
+        child.kill()
+        child.join()
+        reading.close()
+    return "untold", ""
 
 
-def _search(problem: str, kernel: str, original: str, until: float) -> str | None:
-    compared = False
+def _answer(writing: Connection, problem: str, kernel: str, original: str, seconds: float) -> None:
+    warnings.simplefilter("ignore")  # overflows of NumPy's, which a result shows
+    torch.set_num_threads(1)
+    writing.send(_search(problem, kernel, original, time.monotonic() + seconds))
+
+
+def _search(problem: str, kernel: str, original: str, until: float) -> tuple[Outcome, str]:
+    compared = raised = False
     for variant in _variants(ProblemFile.parse(problem)):
         if time.monotonic() > until:
             break
-        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Exception):
-            for why in _compared(variant, kernel, original, Path(folder)):
-                compared = True
-                if why:
-                    return why
-    return "" if compared else None
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                for why in _compared(variant, kernel, original, Path(folder)):
+                    compared = True
+                    if why:
+                        return "escaped", why
+            except _RaisedError:
+                raised = True
+            except Exception:  # noqa: S112 (no shape of the problem, or of the original)
+                continue
+    return "equal" if compared else "raises" if raised else "untold", ""
+
+
+class _RaisedError(Exception):
+    """The kernel raises where its original answers."""
 
 
 def _variants(problem: ProblemFile) -> Iterator[str]:
@@ -99,7 +123,11 @@ def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator
             expected = tuple(flatten(loaded.model(*_copies(inputs))))
         if compare(_called(original, loaded, inputs, folder), expected).problem:
             continue
-        found = compare(_called(kernel, loaded, inputs, folder), expected).problem
+        try:
+            got = _called(kernel, loaded, inputs, folder)
+        except Exception as error:
+            raise _RaisedError from error
+        found = compare(got, expected).problem
         shapes = [list(v.shape) if isinstance(v, torch.Tensor) else v for v in inputs]
         yield f"{kind.value} values, inputs {shapes}: {found}"[:300] if found else ""
 

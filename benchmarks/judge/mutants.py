@@ -83,7 +83,6 @@ class Fuzzer:
         if arguments.resume:
             self._known = json.loads(arguments.resume.read_text())
         self._lock = threading.Lock()
-        self._forking = threading.Lock()
 
     def close(self) -> None:
         """End all processes."""
@@ -141,7 +140,8 @@ class Fuzzer:
             if same == wanted and each["outcome"] in ("caught", "raises", "equal"):
                 self.judged.append(Judged(**each))
                 return
-        start, verdict, why, outcome, where = time.monotonic(), None, "", "escaped", ""
+        start, verdict, why, where = time.monotonic(), None, "", ""
+        outcome: str
         try:
             found = self._evaluate(subject.problem, mutant.text)
             verdict, why = found.verdict, "; ".join(found.reasons)[:300]
@@ -149,10 +149,7 @@ class Fuzzer:
         except KbError as error:
             outcome, why = "untold", str(error)[:300]
         if outcome == "escaped":
-            with self._forking:  # a fork copies what other threads hold
-                said = differs(subject.problem, mutant.text, subject.kernel, _COMPARE_SECONDS)
-            outcome = "untold" if said is None else "escaped" if said else "equal"
-            where = said or ""
+            outcome, where = differs(subject.problem, mutant.text, subject.kernel, _COMPARE_SECONDS)
         told = Judged(
             subject.name, mutant.kind, mutant.line, mutant.change, verdict, why, outcome, where,
             round(time.monotonic() - start, 2),

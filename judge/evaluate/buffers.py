@@ -22,6 +22,9 @@ from kb.errors import InvalidInputError, KbError
 # Bytes compared at a time: `torch.equal` of views this large needs 1/8 of it beside them.
 _COMPARE_BYTES: Final = 1 << 30
 
+# Elements nudged at a time.
+_NUDGED: Final = 1 << 24
+
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 # Noise is written in place, which torch does for these.
@@ -201,6 +204,16 @@ def refill(exported: Exported, seed: int) -> None:
             elements.zero_()
         else:
             elements.copy_(reversed_)
+    _wait(tensor)
+
+
+def nudge(exported: Exported, step: float, seed: int) -> None:
+    """Multiply every number of a floating-point buffer by 1 + `step` or 1 - `step`, at random."""
+    tensor = exported.tensor
+    noise = torch.Generator(device=tensor.device).manual_seed(seed)
+    for part in tensor.reshape(-1).split(_NUDGED):
+        up = torch.randint(2, part.shape, generator=noise, device=part.device) * 2 - 1
+        part.mul_((1.0 + step * up).to(part.dtype))
     _wait(tensor)
 
 

@@ -88,6 +88,11 @@ def uncalled(
     )
 
 
+def uncounted(case: Case) -> Case:
+    """The case of a kernel that declines a shape which it need not take."""
+    return case.model_copy(update={"counted": False, "refused": False, "why_not": case.problem})
+
+
 def secret_seeds(count: int = LEAST_SEEDS) -> list[int]:
     """Seeds that no candidate can know; at least `LEAST_SEEDS`."""
     return [secrets.randbits(SEED_BITS) for _ in range(max(count, LEAST_SEEDS))]
@@ -117,7 +122,7 @@ def plan(
         problem,
         secrets.randbits(SEED_BITS),
         reduced=1 if tiny else 2,
-        variants=2 if tiny else 3,
+        variants=4 if tiny else 3,
         limit_elements=INTERPRET_ELEMENTS if tiny else REDUCED_ELEMENTS,
     )
     smaller = any(each.label == "reduced" for each in proposals)

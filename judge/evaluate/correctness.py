@@ -253,6 +253,7 @@ class Contestant:
         hidden: bool,
     ) -> None:
         """Why outputs are wrong: from before, late, constant. `hidden`: it is called again."""
+        assert prepared.reference is not None
         lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
         if stale := self._stale(got, prepared):
             outcome.cheats.append(stale)
@@ -263,7 +264,7 @@ class Contestant:
                 "the outputs are right only if they are read before the inputs change: they are "
                 "computed late, or are views of the inputs"
             )
-        elif same := constant(got, prepared):
+        elif same := constant(got, prepared.reference.expected):
             _note(outcome, problem=f"{outcome.case.problem} ({same})")
 
     def _call(

@@ -16,7 +16,16 @@ from dataclasses import dataclass, field
 from judge.evaluate.cases import PlannedShape, further_case
 from judge.problem.source import ProblemFile
 from judge.problem.syntax import integer, parse
-from judge.problem.variants import SMALL, Variant, enlarged, is_within, whole_blocks
+from judge.problem.variants import (
+    SMALL,
+    Variant,
+    by_place,
+    enlarged,
+    is_within,
+    lengthened,
+    whole_blocks,
+)
+from judge.worker.messages import ValueKind
 
 # Two blocks of 32,768 beside another dimension of a few; the interpreter takes a block at once.
 LIMIT_ELEMENTS = 1 << 18
@@ -27,12 +36,16 @@ _SECONDS = 60.0
 # The longest that one call may take; more is the interpreter's fault and not the kernel's.
 CALL_SECONDS = 30.0
 _LONG_SECONDS = 2.0
-ENOUGH_TURNS = 2
-# Long is beyond two of these blocks: up to four of 2048, where kernels split a dimension.
-_LONG = (1 << 10, 1 << 12)
+_ENOUGH_TURNS = 2
+# Long is beyond two blocks of 1024, and four of 2048, where kernels split a dimension; odd.
+_LONG = (2253, 9011)
+# What kernels that take no parts of a block may want sizes to be multiples of.
+_WHOLE = 256
 # The longest that a call may be expected to take, and how many dimensions are long in turn.
 _SECONDS_LONG = 3.0
 _MOST_LONG = 4
+# Calls that take longer are not made again with other values.
+_SECONDS_LARGE = 1.0
 
 
 @dataclass(slots=True)
@@ -49,13 +62,13 @@ class LoopCounts:
     """Of the last call's shape."""
     calls: int
     """Calls so far."""
-    declined: bool
-    """The kernel raised at the last shape."""
+    judged: int
+    """Cases so far that count and that the kernel did not decline."""
 
     @property
     def short(self) -> list[str]:
-        """Lines of the loops over blocks that took fewer than `ENOUGH_TURNS`, in order."""
-        few = (line for line, turns in self.loops.items() if turns < ENOUGH_TURNS)
+        """Lines of the loops over blocks that took fewer than `_ENOUGH_TURNS`, in order."""
+        few = (line for line, turns in self.loops.items() if turns < _ENOUGH_TURNS)
         return sorted(few, key=int)
 
 
@@ -91,23 +104,50 @@ class Enlargement:
         yield from self._for_loops(secret)
         yield from self._long(secret)
 
+    def unseen(self) -> str | None:
+        """What no shape showed of the kernel, in a sentence; None where all loops turned twice."""
+        lines = self.progress().short
+        if not lines:
+            return None
+        why = self.why_not_all or "it does not depend on the problem's sizes"
+        return (
+            f"the loop in line {lines[0]} took fewer than {_ENOUGH_TURNS} turns at every tested "
+            f"size: what it carries from one turn to the next was not seen ({why})"
+        )
+
     def _long(self, secret: int) -> Iterator[PlannedShape]:
-        """Each dimension long in turn, beside short ones."""
+        """Each dimension long in turn."""
         self.long = True
-        by_block = [enlarged(self.problem, block, LIMIT_ELEMENTS)[0] for block in _LONG]
-        for name in [*by_block[0]][:_MOST_LONG]:
+        for name in by_place(self.problem)[:_MOST_LONG]:
             likely = self.progress().seconds
-            for shapes in by_block:
-                each = shapes.get(name)
-                if each is None or likely > _SECONDS_LONG or self._begun_long_ago():
+            for size in _LONG:
+                if likely > _SECONDS_LONG or self._begun_long_ago():
                     break
-                before = self.progress().calls
-                if each.constants not in self._tried:
-                    yield self._planned(each, secret)
+                before = self.progress().judged
+                yield from self._as_long(name, size, secret)
                 now = self.progress()
-                if now.calls == before:  # the kernel declines it, or the problem has no such shape
+                if now.judged == before:
                     break
                 likely = now.seconds * _LONG[-1] / _LONG[0]
+
+    def _as_long(self, name: str, size: int, secret: int) -> Iterator[PlannedShape]:
+        """Shapes with a dimension so long until the kernel takes one.
+
+        Beside short ones first. Where the problem or the kernel has no such shape, beside those
+        that are given; then a multiple of what blocks are.
+        """
+        before = self.progress().judged
+        whole = size // _WHOLE * _WHOLE
+        for asked, given in ((size, False), (size, True), (whole, False), (whole, True)):
+            each = lengthened(self.problem, name, asked, LIMIT_ELEMENTS, beside_given=given)
+            if each is not None and each.constants not in self._tried:
+                yield self._planned(each, secret)
+            now = self.progress()
+            if each is not None and now.judged > before and now.seconds < _SECONDS_LARGE:
+                # What overflows or cancels in a long sum shows on large values.
+                yield self._planned(each, secret, ValueKind.LARGE)
+            if now.judged > before or self._begun_long_ago():
+                return
 
     def _begun_long_ago(self) -> bool:
         return time.monotonic() > self._begun + _SECONDS
@@ -141,7 +181,7 @@ class Enlargement:
                     left_out.append(name)
                 elif (now.loops, now.blocks) == (before.loops, before.blocks):
                     self._dull.add(name)
-                if self.progress().declined:
+                if now.judged == before.judged:
                     whole = whole_blocks(self.problem, block, LIMIT_ELEMENTS)
                     if whole is not None and whole.constants not in self._whole:
                         self._whole.append(whole.constants)
@@ -153,12 +193,14 @@ class Enlargement:
                     "large for the interpreter"
                 )
 
-    def _planned(self, variant: Variant, secret: int) -> PlannedShape:
+    def _planned(
+        self, variant: Variant, secret: int, kind: ValueKind = ValueKind.NORMAL
+    ) -> PlannedShape:
         constants = dict(variant.constants)
         self._tried.append(constants)
         self._sizes |= set(constants.values())
         source = self.problem.with_constants(constants)
-        case = further_case(secret + sum(constants.values()))
+        case = further_case(secret + sum(constants.values()), kind)
         return PlannedShape("variant", source, constants, (case,))
 
     def _cost(self, constants: Mapping[str, int]) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.stage import Prepared
+from judge.evaluate.compare import Expected
 from judge.worker import messages as m
 
 # Elements of an output that are kept to recognise it when the next call returns it again.
@@ -36,10 +36,9 @@ def sample(tensor: Any) -> Any:
     return flat[::step].contiguous().view(torch.uint8)
 
 
-def constant(got: Sequence[Any], prepared: Prepared) -> str | None:
+def constant(got: Sequence[Any], expected: Sequence[Expected | None]) -> str | None:
     """Whether all outputs are constant where the oracle's are not."""
-    assert prepared.reference is not None
-    for tensor, each in zip(got, prepared.reference.expected, strict=True):
+    for tensor, each in zip(got, expected, strict=True):
         if each is None or tensor.numel() < 2:
             return None
         flat, wanted = _spread(tensor), _spread(each.values)
@@ -52,3 +51,30 @@ def _spread(tensor: Any) -> Any:
     """Up to twice `_REMEMBERED` elements as doubles: 8-bit formats cannot be compared as such."""
     flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).reshape(-1)
     return flat[:: max(1, flat.numel() // _REMEMBERED)].double()
+
+
+def undefined(
+    kind: m.ValueKind, outputs: Sequence[m.TensorSpec], oracle: Sequence[Any], values: Any
+) -> str | None:
+    """Why there is nothing to compare eager's outputs with."""
+    real = [each for each in oracle if each is not None]
+    shapes = [tuple(output.shape) for output in outputs]
+    for each, shape in zip(oracle, shapes, strict=False):
+        if each is not None and tuple(each.shape) != shape:
+            return f"the oracle's shape {list(each.shape)} is not eager's {list(shape)}"
+    if len(oracle) != len(shapes):
+        return f"the oracle has {len(oracle)} outputs, eager {len(shapes)}"
+    if values is not None and _has_nan(values):
+        return "the values to be quantized are not all defined"
+    if kind is m.ValueKind.INF and any(_has_nan(each) for each in real):
+        return "not defined for infinite values: the oracle is NaN somewhere"
+    return None
+
+
+def _has_nan(tensor: Any) -> bool:
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    parts = tensor.reshape(-1).split(1 << 24)
+    if tensor.element_size() == 1:  # 8-bit formats cannot be asked themselves
+        parts = (part.float() for part in parts)
+    return any(bool(torch.isnan(part).any()) for part in parts)

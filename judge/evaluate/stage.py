@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from judge.evaluate.bench import Desk, Lent, names, tensors
-from judge.evaluate.buffers import copy, pristine, refill, unchanged
+from judge.evaluate.buffers import copy, nudge, pristine, refill, unchanged
 from judge.evaluate.cases import PlannedShape
 from judge.evaluate.compare import apart
 from judge.evaluate.faults import refuse_shortage
+from judge.evaluate.outputs import undefined
 from judge.evaluate.rules import Checked, Reference
 from judge.evaluate.session import CommandFailedError
 from judge.evaluate.tolerance import Bounds
@@ -20,7 +21,7 @@ from judge.worker import messages as m
 from judge.worker.buffers import dtype_of
 
 # Sums of 256 outputs are all small at once so seldom that nobody will see it.
-_FEW = 256
+FEW = 256
 # Of eager's error: what two of its calls may differ by if the error is that of its roundings.
 _SAME_SHARE = 0.1
 _OF_MISTAKES = ("mutant", "mutant.values", "moved")
@@ -28,7 +29,7 @@ _OF_MISTAKES = ("mutant", "mutant.values", "moved")
 _LARGE_BYTES = 1 << 28
 _DEVICE_ERRORS = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 # Relative steps that each dtype can hold, and small enough for what is smooth.
-_STEPS = {
+STEPS = {
     torch.float64: 2.0**-16,
     torch.float32: 2.0**-12,
     torch.float16: 2.0**-7,
@@ -195,7 +196,7 @@ class Stage:
         self._restore(prepared, lent)
         oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
         self._restore(prepared, lent)
-        prepared.why_not = _undefined(prepared, oracle, values)
+        prepared.why_not = undefined(prepared.kind, prepared.outputs, oracle, values)
         if prepared.why_not:
             return
         reference = self._reference = Reference(
@@ -299,26 +300,14 @@ class Stage:
         return tensors(lent)
 
     def _sensitivities(self, prepared: Prepared, lent: Lent, oracle: Sequence[Any]) -> list[float]:
-        """How far each output moves per relative change of the inputs, where outputs are few.
-
-        Every number of every floating-point input is moved by the same small share of itself, up
-        or down at random.
-        """
-        few = [i for i, each in enumerate(oracle) if each is not None and each.numel() < _FEW]
-        real = [each for each in lent if each is not None and each.tensor.dtype in _STEPS]
-        if not few or not real:
+        """How far each output moves per relative change of the inputs, where outputs are few."""
+        few = [i for i, each in enumerate(oracle) if each is not None and each.numel() < FEW]
+        if not few or not _step(lent):
             return [0.0] * len(oracle)
-        step = max(_STEPS[each.tensor.dtype] for each in real)
         again = self._oracle("forward", "moved", None)
         if not all(torch.equal(again[i], oracle[i]) for i in few):
             return [0.0] * len(oracle)  # random, or NaN: no step of the inputs can be told from it
-        for number, each in enumerate(real):
-            noise = torch.Generator(device=each.tensor.device)
-            noise.manual_seed(self.settings.refill_seed + number)
-            for part in each.tensor.reshape(-1).split(1 << 24):
-                up = torch.randint(2, part.shape, generator=noise, device=part.device) * 2 - 1
-                part.mul_((1.0 + step * up).to(part.dtype))
-        _settle(self.settings.device)
+        step = self._nudge(lent, 0)
         try:
             moved = self._oracle("forward", "moved", None)
             changes = [
@@ -329,6 +318,36 @@ class Stage:
             changes = [0.0] * len(oracle)
         self._restore(prepared, lent)
         return [change if math.isfinite(change) else 0.0 for change in changes]
+
+    def nearby(self, prepared: Prepared, number: int) -> tuple[list[Any], list[Any]]:
+        """Eager's outputs and the oracle's on a neighbour of the inputs of the last prepared case.
+
+        They hold until the next call. Different for each `number`.
+
+        Raises
+        ------
+        CommandFailedError
+            The problem fails there.
+        """
+        lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        self._restore(prepared, lent)
+        self._nudge(lent, (1 + number) << 8)
+        try:
+            _, got = self._eager(prepared, lent, late=False)
+            if self.writes:
+                self._restore(prepared, lent)
+                self._nudge(lent, (1 + number) << 8)
+            return got, self._oracle("forward", "moved", None)
+        finally:
+            self._restore(prepared, lent)
+
+    def _nudge(self, lent: Lent, salt: int) -> float:
+        """Move every number of every floating-point input by the same small share of itself."""
+        step = _step(lent)
+        for number, each in enumerate(lent):
+            if each is not None and each.tensor.dtype in STEPS:
+                nudge(each, step, self.settings.refill_seed + salt + number)
+        return step
 
     def _longest_sum(self, prepared: Prepared) -> float:
         """Terms of the longest sum behind one output element.
@@ -346,6 +365,11 @@ class Stage:
                 flops = 0.0  # the operators cannot be counted without running them
             self._terms = max(1.0, read / written, flops / (2 * written))
         return self._terms
+
+
+def _step(lent: Lent) -> float:
+    """By what share of itself every number of the inputs can be moved; 0 where none can."""
+    return max((STEPS.get(each.tensor.dtype, 0.0) for each in lent if each is not None), default=0)
 
 
 def _settle(device: str, *, free: bool = False) -> None:
@@ -367,28 +391,3 @@ def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:
         m.ValueArgument(value=spec.value) if each is None else m.BufferArgument(buffer=each.name)
         for spec, each in zip(inputs, lent, strict=True)
     ]
-
-
-def _undefined(prepared: Prepared, oracle: Sequence[Any], values: Any) -> str | None:
-    """Why there is nothing to compare with."""
-    real = [each for each in oracle if each is not None]
-    shapes = [tuple(output.shape) for output in prepared.outputs]
-    for each, shape in zip(oracle, shapes, strict=False):
-        if each is not None and tuple(each.shape) != shape:
-            return f"the oracle's shape {list(each.shape)} is not eager's {list(shape)}"
-    if len(oracle) != len(shapes):
-        return f"the oracle has {len(oracle)} outputs, eager {len(shapes)}"
-    if values is not None and _has_nan(values):
-        return "the values to be quantized are not all defined"
-    if prepared.kind is m.ValueKind.INF and any(_has_nan(each) for each in real):
-        return "not defined for infinite values: the oracle is NaN somewhere"
-    return None
-
-
-def _has_nan(tensor: Any) -> bool:
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return False
-    parts = tensor.reshape(-1).split(1 << 24)
-    if tensor.element_size() == 1:  # 8-bit formats cannot be asked themselves
-        parts = (part.float() for part in parts)
-    return any(bool(torch.isnan(part).any()) for part in parts)

@@ -48,6 +48,14 @@ class Bounds:
     absolute: float
     """Differences up to this do not count: results that underflow may be flushed to zero."""
 
+    def or_wider(self, other: "Bounds") -> "Bounds":
+        """The wider of both, measure by measure."""
+        return Bounds(
+            max(self.norm, other.norm),
+            max(self.worst, other.worst),
+            max(self.absolute, other.absolute),
+        )
+
 
 def eager_limits(dtype: Any, precision: Precision = "ieee", *, terms: float = 1.0) -> Bounds:
     """Bounds within which eager must be for a case to count; parameters as for candidates."""

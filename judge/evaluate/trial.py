@@ -5,23 +5,19 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from judge.evaluate import cases, neighbours
 from judge.evaluate.bench import Bench, Desk
-from judge.evaluate.cases import OF_INTEGERS, PlannedCase, PlannedShape, plan, uncalled
+from judge.evaluate.cases import OF_INTEGERS, PlannedCase, PlannedShape
 from judge.evaluate.contest import Contest, Entrant
 from judge.evaluate.correctness import Contestant, Outcome
-from judge.evaluate.enlarge import CALL_SECONDS, ENOUGH_TURNS, Enlargement, LoopCounts
+from judge.evaluate.enlarge import CALL_SECONDS, Enlargement, LoopCounts
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.floor import StructuralZeros
 from judge.evaluate.options import Options
 from judge.evaluate.power import Power, with_more
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, WorkerError
-from judge.evaluate.stage import (
-    Prepared,
-    Settings,
-    Stage,
-    is_device_error,
-)
+from judge.evaluate.stage import Prepared, Settings, Stage, is_device_error
 from judge.evaluate.tolerance import loosened
 from judge.evaluate.verdict import (
     INTERPRETED_BFLOAT16,
@@ -81,7 +77,7 @@ class Trial:
             refill_seed=secrets.randbits(_SEED_BITS),
             declaration=self.problem.judge,
         )
-        shapes = plan(self.problem, seeds=options.seeds, tiny=options.interpret)
+        shapes = cases.plan(self.problem, seeds=options.seeds, tiny=options.interpret)
         if only := why_none(self.problem):
             self.notes.append(only)
         evidence.device = self.device
@@ -144,39 +140,31 @@ class Trial:
         contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
 
         def progress() -> LoopCounts:
-            now, case = contestant, outcomes[-1].case
-            return LoopCounts(
-                now.loops, now.blocks, now.call_took, case.constants, now.calls, case.refused
-            )
+            now, constants = contestant, outcomes[-1].case.constants
+            judged = sum(each.case.counted and not each.case.refused for each in outcomes)
+            return LoopCounts(now.loops, now.blocks, now.call_took, constants, now.calls, judged)
 
         larger = Enlargement(self.problem, kernel.text, progress, self.evidence.given_shape)
         for planned in larger.shapes(secret=secrets.randbits(_SEED_BITS - 1)):
             desk, proven = self._proven(bench, desk, [planned], settings)
             for shape in proven:
+                before = len(outcomes)
                 self._cases(bench, self._stage(desk, shape, settings), contestant, None)
-                last = outcomes[-1]
-                if last.case.refused and larger.long:
-                    # Longer than what its loops wanted: no shape that it has to take.
-                    uncounted = {"counted": False, "refused": False, "why_not": last.case.problem}
-                    last.case = last.case.model_copy(update=uncounted)
-                elif last.case.refused:
-                    larger.why_not_all = "it declines larger shapes"
+                for each in outcomes[before:]:
+                    if each.case.refused and larger.long:
+                        # Longer than what its loops wanted: no shape that it has to take.
+                        each.case = cases.uncounted(each.case)
+                    elif each.case.refused:
+                        larger.why_not_all = "it declines larger shapes"
             if self._broken or not contestant.worker.alive:
                 slow = f"larger shapes take more than {CALL_SECONDS:.0f} s"
                 larger.why_not_all = "the problem cannot be run there" if self._broken else slow
                 break
             if self._decided(contestant):
                 return
-        if lines := larger.progress().short:
-            said = (
-                f"the loop in line {lines[0]} took fewer than {ENOUGH_TURNS} turns at every tested "
-                "size: what it carries from one turn to the next was not seen"
-            )
-            if larger.why_not_all and not self.evidence.given_shape:
-                self.evidence.unseen.append(f"{said} ({larger.why_not_all})")
-            else:
-                why = larger.why_not_all or "it does not depend on the problem's sizes"
-                self.notes.append(f"{said} ({why})")
+        if said := larger.unseen():
+            decides = larger.why_not_all and not self.evidence.given_shape
+            (self.evidence.unseen if decides else self.notes).append(said)
 
     def _proven(
         self, bench: Bench, desk: Desk, shapes: Sequence[PlannedShape], settings: Settings
@@ -193,7 +181,7 @@ class Trial:
                     desk.worker.use_variant(shape.source, seed=settings.model_seed)
                     desk.worker.describe_inputs(0)
             except WorkerError as error:
-                case = uncalled(
+                case = cases.uncalled(
                     shape, ValueKind.GIVEN, why_not=f"no shape of this problem: {error}"
                 )
                 self.evidence.outcomes.append(Outcome(case))
@@ -271,7 +259,7 @@ class Trial:
                 self._require_repeat(bench, stage, planned, contestant, type(error).__name__)
                 why_not = f"the problem itself fails: {error}"
                 self.evidence.outcomes.append(
-                    Outcome(uncalled(shape, planned.kind, why_not=why_not))
+                    Outcome(cases.uncalled(shape, planned.kind, why_not=why_not))
                 )
                 self._broken = True
                 return
@@ -283,6 +271,9 @@ class Trial:
                 each.tensor is not None and "float" in each.tensor.dtype for each in prepared.inputs
             )
             outcome = contestant.run(stage, prepared, planned)
+            if neighbours.is_close(outcome.case) and neighbours.widen(stage, prepared):
+                again = contestant.run(stage, prepared, planned)
+                outcome = outcome if again.case.counted and not again.case.passed else again
             self.evidence.outcomes.append(outcome)
             self._tell(outcome)
             if self._decided(contestant):
@@ -354,7 +345,7 @@ class Trial:
             self.evidence.faults.append(fault)
             return
         self._unloadable = True
-        case = uncalled(shape, ValueKind.GIVEN, problem=f"it cannot be loaded: {told}")
+        case = cases.uncalled(shape, ValueKind.GIVEN, problem=f"it cannot be loaded: {told}")
         self.evidence.outcomes.append(Outcome(case.model_copy(update={"fault": fault})))
 
     def _decided(self, contestant: Contestant) -> bool:

@@ -32,6 +32,8 @@ _STEP = 16
 _LEAST = (1, 2, 4)
 # What a batch of images, sequences or matrices keeps as long as the other sizes are above `SMALL`.
 _LEAST_BATCH = 2
+# Times what is given: a dimension that is no longer than that is not a long one.
+_LEAST_LONG = 2
 # How often a kind of variant is tried before the choices count as exhausted.
 _ATTEMPTS = 40
 
@@ -124,9 +126,7 @@ def enlarged(
     smallest = sizes.shrink(_FEWEST_BESIDE)
     # Odd: no multiple of anything that blocks are.
     size = 2 * block + max(block // 5, 2) | 1
-    # Reductions go over the last dimensions more often than over the first.
-    last = {name: number for number, name in enumerate(sizes.large)}
-    for name in sorted(sizes.large, key=lambda name: (-sizes.places[name], -last[name])):
+    for name in sizes.last_first:
         ruled = sizes.ruled(smallest | {name: size})
         taken = ruled.get(name, sizes.given(name))
         if taken <= 2 * block or sizes.elements(ruled) > limit_elements:
@@ -134,6 +134,36 @@ def enlarged(
         elif ruled:
             found[name] = Variant(ruled, "variant")
     return found, left_out
+
+
+def by_place(problem: ProblemFile) -> list[str]:
+    """The constants that may be enlarged, those of the last dimensions first."""
+    return _Sizes(problem, REDUCED_ELEMENTS).last_first
+
+
+def lengthened(
+    problem: ProblemFile, name: str, size: int, limit_elements: int, *, beside_given: bool = False
+) -> Variant | None:
+    """One constant as large as `size`, or as large as the limit lets it be.
+
+    Parameters
+    ----------
+    beside_given
+        The others stay as they are given; else they are as small as they may be.
+
+    Returns
+    -------
+    None where a rule or the limit leaves the constant about as it is given.
+    """
+    sizes = _Sizes(problem, limit_elements)
+    others = {} if beside_given else sizes.shrink(_FEWEST_BESIDE)
+    while size > _LEAST_LONG * sizes.given(name):
+        ruled = sizes.ruled(others | {name: size})
+        if sizes.elements(ruled) <= limit_elements:
+            long = ruled.get(name, 0) > _LEAST_LONG * sizes.given(name)
+            return Variant(ruled, "variant") if long else None
+        size = size // 2 | size & 1
+    return None
 
 
 def is_within(problem: ProblemFile, limit_elements: int) -> bool:
@@ -167,6 +197,12 @@ class _Sizes:
         ]
         self.large = [name for name in self.free if problem.constants[name].value > SMALL]
         self.base = self.shrink(max(limit // 4, 1))
+
+    @property
+    def last_first(self) -> list[str]:
+        """The large ones; reductions go over the last dimensions more often than the first."""
+        order = {name: number for number, name in enumerate(self.large)}
+        return sorted(self.large, key=lambda name: (-self.places[name], -order[name]))
 
     def given(self, name: str) -> int:
         return self.problem.constants[name].value
@@ -312,5 +348,5 @@ def _near(value: int, generator: random.Random) -> int:
 
 
 _KINDS: tuple[Callable[[_Sizes, random.Random], Values | None], ...] = (
-    _odd, _one, _ragged, _unequal, _few,
+    _odd, _one, _ragged, _few, _unequal,
 )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Bounds where outputs are few: eager's error on inputs that are nearly the same.
+
+A loss is one number. By chance eager's roundings cancel in it, and twice that error is then no
+measure of what a right kernel may err by: of the same sums in another order the next inputs ask
+more. So eager's error is looked at on a few neighbours before a kernel that is nearly right is
+called wrong. And where the number itself is no larger than a few roundings of what it is computed
+from, as a divergence of two distributions that are nearly the same, those are allowed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from judge.evaluate.faults import refuse_shortage
+from judge.evaluate.result import Case
+from judge.evaluate.session import CommandFailedError
+from judge.evaluate.stage import FEW, STEPS, Prepared, Stage
+
+# Of errors that are spread like a normal distribution, the largest of eight exceeds 0.4 standard
+# deviations in all but one case of a thousand; a single one in two of three.
+_NEIGHBOURS = 8
+# Beyond so many times its bound a result is wrong, whatever the neighbours say.
+_CLOSE = 64.0
+# Roundings of numbers as large as the inputs, or as 1: probabilities are, whatever the inputs.
+_ROUNDINGS = 8 * 2.0**-24
+
+
+def is_close(case: Case) -> bool:
+    """Whether a case failed by so little that its bounds deserve a second look."""
+    ratio = case.norm_ratio
+    if case.passed or not case.counted or case.refused or ratio is None:
+        return False
+    if not math.isfinite(case.max_abs or 0.0):  # NaN or infinities out of place
+        return False
+    return math.isinf(ratio) or ratio <= _CLOSE * (case.tolerance or 0.0)
+
+
+def widen(stage: Stage, prepared: Prepared) -> bool:
+    """Give a case the bounds that eager's errors on neighbouring inputs call for.
+
+    Where eager is off there altogether, the case does not count any more.
+
+    Returns
+    -------
+    Whether anything changed. Never where all outputs are of `FEW` elements or more, of
+    float64 or NVFP4.
+    """
+    reference = prepared.reference
+    if reference is None or reference.values is not None:
+        return False
+    few = [
+        each is not None and each.values.numel() < FEW and each.dtype != torch.float64
+        for each in reference.expected
+    ]
+    if not any(few):
+        return False
+    small = _ROUNDINGS * max(1.0, _largest(prepared.pristine))
+    found = [
+        replace(limit, absolute=max(limit.absolute, small)) if limit is not None and wide else limit
+        for limit, wide in zip(prepared.limits, few, strict=True)
+    ]
+    for number in range(_NEIGHBOURS):
+        try:
+            got, oracle = stage.nearby(prepared, number)
+        except CommandFailedError as error:
+            refuse_shortage(error)
+            return False
+        near = reference.at(oracle)
+        eager = near.check(got, near.eager_limits())
+        if eager.problem:
+            prepared.why_not = f"eager itself is off on inputs close to these: {eager.problem}"
+            return True
+        for index, limit in enumerate(near.candidate_limits(eager)):
+            before = found[index]
+            if few[index] and limit is not None and before is not None:
+                found[index] = before.or_wider(limit)
+    changed = found != prepared.limits
+    prepared.limits = found
+    return changed
+
+
+def _largest(inputs: Sequence[Any]) -> float:
+    """The largest finite magnitude among the floating-point inputs."""
+    real = [each for each in inputs if each is not None and each.dtype in STEPS and each.numel()]
+    return max(
+        (float(each.abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max()) for each in real),
+        default=0.0,
+    )
