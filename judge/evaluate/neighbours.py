@@ -30,12 +30,15 @@ _ROUNDINGS = 8 * 2.0**-24
 
 def is_close(case: Case) -> bool:
     """Whether a case failed by so little that its bounds deserve a second look."""
-    ratio = case.norm_ratio
-    if case.passed or not case.counted or case.refused or ratio is None:
+    ratio, worst = case.norm_ratio, case.max_rel
+    if case.passed or not case.counted or case.refused or ratio is None or worst is None:
+        return False
+    norm, element = case.tolerance or 0.0, case.tolerance_max_rel or 0.0
+    if ratio <= norm and worst <= element:  # it is for something else that it failed
         return False
     if not math.isfinite(case.max_abs or 0.0):  # NaN or infinities out of place
         return False
-    return math.isinf(ratio) or ratio <= _CLOSE * (case.tolerance or 0.0)
+    return math.isinf(ratio) or ratio <= _CLOSE * norm
 
 
 def widen(stage: Stage, prepared: Prepared) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -332,11 +332,10 @@ class Stage:
         lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
         self._restore(prepared, lent)
         self._nudge(lent, (1 + number) << 8)
+        near = replace(prepared, pristine=[None if e is None else pristine(e) for e in lent])
         try:
-            _, got = self._eager(prepared, lent, late=False)
-            if self.writes:
-                self._restore(prepared, lent)
-                self._nudge(lent, (1 + number) << 8)
+            _, got = self._eager(near, lent, late=False)
+            self._restore(near, lent)
             return got, self._oracle("forward", "moved", None)
         finally:
             self._restore(prepared, lent)
