@@ -48,6 +48,7 @@ def differs(problem: str, kernel: str, original: str, seconds: float) -> tuple[O
     """
     # A fork of this process would hold locks of threads that it does not have.
     context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     reading, writing = context.Pipe(duplex=False)
     child = context.Process(
         target=_answer, args=(writing, problem, kernel, original, seconds), daemon=True

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.judge import differing
 from benchmarks.judge.cases import read_suite
 from benchmarks.judge.mutation import Mutant, mutants
 from judge.evaluate.judge import evaluate
@@ -75,6 +76,60 @@ def test_a_mutant_is_not_called_right(name: str, mutant: Mutant, interpreting, t
     options = Options(interpret=True, timing=False, trust=True)
     found = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
     assert found.verdict is Verdict.WRONG, mutant.change
+
+
+COPY = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _copy(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+def kernel_function(x):
+    y = torch.empty_like(x)
+    _copy[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    return y
+"""
+PROBLEM = """
+import torch
+
+SIZE = 32
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.clone()
+
+
+def get_inputs():
+    return [torch.rand(SIZE)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "outcome"),
+    [
+        ("program_id(0)", "program_id(1)", "escaped"),  # beyond one block alone
+        ("at < n)", "at <= n - 1)", "equal"),
+        ("tl.load(x + at", "tl.load(z + at", "raises"),
+        ("y = torch", "import time; time.sleep(60)  # y = torch", "untold"),
+    ],
+)
+def test_a_mutant_is_compared_where_its_original_is_right(monkeypatch, old, new, outcome) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(differing, "_GRACE_SECONDS", 3.0)
+    found, where = differing.differs(PROBLEM, COPY.replace(old, new), COPY, 4.0)
+    assert found == outcome
+    assert bool(where) == (outcome == "escaped")
 
 
 def test_the_published_figures_are_what_the_results_say() -> None:

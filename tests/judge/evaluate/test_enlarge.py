@@ -1,0 +1,101 @@
+"""Long shapes: what is tried until a kernel takes one."""
+
+from dataclasses import replace
+
+import pytest
+
+from judge.evaluate.enlarge import Enlargement, LoopCounts
+from judge.problem.source import ProblemFile
+from judge.problem.variants import by_place, lengthened
+
+PROBLEM = """
+import torch
+
+BATCH = 2
+ROWS = 16
+COLS = {cols}
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+def get_inputs():
+    return [torch.rand(BATCH, ROWS, COLS{more})]
+
+
+def get_init_inputs():
+    return []
+"""
+LIMIT = 1 << 18
+
+
+def problem(cols: int = 96, more: str = "") -> ProblemFile:
+    return ProblemFile.parse(PROBLEM.format(cols=cols, more=more))
+
+
+def tried(*, takes, seconds: float = 0.1) -> list[tuple[dict[str, int], str]]:
+    """Shapes and kinds of values that are judged, of a kernel that takes what `takes` says."""
+    state = LoopCounts({}, [], seconds, {}, 0, 0)
+
+    def progress() -> LoopCounts:
+        return state
+
+    found = []
+    for shape in Enlargement(problem(), "", progress, given=False).shapes(secret=1):
+        found.append((dict(shape.constants), shape.cases[0].kind.value))
+        taken = takes({"BATCH": 2, "ROWS": 16, "COLS": 96} | dict(shape.constants))
+        state = replace(state, calls=state.calls + 1, judged=state.judged + taken)
+    return found
+
+
+def test_the_last_dimension_comes_first_and_large_values_after_others() -> None:
+    found = tried(takes=lambda sizes: True)
+    assert [(max(each.values()), kind) for each, kind in found] == [
+        (2253, "normal"), (2253, "large"), (9011, "normal"), (9011, "large"),
+    ] * 2  # fmt: skip
+    assert [max(each, key=each.__getitem__) for each, _ in found] == ["COLS"] * 4 + ["ROWS"] * 4
+    assert all(min(each.values()) <= 8 for each, _ in found)
+
+
+def test_what_takes_whole_blocks_is_asked_for_those() -> None:
+    found = tried(takes=lambda sizes: sizes["COLS"] % 256 == 0)
+    columns = [each["COLS"] for each, _ in found if each.get("COLS", 0) > 96]
+    assert columns[:4] == [2253, 2253, 2048, 2048]  # the last with large values
+    assert 8960 in columns
+
+
+def test_what_needs_the_given_sizes_beside_gets_them() -> None:
+    found = tried(takes=lambda sizes: sizes["ROWS"] == 16)
+    assert found[1] == ({"COLS": 2253}, "normal")
+
+
+def test_a_slow_kernel_is_not_asked_for_more() -> None:
+    assert tried(takes=lambda sizes: True, seconds=4.0) == []
+    assert {kind for _, kind in tried(takes=lambda sizes: True, seconds=1.5)} == {"normal"}
+
+
+def test_a_length_keeps_the_limit_and_the_rules() -> None:
+    assert by_place(problem()) == ["COLS", "ROWS"]
+    beside = lengthened(problem(), "COLS", 9011, LIMIT, beside_given=True)
+    assert beside is not None
+    assert dict(beside.constants) == {"COLS": 4505}  # 9011 · 32 is above the limit
+    assert lengthened(problem(cols=8000), "COLS", 2253, LIMIT) is None  # as long already
+    ruled = PROBLEM.format(cols=96, more="") + "\nJUDGE = {'constants': {'COLS': {'max': 100}}}\n"
+    assert lengthened(ProblemFile.parse(ruled), "COLS", 2253, LIMIT) is None
+
+
+@pytest.mark.parametrize("beside_given", [True, False])
+def test_where_sizes_cannot_be_told_the_product_of_all_keeps_the_limit(beside_given) -> None:
+    unknown = ProblemFile.parse(
+        PROBLEM.format(cols=96, more="").replace(
+            "torch.rand(BATCH, ROWS, COLS)", "made(BATCH, ROWS, COLS)"
+        )
+        + "\n\ndef made(*sizes):\n    return torch.rand(*sizes)\n"
+    )
+    found = lengthened(unknown, "COLS", 9011, 1 << 13, beside_given=beside_given)
+    assert (found is None) == beside_given
+    if found is not None:
+        sizes = {"BATCH": 2, "ROWS": 16, "COLS": 96} | dict(found.constants)
+        assert sizes["BATCH"] * sizes["ROWS"] * sizes["COLS"] <= 1 << 13
