@@ -96,6 +96,7 @@ def _expected(
     names = list(inspect.signature(entry.kernel_function).parameters)
     values = dict(zip(names, inputs, strict=False))
     settled = {name: value for name, value in options.items() if name in names}
+    settled |= {k: bool(v) for k, v in settled.items() if isinstance(values.get(k), bool)}
     values |= settled
     known = inspect.signature(entry.reference).parameters
     expected = entry.reference(
