@@ -19,7 +19,7 @@ from judge.evaluate.options import BASELINES, DTYPES, EAGER, Options
 from judge.evaluate.result import Ceilings, Evaluation, Fault, Verdict
 from judge.evaluate.scan import scan
 from judge.evaluate.trial import Trial
-from judge.evaluate.verdict import INTERPRETED_BFLOAT16, decide
+from judge.evaluate.verdict import CONVERTED_TO_BFLOAT16, INTERPRETED_BFLOAT16, decide
 from judge.problem.forms import as_kernel
 from judge.problem.kernel import Form, KernelFile
 from judge.problem.source import ProblemFile
@@ -101,6 +101,8 @@ def _evaluated(
         kernel = KernelFile.parse(text.text, kernel_path.name)
         trial.evidence.own = text.text == as_kernel(problem.text, EAGER)
         trial.evidence.scan = scan(text.text, kernel_path.name)
+        if options.interpret and "tl.bfloat16" in text.text:
+            trial.evidence.untold = CONVERTED_TO_BFLOAT16
     except KbError as error:
         trial.evidence.wrong.append(f"the kernel file cannot be used: {error}")
         trial.evidence.faults.append(Fault(compiling=True, error=type(error).__name__))

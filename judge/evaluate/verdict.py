@@ -35,6 +35,10 @@ _WORK = frozenset({
 _COMPUTING = ("libcublas", "libcudnn", "libcusparse", "libcusolver", "libcufft", "libcutlass")
 _SHOWN = 5
 # Seen in Triton 3.9: its interpreter keeps bfloat16 as bits and computes with them as integers.
+CONVERTED_TO_BFLOAT16 = (
+    "the kernel converts to bfloat16, in which Triton's interpreter computes wrongly: check on a "
+    "GPU, or with float16 in its place"
+)
 INTERPRETED_BFLOAT16 = (
     "Triton's interpreter computes wrongly in bfloat16: check with --dtype float16 or float32, or "
     "on a GPU, unless the kernel converts to float32 first"

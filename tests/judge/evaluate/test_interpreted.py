@@ -169,6 +169,17 @@ def test_the_autotuner_takes_its_first_configuration_and_the_verdict_says_so(jud
     assert any("first of 2 configurations of _softmax: BLOCK: 64" in d for d in found.disclosures)
 
 
+def test_a_host_may_choose_its_card_and_ask_how_large_it_is(judge) -> None:
+    body = [
+        "count = torch.cuda.get_device_properties(x.device).multi_processor_count",
+        "with torch.cuda.device(x.device):",
+        "    return torch.cat([kernel(part) for part in x.chunk(count)])",
+    ]
+    found = judge(kernel(body))
+    assert found.verdict is Verdict.CORRECT, found.reasons
+    assert any("its card has 4 multiprocessors" in each for each in found.disclosures)
+
+
 def test_an_access_beside_a_tensor_is_wrong_though_its_values_are_not(judge) -> None:
     found = judge(kernel(["return kernel(x)"], beside="+ 1"))
     assert found.verdict is Verdict.WRONG
@@ -241,3 +252,10 @@ def test_what_is_wrong_in_float32_too_is_not_the_interpreters_fault(
     assert found.verdict is verdict, found.reasons
     if verdict is Verdict.WRONG:
         assert found.reasons[0].startswith("in float32: ")
+
+
+def test_a_kernel_that_converts_to_bfloat16_itself_is_not_called_wrong_here(judge) -> None:
+    text = columns().replace("values * 2,", "(values.to(tl.bfloat16) * 2).to(tl.float32),")
+    found = judge(text, DOUBLE)
+    assert found.verdict is Verdict.INCONCLUSIVE, found.reasons
+    assert "converts to bfloat16" in found.reasons[0]
