@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -112,10 +112,12 @@ class Cache:
             ) from error
         for stale in parent.glob("*.lock"):
             _clear(stale)
-        place = Path(tempfile.mkdtemp(dir=parent))
+        place = parent / secrets.token_hex(8)
+        # Locked before it exists: another process clears whatever it finds unlocked.
         lock = FileLock(f"{place}.lock")
         lock.acquire()
         try:
+            place.mkdir(mode=0o700)
             yield place
         finally:
             shutil.rmtree(place, ignore_errors=True)
