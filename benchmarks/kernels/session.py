@@ -20,6 +20,7 @@ from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from judge.evaluate.ceilings import measure as measure_ceilings
 from kb.corpus.entries import Kernel
 from kb.corpus.loader import Corpus
+from kb.corpus.measured import LIBRARY
 from kb.verify.channel import torch_dtype
 from kb.verify.compare import as_tuple, compare
 from kb.verify.kernel_module import KernelModule, load_kernel_module
@@ -134,6 +135,8 @@ class Session:
         contenders["eager"] = lambda given: module.reference(*given)
         if not self.dry:
             _add_compiled(contenders, errors, module.reference, inputs)
+            if module.library is not None:
+                _add_library(contenders, errors, module, inputs)
         rounds = 3 if self.dry else _ROUNDS
         times = interleave(self.timer, contenders, sets, rounds)
         moved = _nbytes(inputs) + _nbytes(as_tuple(contenders["kernel"](inputs)))
@@ -180,6 +183,29 @@ def _widen(value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     return value.double() if value.dtype == torch.float32 else value.float()
+
+
+def _add_library(
+    contenders: dict[str, Run], errors: dict[str, str], module: KernelModule, inputs: list[Any]
+) -> None:
+    library = module.library
+    assert library is not None
+    try:
+        outputs = as_tuple(library(*inputs))
+        # Its values: of equal ones it may name others.
+        values = [
+            (got, want)
+            for got, want in zip(outputs, _expected(module, inputs), strict=True)
+            if want.is_floating_point()
+        ]
+        found = compare(tuple(got for got, _ in values), tuple(want for _, want in values))
+    except Exception as error:  # the other baselines still stand
+        errors[LIBRARY] = _line(error)
+        return
+    if found.problem is None:
+        contenders[LIBRARY] = lambda given: library(*given)
+    else:
+        errors[LIBRARY] = found.problem
 
 
 def _add_compiled(

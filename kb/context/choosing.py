@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Kernel, Verified
+from kb.corpus.measured import BASELINES, COMPILED, EAGER, LIBRARY
 from kb.errors import InvalidInputError
 from kb.index.reader import Generation
 from kb.vocabulary import find_gpu, gpu_spelling
 
-EAGER, COMPILED = "eager", "torch.compile"
 # Medians of one kernel differ by some 2 to 3 % between sessions: closer than this is level.
 _LEVEL = 0.97
-# `torch.compile` fuses and tunes for itself; a kernel far behind it teaches the wrong thing.
-_BEHIND_COMPILED = 0.9
+# `torch.compile` and libraries fuse and tune; a kernel far behind them teaches the wrong thing.
+_FAR_BEHIND = 0.9
 # An unmeasured kernel stands behind what is known to be level with PyTorch, before what is not.
 _UNMEASURED = 0.965
 
@@ -44,16 +44,15 @@ def speedup(kernel: Kernel, baseline: str, gpu: str | None) -> float | None:
 
 
 def is_slower(kernel: Kernel, gpu: str | None) -> bool:
-    """Whether a kernel was measured slower than PyTorch."""
-    eager, compiled = speedup(kernel, EAGER, gpu), speedup(kernel, COMPILED, gpu)
-    behind_eager = eager is not None and eager < _LEVEL
-    return behind_eager or (compiled is not None and compiled < _BEHIND_COMPILED)
+    """Whether a kernel was measured slower than PyTorch, or than the library for the same work."""
+    least = {EAGER: _LEVEL, COMPILED: _FAR_BEHIND, LIBRARY: _FAR_BEHIND}
+    known = {name: speedup(kernel, name, gpu) for name in least}
+    return any(ratio is not None and ratio < least[name] for name, ratio in known.items())
 
 
 def merit(kernel: Kernel, gpu: str | None) -> float:
-    """Return the lesser of the speedups over eager and `torch.compile`."""
-    both = [speedup(kernel, EAGER, gpu), speedup(kernel, COMPILED, gpu)]
-    known = [each for each in both if each is not None]
+    """Return the least of the speedups over eager, `torch.compile` and the library."""
+    known = [each for name in BASELINES if (each := speedup(kernel, name, gpu)) is not None]
     return min(known) if known else _UNMEASURED
 
 
@@ -130,14 +129,14 @@ def times_line(kernel: Kernel, gpu: str | None, axes: str | None = None) -> str:
     same = [r for r in records if (r.shape, r.dtype) == (first.shape, first.dtype)]
     parts = [f"this {first.measured_ms:.4g} ms"]
     if is_slower(kernel, gpu):
-        beside = [r for r in same if r.baseline in {EAGER, COMPILED}]
+        beside = [r for r in same if r.baseline in BASELINES]
         parts += [f"{r.baseline} {r.baseline_ms:.4g} ms" for r in beside]
         return f"Measured on {first.gpu}, {first.shape}, {first.dtype}: {', '.join(parts)}."
     if first.floor_fraction is not None:
         floor = first.measured_ms * first.floor_fraction
         parts.append(f"floor {floor:.4g} ms at measured bandwidth and rates")
-    for record in sorted(same, key=lambda r: (r.baseline not in {EAGER, COMPILED}, r.baseline)):
-        plain = record.baseline not in {EAGER, COMPILED}
+    for record in sorted(same, key=lambda r: (r.baseline not in BASELINES, r.baseline)):
+        plain = record.baseline not in BASELINES
         name = f"plain form {record.baseline}" if plain else record.baseline
         verdict = ": slower" if record.speedup < 1 else " as fast"
         ratio = f"this is {record.speedup:.2f}x{verdict}"

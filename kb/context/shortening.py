@@ -30,7 +30,7 @@ from kb.parsing import PARSING
 
 ENTRY = "kernel_function"
 # Names that a kernel file gives to its checks.
-_CHECKING = frozenset({"reference", "make_inputs", "agrees"})
+_CHECKING = frozenset({"reference", "make_inputs", "agrees", "library"})
 # A constant that reaches one helper reaches the next in the next pass; files have four levels.
 _PASSES = 6
 _WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas",

@@ -17,7 +17,7 @@ class ExportError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KernelModule:
-    """The four exports of a kernel file, and the fifth that it may have."""
+    """The four exports of a kernel file, and the two that it may have besides."""
 
     kernel_function: Callable[..., Any]
     reference: Callable[..., Any]
@@ -25,6 +25,8 @@ class KernelModule:
     tunables: Mapping[str, list[Any]]
     agrees: Callable[[Any, Any], str | None] | None = None
     """(outputs, the reference's): what is wrong, or None. For results that no tolerance fits."""
+    library: Callable[..., Any] | None = None
+    """The vendor library's call for the same inputs, where the reference does not make it."""
 
     def defaults(self) -> dict[str, Any]:
         """The tunables' values when none are given."""
@@ -53,7 +55,7 @@ def load_kernel_module(path: Path) -> KernelModule:
             raise ExportError(f"{name} is not a function")
     return KernelModule(
         module.kernel_function, module.reference, module.make_inputs, module.TUNABLES,
-        getattr(module, "agrees", None),
+        getattr(module, "agrees", None), getattr(module, "library", None),
     )  # fmt: skip
 
 
