@@ -7,7 +7,7 @@ language: cuda
 techniques: [vectorized-access, coalesced-access]
 architectures: [sm_90a, sm_100a]
 dtypes: [float32, float16, bfloat16]
-derived_from: scale-plain
+derived_from: scale-elements-cuda
 sizes:
   check: [[4096], [1000003], [7], [8191]]
   bench: [268435456]

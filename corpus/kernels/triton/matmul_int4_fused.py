@@ -74,6 +74,8 @@ The scale is applied to the weights before the product, rounded to A's dtype as 
 matrix would be. With one step per scale it could go on the accumulator instead.
 """
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -170,6 +172,25 @@ def reference(a: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor) -> to
     codes = packed.view(groups, -1, n)
     codes = torch.cat((codes & 15, codes >> 4), dim=1).float() - 8.0
     return a @ (codes * scales.float().unsqueeze(1)).to(a.dtype).view(-1, n)
+
+
+def library(a: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    # PyTorch's own INT4 product, for bfloat16: it multiplies (c - 8) * scale + zero.
+    group = a.shape[1] // scales.shape[0]
+    return torch._weight_int4pack_mm(a, *_repacked(packed, scales, group))
+
+
+@functools.lru_cache(maxsize=8)  # by identity: weights are repacked once, when they are loaded
+def _repacked(
+    packed: torch.Tensor, scales: torch.Tensor, group: int
+) -> tuple[torch.Tensor, int, torch.Tensor]:
+    groups, n = scales.shape
+    codes = packed.view(groups, -1, n)
+    codes = torch.cat((codes & 15, codes >> 4), dim=1).view(-1, n).T
+    pairs = (codes[:, ::2] << 4 | codes[:, 1::2]).contiguous()
+    zeros = torch.zeros_like(scales)
+    both = torch.stack((scales, zeros), dim=-1).contiguous()
+    return torch._convert_weight_to_int4pack(pairs, 8), group, both
 
 
 def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[torch.Tensor]:

@@ -7,7 +7,7 @@ language: triton
 techniques: [persistent-kernel, pid-swizzling, tensor-cores]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
-derived_from: matmul-plain
+derived_from: matmul-swizzled
 sizes:
   check: [[96, 64, 64], [33, 45, 70], [1, 150, 40]]
   bench: [8192, 8192, 1024]
