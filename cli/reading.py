@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from cli import Session
 from cli.profiles import PROFILE_HELP, kernel_name_option, read_profile_text
+from kb.corpus.measured import ranked_records, technique_line
 from kb.errors import InvalidInputError, KbError, NotFoundError
 from kb.index.layout import default_index_dir
 from kb.index.reader import Generation, open_generation
@@ -22,6 +23,7 @@ from kb.views import (
     index_view,
     kernel_view,
     sources_view,
+    technique_records,
     technique_view,
     tree_view,
 )
@@ -285,10 +287,13 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
     if slug in generation.techniques:
         record = generation.techniques[slug]
         print_markdown(out, render.technique_head(record.entry) + "\n" + record.body.strip())
-        out.print(f"\n[bold]Verified[/bold]\n{escape(render.verified_line(record.entry.verified))}")
+        kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
+        own = technique_records(generation, slug)
+        told = render.verified_line(own) if own else technique_line(record.entry, kernels)
+        out.print(f"\n[bold]Verified[/bold]\n{escape(told)}")
         if data["evidence"]:
-            told = [f"{escape(each['title'])} [dim]{each['id']}[/dim]" for each in data["evidence"]]
-            out.print("\n[bold]Verified in runs[/bold]\n" + "\n".join(told))
+            notes = [f"{escape(each['title'])} [dim]{each['id']}[/dim]" for each in data["evidence"]]
+            out.print("\n[bold]Verified in runs[/bold]\n" + "\n".join(notes))
         out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
         found = production_view(generation, slug, _PRODUCTION_LISTED)
         if found["count"]:
@@ -299,7 +304,9 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
         for line in render.source_lines(record.entry.sources):
             out.print(line, soft_wrap=True, markup=False)
     elif slug in generation.kernels:
-        render.print_kernel(out, generation.kernels[slug])
+        record = generation.kernels[slug]
+        kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
+        render.print_kernel(out, record, ranked_records(record.entry, kernels))
     else:
         lines = f"{data['start_line']}-{data['end_line']}"
         out.print(f"{data['source']['name']}: {data['path']}:{lines}", markup=False)

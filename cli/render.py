@@ -79,11 +79,11 @@ def source_lines(sources: Iterable[Source]) -> list[str]:
     return [f"- {source.title} ({source.licence})\n  {source.url}" for source in sources]
 
 
-def print_kernel(out: Console, record: KernelRecord) -> None:
+def print_kernel(out: Console, record: KernelRecord, verified: Iterable[Verified]) -> None:
     """A kernel with what is known of it. What is written to a file is a file that runs."""
     entry = record.entry
     head = f"{entry.title}\n{record.path}"
-    tail = "\n".join(["Verified", verified_line(entry.verified), "", "Sources"])
+    tail = "\n".join(["Verified", verified_line(verified), "", "Sources"])
     tail += "\n" + "\n".join(source_lines(entry.sources))
     if not out.is_terminal:
         head, tail = commented(head, entry.language), commented(tail, entry.language)

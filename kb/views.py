@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from kb.corpus.entries import Kernel, Technique
+from kb.corpus.entries import Kernel, Technique, Verified
+from kb.corpus.measured import own_records, ranked_records
 from kb.index.reader import Generation
 from kb.records import KINDS
 from kb.search.models import Result, to_result
@@ -101,10 +102,17 @@ def evidence_view(generation: Generation, slug: str) -> list[dict[str, str]]:
     return [{"id": each.id, "title": each.title, "source": each.source} for each in chunks]
 
 
+def technique_records(generation: Generation, slug: str) -> list[Verified]:
+    """A technique's own measurements; see `own_records`. The slug must exist."""
+    kernels = {name: record.entry for name, record in generation.kernels.items()}
+    return own_records(generation.techniques[slug].entry, kernels)
+
+
 def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
     """A technique's entry, its text, its examples, and what runs found. The slug must exist."""
     record = generation.techniques[slug]
-    return record.entry.model_dump(mode="json", exclude={"questions"}) | {
+    return record.entry.model_dump(mode="json", exclude={"questions", "verified"}) | {
+        "verified": [each.model_dump(mode="json") for each in technique_records(generation, slug)],
         "body": record.body.strip(),
         "examples": generation.examples[slug],
         "evidence": evidence_view(generation, slug),
@@ -116,7 +124,10 @@ def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
 def kernel_view(generation: Generation, slug: str) -> dict[str, Any]:
     """A kernel's entry and its code. The slug must exist."""
     record = generation.kernels[slug]
+    kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
+    records = ranked_records(record.entry, kernels)
     return record.entry.model_dump(mode="json") | {
+        "verified": [each.model_dump(mode="json") for each in records],
         "code": record.code,
         "source": record.source,
         "path": record.path,

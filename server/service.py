@@ -20,6 +20,7 @@ from kb.views import (
     index_view,
     kernel_view,
     sources_view,
+    technique_records,
     technique_view,
     tree_view,
 )
@@ -279,7 +280,7 @@ def _summary(generation: Generation, slug: str) -> TechniqueSummary:
         languages=list(entry.languages),
         architectures=list(entry.architectures),
         effect=entry.effect,
-        measured=bool(entry.verified),
+        measured=bool(technique_records(generation, slug)),
         examples=generation.examples[slug],
     )
 

@@ -2,10 +2,11 @@
 
     python -m benchmarks.kernels.records RESULTS.json [--corpus FOLDER]
 
-A kernel gets a record for each baseline. A technique gets, for each of its `examples`, the record
-against the kernel that the example is derived from, unless the GPU lacks the technique: there the
-example runs without it, and the record would be of something else. Records of other GPUs, shapes,
-dtypes and baselines stay; all other text stays as it is.
+A kernel gets a record for each baseline. A technique gets those of its `examples` that are its own
+(`kb.corpus.measured.own_records`): against the kernel that the example is derived from, where the
+two differ in this technique alone. A GPU that lacks the technique gives it none: there the example
+runs without it. Records of other GPUs, shapes, dtypes and baselines stay, unless they are of a pair
+that is none any more; all other text stays as it is.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from kb.architectures import any_runs_on
 from kb.corpus.entries import Kernel, Technique, Verified
 from kb.corpus.frontmatter import split_front_matter, validate_front_matter
 from kb.corpus.loader import load_corpus
+from kb.corpus.measured import BASELINES, own_records
 from kb.errors import EntryError, InvalidInputError, KbError
 from kb.gpus import find_spec
 
@@ -63,24 +65,30 @@ def write_records(results_path: Path, root: Path) -> list[Path]:
     if not results["records"]:
         raise KbError(f"{results_path} holds no measured kernel")
     corpus = load_corpus(root)
-    records = {
+    found = {
         slug: kernel_records(results["environment"], measured)
         for slug, measured in results["records"].items()
         if "failed" not in measured
     }
     changes: dict[Path, str] = {}
+    kernels: dict[str, Kernel] = {}
     for kernel in corpus.kernels:
-        new = records.get(kernel.entry.slug, [])
-        _plan(changes, root / kernel.path, Kernel, kernel.entry.verified, new)
-    derived = {kernel.entry.slug: kernel.entry.derived_from for kernel in corpus.kernels}
+        entry = kernel.entry
+        baselines = {*BASELINES, entry.derived_from}
+        kept = [record for record in entry.verified if record.baseline in baselines]
+        records = _merged(kept, found.get(entry.slug, []))
+        kernels[entry.slug] = entry.model_copy(update={"verified": records})
+        _plan(changes, root / kernel.path, entry, records)
     for technique in corpus.techniques:
         new = [
             record.model_copy(update={"shape": f"{slug} {record.shape}"})
             for slug in technique.entry.examples
-            for record in records.get(slug, [])
-            if record.baseline == derived[slug] and has_technique(technique.entry, record.gpu)
+            for record in found.get(slug, [])
+            if has_technique(technique.entry, record.gpu)
         ]
-        _plan(changes, root / technique.path, Technique, technique.entry.verified, new)
+        merged = _merged(technique.entry.verified, new)
+        own = own_records(technique.entry.model_copy(update={"verified": merged}), kernels)
+        _plan(changes, root / technique.path, technique.entry, own)
     for path, text in changes.items():
         path.write_text(text, encoding="utf-8")
     return sorted(changes)
@@ -142,25 +150,23 @@ def _round(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def _plan(
-    changes: dict[Path, str],
-    path: Path,
-    model: type[Kernel] | type[Technique],
-    old: Sequence[Verified],
-    new: Sequence[Verified],
-) -> None:
-    if not new:
-        return
+def _merged(old: Sequence[Verified], new: Sequence[Verified]) -> list[Verified]:
+    """All records; of one GPU, shape, dtype and baseline the new one."""
     replaced = {_key(record) for record in new}
-    kept = [record for record in old if _key(record) not in replaced]
-    before = path.read_text(encoding="utf-8")
-    after = with_records(before, path.name, [*kept, *new])
-    front = split_front_matter(after, path.name)
+    return [*(record for record in old if _key(record) not in replaced), *new]
+
+
+def _plan(
+    changes: dict[Path, str], path: Path, entry: Kernel | Technique, records: Sequence[Verified]
+) -> None:
+    if list(records) == list(entry.verified):
+        return
+    text = with_records(path.read_text(encoding="utf-8"), path.name, records)
+    front = split_front_matter(text, path.name)
     if front is None:
         raise EntryError(f"{path.name}: has no front matter")
-    validate_front_matter(front, model, path.name)
-    if after != before:
-        changes[path] = after
+    validate_front_matter(front, type(entry), path.name)
+    changes[path] = text
 
 
 def _key(record: Verified) -> tuple[str, str, str, str]:
@@ -168,7 +174,8 @@ def _key(record: Verified) -> tuple[str, str, str, str]:
 
 
 def with_records(text: str, name: str, records: Sequence[Verified]) -> str:
-    """`text` with the `verified` key of its front matter replaced, or added at its end."""
+    """`text` with the `verified` key of its front matter replaced, added at its end or, without
+    records, left out."""
     front = split_front_matter(text, name)
     if front is None:
         raise EntryError(f"{name}: has no front matter")
@@ -182,7 +189,7 @@ def with_records(text: str, name: str, records: Sequence[Verified]) -> str:
             end += 1
     data = [record.model_dump(exclude_none=True) for record in records]
     block = yaml.safe_dump({"verified": data}, sort_keys=False, width=90, allow_unicode=True)
-    return "".join(lines[:start]) + block + "".join(lines[end:])
+    return "".join(lines[:start]) + (block if data else "") + "".join(lines[end:])
 
 
 if __name__ == "__main__":

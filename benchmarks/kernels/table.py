@@ -8,13 +8,13 @@ The NVFP4 problems' results are those that `benchmarks.kernels.nvfp4` left besid
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from kb.corpus.entries import Kernel, Verified
 from kb.corpus.loader import load_corpus
-from kb.corpus.measured import BASELINES
+from kb.corpus.measured import BASELINES, is_slow
 from kb.errors import KbError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,9 +51,13 @@ def page(kernels: Sequence[Kernel]) -> str:
         "both tuned. The floor is bytes over the measured copy bandwidth, or operations over the",
         "measured matrix rate for 16-bit inputs, whichever takes longer; reading alone is faster",
         "than copying, so a kernel that writes little can stand above it. Below 1.00x a technique",
-        "did not pay there. The vendor's library stands apart where eager PyTorch does not call it",
-        "for the same work; elsewhere eager is cuBLAS, cuDNN or fused attention.",
+        "did not pay there. A plain version that PyTorch beats twice over is *slow*: a ratio over it",
+        "says nothing. The vendor's library stands apart where eager PyTorch does not call it for",
+        "the same work; elsewhere eager is cuBLAS, cuDNN or fused attention. A row's figures are the",
+        "kernel's; a technique has one of its own only where two kernels differ in it alone, and",
+        "`kb show TECHNIQUE` says it.",
     ]
+    slow = {kernel.slug for kernel in kernels if is_slow(kernel)}
     for gpu in sorted({record.gpu for kernel in kernels for record in kernel.verified}):
         lines += ["", f"## {gpu}", "", _versions(gpu, kernels), ""]
         lines += [_row(_COLUMNS), _row(["---"] * len(_COLUMNS))]
@@ -62,7 +66,7 @@ def page(kernels: Sequence[Kernel]) -> str:
             # Of one shape and dtype each, in the entry's order.
             for shape, dtype in dict.fromkeys((each.shape, each.dtype) for each in records):
                 same = [each for each in records if (each.shape, each.dtype) == (shape, dtype)]
-                lines.append(_measured(kernel, same))
+                lines.append(_measured(kernel, same, slow))
     if missing := [kernel for kernel in _by_operator(kernels) if not kernel.verified]:
         lines += ["", "## Not measured", ""]
         lines += [f"- `{kernel.slug}` ({', '.join(kernel.architectures)})" for kernel in missing]
@@ -101,8 +105,11 @@ def _by_operator(kernels: Sequence[Kernel]) -> list[Kernel]:
     return sorted(kernels, key=lambda kernel: (kernel.op, bool(kernel.derived_from), kernel.slug))
 
 
-def _measured(kernel: Kernel, records: Sequence[Verified]) -> str:
-    speedups = {each.baseline: f"{each.speedup:.2f}x" for each in records}
+def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]) -> str:
+    speedups = {
+        each.baseline: "slow" if each.baseline in slow else f"{each.speedup:.2f}x"
+        for each in records
+    }
     first = records[0]
     fraction = "-" if first.floor_fraction is None else f"{first.floor_fraction:.2f}"
     return _row([

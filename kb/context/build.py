@@ -24,7 +24,7 @@ from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sect
 from kb.context.problems import Candidate
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
-from kb.corpus.measured import measured_line, own_records
+from kb.corpus.measured import NOT_MEASURED, measured_line, own_records, technique_line
 from kb.embedders.tokens import TOKENIZER_NAME, count_tokens
 from kb.index.reader import Generation
 from kb.problems.plan import PLAN
@@ -227,7 +227,9 @@ class _Composer:
         kernels = {name: kernel.entry for name, kernel in self._generation.kernels.items()}
         own = self._telling(own_records(record.entry, kernels))
         told = f"; {measured_line(own, brief=True)}" if own else ""
-        place = f"{record.path}{told or ('' if record.entry.verified else '; not measured')}"
+        if technique_line(record.entry, kernels) == NOT_MEASURED:
+            told = f"; {NOT_MEASURED}"
+        place = f"{record.path}{told}"
         return f"# {record.entry.title} ({slug})\n{provenance(source, place)}"
 
     def _telling(self, records: Sequence[Verified]) -> list[Verified]:

@@ -32,6 +32,8 @@ def own_records(technique: Technique, kernels: Mapping[str, Kernel]) -> list[Ver
         plain = kernels.get(record.baseline)
         if shown is None or plain is None or is_slow(plain):
             continue
+        if shown.derived_from != record.baseline:
+            continue
         if set(shown.techniques) - set(plain.techniques) == {technique.slug}:
             own.append(record)
     return own
@@ -49,22 +51,29 @@ def technique_line(
     own = own_records(technique, kernels)
     if own:
         return measured_line(own, brief=brief)
-    if technique.verified:
+    if any(kernels[each].verified for each in technique.examples if each in kernels):
         return "not measured alone: its kernels combine it with others, see their figures"
     return NOT_MEASURED
 
 
+def ranked_records(kernel: Kernel, kernels: Mapping[str, Kernel]) -> list[Verified]:
+    """A kernel's records by card: the fastest of PyTorch's forms first, a plain version that is a
+    straw man last."""
+    cards = list(dict.fromkeys(each.gpu for each in kernel.verified))
+
+    def place(record: Verified) -> tuple[int, int, float]:
+        plain = kernels.get(record.baseline)
+        kind = 0 if record.baseline in BASELINES else 1 if plain is None or not is_slow(plain) else 2
+        return cards.index(record.gpu), kind, record.speedup
+
+    return sorted(kernel.verified, key=place)
+
+
 def kernel_line(kernel: Kernel, kernels: Mapping[str, Kernel], *, brief: bool = False) -> str:
-    """A kernel's figures: over PyTorch first, then over what it improves on, if no straw man."""
-    theirs = [each for each in kernel.verified if each.baseline in BASELINES]
-    others = [
-        each
-        for each in kernel.verified
-        if each.baseline not in BASELINES
-        and (each.baseline not in kernels or not is_slow(kernels[each.baseline]))
-    ]
-    records = [*theirs, *others] or list(kernel.verified)
-    return measured_line(records, brief=brief)
+    """A kernel's figures in the order of `ranked_records`, without those over a straw man."""
+    records = ranked_records(kernel, kernels)
+    fair = [r for r in records if r.baseline not in kernels or not is_slow(kernels[r.baseline])]
+    return measured_line(fair or records, brief=brief)
 
 
 def entry_line(
@@ -79,8 +88,7 @@ def entry_line(
 def measured_line(records: Sequence[Verified], *, brief: bool = False) -> str:
     """Speedups with hardware, shape and date, or that there are none.
 
-    Gains and losses are given alike, in the entry's order: the plain version comes first. `brief`
-    leaves shapes and date to the entry.
+    Gains and losses are given alike. `brief` leaves shapes and date to the entry.
     """
     if not records:
         return NOT_MEASURED

@@ -5,14 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb.corpus.entries import TECHNIQUE_SECTIONS, Gate, Kernel, Verified
-from kb.corpus.measured import entry_line, kernel_line, technique_line
+from kb.corpus.measured import entry_line, kernel_line, ranked_records, technique_line
 from kb.errors import NotFoundError
 from kb.index.reader import Generation
 from kb.production import production_view
 from kb.search.engine import Searcher
 from kb.search.explanation import Explanation, explained
 from kb.search.models import Result, SearchResponse
-from kb.views import chunk_view, index_view, kernel_view, sources_view, technique_view, tree_view
+from kb.views import (
+    chunk_view,
+    index_view,
+    kernel_view,
+    sources_view,
+    technique_records,
+    technique_view,
+    tree_view,
+)
 from kb.vocabulary import find_metric
 from server.web.choices import FilterField, filter_fields
 from server.web.excerpts import Excerpt, excerpt
@@ -112,7 +120,7 @@ def technique_page(generation: Generation, slug: str) -> dict[str, Any]:
         "when": gate_rows(entry.when),
         "avoid_when": gate_rows(entry.avoid_when),
         "measured": technique_line(entry, _kernels(generation)),
-        "measurements": measurements(entry.verified),
+        "measurements": measurements(technique_records(generation, slug)),
         "kernels": generation.kernels,
         "production": production_view(generation, slug, _PRODUCTION_LISTED),
         "sections": {name: anchor(name) for name in TECHNIQUE_SECTIONS},
@@ -134,7 +142,7 @@ def kernel_page(generation: Generation, slug: str) -> dict[str, Any]:
     improved = [name for name, k in generation.kernels.items() if k.entry.derived_from == slug]
     return _kernel_facts(generation, slug) | {
         "origin": generation.sources[generation.kernels[slug].source],
-        "measurements": measurements(entry.verified),
+        "measurements": measurements(ranked_records(entry, _kernels(generation))),
         "kernels": generation.kernels,
         "titles": {name: record.entry.title for name, record in generation.techniques.items()},
         "improved_by": improved,
@@ -178,7 +186,7 @@ def gate_rows(gates: Sequence[Gate]) -> list[GateRow]:
 
 
 def measurements(records: Sequence[Verified]) -> list[Measurements]:
-    """All records, in groups of one GPU, set of versions and date, in the entry's order."""
+    """All records, in groups of one GPU, set of versions and date, in the given order."""
     groups: dict[tuple[str, str, str], list[Verified]] = {}
     for record in records:
         versions = [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,47 @@ def test_a_technique_takes_no_record_of_a_gpu_that_lacks_it():
     assert has_technique(tensor_memory, "a card that nobody knows")
     for technique in techniques.values():
         assert all(has_technique(technique, record.gpu) for record in technique.verified)
+
+
+def test_a_technique_takes_the_records_of_pairs_that_differ_in_it_alone(tmp_path):
+    root = Path(shutil.copytree(shipped_corpus(), tmp_path / "corpus"))
+    times = {"kernel": 1.0, "eager": 3.0}
+    pairs = {"matmul-swizzled": "matmul-plain", "histogram-shared-cuda": "histogram-global-cuda"}
+    results = {
+        "environment": {
+            "gpu": "NVIDIA H200", "driver": "580.1", "toolkit": "13.0", "torch": "2.11.0",
+            "triton": "3.6.0", "date": "2026-11-25",
+        },
+        "records": {
+            slug: {
+                "size": [8], "dtype": "bfloat16", "bytes": 1000, "flops": 0,
+                "floors": {"copy_bytes_per_s": 1e6, "matmul_flop_per_s": 1.0},
+                "times": {
+                    name: {"median_ms": ms} for name, ms in {**times, plain: 2.0}.items()
+                },
+            }
+            for slug, plain in pairs.items()
+        },
+    }  # fmt: skip
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    write_records(tmp_path / "results.json", root)
+    corpus = load_corpus(root)
+    techniques = {each.entry.slug: each.entry for each in corpus.techniques}
+    assert "matmul-swizzled 8" in [r.shape for r in techniques["pid-swizzling"].verified]
+    # Counting in shared memory gained that, and over a kernel that PyTorch beats.
+    assert techniques["loop-unrolling"].verified == ()
+    assert techniques["atomics-privatization"].verified == ()
+    # What was measured against another plain version than today's goes.
+    path = root / "kernels" / "triton" / "matmul_pipelined.py"
+    other = path.read_text().replace("derived_from: matmul-plain", "derived_from: matmul-swizzled")
+    path.write_text(other)
+    write_records(tmp_path / "results.json", root)
+    corpus = load_corpus(root)
+    kernels = {each.entry.slug: each.entry for each in corpus.kernels}
+    baselines = {each.baseline for each in kernels["matmul-pipelined"].verified}
+    assert baselines == {"eager", "torch.compile"}
+    techniques = {each.entry.slug: each.entry for each in corpus.techniques}
+    assert techniques["software-pipelining"].verified == ()
 
 
 def test_results_without_a_kernel_are_refused(tmp_path):

@@ -30,19 +30,6 @@ verified:
   date: 2026-11-21
   shape: '268435456'
   dtype: bfloat16
-  baseline: scale-plain
-  baseline_ms: 5.046
-  measured_ms: 0.2658
-  speedup: 18.98
-  floor_fraction: 0.949
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: '268435456'
-  dtype: bfloat16
   baseline: eager
   baseline_ms: 0.2534
   measured_ms: 0.2658

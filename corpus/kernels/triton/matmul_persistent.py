@@ -31,19 +31,6 @@ verified:
   date: 2026-11-21
   shape: 8192x8192x1024
   dtype: bfloat16
-  baseline: matmul-plain
-  baseline_ms: 0.2221
-  measured_ms: 0.231
-  speedup: 0.9615
-  floor_fraction: 0.7385
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: 8192x8192x1024
-  dtype: bfloat16
   baseline: eager
   baseline_ms: 0.1972
   measured_ms: 0.231
