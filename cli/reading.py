@@ -284,15 +284,15 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
     from cli.code import print_code, print_markdown  # noqa: PLC0415
 
     out = render.console()
+    kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
     if slug in generation.techniques:
         record = generation.techniques[slug]
         print_markdown(out, render.technique_head(record.entry) + "\n" + record.body.strip())
-        kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
         own = technique_records(generation, slug)
         told = render.verified_line(own) if own else technique_line(record.entry, kernels)
         out.print(f"\n[bold]Verified[/bold]\n{escape(told)}")
         if data["evidence"]:
-            notes = [f"{escape(each['title'])} [dim]{each['id']}[/dim]" for each in data["evidence"]]
+            notes = [f"{escape(n['title'])} [dim]{n['id']}[/dim]" for n in data["evidence"]]
             out.print("\n[bold]Verified in runs[/bold]\n" + "\n".join(notes))
         out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
         found = production_view(generation, slug, _PRODUCTION_LISTED)
@@ -304,9 +304,8 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
         for line in render.source_lines(record.entry.sources):
             out.print(line, soft_wrap=True, markup=False)
     elif slug in generation.kernels:
-        record = generation.kernels[slug]
-        kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
-        render.print_kernel(out, record, ranked_records(record.entry, kernels))
+        shown = generation.kernels[slug]
+        render.print_kernel(out, shown, ranked_records(shown.entry, kernels))
     else:
         lines = f"{data['start_line']}-{data['end_line']}"
         out.print(f"{data['source']['name']}: {data['path']}:{lines}", markup=False)

@@ -63,7 +63,8 @@ def ranked_records(kernel: Kernel, kernels: Mapping[str, Kernel]) -> list[Verifi
 
     def place(record: Verified) -> tuple[int, int, float]:
         plain = kernels.get(record.baseline)
-        kind = 0 if record.baseline in BASELINES else 1 if plain is None or not is_slow(plain) else 2
+        slow = plain is not None and is_slow(plain)
+        kind = 0 if record.baseline in BASELINES else 1 + slow
         return cards.index(record.gpu), kind, record.speedup
 
     return sorted(kernel.verified, key=place)
