@@ -11,8 +11,8 @@ sizes:
   check: [[4096], [1000003], [7], [8191]]
   bench: [268435456]
 expect_sass:
-  sm_90a: ['LDG\.E\.U16', 'STG\.E\.U16']
-  sm_100a: ['LDG\.E\.U16', 'STG\.E\.U16']
+  sm_90a: ['LDG\.E\.EF\.U16', 'STG\.E\.EF\.U16']
+  sm_100a: ['LDG\.E\.EF\.U16', 'STG\.E\.EF\.U16']
 sources:
   - title: "CUDA C++ Best Practices Guide: coalesced access to global memory"
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#coalesced-access-to-global-memory
@@ -23,7 +23,8 @@ y = factor * x over contiguous elements of any number; the product is taken in f
 
 Neighbouring threads take neighbouring elements, so no fetched byte is wasted. But an access is one
 element wide: a warp's request of 16-bit values covers 64 bytes, and each thread has one request in
-flight. `streaming-scale-cuda` differs in the width and number of its accesses.
+flight. `streaming-scale-cuda` differs in the width and number of its accesses alone: both read and
+write with the streaming hint.
 */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -44,7 +45,10 @@ template <typename T>
 __global__ void scale_kernel(const T* __restrict__ x, T* __restrict__ y, float factor,
                              int64_t count) {
     const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (at < count) from_float(to_float(x[at]) * factor, y[at]);
+    if (at >= count) return;
+    T scaled;
+    from_float(to_float(__ldcs(x + at)) * factor, scaled);
+    __stcs(y + at, scaled);
 }
 
 template <typename T>

@@ -4,7 +4,7 @@ slug: matmul-autotuned
 title: Matrix product whose tile sizes a pruned, measured search chooses
 op: matmul
 language: triton
-techniques: [autotuning, tensor-cores]
+techniques: [autotuning, pid-swizzling, tensor-cores]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 derived_from: matmul-plain

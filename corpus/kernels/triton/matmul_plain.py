@@ -4,7 +4,7 @@ slug: matmul-plain
 title: Tiled matrix product, one program per output tile in row-major order
 op: matmul
 language: triton
-techniques: [tensor-cores]
+techniques: [tensor-cores, software-pipelining]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:
