@@ -24,6 +24,7 @@ from kb.context.calls import (
     remove_argument,
     without_parameter,
 )
+from kb.context.docstrings import summary
 from kb.context.folding import Bindings, constant, fold, is_docstring, is_identity
 from kb.context.printing import Printer
 from kb.parsing import PARSING
@@ -81,6 +82,8 @@ class _File:
         self._module = module
         self._functions = functions
         self._identities = {name for name, node in functions.items() if is_identity(node)}
+        self._folded: Bindings = {}
+        """Options of the host function that are no parameters any more."""
 
     # Constants
 
@@ -102,6 +105,8 @@ class _File:
                 bindings[name] = ast.Constant(value)
         if bindings:
             self._functions[ENTRY] = fold(entry, bindings, self._identities)
+            left = {argument.arg for argument in self._functions[ENTRY].args.args}
+            self._folded = {name: value for name, value in bindings.items() if name not in left}
         for _ in range(_PASSES):
             if not self._propagate():
                 break
@@ -198,9 +203,14 @@ class _File:
                 if not trimmed.body or not _drop_dead(trimmed, jit):
                     break
             if docstring is not None:
-                trimmed.body.insert(0, _first_paragraph(docstring))
+                trimmed.body.insert(0, self._summary(docstring))
             self._functions[name] = trimmed
         self._drop_empty()
+
+    def _summary(self, docstring: ast.stmt) -> ast.stmt:
+        assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
+        text = summary(str(docstring.value.value), self._folded)
+        return ast.copy_location(ast.Expr(ast.Constant(text)), docstring)
 
     def _drop_empty(self) -> None:
         """Drop calls of functions that only checked arguments."""
@@ -332,9 +342,3 @@ def _calls_one_of(statement: ast.stmt, names: set[str]) -> bool:
         return False
     function = statement.value.func
     return isinstance(function, ast.Name) and function.id in names
-
-
-def _first_paragraph(docstring: ast.stmt) -> ast.stmt:
-    assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
-    first = " ".join(str(docstring.value.value).split("\n\n")[0].split())
-    return ast.copy_location(ast.Expr(ast.Constant(first)), docstring)
