@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kb.context.folding import Bindings
 
-# A clause ends at a comma or semicolon that stands outside parentheses, a sentence at its full stop.
+# Sentences end at full stops; clauses at commas and semicolons outside parentheses.
 _SENTENCE = re.compile(r"(?<=\.)\s+")
 _MAX_CHARS = 2000
 
@@ -17,15 +17,13 @@ def summary(docstring: str, folded: Bindings) -> str:
     An option that is a string or a number is replaced by its value; a clause on a hook that is not
     given, or on an option that is off, is left out.
     """
-    text = " ".join(docstring[:_MAX_CHARS].split("\n\n")[0].split())
+    text = " ".join(docstring[:_MAX_CHARS].split("\n\n", maxsplit=1)[0].split())
     for name, value in folded.items():
-        known = isinstance(value, ast.Constant) and isinstance(value.value, str | int | float)
         text = re.sub(rf"`{re.escape(name)}\(([^`]*)\)`", r"`\1`", text)
         # What stands in parentheses behind an option lists its values.
         mention = re.compile(rf"`{re.escape(name)}`(?: \([^()]*\))?")
-        if known:
-            assert isinstance(value, ast.Constant)
-            text = mention.sub(lambda _, shown=repr(value.value): f"`{shown}`", text)
+        if isinstance(value, ast.Constant) and isinstance(value.value, str | int | float):
+            text = mention.sub(f"`{value.value!r}`".replace("\\", r"\\"), text)
         elif mention.search(text):
             text = _without_clauses(text, mention)
     return text

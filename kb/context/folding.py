@@ -119,8 +119,11 @@ class _Folder(ast.NodeTransformer):
             if call.func.id not in _HOOKS or not isinstance(bound, ast.Name):
                 continue
             value = call.args[0] if isinstance(call.args[0], ast.Name) else statement.targets[0]
-            text = f"# Work fused into {_HOOKS[call.func.id]} goes here: {value.id} = f({value.id})."
-            return text, statement.value is call
+            side, name = _HOOKS[call.func.id], value.id
+            return (
+                f"# Work fused into {side} goes here: {name} = f({name}).",
+                statement.value is call,
+            )
         return None
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
