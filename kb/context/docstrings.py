@@ -23,7 +23,7 @@ def summary(docstring: str, folded: Bindings) -> str:
         # What stands in parentheses behind an option lists its values.
         mention = re.compile(rf"`{re.escape(name)}`(?: \([^()]*\))?")
         if isinstance(value, ast.Constant) and isinstance(value.value, str | int | float):
-            text = mention.sub(f"`{value.value!r}`".replace("\\", r"\\"), text)
+            text = mention.sub(f"`{value.value}`".replace("\\", r"\\"), text)
         elif mention.search(text):
             text = _without_clauses(text, mention)
     return text

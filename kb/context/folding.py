@@ -223,7 +223,7 @@ class _Folder(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         hook = isinstance(node.func, ast.Name) and node.func.id in self._identities
-        return node.args[0] if hook and node.args else node
+        return node.args[0] if hook and node.args else _looked_up(node) or node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
         self.generic_visit(node)
@@ -240,6 +240,21 @@ class _Folder(ast.NodeTransformer):
         )
         # `[each for each in (None, None) if each is not None]`
         return ast.copy_location(ast.List([], ast.Load()), node) if plain else node
+
+
+def _looked_up(call: ast.Call) -> ast.expr | None:
+    """What `{"max": a, "min": b}.get(name, c)` gives for a constant name."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Dict):
+        return None
+    table = function.value
+    keys = [_NOTHING if key is None else _value(key) for key in table.keys]
+    if function.attr != "get" or len(call.args) != 2 or _NOTHING in keys:
+        return None
+    name = _value(call.args[0])
+    if name is _NOTHING:
+        return None
+    return table.values[keys.index(name)] if name in keys else call.args[1]
 
 
 def _value(node: ast.expr) -> Any:

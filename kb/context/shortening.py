@@ -304,10 +304,9 @@ def _drop_dead(function: ast.FunctionDef, jit: bool) -> bool:
 def _sweep(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
     changed = False
     for statement in list(body):
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        if isinstance(target, ast.Name) and target.id not in read and len(body) > 1:
-            assert isinstance(statement, ast.Assign)
-            if _pure(statement.value, jit):
+        if isinstance(statement, ast.Assign) and len(body) > 1:
+            assigned = _assigned(statement.targets[0])
+            if assigned and assigned.isdisjoint(read) and _pure(statement.value, jit):
                 body.remove(statement)
                 changed = True
                 continue
@@ -324,6 +323,13 @@ def _sweep(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
             body.remove(statement)
             changed = True
     return changed
+
+
+def _assigned(target: ast.expr) -> set[str]:
+    """Names that an assignment gives a value; none where it writes elsewhere."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    return names if len(names) == len(parts) else set()
 
 
 def _pure(value: ast.expr, jit: bool) -> bool:

@@ -189,7 +189,9 @@ def _half(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
     rate = card.dense_flops("bfloat16")
     if analysis.dtype != "float32" or rate is None:
         return ""
-    return f" In bfloat16 {_time(max(floors.by_bytes / 2, (analysis.tensor_flops or 0) / rate))}."
+    by_bytes, by_flops = floors.by_bytes / 2, (analysis.tensor_flops or 0) / rate
+    bound = "FLOPs" if by_flops > by_bytes else "bytes"
+    return f" In bfloat16 {_time(max(by_bytes, by_flops))}, by {bound}."
 
 
 def _scaled(value: float) -> str:

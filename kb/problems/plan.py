@@ -60,7 +60,7 @@ def _around(analysis: Analysis) -> Iterator[str]:
     product: Step | None = None
     for step in analysis.steps:
         if step.kind in _PRODUCTS:
-            product = step if step.kind == "matmul" else None
+            product = step
         facts = step.main.facts
         if step.name.startswith("dropout") and facts.get("p") == 0:
             yield "dropout with p = 0 changes nothing"
@@ -71,6 +71,9 @@ def _around(analysis: Analysis) -> Iterator[str]:
             )
         if product is None or step is product:
             continue
+        if product.kind != "matmul":
+            yield from _after_convolution(step)
+            continue
         row = row_of(step)
         across = step.kind in {"norm", "reduce", "softmax"} and row is not None
         if across and row is not None and _TILE % row == 0 and step.name == "group_norm":
@@ -78,6 +81,17 @@ def _around(analysis: Analysis) -> Iterator[str]:
         elif across and row is not None and row > _TILE:
             yield _beyond_a_tile(step, row)
     yield from _further(analysis)
+
+
+def _after_convolution(step: Step) -> Iterator[str]:
+    data = _data(step)
+    if step.name not in {"group_norm", "instance_norm"} or data is None or data.bytes is None:
+        return
+    yield (
+        f"statistics of {step.name} span many tiles: the epilogue leaves mean and squared "
+        "deviations for each tile, and a second launch merges them and normalizes "
+        f"{data.bytes / 1e6:,.0f} MB that it reads and writes"
+    )
 
 
 def _beyond_a_tile(step: Step, row: int) -> str:

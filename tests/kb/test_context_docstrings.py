@@ -17,7 +17,7 @@ HOOK = {"after": ast.Name("_unchanged")}
         (
             'Return `x` over its norm `kind` ("l1", "l2") along `dim`.',
             KIND,
-            "Return `x` over its norm `'l2'` along `dim`.",
+            "Return `x` over its norm `l2` along `dim`.",
         ),
         ("Return `x`, contiguous, in `out_dtype` (`x`'s if None). At least `eps`.", OFF,
          "Return `x`, contiguous. At least `eps`."),
