@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kb.context.budget import Budget
+from kb.context.choosing import clearly_faster
 from kb.context.cutting import prose_prefixes
 from kb.context.materials import (
     Example,
@@ -316,22 +317,23 @@ class _Composer:
         for kept in (reserve, 0) if last and reserve else (reserve,):
             space = Budget(room.limit - kept, room.measure).less(SEPARATOR)
             for example in [e for e in self._examples if e.slug not in self._skipped][:_TRIED]:
-                better = self._plain.get(example.slug or "")
-                told = replace(example, note=self._beside(better, example.note))
+                told = replace(example, note=self._beside(example))
                 packed = pack_example(told, space)
                 if packed is not None:
                     return [packed]
         return []
 
-    def _beside(self, better: str | None, note: str) -> str:
-        """The note of a plain form: which kernel is better and how to get it."""
+    def _beside(self, example: Example) -> str:
+        """The note of an example: which kernel is better, why it is not shown, how to get it."""
+        better = self._plain.get(example.slug or "")
+        told = f"A plain form: {better} is better but does not fit into this budget."
         if better is None:
-            return note
-        told = (
-            f"A plain form: {better} is better but does not fit into this budget. Get it with "
-            f"`kb show {better} --code` or get_kernel."
-        )
-        return f"{note} {told}".strip()
+            better = self._examples[0].slug
+            told = f"{better} is faster but does not fit into this budget."
+            kernels = {slug: each.entry for slug, each in self._generation.kernels.items()}
+            if not clearly_faster(kernels, better, example.slug, self._request.gpu):
+                return example.note
+        return f"{example.note} {told} Get it with `kb show {better} --code` or get_kernel.".strip()
 
     def _more_examples(
         self, room: Budget, wanted: int, shown: list[PackedExample]

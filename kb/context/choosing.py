@@ -18,6 +18,8 @@ _LEVEL = 0.97
 _FAR_BEHIND = 0.9
 # An unmeasured kernel stands behind what is known to be level with PyTorch, before what is not.
 _UNMEASURED = 0.965
+# Of two kernels, how much more one has to gain over PyTorch to be named beside the other.
+_FASTER = 1.2
 
 
 def records_on(kernel: Kernel, gpu: str | None) -> list[Verified]:
@@ -54,6 +56,15 @@ def merit(kernel: Kernel, gpu: str | None) -> float:
     """Return the least of the speedups over eager, `torch.compile` and the library."""
     known = [each for name in BASELINES if (each := speedup(kernel, name, gpu)) is not None]
     return min(known) if known else _UNMEASURED
+
+
+def clearly_faster(
+    kernels: dict[str, Kernel], one: str | None, other: str | None, gpu: str | None
+) -> bool:
+    """Whether a kernel gains far more over PyTorch than another one."""
+    if one not in kernels or other not in kernels:
+        return False
+    return merit(kernels[one], gpu) > _FASTER * merit(kernels[other], gpu)
 
 
 def usable(generation: Generation, language: str | None, device: str | None) -> dict[str, Kernel]:

@@ -18,6 +18,10 @@ _COMPARE: Final[dict[type, Callable[[Any, Any], bool]]] = {
     ast.Gt: lambda a, b: a > b, ast.Lt: lambda a, b: a < b,
 }  # fmt: skip
 _NOTHING: Final = object()
+# Parameters of kernels that take a function of values on their way in or out.
+_HOOKS: Final = {"BEFORE": "inputs", "AFTER": "results"}
+# Attribute of a statement that a comment stands above.
+COMMENT: Final = "comment"
 
 
 def is_identity(node: ast.stmt) -> bool:
@@ -85,16 +89,42 @@ class _Folder(ast.NodeTransformer):
         self._identities = identities
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements that are left of a block."""
-        found: list[ast.stmt] = []
+        """The statements that are left of a block; where a hook was called, a comment says so."""
+        left: list[ast.stmt] = []
+        comment = None
         for statement in body:
+            hook = self._hook_of(statement)
             result = self.visit(statement)
-            if result is None:
-                continue
-            found += result if isinstance(result, list) else [result]
-            if found and isinstance(found[-1], ast.Return | ast.Raise):
+            rest = result if isinstance(result, list) else [] if result is None else [result]
+            whole = isinstance(statement, ast.Assign) and hook is not None and hook[1]
+            above = comment if whole or hook is None else hook[0]
+            if rest and above is not None:
+                setattr(rest[0], COMMENT, above)
+                comment = None
+            if whole and hook is not None:
+                comment = hook[0]
+            left += rest
+            if left and isinstance(left[-1], ast.Return | ast.Raise):
                 break  # a folded branch that returns: nothing behind it is reached
-        return found
+        return left
+
+    def _hook_of(self, statement: ast.stmt) -> tuple[str, bool] | None:
+        """What to say of a call of a hook that is not given; whether it is all of a statement."""
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+            return None
+        for call in ast.walk(statement.value):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                continue
+            bound = self._bindings.get(call.func.id)
+            if call.func.id not in _HOOKS or not isinstance(bound, ast.Name):
+                continue
+            value = call.args[0] if isinstance(call.args[0], ast.Name) else statement.targets[0]
+            side, name = _HOOKS[call.func.id], value.id
+            return (
+                f"# Work fused into {side} goes here: {name} = f({name}).",
+                statement.value is call,
+            )
+        return None
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Load) and node.id in self._bindings:
@@ -193,7 +223,7 @@ class _Folder(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         hook = isinstance(node.func, ast.Name) and node.func.id in self._identities
-        return node.args[0] if hook and node.args else node
+        return node.args[0] if hook and node.args else _looked_up(node) or node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
         self.generic_visit(node)
@@ -210,6 +240,21 @@ class _Folder(ast.NodeTransformer):
         )
         # `[each for each in (None, None) if each is not None]`
         return ast.copy_location(ast.List([], ast.Load()), node) if plain else node
+
+
+def _looked_up(call: ast.Call) -> ast.expr | None:
+    """What `{"max": a, "min": b}.get(name, c)` gives for a constant name."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Dict):
+        return None
+    table = function.value
+    keys = [_NOTHING if key is None else _value(key) for key in table.keys]
+    if function.attr != "get" or len(call.args) != 2 or _NOTHING in keys:
+        return None
+    name = _value(call.args[0])
+    if name is _NOTHING:
+        return None
+    return table.values[keys.index(name)] if name in keys else call.args[1]
 
 
 def _value(node: ast.expr) -> Any:

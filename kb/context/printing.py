@@ -9,6 +9,8 @@ import io
 import textwrap
 import tokenize
 
+from kb.context.folding import COMMENT
+
 _WIDTH = 100
 _INDENT = "    "
 _QUOTES = '"' * 3
@@ -107,7 +109,8 @@ class Printer:
         while line in self._comments:
             found.insert(0, _INDENT * level + self._comments[line])
             line -= 1
-        return found
+        added = getattr(node, COMMENT, None)
+        return [*found, _INDENT * level + added] if added is not None else found
 
 
 def _is_text(node: ast.stmt) -> bool:

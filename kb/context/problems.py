@@ -231,4 +231,6 @@ def _techniques(
         names.setdefault(slug, f"used by {family.name if family else ''} kernels")
     for slug in _BY_BOUND.get(bound or "", ()):
         names.setdefault(slug, f"the problem is bound by {bound}")
+    if len(analysis.steps) == 1:
+        names.pop(_FUSION, None)  # there is nothing to fuse
     return [(slug, why) for slug, why in names.items() if slug in generation.techniques]

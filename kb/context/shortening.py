@@ -24,6 +24,7 @@ from kb.context.calls import (
     remove_argument,
     without_parameter,
 )
+from kb.context.docstrings import summary
 from kb.context.folding import Bindings, constant, fold, is_docstring, is_identity
 from kb.context.printing import Printer
 from kb.parsing import PARSING
@@ -81,6 +82,8 @@ class _File:
         self._module = module
         self._functions = functions
         self._identities = {name for name, node in functions.items() if is_identity(node)}
+        self._folded: Bindings = {}
+        """Options of the host function that are no parameters any more."""
 
     # Constants
 
@@ -102,6 +105,8 @@ class _File:
                 bindings[name] = ast.Constant(value)
         if bindings:
             self._functions[ENTRY] = fold(entry, bindings, self._identities)
+            left = {argument.arg for argument in self._functions[ENTRY].args.args}
+            self._folded = {name: value for name, value in bindings.items() if name not in left}
         for _ in range(_PASSES):
             if not self._propagate():
                 break
@@ -198,9 +203,14 @@ class _File:
                 if not trimmed.body or not _drop_dead(trimmed, jit):
                     break
             if docstring is not None:
-                trimmed.body.insert(0, _first_paragraph(docstring))
+                trimmed.body.insert(0, self._summary(docstring))
             self._functions[name] = trimmed
         self._drop_empty()
+
+    def _summary(self, docstring: ast.stmt) -> ast.stmt:
+        assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
+        text = summary(str(docstring.value.value), self._folded)
+        return ast.copy_location(ast.Expr(ast.Constant(text)), docstring)
 
     def _drop_empty(self) -> None:
         """Drop calls of functions that only checked arguments."""
@@ -294,10 +304,9 @@ def _drop_dead(function: ast.FunctionDef, jit: bool) -> bool:
 def _sweep(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
     changed = False
     for statement in list(body):
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        if isinstance(target, ast.Name) and target.id not in read and len(body) > 1:
-            assert isinstance(statement, ast.Assign)
-            if _pure(statement.value, jit):
+        if isinstance(statement, ast.Assign) and len(body) > 1:
+            assigned = _assigned(statement.targets[0])
+            if assigned and assigned.isdisjoint(read) and _pure(statement.value, jit):
                 body.remove(statement)
                 changed = True
                 continue
@@ -316,6 +325,13 @@ def _sweep(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
     return changed
 
 
+def _assigned(target: ast.expr) -> set[str]:
+    """Names that an assignment gives a value; none where it writes elsewhere."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    return names if len(names) == len(parts) else set()
+
+
 def _pure(value: ast.expr, jit: bool) -> bool:
     for node in ast.walk(value):
         if isinstance(node, ast.Call):
@@ -332,9 +348,3 @@ def _calls_one_of(statement: ast.stmt, names: set[str]) -> bool:
         return False
     function = statement.value.func
     return isinstance(function, ast.Name) and function.id in names
-
-
-def _first_paragraph(docstring: ast.stmt) -> ast.stmt:
-    assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
-    first = " ".join(str(docstring.value.value).split("\n\n")[0].split())
-    return ast.copy_location(ast.Expr(ast.Constant(first)), docstring)

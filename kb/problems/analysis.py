@@ -71,12 +71,17 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
         same = sum(s.seconds for s in steps if s.family is heaviest.family)
         found.share = same / seconds if seconds else 1.0
     found.flops = total(step.flops for step in steps if step.kind in _ANCHORS)
-    products = [step for step in steps if step.kind in _PRODUCTS]
+    products = [step for step in steps if step.kind in _PRODUCTS and not _is_stencil(step)]
     found.tensor_flops = total(step.useful_flops for step in products)
     found.dense_flops = total(step.flops for step in products)
     found.io_bytes = _io_bytes(problem)
     found.moved_bytes = total(step.bytes for step in steps)
     return found
+
+
+def _is_stencil(step: Step) -> bool:
+    """A convolution of single channels sums too few products for tensor cores."""
+    return step.family is not None and step.family.name == "depthwise-conv"
 
 
 def _dtype(problem: Problem) -> str:

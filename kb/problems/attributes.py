@@ -10,6 +10,8 @@ from kb.problems.values import Operator, Shape
 LONG_ROW: Final = "long-row"
 SHORT_ROW: Final = "short-row"
 UNIT_STRIDE: Final = "unit-stride"
+MANY_RESULTS: Final = "many-results"
+ONE_TILE: Final = "one-tile"
 # float32 values that the registers of one block can hold beside what is computed from them: 32 of
 # each of 1024 threads. Twice as few are no burden.
 _ON_CHIP = 32768
@@ -17,6 +19,10 @@ _AT_EASE = 16384
 # Neighbouring positions that a tile takes together where the dimension is not the last one: fewer
 # do not fill the sectors that memory delivers.
 _POSITIONS = 16
+# Results of a reduction that are programs enough for any card: some 500 blocks of 128.
+_MANY = 65536
+# Rows or columns of a product's result that one tile takes whole.
+_TILE = 128
 _ROW_KINDS = frozenset({"reduce", "argreduce", "softmax", "scan"})
 
 
@@ -28,11 +34,24 @@ def attributes(step: Step) -> frozenset[str]:
         together = row * (_POSITIONS if step.shape_class == "inner-dim" else 1)
         found |= {LONG_ROW} if together > _ON_CHIP else set()
         found |= {SHORT_ROW} if together <= _AT_EASE else set()
-    found |= _norm_of(step)
+    found |= _norm_of(step) | _result_of(step)
     stride = step.main.facts.get("stride")
     if step.kind == "conv_transpose" and stride and all(each == 1 for each in stride):
         found.add(UNIT_STRIDE)
     return frozenset(found)
+
+
+def _result_of(step: Step) -> set[str]:
+    """`many-results` of a reduction, `one-tile` of a product with few rows or columns."""
+    shape = step.main.outputs[0].shape if step.main.outputs else None
+    size = product(shape) if shape else None
+    if not shape or size is None or shape[-1] is None:
+        return set()
+    if step.kind in {"reduce", "argreduce"} and size >= _MANY:
+        return {MANY_RESULTS}
+    if step.kind == "matmul" and min(shape[-1], size // shape[-1]) <= _TILE:
+        return {ONE_TILE}
+    return set()
 
 
 def row_of(step: Step) -> int | None:

@@ -181,7 +181,17 @@ def _floor(analysis: Analysis, card: GpuSpec | None) -> str:
         text += f", {_time(floors.by_flops)} by FLOPs {floors.how}"
         text += f" ({floors.other})" if floors.other else ""
     expected = {"latency": "launches and latency", "compute": "compute", "memory": "memory"}
-    return f"{text}: expect it to be bound by {expected[bound]}."
+    return f"{text}: expect it to be bound by {expected[bound]}.{_half(analysis, floors, card)}"
+
+
+def _half(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
+    """The floor in bfloat16, in which float32 modules are mostly run on tensor cores."""
+    rate = card.dense_flops("bfloat16")
+    if analysis.dtype != "float32" or rate is None:
+        return ""
+    by_bytes, by_flops = floors.by_bytes / 2, (analysis.tensor_flops or 0) / rate
+    bound = "FLOPs" if by_flops > by_bytes else "bytes"
+    return f" In bfloat16 {_time(max(by_bytes, by_flops))}, by {bound}."
 
 
 def _scaled(value: float) -> str:

@@ -1,6 +1,7 @@
 """What a problem's shapes settle for its kernels, in one line: what to know before writing."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from kb.gpus import GpuSpec
@@ -17,6 +18,9 @@ _ALIGNMENT = 16
 # Columns of one tile of a product, at most usual.
 _TILE = 128
 _TWICE = frozenset({"softmax", "norm"})
+_PRODUCTS = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
+# Products beside the heaviest that are worth a line; a network has dozens.
+_NAMED = 2
 _TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
 
 
@@ -53,9 +57,10 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
 
 def _around(analysis: Analysis) -> Iterator[str]:
     """What of the other operators needs a launch of its own, and what is inside a tile."""
-    heaviest = analysis.heaviest
-    product = heaviest if heaviest is not None and heaviest.kind == "matmul" else None
+    product: Step | None = None
     for step in analysis.steps:
+        if step.kind in _PRODUCTS:
+            product = step
         facts = step.main.facts
         if step.name.startswith("dropout") and facts.get("p") == 0:
             yield "dropout with p = 0 changes nothing"
@@ -64,14 +69,53 @@ def _around(analysis: Analysis) -> Iterator[str]:
                 "batch_norm of a module in training mode takes mean and variance over the whole "
                 "batch, so what follows it needs a launch of its own"
             )
-        if product is None or step not in analysis.after:
+        if product is None or step is product:
+            continue
+        if product.kind != "matmul":
+            yield from _after_convolution(step)
             continue
         row = row_of(step)
         across = step.kind in {"norm", "reduce", "softmax"} and row is not None
         if across and row is not None and _TILE % row == 0 and step.name == "group_norm":
             yield f"groups of {row} columns lie inside a tile of {_TILE}: reduce in the epilogue"
         elif across and row is not None and row > _TILE:
-            yield f"{step.name} spans {row:,} columns, more than a tile: a launch after the product"
+            yield _beyond_a_tile(step, row)
+    yield from _further(analysis)
+
+
+def _after_convolution(step: Step) -> Iterator[str]:
+    data = _data(step)
+    if step.name not in {"group_norm", "instance_norm"} or data is None or data.bytes is None:
+        return
+    yield (
+        f"statistics of {step.name} span many tiles: the epilogue leaves mean and squared "
+        "deviations for each tile, and a second launch merges them and normalizes "
+        f"{data.bytes / 1e6:,.0f} MB that it reads and writes"
+    )
+
+
+def _beyond_a_tile(step: Step, row: int) -> str:
+    text = f"{step.name} spans {row:,} columns, more than a tile"
+    if step.kind == "reduce":
+        return (
+            f"{text}: the epilogue leaves a partial result for each row and tile, which a small "
+            "second launch merges, and the product is never stored"
+        )
+    return f"{text}: a launch after the product"
+
+
+def _further(analysis: Analysis) -> Iterator[str]:
+    """The other products, each with what follows it: a kernel of its own for each."""
+    steps = analysis.steps
+    places = [n for n, step in enumerate(steps) if step.kind in _PRODUCTS]
+    parts = [
+        " → ".join(step.name for step in steps[place:end])
+        for place, end in pairwise([*places, len(steps)])
+        if steps[place] is not analysis.heaviest
+    ]
+    if 0 < len(parts) <= _NAMED:
+        kernels = "a kernel of its own" if len(parts) == 1 else "kernels of their own"
+        yield f"{kernels} for {', and for '.join(parts)}"
 
 
 def _ends(analysis: Analysis) -> Iterator[str]:

@@ -184,7 +184,16 @@ PLANS = {
             layers="self.f = nn.Linear(1024, 1024)",
         ),
         "groups of 16 columns lie inside a tile of 128: reduce in the epilogue; min spans 1,024 "
-        "columns, more than a tile: a launch after the product; the module returns [512, 1]",
+        "columns, more than a tile: the epilogue leaves a partial result for each row and tile, "
+        "which a small second launch merges, and the product is never stored; the module returns "
+        "[512, 1]",
+    ),
+    "two products": (
+        problem(
+            "torch.logsumexp(self.g(torch.sigmoid(self.f(a))), 1)", "torch.rand(512, 1024)",
+            layers="self.f = nn.Linear(1024, 4096); self.g = nn.Linear(4096, 512)",
+        ),
+        "a kernel of its own for linear → logsumexp",
     ),
     "training": (
         problem(

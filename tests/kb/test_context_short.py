@@ -79,6 +79,21 @@ def test_hooks_options_and_checks_that_are_not_used_are_left_out():
     assert "maximum" not in plain.code
 
 
+def test_a_comment_says_where_a_hook_that_is_not_given_was_called():
+    called = HOOKED.replace(
+        "    tl.store(out_ptr + i, AFTER(x, operands), mask=i < n)",
+        "    x = AFTER(x, operands)\n    tl.store(out_ptr + i, x, mask=i < n)",
+    )
+    form = short_form(called)
+    assert form is not None
+    comment, store = (
+        "    # Work fused into results goes here: x = f(x).",
+        "    tl.store(out_ptr + i, x",
+    )
+    assert f"{comment}\n{store}" in form.code
+    assert "goes here" not in form.bare
+
+
 def test_a_text_that_is_no_kernel_file_has_no_short_form():
     assert short_form("x = 1") is None
     assert short_form("def kernel_function(:") is None

@@ -180,7 +180,7 @@ def kernel_function(
     num_warps: int = 4,
 ) -> torch.Tensor:
     """Return the divergence of softmax(`student`) from softmax(`teacher`), logits [rows, classes],
-    summed over the classes, in `out_dtype` (the student's if None): for reduction "none" a number a
+    summed over the classes, in `out_dtype` (the student's if None), for reduction "none" a number a
     row, else their sum, divided by rows ("batchmean") or by all elements ("mean").
     """
     _checked(student, teacher, reduction)

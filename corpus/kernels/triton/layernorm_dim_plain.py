@@ -128,8 +128,8 @@ def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
         view = x.view(shape)
     except RuntimeError:  # strides that three numbers cannot tell
         view = x.contiguous().view(shape)
-    # The last dimension: rows take the place of positions. The one batch gets the stride of a row,
-    # which the compiler may know to be a multiple of 16: 1 would cost the wide loads.
+    # Over the last dimension the rows are the positions, and the batch is 1. `unsqueeze` gives that
+    # batch a row's stride, often a multiple of 16; Triton takes a stride of 1 for unaligned loads.
     return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
 
 

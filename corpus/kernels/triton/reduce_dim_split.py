@@ -89,6 +89,10 @@ TUNABLES = {
 }
 
 KINDS = ("sum", "mean", "max", "min", "prod")
+# Triton knows of a stride that it is a multiple of 16 elements, or nothing: fewer will not do.
+ALIGNED = 16
+# Rows to reduce for each row of partial results. With fewer, these cost what wide loads save.
+MIN_ROWS = 16
 
 
 @triton.jit
@@ -144,12 +148,12 @@ def _reduced(a, KIND: tl.constexpr):
 @triton.jit
 def _reduce_kernel(
     x_ptr, out_ptr, before_operands, after_operands,
-    N, P, results, splits, slab, neutral, factor,
+    N, P, splits, slab, neutral, factor,
     stride_xb, stride_xn, stride_xp,
     BEFORE: tl.constexpr, AFTER: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """Row s of the output [splits, results] is the result of slab s."""
+    """The output is [batch, splits, P]: the result of each slab."""
     tiles = tl.cdiv(P, BLOCK_P)
     split = tl.program_id(0) % splits
     tile = tl.program_id(0) // splits
@@ -172,9 +176,8 @@ def _reduce_kernel(
         )
         x = BEFORE(x, lead, lane, mask, before_operands)
         acc = _combined(acc, tl.where(mask, x, neutral), KIND)
-    lane = batch * P + p
-    y = AFTER(_reduced(acc, KIND) * factor, 0, lane, p < P, after_operands)
-    place = out_ptr + split.to(tl.int64) * results + lane
+    y = AFTER(_reduced(acc, KIND) * factor, 0, batch * P + p, p < P, after_operands)
+    place = out_ptr + (batch * splits + split) * P + p
     tl.store(place, y.to(out_ptr.dtype.element_ty), mask=p < P)
 
 
@@ -188,9 +191,27 @@ def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
         view = x.view(shape)
     except RuntimeError:  # strides that three numbers cannot tell
         view = x.contiguous().view(shape)
-    # The last dimension: rows take the place of positions. The one batch gets the stride of a row,
-    # which the compiler may know to be a multiple of 16: 1 would cost the wide loads.
+    # Over the last dimension the rows are the positions, and the batch is 1. `unsqueeze` gives that
+    # batch a row's stride, often a multiple of 16; Triton takes a stride of 1 for unaligned loads.
     return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
+
+
+def _aligned(view: torch.Tensor) -> torch.Tensor:
+    """`view` [batch, N, positions] as [batch, N / f, f * positions], whose rows begin at multiples
+    of 16 elements; as it is where they do already, or cannot.
+
+    A row of 4095 bfloat16 values begins 2 bytes further past a 16-byte boundary than the one before
+    it, so that a thread may load 2 bytes at once. Sixteen such rows taken as one are aligned.
+    """
+    batch, length, positions = view.shape
+    fold = ALIGNED // math.gcd(positions, ALIGNED)
+    stretch = view.stride(1) == positions and view.stride(2) == 1
+    apart = batch == 1 or view.stride(0) % ALIGNED == 0
+    if fold == 1 or length % fold or length < MIN_ROWS * fold or not (stretch and apart):
+        return view
+    return view.as_strided(
+        (batch, length // fold, fold * positions), (view.stride(0), fold * positions, 1)
+    )
 
 
 def _shape(length: int, positions: int, rows: bool, tile: int, block_p: int) -> tuple[int, int]:
@@ -232,36 +253,40 @@ def kernel_function(
         raise ValueError(f"dimension {dim} of {list(x.shape)} has no elements to reduce")
     if not out.numel():
         return out
-    batch, length, positions = view.shape
     rows = dim == x.dim() - 1
-    block_n, block_p = _shape(length, positions, rows, tile, block_p)
-    blocks = batch * triton.cdiv(positions, block_p)
+    size, positions = view.shape[1:]
+    if not rows and before is _unchanged:
+        view = _aligned(view)
+    batch, length, wide = view.shape
+    block_n, block_p = _shape(length, wide, rows, tile, block_p)
+    blocks = batch * triton.cdiv(wide, block_p)
     # Slabs of at least two steps: shorter ones would be mostly start and end.
     splits = max(1, min(programs // blocks, length // (2 * block_n)))
     slab = triton.cdiv(triton.cdiv(length, splits), block_n) * block_n
     splits = triton.cdiv(length, slab)
     neutral = {"max": float("-inf"), "min": float("inf"), "prod": 1.0}.get(kind, 0.0)
-    factor = 1.0 / length if kind == "mean" else 1.0
-    if splits == 1:
+    factor = 1.0 / size if kind == "mean" else 1.0
+    if splits == 1 and wide == positions:
         _reduce_kernel[(blocks,)](
             view, out, before_operands, after_operands,
-            length, positions, out.numel(), 1, slab, neutral, factor, *view.stride(),
+            length, positions, 1, slab, neutral, factor, *view.stride(),
             BEFORE=before, AFTER=after, KIND=kind, ROWS=rows,
             BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
         )  # fmt: skip
         return out
-    partial = torch.empty((splits, out.numel()), dtype=torch.float32, device=x.device)
+    partial = torch.empty((batch, splits, wide), dtype=torch.float32, device=x.device)
     _reduce_kernel[(blocks * splits,)](
         view, partial, before_operands, (),
-        length, positions, out.numel(), splits, slab, neutral, 1.0, *view.stride(),
+        length, wide, splits, slab, neutral, 1.0, *view.stride(),
         BEFORE=before, AFTER=_unchanged, KIND=kind, ROWS=rows,
         BLOCK_N=block_n, BLOCK_P=block_p, num_warps=num_warps,
     )  # fmt: skip
     # Few steps, in many programs: the second launch is all latency.
-    block_n, block_p = _shape(splits, out.numel(), False, 4096, 32)
-    _reduce_kernel[(triton.cdiv(out.numel(), block_p),)](
+    parts = splits * wide // positions
+    block_n, block_p = _shape(parts, positions, False, 4096, 32 if splits > 1 else 128)
+    _reduce_kernel[(batch * triton.cdiv(positions, block_p),)](
         partial, out, (), after_operands,
-        splits, out.numel(), out.numel(), 1, splits, neutral, factor, 0, *partial.stride(),
+        parts, positions, 1, parts, neutral, factor, splits * wide, positions, 1,
         BEFORE=_unchanged, AFTER=after, KIND=kind, ROWS=False,
         BLOCK_N=block_n, BLOCK_P=block_p, num_warps=4,
     )  # fmt: skip
