@@ -7,7 +7,7 @@ from kb.corpus.entries import Kernel
 from kb.gpus import GpuSpec
 from kb.index.reader import Generation
 from kb.problems.analysis import Analysis, analyse
-from kb.problems.attributes import attributes
+from kb.problems.attributes import attributes, row_of
 from kb.problems.facts import bound_of, card_of, fact_lines
 from kb.problems.plan import plan_line
 from kb.problems.reading import read_problem
@@ -29,6 +29,8 @@ _START = "Slower than PyTorch: a start, not an example to follow."
 _LEAST_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
                       "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain"})  # fmt: skip
+# Kernels that reduce the rows of a product.
+_ROW_REDUCE = "row-reduce"
 # Families for what the module needs beside its heaviest operator, at most.
 _OTHERS = 2
 # A step that takes less of the estimated time than this needs no example of its own.
@@ -117,6 +119,9 @@ def _for_step(
     assert family is not None
     special = attributes(step)
     preferred = [slug for each in family.prefer if each in special for slug in family.prefer[each]]
+    reduction = _row_reduction(analysis) if step is analysis.heaviest else None
+    if reduction is not None:
+        preferred = [*family.prefer.get(_ROW_REDUCE, ()), *preferred]
     if step.kind == "matmul" and step is analysis.heaviest and analysis.after:
         preferred += family.prefer.get("epilogue", ())
     fitting = {s: kernel for s, kernel in kernels.items() if special.isdisjoint(unfit_for(s))}
@@ -157,6 +162,16 @@ def _for_step(
     return found
 
 
+def _row_reduction(analysis: Analysis) -> Step | None:
+    """The reduction of a product's whole rows that comes next but for elementwise work."""
+    heaviest = analysis.heaviest
+    after = next((step for step in analysis.after if step.kind != "elementwise"), None)
+    if heaviest is None or heaviest.kind != "matmul" or after is None or after.kind != "reduce":
+        return None
+    shape = heaviest.main.outputs[0].shape if heaviest.main.outputs else None
+    return after if shape and row_of(after) == shape[-1] else None
+
+
 def _options(
     analysis: Analysis, step: Step, slug: str, kernels: dict[str, Kernel]
 ) -> tuple[Options, bool]:
@@ -167,6 +182,9 @@ def _options(
         return (), False
     settled: Settled = {}
     lacking = False
+    if slug in family.prefer.get(_ROW_REDUCE, ()):
+        reduction = _row_reduction(analysis)
+        return ((("kind", reduction.name),) if reduction is not None else ()), False
     if family.options:
         given = family.options.get(step.name)
         lacking = given is None

@@ -144,10 +144,10 @@ def kernel_function(
     after=_unchanged,
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
-    block_m: int = 128,
+    block_m: int = 64,
     block_n: int = 128,
-    walk: int = 4,
-    num_warps: int = 8,
+    walk: int = 2,
+    num_warps: int = 4,
     num_stages: int = 3,
 ) -> torch.Tensor:
     """Return `after(a @ b)`: `a` [M, K] and `b` [K, N] of one dtype, K at most 256, any strides.

@@ -67,6 +67,12 @@ a slab of N. Each element of the block has an accumulator of its own: no threads
 walk, and several wide loads are in flight. A block as wide as the tensor's rows makes the slab one
 stretch of memory, which DRAM delivers faster than a column of short segments.
 
+Rows of a length such as 4095 begin at addresses that are no multiple of 16 bytes, and load one
+element at a time. Sixteen of them together are aligned, so they are reduced as one long row first;
+the partial sums are few. On an H100 the sum of bfloat16 [128, 4096, 4095] over its middle
+dimension takes 1.53 ms so, 1.77 row by row and 1.68 under `torch.compile` (2026-11-25, torch 2.11,
+Triton 3.6).
+
 Where blocks of results do not fill the GPU, N is cut into slabs until about `programs` programs
 run: each writes its partial result in float32, and a second launch of the same kernel reduces
 those. Where they do, there is one launch. The order is fixed either way, so sums are the same at
@@ -233,7 +239,7 @@ def kernel_function(
     after_operands: tuple = (),
     out_dtype: torch.dtype | None = None,
     tile: int = 2048,
-    block_p: int = 128,
+    block_p: int = 512,
     programs: int = 1056,
     num_warps: int = 8,
 ) -> torch.Tensor:
