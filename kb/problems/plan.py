@@ -53,7 +53,7 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
             seconds = (analysis.io_bytes + data.bytes) / card.memory_bps
             fits = size * card.sms <= card.l2_mib * 2**20
             kept = "with one row a multiprocessor" if fits else "in part"
-            text += f", {seconds * 1e3:.3g} ms by bytes; a second reading that goes backwards comes "
+            text += f", {seconds * 1e3:.3g} ms by bytes; a second reading, backwards, comes "
             text += f"from L2 {kept}"
         yield text
 
