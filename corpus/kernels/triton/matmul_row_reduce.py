@@ -2,7 +2,7 @@
 ---
 slug: matmul-row-reduce
 title: Matrix product whose rows are reduced in the epilogue, so that it is never stored
-op: matmul
+op: matmul-reduce
 language: triton
 techniques: [kernel-fusion, online-reduction, tma-host-descriptor, pid-swizzling, tensor-cores]
 architectures: [sm_90]
