@@ -16,6 +16,7 @@ from kb.search.engine import Searcher
 from kb.vocabulary import load_yaml
 
 LABELS = Path(__file__).with_name("labels.yaml")
+GRADES = Path(__file__).with_name("grades.yaml")
 _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"^## Example: .*\(([a-z0-9-]+)\)$", re.MULTILINE)
 _MEMORY_ACCESS = re.compile(r"tl\.store\(|\.store\(\[")
@@ -41,7 +42,8 @@ class Outcome:
     body: bool
     whole: bool
     relevant: float | None
-    """Share of the named techniques that help."""
+    """Share of the named techniques that help: by the blind grades of that problem, and by the
+    labels of its kind for techniques that nobody graded there."""
     tokens: int
     milliseconds: float
     problem: str = ""
@@ -54,6 +56,12 @@ def read_labels() -> list[Label]:
         Label(re.compile(each["pattern"]), frozenset(each["ops"]), each["techniques"])
         for each in load_yaml(LABELS.read_text(encoding="utf-8"))
     ]
+
+
+def read_grades() -> dict[str, dict[str, int]]:
+    """Return the blind grades: `folder/problem` → technique → 0 to 2."""
+    grades: dict[str, dict[str, int]] = load_yaml(GRADES.read_text(encoding="utf-8"))
+    return grades
 
 
 def label_of(name: str, labels: list[Label]) -> Label | None:
@@ -77,7 +85,7 @@ def measure(
     files: list[Path], searcher: Searcher, corpus: Path, *, tokens: int, gpu: str, language: str
 ) -> list[Outcome]:
     """Build the context of each problem, run what it shows, and judge it by the labels."""
-    labels = read_labels()
+    labels, grades = read_labels(), read_grades()
     outcomes: list[Outcome] = []
     jobs: dict[str, Job] = {}
     for file in files:
@@ -86,7 +94,8 @@ def measure(
             {"problem": text, "gpu": gpu, "language": language, "max_tokens": tokens}
         )
         response, took = _timed(request, searcher)
-        outcome = _judge(file.stem, response, took, labels, searcher)
+        graded = grades.get(f"{file.parent.name}/{file.stem}", {})
+        outcome = _judge(file.stem, response, took, labels, graded, searcher)
         shown = shown_example(response.text)
         if shown is not None and outcome.body:
             slug, code = shown
@@ -121,8 +130,9 @@ def _timed(request: ContextRequest, searcher: Searcher) -> tuple[ContextResponse
 
 
 def _judge(
-    name: str, response: ContextResponse, took: float, labels: list[Label], searcher: Searcher
-) -> Outcome:
+    name: str, response: ContextResponse, took: float, labels: list[Label],
+    graded: dict[str, int], searcher: Searcher,
+) -> Outcome:  # fmt: skip
     label = label_of(name, labels)
     shown = shown_example(response.text)
     slug, code = shown if shown is not None else (None, "")
@@ -131,7 +141,8 @@ def _judge(
     named = [each.slug for each in response.techniques]
     relevant = None
     if label is not None and named:
-        relevant = sum(each in label.techniques for each in named) / len(named)
+        helping = {**label.techniques, **graded}
+        relevant = sum(helping.get(slug, 0) > 0 for slug in named) / len(named)
     body = first and _MEMORY_ACCESS.search(code) is not None
     return Outcome(name, slug, first, body, False, relevant, response.tokens, took)
 

@@ -178,13 +178,13 @@ def _options(
     """Arguments that the problem settles, and whether the kernels lack its operator."""
     family = step.family
     assert family is not None
+    if slug in family.prefer.get(_ROW_REDUCE, ()):
+        reduction = _row_reduction(analysis)
+        return ((("kind", reduction.name),) if reduction is not None else ()), False
     if kernels[slug].op != family.ops[0]:
         return (), False
     settled: Settled = {}
     lacking = False
-    if slug in family.prefer.get(_ROW_REDUCE, ()):
-        reduction = _row_reduction(analysis)
-        return ((("kind", reduction.name),) if reduction is not None else ()), False
     if family.options:
         given = family.options.get(step.name)
         lacking = given is None

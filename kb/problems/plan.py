@@ -51,7 +51,10 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
         text += "registers: they are read twice"
         if card is not None and analysis.io_bytes is not None and len(analysis.steps) == 1:
             seconds = (analysis.io_bytes + data.bytes) / card.memory_bps
-            text += f", {seconds * 1e3:.3g} ms by bytes unless L2 or several blocks keep them"
+            fits = size * card.sms <= card.l2_mib * 2**20
+            kept = "with one row a multiprocessor" if fits else "in part"
+            text += f", {seconds * 1e3:.3g} ms by bytes; a second reading, backwards, comes "
+            text += f"from L2 {kept}"
         yield text
 
 
@@ -126,7 +129,8 @@ def _ends(analysis: Analysis) -> Iterator[str]:
         if length and length > _ALIGNMENT and length * size % _ALIGNMENT:
             yield (
                 f"rows of {length:,} {data.dtype} begin at addresses that are no multiple of "
-                f"{_ALIGNMENT} bytes: no tensor descriptor, no wide loads across rows"
+                f"{_ALIGNMENT} bytes: no tensor descriptor, and wide loads only from the next "
+                "multiple on, with the ends of a row apart, or of 16 rows taken as one"
             )
     made = step.operators[0].outputs if step is not None else []
     for out in analysis.problem.outputs[:1]:

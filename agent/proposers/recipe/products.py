@@ -5,6 +5,7 @@ from typing import Final
 from agent.proposers.recipe.core import Core, as_root, single
 from agent.proposers.recipe.hooks import Finder, finishing
 from agent.proposers.recipe.patterns import Match, Var, match, op
+from agent.proposers.recipe.reductions import of_rows
 from agent.proposers.recipe.spellings import GELU_LINEAR, LINEAR, LINEAR_BIAS, PRODUCT
 from judge.graph import Graph, reference
 
@@ -81,6 +82,27 @@ def _plain(graph: Graph, root: str) -> Core | None:
     return None if found is None else _product(graph, root, found)
 
 
+def _row_reduced(graph: Graph, root: str) -> Core | None:
+    """A product whose rows are reduced to one number each, with what is done in between."""
+    reduction = of_rows(graph, root)
+    if reduction is None:
+        return None
+    finders = (finishing(_biased), finishing(_plain), _biased, _plain)
+    cores = (find(graph, reduction.x) for find in finders)
+    core = next((core for core in cores if core is not None and core.op == "matmul"), None)
+    if core is None:
+        return None
+    return Core(
+        "matmul-reduce",
+        core.nodes | reduction.nodes,
+        core.arguments | {"kind": repr(reduction.kind), "out_dtype": f"torch.{graph.dtype(root)}"},
+        {root: "{r}[:, None]" if reduction.keep else "{r}"},
+        reads=core.reads,
+        functions=core.functions,
+        fused=core.fused,
+    )
+
+
 def _dtype(graph: Graph, found: Match) -> str:
     return graph.dtype(found.tensors["a"])
 
@@ -132,7 +154,7 @@ def _triangle(graph: Graph, name: str) -> int | None:
 
 _BMM: Final = op("bmm.default", Var("a"), Var("b"))
 PRODUCTS: Final[tuple[Finder, ...]] = (
-    _triangular,
+    _triangular, _row_reduced,
     finishing(_biased), finishing(_plain), finishing(_batched),
     _gelu_linear, _biased, _linear, _batched,
 )  # fmt: skip

@@ -210,6 +210,34 @@ def _float(graph: Graph, x: str, root: str) -> bool:
     return all("float" in graph.dtype(each) for each in (x, root))
 
 
+@dataclass(frozen=True)
+class RowReduction:
+    """A reduction of each row of a matrix to one number."""
+
+    x: str
+    kind: str
+    keep: bool
+    nodes: frozenset[str]
+    """Its operators."""
+
+
+def of_rows(graph: Graph, root: str) -> RowReduction | None:
+    """The reduction of a matrix's last dimension that ends in `root`; None where it is none."""
+    node, nodes = graph[root], frozenset({root})
+    kind = "logsumexp" if node.op == "aten.logsumexp.default" else _REDUCTIONS.get(node.op)
+    dims = node.args[1] if len(node.args) > 1 else None
+    pair = _pair(graph, root, tuple(_PAIRS))
+    if pair is not None and node.args[1] == 0 and len(graph.users[pair]) == 1:
+        node, nodes = graph[pair], nodes | {pair}
+        kind, dims = "max" if _PAIRS[node.op] else "min", [node.args[1]]
+    if kind is None or set(node.kwargs) - {"dtype"}:
+        return None
+    place = _place(graph, node, dims)
+    if place is None or (place.rank, place.first, place.count) != (2, 1, 1):
+        return None
+    return RowReduction(place.x, kind, place.keep, nodes)
+
+
 def _core(  # noqa: PLR0917 (each is a part of the core)
     graph: Graph,
     root: str,

@@ -48,6 +48,45 @@ verified:
   measured_ms: 0.2658
   speedup: 0.9526
   floor_fraction: 0.949
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: scale-elements-cuda
+  baseline_ms: 0.7456
+  measured_ms: 0.3603
+  speedup: 2.069
+  floor_fraction: 0.9856
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.3573
+  measured_ms: 0.3603
+  speedup: 0.9917
+  floor_fraction: 0.9856
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: '268435456'
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.3571
+  measured_ms: 0.3603
+  speedup: 0.9911
+  floor_fraction: 0.9856
 ---
 
 y = factor * x over contiguous elements of any number; the product is taken in float32.

@@ -24,6 +24,46 @@ sources:
   - title: "PyTorch: torch.nn.ConvTranspose3d"
     url: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose3d.html
     licence: BSD-3-Clause
+verified:
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: conv-transpose-plain
+  baseline_ms: 67.14
+  measured_ms: 1.616
+  speedup: 41.55
+  floor_fraction: 0.06188
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.196
+  measured_ms: 1.616
+  speedup: 0.7401
+  floor_fraction: 0.06188
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.2
+  measured_ms: 1.616
+  speedup: 0.7426
+  floor_fraction: 0.06188
 ---
 
 Output o gets x[i] w[k] from tap k where o + p - k d = i s. Whether that has a solution depends on o

@@ -59,6 +59,58 @@ verified:
   measured_ms: 0.1253
   speedup: 2.072
   floor_fraction: 0.1995
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: matmul-int4-plain
+  baseline_ms: 0.3329
+  measured_ms: 0.1015
+  speedup: 3.28
+  floor_fraction: 0.3482
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.665
+  measured_ms: 0.1015
+  speedup: 26.26
+  floor_fraction: 0.3482
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.3297
+  measured_ms: 0.1015
+  speedup: 3.248
+  floor_fraction: 0.3482
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: vendor library
+  baseline_ms: 0.2389
+  measured_ms: 0.1015
+  speedup: 2.354
+  floor_fraction: 0.3482
 ---
 
 C = A @ W with W quantized to 4 bits in groups along K. The weights stay packed until they are in

@@ -49,6 +49,45 @@ verified:
   measured_ms: 0.231
   speedup: 0.8541
   floor_fraction: 0.7385
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 8192x8192x1024
+  dtype: bfloat16
+  baseline: matmul-swizzled
+  baseline_ms: 0.2205
+  measured_ms: 0.2305
+  speedup: 0.9566
+  floor_fraction: 0.7518
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 8192x8192x1024
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1911
+  measured_ms: 0.2305
+  speedup: 0.8291
+  floor_fraction: 0.7518
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 8192x8192x1024
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1911
+  measured_ms: 0.2305
+  speedup: 0.8291
+  floor_fraction: 0.7518
 ---
 
 C = A @ B with as many programs as the GPU has multiprocessors. Each one takes every P-th tile (P

@@ -59,6 +59,45 @@ verified:
   measured_ms: 0.1283
   speedup: 0.979
   floor_fraction: 0.9804
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 64x2048x2048
+  dtype: bfloat16
+  baseline: reduce-dim-plain
+  baseline_ms: 0.179
+  measured_ms: 0.1765
+  speedup: 1.014
+  floor_fraction: 1.006
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 64x2048x2048
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1912
+  measured_ms: 0.1765
+  speedup: 1.083
+  floor_fraction: 1.006
+- gpu: NVIDIA H100 80GB HBM3
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0+cu130
+  triton: 3.6.0
+  date: 2026-11-25
+  shape: 64x2048x2048
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1793
+  measured_ms: 0.1765
+  speedup: 1.016
+  floor_fraction: 1.006
 ---
 
 Reduces one dimension of a tensor; a whole tensor is one row. The tensor is seen as [batch, N,

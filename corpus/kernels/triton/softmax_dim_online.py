@@ -25,38 +25,41 @@ sources:
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
 verified:
-- gpu: NVIDIA H200
+- gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-25
   shape: 64x512x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 7.532
-  measured_ms: 0.8271
-  speedup: 9.107
-  floor_fraction: 0.6079
-- gpu: NVIDIA H200
+  baseline_ms: 7.853
+  measured_ms: 0.8052
+  speedup: 9.753
+  floor_fraction: 0.882
+- gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
   torch: 2.11.0+cu130
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-25
   shape: 64x512x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.162
-  measured_ms: 0.8271
-  speedup: 1.405
-  floor_fraction: 0.6079
+  baseline_ms: 1.168
+  measured_ms: 0.8052
+  speedup: 1.451
+  floor_fraction: 0.882
 ---
 
 Softmax over one dimension of any length. The textbook takes three readings: the maximum, the
 sum of exp(x - maximum), the result. Maximum and sum can be had in one: whenever the maximum grows
 from m to m', the sum so far is multiplied with exp(m - m'). So there are two readings and one
-writing, and the second reading finds short stretches still in L2.
+writing. The second reading goes backwards, so that it finds in L2 what was read last, and the
+results pass L2 by: on an H100 that takes 0.81 ms for 64 x 512 x 16384 bfloat16 values over the
+middle dimension, and 1.08 forwards. Rows of 393216 values take 3.03 ms with 32 warps and blocks of
+8192, and 3.27 forwards; `torch.compile` takes 3.59 (2026-11-25, torch 2.11, Triton 3.6).
 
 A program takes a block of contiguous positions (over the last dimension: one row) and walks along
 the dimension, `block` elements at a time. Each element of the block keeps a maximum and sum of its

@@ -69,7 +69,22 @@ def test_what_stands_around_is_fused() -> None:
     assert _core(masked) == ("cumsum", "'sum'", ("mul",))
 
 
+def test_rows_of_a_product_are_reduced_in_its_epilogue() -> None:
+    graph = p.graph_of(JUDGED["matmul-row-reduce"])
+    (core,) = recognise(graph).cores
+    assert (core.op, core.arguments["kind"], core.fused) == (
+        "matmul-reduce", "'logsumexp'", ("leaky_relu",),
+    )  # fmt: skip
+    whole = _problem("torch.max(x.flatten(2)[0] @ x.flatten(2)[0].T)")
+    assert all(core.op != "matmul-reduce" for core in recognise(p.graph_of(whole)).cores)
+
+
 JUDGED = {
+    "matmul-row-reduce": p.problem(
+        "ROWS, INNER, COLUMNS = 6, 8, 20",
+        p.forward("torch.logsumexp(F.leaky_relu(F.linear(x, w, b)), 1, keepdim=True)", "x, w, b"),
+        "torch.randn(ROWS, INNER), torch.randn(COLUMNS, INNER), torch.randn(COLUMNS)",
+    ),
     "reduce-dim-split": _two("torch.mean((x - y) ** 2, (1, 2), keepdim=True)", _X),
     "argmax-dim-split": _problem("torch.max(x, 1)"),
     "variance-dim-welford": _problem("(x.mean(-1), x.var(-1, correction=0))"),
