@@ -187,7 +187,7 @@ def _imbalance(case: Case) -> Draft | None:
 RULES = (
     Rule(
         "small-grid", "grid",
-        ("split-k", "stream-k", "vectorized-access", "cluster-launch"),
+        ("split-k", "vectorized-access", "stream-k", "cluster-launch"),
         _small_grid, ("waves_per_sm",),
     ),
     Rule(
