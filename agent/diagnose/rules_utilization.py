@@ -187,12 +187,12 @@ def _imbalance(case: Case) -> Draft | None:
 RULES = (
     Rule(
         "small-grid", "grid",
-        ("split-k", "thread-coarsening", "stream-k", "vectorized-access", "cluster-launch"),
+        ("split-k", "vectorized-access", "stream-k", "cluster-launch"),
         _small_grid, ("waves_per_sm",),
     ),
     Rule(
         "partial-wave", "grid",
-        ("wave-quantization", "persistent-kernel", "stream-k", "autotuning", "split-k"),
+        ("wave-quantization", "stream-k", "autotuning", "split-k"),
         _partial_wave, ("waves_per_sm",),
     ),
     Rule(

@@ -51,7 +51,7 @@ def page(kernels: Sequence[Kernel]) -> str:
         "both tuned. The floor is bytes over the measured copy bandwidth, or operations over the",
         "measured matrix rate for 16-bit inputs, whichever takes longer; reading alone is faster",
         "than copying, so a kernel that writes little can stand above it. Below 1.00x a technique",
-        "did not pay there. A plain version that PyTorch beats twice over is *slow*: a ratio over",
+        "did not pay there. A plain version below 0.6 of PyTorch's speed is *slow*: a ratio over",
         "it says nothing. The vendor's library stands apart where eager PyTorch does not call it",
         "for the same work; elsewhere eager is cuBLAS, cuDNN or fused attention. A row's figures",
         "are the kernel's; a technique has one of its own only where two kernels differ in it",

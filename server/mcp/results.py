@@ -129,7 +129,7 @@ def technique_text(technique: TechniqueDetail) -> str:
             f"Effect: {technique.effect}",
             "Gates:",
             *gates,
-            *_measured(technique.verified),
+            *_measured(technique.verified, "not by itself: get_kernel has its examples' figures"),
             f"Examples: {', '.join(technique.examples) or 'none'}",
             *_cited(technique.sources),
         ]
@@ -164,12 +164,12 @@ def _code(kernel: KernelDetail, tokens: int) -> str:
     return fenced(kernel.code, "python" if kernel.language == "triton" else kernel.language)
 
 
-def _measured(records: Sequence[Verified]) -> list[str]:
+def _measured(records: Sequence[Verified], none: str = "not measured") -> list[str]:
     lines = [
         f"- {v.speedup:.2f}x over {v.baseline} on {v.gpu}, {v.shape} {v.dtype}, {v.date}"
         for v in records
     ]
-    return ["Measured:", *(lines or ["- not measured"])]
+    return ["Measured:", *(lines or [f"- {none}"])]
 
 
 def _cited(sources: Sequence[Source]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 # What a corpus file has for its own checks.
-_FOR_CHECKS: Final = frozenset({"reference", "make_inputs", "agrees"})
+_FOR_CHECKS: Final = frozenset({"reference", "make_inputs", "agrees", "library"})
 ENTRY: Final = "kernel_function"
 _TUNABLES: Final = "TUNABLES"
 # How launch code compiles the `.cu` beside it, and what only that needs.
@@ -80,13 +80,15 @@ def signature(stock: Stock) -> Signature | None:
 def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
     """The kernel's text for another file, and the name of its launcher there.
 
-    Its docstring, `reference` and `make_inputs` are left out. Where it is not `alone` in the file,
-    all names that it defines get its slug as a suffix; comments and formatting stay.
+    Its docstring, `reference`, `make_inputs` and what else only checks need are left out. Where it
+    is not `alone` in the file, all names that it defines get its slug as a suffix; comments and
+    formatting stay.
     """
     suffix = re.sub(r"\W", "_", stock.slug)
     tree = ast.parse(stock.code)
     lines = stock.code.splitlines()
     drop: set[int] = set()
+    for_checks = _for_checks(tree)
     for index, each in enumerate(tree.body):
         is_docstring = (
             index == 0
@@ -94,7 +96,7 @@ def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
             and isinstance(each.value, ast.Constant)
             and isinstance(each.value.value, str)
         )
-        if is_docstring or (isinstance(each, ast.FunctionDef) and each.name in _FOR_CHECKS):
+        if is_docstring or (isinstance(each, ast.FunctionDef) and each.name in for_checks):
             decorators = each.decorator_list if isinstance(each, ast.FunctionDef) else []
             first = min([each.lineno, *(d.lineno for d in decorators)])
             drop |= set(range(first, (each.end_lineno or first) + 1))
@@ -130,6 +132,26 @@ def _with_cuda(text: str, cuda: str, suffix: str) -> str:
     if len(re.findall(r"\bPath\b", text)) == 1:
         text = text.replace(_PATH, "")
     return f'{text}\n\n\n{name} = r"""\n{cuda.strip()}\n"""'
+
+
+def _for_checks(tree: ast.Module) -> set[str]:
+    """Functions for checks, and those that nothing else calls."""
+    functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+    dropped = functions & _FOR_CHECKS
+    while True:
+        kept = [e for e in tree.body if not (isinstance(e, ast.FunctionDef) and e.name in dropped)]
+        read = {n.id for each in kept for n in ast.walk(each) if isinstance(n, ast.Name)}
+        called = {
+            node.id
+            for each in tree.body
+            if isinstance(each, ast.FunctionDef) and each.name in dropped
+            for node in ast.walk(each)
+            if isinstance(node, ast.Name)
+        }
+        more = (called & functions) - read - dropped - {ENTRY}
+        if not more:
+            return dropped
+        dropped |= more
 
 
 def _defined(tree: ast.Module) -> set[str]:

@@ -14,9 +14,12 @@ from diagnose_cases import (
 from support import TinyCorpus
 
 from agent.diagnose.diagnose import diagnose
+from agent.diagnose.rules_utilization import RULES
 from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
+from kb.corpus.loader import load_corpus, shipped_corpus
 from kb.errors import IndexUnavailableError
 from kb.gpus import find_spec
+from kb.vocabulary import find_metric
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +153,17 @@ def test_nothing_known_says_that_nothing_can_be_said(shelf):
     assert answer.bottleneck is None
     assert answer.findings == ()
     assert any("no metric was measured" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize(("rule", "waves"), [("small-grid", 0.4), ("partial-wave", 1.2)])
+def test_a_rule_about_waves_offers_what_helps_at_that_many(rule: str, waves: float) -> None:
+    corpus = load_corpus(shipped_corpus())
+    techniques = {each.entry.slug: each.entry for each in corpus.techniques}
+    (offered,) = [each.techniques for each in RULES if each.name == rule]
+    metric = find_metric("waves_per_sm")
+    assert metric is not None
+    for slug in offered:
+        against = [gate for gate in techniques[slug].avoid_when if gate.metric == metric.name]
+        assert not any(gate.holds(waves) for gate in against), slug
+    # 140 tiles on 132 programs still take two rounds.
+    assert "persistent-kernel" not in offered

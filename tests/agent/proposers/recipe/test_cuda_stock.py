@@ -98,3 +98,24 @@ def test_one_file_of_several_cores_does_without_cuda_kernels() -> None:
     ]  # fmt: skip
     assert choices([[best, other]]) == [[best], [other]]
     assert choices([[best], [other]]) == [[best, other]]
+
+
+@pytest.mark.parametrize(
+    ("op", "call"),
+    [
+        ("matmul-int4", "_weight_int4pack_mm"),
+        ("matmul-scaled", "_scaled_mm"),
+        ("top-k", "torch.topk"),
+        ("grouped-matmul", "_grouped_mm"),
+    ],
+)
+def test_the_library_that_a_kernel_is_compared_with_is_not_carried_along(
+    op: str, call: str
+) -> None:
+    stocks = list(CorpusShelf(shipped_corpus()).kernels(op, "sm_90a", GPU))
+    assert any(call in each.code for each in stocks)
+    for stock in stocks:
+        text, name = carried(stock, alone=True)
+        assert f"def {name}" in text
+        assert call not in text
+        assert "_repacked" not in text
