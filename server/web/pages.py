@@ -17,6 +17,7 @@ from server.state import ServerState, state_of
 from server.web import views
 from server.web.choices import filter_fields
 from server.web.forms import DEFAULT_EXAMPLES, DEFAULT_K, ContextForm, SearchForm, Values
+from server.web.reference import reference
 from server.web.rendering import error_page, page
 
 
@@ -86,6 +87,17 @@ async def chunk(request: Request, chunk_id: str) -> Response:
 async def sources(request: Request) -> Response:
     """The sources and the state of the index."""
     return await _show(request, "sources.html", views.sources_page)
+
+
+@_page("/docs")
+async def docs(request: Request) -> Response:
+    """The HTTP API, from its OpenAPI document."""
+    root = str(request.base_url).rstrip("/")
+
+    def answer() -> Response:
+        return page("reference.html", api=reference(request.app.openapi()), root=root)
+
+    return await state_of(request).pool.run(answer)
 
 
 @_page("/search")

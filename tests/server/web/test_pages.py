@@ -29,6 +29,7 @@ ADDRESSES = [
     "/kernel/no-such",
     "/chunk/no-such",
     "/sources",
+    "/docs",
     "/context",
     f"/context?query={QUERY}&profile=%7B%22l2_hit_rate%22%3A30,%22nope%22%3A1%7D&budget=300",
     "/context?query=&budget=2000",
@@ -461,7 +462,7 @@ def test_what_is_not_there_is_a_page_for_browsers_and_a_problem_for_programs(cli
         assert answer.status_code == 404
         document = parsed(answer)
         assert_well_made(document)
-        assert {"/", "/sources", "/openapi.json"} <= set(links(document))
+        assert {"/", "/sources", "/docs"} <= set(links(document))
         assert_problem(client.get(address))
     for address in ("/v1/nowhere", "/v1/techniques/none"):
         assert_problem(client.get(address, headers=BROWSER))
