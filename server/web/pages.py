@@ -19,6 +19,7 @@ from server.web.choices import filter_fields
 from server.web.forms import DEFAULT_EXAMPLES, DEFAULT_K, ContextForm, SearchForm, Values
 from server.web.reference import reference
 from server.web.rendering import error_page, page
+from server.web.roofs import standing
 
 
 class PageRoute(APIRoute):
@@ -167,11 +168,13 @@ def _context_values(
     in_characters = form.unit == "characters"
     budget = used = 0
     titles: dict[str, str] = {}
+    roofline = None
     if found is not None:
         asked = form.request()
         budget = (asked.max_chars if in_characters else asked.max_tokens) or 0
         used = len(found.text) if in_characters else found.tokens
         titles = {each: _title(state, each) for each in found.examples}
+        roofline = standing(asked)
     return {
         "form": form,
         "found": found,
@@ -179,6 +182,7 @@ def _context_values(
         "used": used,
         "unit": "characters" if in_characters else "tokens",
         "titles": titles,
+        "roofline": roofline,
         "default_examples": DEFAULT_EXAMPLES,
         "gpus": sorted(gpu_names()),
         "metrics": all_metrics(),
