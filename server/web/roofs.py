@@ -43,7 +43,7 @@ def _of_problem(analysis: Analysis) -> list[Mark]:
         return []
     marks = [Mark("Fused", flops / analysis.io_bytes)]
     if analysis.moved_bytes and analysis.moved_bytes > _WORTH * analysis.io_bytes:
-        marks.append(Mark("Operator by operator", flops / analysis.moved_bytes))
+        marks.append(Mark("Unfused", flops / analysis.moved_bytes))
     return marks
 
 

@@ -16,18 +16,10 @@ from server.web.figures.diagrams import diagram, illustrated
 from server.web.figures.roofline import Mark, Roofs, roofline
 
 TOPICS = [
-    "pid-swizzling",
-    "tma-host-descriptor",
-    "bank-conflict-avoidance",
-    "software-pipelining",
-    "warp-specialization",
-    "wave-quantization",
-    "split-k",
-    "stream-k",
-    "fp4-intrinsics",
-    "online-reduction",
-    "implicit-gemm",
-]
+    "pid-swizzling", "tma-host-descriptor", "bank-conflict-avoidance", "software-pipelining",
+    "warp-specialization", "wave-quantization", "split-k", "stream-k", "fp4-intrinsics",
+    "online-reduction", "implicit-gemm",
+]  # fmt: skip
 
 
 def tree(picture):
