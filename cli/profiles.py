@@ -3,11 +3,17 @@
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kb.errors import InvalidInputError, KbError
+
+if TYPE_CHECKING:
+    from kb.context.models import ContextRequest
+    from kb.index.reader import Generation
 
 # A raw page of two hundred launches with all sections has some 20 MB.
 _MOST_BYTES = 256 << 20
@@ -25,6 +31,18 @@ kernel_name_option = click.option(
     metavar="NAME",
     help="Which kernel of the profile, by its name or a part of it. Default: the longest.",
 )
+
+
+def diagnosis(
+    profile: Mapping[str, float], request: "ContextRequest", generation: "Generation"
+) -> list[tuple[str, str]]:
+    """Techniques for a profile as `kb diagnose` finds them: its rules speak in contexts as well.
+
+    See `kb.context.diagnosing.Diagnose`.
+    """
+    from agent.diagnose.contexts import answers  # noqa: PLC0415 - loaded when a profile is given
+
+    return answers(profile, request, generation)
 
 
 def read_profile_text(path: str) -> str:

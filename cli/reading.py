@@ -160,6 +160,7 @@ def context(
     Give --problem, TEXT, --kernel or --profile, or several of them. With a problem the answer
     begins with its operators, work and floor; examples are whole files that run.
     """
+    from cli.profiles import diagnosis  # noqa: PLC0415
     from kb.context.build import build_context  # noqa: PLC0415
     from kb.context.models import ContextRequest  # noqa: PLC0415
     from kb.profiles.reading import ignored_words, read_profile  # noqa: PLC0415
@@ -184,7 +185,7 @@ def context(
         )
     except ValidationError as error:
         raise InvalidInputError(refusal(error)) from error
-    response = build_context(request, open_searcher(session.index))
+    response = build_context(request, open_searcher(session.index), diagnosis)
     if read is not None:
         response = response.model_copy(update={"ignored": [*read.ignored, *response.ignored]})
         for note in (*read.notes, *ignored_words(read.ignored)):

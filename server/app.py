@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 import kb
+from kb.context.diagnosing import Diagnose
 from kb.errors import KbError
 from server import health, routes
 from server.mcp.mount import McpEndpoint
@@ -37,15 +38,20 @@ _DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings | None = None, mounted: Sequence[Mounting] = ()) -> FastAPI:
+def create_app(
+    settings: Settings | None = None,
+    mounted: Sequence[Mounting] = (),
+    diagnose: Diagnose | None = None,
+) -> FastAPI:
     """The server over one index, with what is mounted beside the server's own routes and tools.
 
+    `diagnose` reads the profiles of context requests; without it, the techniques' gates do.
     An index that is missing or damaged is answered with 503.
     """
     settings = settings or Settings()
     state = ServerState(
         settings=settings,
-        service=KnowledgeService(settings),
+        service=KnowledgeService(settings, diagnose),
         pool=WorkPool(settings.threads, settings.max_pending, settings.request_timeout),
         metrics=Metrics(),
         tokens=TokenFile(settings.tokens),
@@ -112,8 +118,3 @@ async def _warm(state: ServerState) -> None:
     """Load the model before anyone asks. What fails here, `/readyz` and every search will say."""
     with contextlib.suppress(KbError):
         await state.pool.run(state.service.warm)
-
-
-def app_from_environment() -> FastAPI:
-    """The application of a worker process, whose settings come as `KB_…` variables."""
-    return create_app(Settings())

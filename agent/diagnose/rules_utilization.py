@@ -80,7 +80,7 @@ def _by_registers(case: Case) -> Draft | None:
     registers, achieved = case.get("registers_per_thread"), case.get("achieved_occupancy")
     if registers is None or achieved is None or case.position.at_memory_roof:
         return None
-    if case.get("theoretical_occupancy") is not None:
+    if case.get("theoretical_occupancy") is not None and _limiter(case) is not None:
         return None  # `limited-occupancy` knows more
     spec = case.facts.spec
     slots = spec.threads_per_sm // _WARP if spec is not None else _WARP_SLOTS
@@ -192,7 +192,7 @@ RULES = (
     ),
     Rule(
         "partial-wave", "grid",
-        ("wave-quantization", "persistent-kernel", "stream-k", "autotuning", "split-k"),
+        ("wave-quantization", "stream-k", "autotuning", "split-k"),
         _partial_wave, ("waves_per_sm",),
     ),
     Rule(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from kb.context.budget import Budget
 from kb.context.cutting import prose_prefixes
+from kb.context.diagnosing import Diagnose
 from kb.context.materials import (
     Example,
     code_example,
@@ -44,8 +45,12 @@ _NAMED = 4
 _NOTHING = "Nothing relevant in the knowledge base."
 
 
-def build_context(request: ContextRequest, searcher: Searcher) -> ContextResponse:
+def build_context(
+    request: ContextRequest, searcher: Searcher, diagnose: Diagnose | None = None
+) -> ContextResponse:
     """Answer a context request. The text never measures more than the budget.
+
+    `diagnose` says which techniques answer what a profile shows; by default their gates do.
 
     Raises
     ------
@@ -53,7 +58,7 @@ def build_context(request: ContextRequest, searcher: Searcher) -> ContextRespons
         Unknown GPU, a malformed architecture, or a problem that cannot be read.
     """
     budget = Budget.of(request.max_tokens, request.max_chars, DEFAULT_TOKENS)
-    selection = select(request, searcher)
+    selection = select(request, searcher, diagnose)
     if selection.abstained:
         return _response(_NOTHING, selection, [], 0, [])
     return _Composer(request, selection, searcher.generation, budget).compose()
