@@ -168,9 +168,9 @@ def _context_values(
     in_characters = form.unit == "characters"
     budget = used = 0
     titles: dict[str, str] = {}
-    roofline = None
+    roofline, read = None, None
     if found is not None:
-        asked = form.request()
+        asked, read = form.request(), form.measured()
         budget = (asked.max_chars if in_characters else asked.max_tokens) or 0
         used = len(found.text) if in_characters else found.tokens
         titles = {each: _title(state, each) for each in found.examples}
@@ -183,6 +183,7 @@ def _context_values(
         "unit": "characters" if in_characters else "tokens",
         "titles": titles,
         "roofline": roofline,
+        "read": read,
         "default_examples": DEFAULT_EXAMPLES,
         "gpus": sorted(gpu_names()),
         "metrics": all_metrics(),
