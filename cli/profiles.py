@@ -23,13 +23,14 @@ _REPORT = ".ncu-rep"
 _MAGIC = b"NVR\x00"
 
 PROFILE_HELP = (
-    "Nsight Compute's metrics: JSON (metric -> number; of several kernels), `ncu --csv` of the raw "
-    "or details page, or an .ncu-rep where ncu is installed; - reads standard input."
+    "What Nsight Compute measured: JSON (metric -> number, or such objects by kernel), `ncu --csv` "
+    "of the raw or details page, ncu's console output, or an .ncu-rep where ncu is installed; - "
+    "reads standard input."
 )
 kernel_name_option = click.option(
     "--kernel-name",
     metavar="NAME",
-    help="Which kernel of the profile, by its name or a part of it. Default: the longest.",
+    help="Kernel of the profile, by its name or a part of it. Default: the one that takes longest.",
 )
 
 

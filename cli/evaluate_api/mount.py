@@ -11,8 +11,8 @@ from agent.service.runner import QueueLimits
 from agent.service.service import EvaluationService
 from cli.evaluate_api.routes import build_router
 from kb.context.models import ContextRequest, ContextResponse
-from kb.context.selection import device_of
 from kb.errors import KbError
+from kb.vocabulary import device_of
 from server.mounting import Host, Permit
 
 if TYPE_CHECKING:

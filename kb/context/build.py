@@ -48,9 +48,7 @@ _NOTHING = "Nothing relevant in the knowledge base."
 def build_context(
     request: ContextRequest, searcher: Searcher, diagnose: Diagnose | None = None
 ) -> ContextResponse:
-    """Answer a context request. The text never measures more than the budget.
-
-    `diagnose` says which techniques answer what a profile shows; by default their gates do.
+    """Answer a context request within its budget; without `diagnose`, gates alone read a profile.
 
     Raises
     ------

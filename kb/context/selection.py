@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kb.architectures import any_runs_on, parse_architecture
+from kb.architectures import any_runs_on
 from kb.context.choosing import is_slower, usable
 from kb.context.diagnosing import Diagnose, diagnosed
 from kb.context.models import ContextRequest
@@ -17,7 +17,7 @@ from kb.profiles.keys import resolve_profile
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
-from kb.vocabulary import find_gpu, find_metric
+from kb.vocabulary import device_of, find_metric
 
 # Entries looked at per search; a context names a handful of techniques at most.
 _DEPTH = 12
@@ -85,21 +85,6 @@ def plain_forms(selection: Selection, generation: Generation) -> dict[str, str]:
                 found.setdefault(plain, slug)
             entry = generation.kernels[plain].entry
     return found
-
-
-def device_of(gpu: str | None) -> str | None:
-    """Architecture of a GPU given by name, or given as an architecture already.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is neither.
-    """
-    if gpu is None:
-        return None
-    if gpu.startswith("sm_"):
-        return str(parse_architecture(gpu))
-    return find_gpu(gpu).architecture
 
 
 def select(
