@@ -23,12 +23,20 @@ _FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="PROFILE | PROBLEM KERNEL")
-@click.option("--gpu", metavar="NAME", help="Card whose roofs apply; by default the profile's.")
-@click.option("--gpu-spec", type=_FILE, metavar="FILE", help="YAML that describes a further card.")
-@click.option("--evaluation", metavar="FILE", help="JSON of `kb evaluate`: floor and ceilings.")
+@click.option(
+    "--gpu", metavar="NAME", help="GPU whose roofs apply. Default: the one that the profile names."
+)
+@click.option(
+    "--gpu-spec", type=_FILE, metavar="FILE", help="YAML file that describes another GPU."
+)
+@click.option(
+    "--evaluation", metavar="FILE", help="JSON of `kb evaluate`, for the floor and the ceilings."
+)
 @click.option("--kernel", metavar="FILE", help="Source of the profiled kernel.")
 @kernel_name_option
-@click.option("--language", type=click.Choice(["triton", "cuda"]), help="Techniques for it only.")
+@click.option(
+    "--language", type=click.Choice(["triton", "cuda"]), help="Only techniques for this language."
+)
 @dtype_option
 @click.option("--model", metavar="NAME", help="Ask a language model as well.")
 @click.option("--base-url", metavar="URL", help="Its OpenAI-compatible endpoint.")
@@ -55,13 +63,12 @@ def diagnose(
     PROFILE is what `kb profile --json` printed, or Nsight Compute's metrics: JSON
     (metric -> number), `ncu --csv` of the raw or details page, its console output,
     or an .ncu-rep where ncu is installed; - reads standard input. With PROBLEM and
-    KERNEL, the kernel is profiled first: do so with one that `kb evaluate` found
-    right.
+    KERNEL, kb profiles the kernel first: give one that `kb evaluate` found correct.
 
-    Names the bottleneck, two causes with their evidence, and techniques. The rules
-    need no model: the same profile always gives the same answer. With --model, a
-    language model judges the same evidence, and its opinion is shown beside; the
-    key is read from OPENAI_API_KEY.
+    Names the bottleneck, up to two causes with their evidence, and techniques. The
+    rules need no model: the same profile always gives the same answer. With
+    --model, a language model judges the same evidence, and its opinion is shown as
+    well; the key is read from OPENAI_API_KEY.
     """
     from agent.diagnose.diagnose import diagnose as judge  # noqa: PLC0415
     from agent.diagnose.diagnose import gather  # noqa: PLC0415

@@ -39,15 +39,19 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     metavar="FILE",
     help="Time this kernel file as well (repeatable).",
 )
-@click.option("--no-timing", is_flag=True, help="End after correctness.")
+@click.option("--no-timing", is_flag=True, help="Judge correctness only.")
 @click.option(
-    "--seed-count", "seeds", type=click.IntRange(5), default=5, help="Secret seeds. Default: 5."
+    "--seed-count",
+    "seeds",
+    type=click.IntRange(5),
+    default=5,
+    help="Number of secret seeds. Default: 5.",
 )
-@click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, to all contenders.")
+@click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, for all contenders.")
 @click.option(
     "--trust",
     is_flag=True,
-    help="Run although the sandbox lacks layers here; only for files that you know.",
+    help="Run even where the sandbox is incomplete; only for files that you trust.",
 )
 @click.pass_context
 def evaluate(

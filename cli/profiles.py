@@ -3,11 +3,17 @@
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kb.errors import InvalidInputError, KbError
+
+if TYPE_CHECKING:
+    from kb.context.models import ContextRequest
+    from kb.index.reader import Generation
 
 # A raw page of two hundred launches with all sections has some 20 MB.
 _MOST_BYTES = 256 << 20
@@ -17,14 +23,27 @@ _REPORT = ".ncu-rep"
 _MAGIC = b"NVR\x00"
 
 PROFILE_HELP = (
-    "Nsight Compute's metrics: JSON (metric -> number; of several kernels), `ncu --csv` of the raw "
-    "or details page, or an .ncu-rep where ncu is installed; - reads standard input."
+    "What Nsight Compute measured: JSON (metric -> number, or such objects by kernel), `ncu --csv` "
+    "of the raw or details page, ncu's console output, or an .ncu-rep where ncu is installed; - "
+    "reads standard input."
 )
 kernel_name_option = click.option(
     "--kernel-name",
     metavar="NAME",
-    help="Which kernel of the profile, by its name or a part of it. Default: the longest.",
+    help="Kernel of the profile, by its name or a part of it. Default: the one that takes longest.",
 )
+
+
+def diagnosis(
+    profile: Mapping[str, float], request: "ContextRequest", generation: "Generation"
+) -> list[tuple[str, str]]:
+    """Techniques for a profile as `kb diagnose` finds them: its rules speak in contexts as well.
+
+    See `kb.context.diagnosing.Diagnose`.
+    """
+    from agent.diagnose.contexts import answers  # noqa: PLC0415 - loaded when a profile is given
+
+    return answers(profile, request, generation)
 
 
 def read_profile_text(path: str) -> str:

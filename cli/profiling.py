@@ -26,10 +26,10 @@ _FILE = click.Path(path_type=Path)
     "--calls", default=1, show_default=True, type=click.IntRange(1, 20), help="Calls to profile."
 )
 @click.option("--static-only", is_flag=True, help="Facts of the machine code; needs no GPU.")
-@click.option("--arch", metavar="SM", help="What to compile for without a GPU, such as sm_90a.")
+@click.option("--arch", metavar="SM", help="Target without a GPU: sm_90a, or a GPU such as H100.")
 @click.option("--sanitize", is_flag=True, help="Run compute-sanitizer's memcheck as well.")
 @click.option("--racecheck", is_flag=True, help="Run compute-sanitizer's racecheck as well.")
-@click.option("--ncu", type=_FILE, help="A particular Nsight Compute command line.")
+@click.option("--ncu", type=_FILE, help="Path of the Nsight Compute to use.")
 @click.option("--report", type=_FILE, help="Keep ncu's report in this file.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds for the profiler.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
@@ -44,6 +44,7 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
     from judge.profile.profiler import Request  # noqa: PLC0415
     from judge.profile.profiler import profile as run  # noqa: PLC0415
     from judge.profile.render import render  # noqa: PLC0415
+    from kb.vocabulary import device_of  # noqa: PLC0415
 
     tools: list[Literal["memcheck", "racecheck"]] = []
     tools += ["memcheck"] if options["sanitize"] else []
@@ -54,7 +55,7 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
         device=options["device"],
         dtype=options["dtype"],
         tf32=options["tf32"],
-        architecture=options["arch"],
+        architecture=device_of(options["arch"]),
         ncu=options["ncu"],
         static_only=options["static_only"],
         sanitize=tools,

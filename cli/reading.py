@@ -55,11 +55,19 @@ def _many(name: str, help_text: str) -> Callable[[_F], _F]:
 @_many("technique", "Only what shows this technique, by its slug (repeatable).")
 @_many("bottleneck", "Only memory, latency or utilization (repeatable).")
 @_many("language", "Only triton, cuda, python, cpp or markdown (repeatable).")
-@_many("architecture", "Only what runs on it, such as sm_90a (repeatable).")
+@click.option(
+    "--architecture",
+    "--gpu",
+    "architectures",
+    multiple=True,
+    help="Only what runs on it: sm_90a, or a GPU such as H100 (repeatable).",
+)
 @_many("source", "Only this source (repeatable).")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
-@click.option("--explain", is_flag=True, help="Show every part of each score, which add up.")
-@click.option("--long", "in_full", is_flag=True, help="Show the beginning of each result's text.")
+@click.option("--explain", is_flag=True, help="Show the parts that add up to each score.")
+@click.option(
+    "--long", "in_full", is_flag=True, help="Also show measurements, and how each text begins."
+)
 @_JSON
 @click.pass_obj
 def query(
@@ -76,15 +84,17 @@ def query(
     """Search the knowledge base.
 
     TEXT is what the kernel does, what is slow, a name, an error message, or a metric with its
-    value; words need no quotes. Prints what each of the best results is, what to do, how the
-    numbers stand to its gates and where it is, or that nothing is relevant.
+    value; words need no quotes. Each result says what it is, what to do, how your numbers compare
+    with its conditions, and where it is. Where nothing is relevant, kb says so.
     """
     from kb.search.models import Filters, SearchRequest  # noqa: PLC0415
     from kb.search.opening import open_searcher  # noqa: PLC0415
     from kb.search.unmatched import unknown_filters  # noqa: PLC0415
+    from kb.vocabulary import device_of  # noqa: PLC0415
 
     asked = " ".join(text)
     try:
+        chosen["architectures"] = [device_of(name) for name in chosen["architectures"]]
         filters = Filters(**{name: list(values) for name, values in chosen.items()})
         SearchRequest(query=asked, k=k, filters=filters)
     except ValidationError as error:
@@ -96,7 +106,7 @@ def query(
     if as_json:
         _print_json(response)
         return
-    from cli.render import console, result_block  # noqa: PLC0415
+    from cli.render import console  # noqa: PLC0415
     from cli.results import print_heading, print_results  # noqa: PLC0415
 
     out = console()
@@ -104,12 +114,7 @@ def query(
         out.print("Nothing relevant in the knowledge base.")
         print_heading(out, response)
         return
-    if not in_full:
-        print_results(out, response, searcher.generation, explain=explain)
-        return
-    print_heading(out, response)
-    for number, result in enumerate(response.results, start=1):
-        out.print(result_block(number, result, searcher.generation, explain=explain))
+    print_results(out, response, searcher.generation, explain=explain, in_full=in_full)
 
 
 def _name(path: str) -> str:
@@ -125,29 +130,35 @@ def _read_code(path: str) -> str:
 
 
 @click.command()
-@click.argument("text", required=False)
-@click.option("--problem", metavar="FILE", help="A PyTorch module, read and never run; or -.")
+@click.argument("text", nargs=-1)
+@click.option(
+    "--problem", metavar="FILE", help="A PyTorch module, which is read and never run; or -."
+)
 @click.option("--kernel", metavar="FILE", help="A kernel to improve; - reads standard input.")
 @click.option("--profile", metavar="FILE", help=PROFILE_HELP)
 @kernel_name_option
-@click.option("--gpu", help="GPU name or architecture: leave out what does not run on it.")
-@click.option("--language", type=click.Choice(["triton", "cuda"]), help="Examples in it only.")
+@click.option("--gpu", help="A GPU or an architecture: leaves out what does not run on it.")
+@click.option(
+    "--language", type=click.Choice(["triton", "cuda"]), help="Only examples in this language."
+)
 @click.option(
     "--max-tokens",
     type=int,
     metavar="N",
-    help="Budget, at least 64. Default: 2000. Counted by all-MiniLM-L6-v2, and held as well by the "
-    "tokens of o200k_base and cl100k_base.",
+    help="Budget, at least 64. Default: 2000. Holds in the tokens of all-MiniLM-L6-v2, o200k_base "
+    "and cl100k_base alike.",
 )
 @click.option("--max-chars", type=int, metavar="N", help="Budget in characters, at least 256.")
-@click.option("--max-examples", type=int, default=2, metavar="N", help="At most. Default: 2.")
-@click.option("--exclude", multiple=True, help="Id or slug already known (repeatable).")
+@click.option(
+    "--max-examples", type=int, default=2, metavar="N", help="Examples, at most. Default: 2."
+)
+@click.option("--exclude", multiple=True, help="Id or slug that you know already (repeatable).")
 @_JSON
 @click.pass_obj
 def context(
     session: Session,
     /,
-    text: str | None,
+    text: tuple[str, ...],
     problem: str | None,
     kernel: str | None,
     profile: str | None,
@@ -157,11 +168,12 @@ def context(
     exclude: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Print what to know within a budget.
+    """Print what helps with a task, within a budget.
 
-    Give --problem, TEXT, --kernel or --profile, or several of them. With a problem the answer
-    begins with its operators, work and floor; examples are whole files that run.
+    Give TEXT, --problem, --kernel or --profile, or several of them. With a problem, the answer
+    begins with its operators, its work and its floor. Each example is a whole file that runs.
     """
+    from cli.profiles import diagnosis  # noqa: PLC0415
     from kb.context.build import build_context  # noqa: PLC0415
     from kb.context.models import ContextRequest  # noqa: PLC0415
     from kb.profiles.reading import ignored_words, read_profile  # noqa: PLC0415
@@ -177,7 +189,7 @@ def context(
         raise InvalidInputError(f"{profile} holds no metric that is known here: {told}")
     try:
         request = ContextRequest(
-            query=text,
+            query=" ".join(text) or None,
             problem=_read_code(problem) if problem else None,
             kernel=_read_code(kernel) if kernel else None,
             profile=dict(read.metrics) if read else None,
@@ -186,7 +198,7 @@ def context(
         )
     except ValidationError as error:
         raise InvalidInputError(refusal(error)) from error
-    response = build_context(request, open_searcher(session.index))
+    response = build_context(request, open_searcher(session.index), diagnosis)
     if read is not None:
         response = response.model_copy(update={"ignored": [*read.ignored, *response.ignored]})
         for note in (*read.notes, *ignored_words(read.ignored)):
@@ -254,8 +266,8 @@ def _slugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
     """Show a technique, a kernel, or the chunk with an id.
 
-    What is not written to a terminal of a kernel is a file that runs: all that is no code is
-    comment. --code leaves that out.
+    In a pipe or a file, a kernel is a file that runs: what surrounds its code is a comment. With
+    --code there is the code alone.
     """
     generation = open_generation(session.index)
     if slug in generation.techniques:

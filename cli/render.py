@@ -10,32 +10,25 @@ from rich.console import (
     ConsoleOptions,
     ConsoleRenderable,
     Group,
-    RenderableType,
     RenderHook,
     RenderResult,
 )
-from rich.markdown import Markdown
-from rich.padding import Padding
 from rich.segment import Segment
-from rich.syntax import Syntax
 from rich.text import Text
 
-from cli.code import LEXERS, commented, print_code
+from cli.code import commented, print_code
 from cli.terminal import drawn
 from kb.corpus.entries import Gate, Source, Technique, Verified
-from kb.corpus.measured import NOT_MEASURED, entry_line
-from kb.index.reader import Generation
+from kb.corpus.measured import NOT_MEASURED
 from kb.index.state import KernelRecord
 from kb.printable import printable
-from kb.search.models import Result
-from kb.views import entry_of
 
-# Lines of a result's text shown in a list.
-_SNIPPET_LINES = 8
+# Outside of a terminal no line is cut or wrapped, unless $COLUMNS asks for it: longer than any.
+_WHOLE = 10_000
 
 
 def console() -> Console:
-    """A console on standard output; colours only on a terminal, and not with $NO_COLOR."""
+    """A console on standard output; colours and line breaks are for terminals ($NO_COLOR: none)."""
     made = Console(
         highlight=False, emoji=False, soft_wrap=False, width=_width(), file=drawn(sys.stdout)
     )
@@ -66,12 +59,9 @@ class _Cleaned:
 
 def _width() -> int | None:
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() and int(columns) > 0 else None
-
-
-def code(text: str, language: str) -> RenderableType:
-    """Source text with syntax highlighting, for a list of results."""
-    return Syntax(text, LEXERS.get(language, "text"), theme="ansi_dark", background_color="default")
+    if columns.isdigit() and int(columns) > 0:
+        return int(columns)
+    return None if sys.stdout.isatty() else _WHOLE
 
 
 def source_lines(sources: Iterable[Source]) -> list[str]:
@@ -101,47 +91,6 @@ def verified_line(records: Iterable[Verified]) -> str:
         for r in records
     ]
     return "\n".join(lines) if lines else NOT_MEASURED
-
-
-def result_block(number: int, result: Result, generation: Generation, *, explain: bool) -> Group:
-    """One search result: title, where it is from, and the beginning of its text."""
-    source = result.source
-    version = f" {source.version}" if source.version else ""
-    place = f"{source.name}{version}: {result.path}:{result.start_line}-{result.end_line}"
-    entry = entry_of(generation, result)
-    facts = [
-        result.kind,
-        f"score {result.score:.3f}",
-        source.licence or "licence unknown",
-        f"kb show {entry.slug if entry is not None else result.id}",
-    ]
-    parts: list[RenderableType] = [
-        Text(f"{number}. {result.title}", style="bold"),
-        Padding(Text(place, style="cyan"), (0, 0, 0, 3)),
-        Padding(Text(" · ".join(facts), style="dim"), (0, 0, 0, 3)),
-    ]
-    if result.techniques and result.kind != "technique":
-        shows = Text("shows " + ", ".join(result.techniques), style="dim")
-        parts.append(Padding(shows, (0, 0, 0, 3)))
-    if entry is not None:
-        kernels = {slug: record.entry for slug, record in generation.kernels.items()}
-        parts.append(Padding(Text(entry_line(entry, kernels), style="green"), (0, 0, 0, 3)))
-    lines = [line for line in result.text.splitlines() if line.strip()]
-    if lines and lines[0] == result.title:  # a card: the title stands above already
-        lines = [line for line in lines[1:] if not line.startswith("Also called:")]
-    snippet = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
-    shown: RenderableType = code(snippet, result.language)
-    if result.language == "markdown":
-        shown = Markdown(snippet) if snippet.startswith("#") else Text(snippet)
-    parts.append(Padding(shown, (0, 0, 0, 3)))
-    if explain and result.explanation:
-        told = ", ".join(
-            f"{name} {value:+.3f}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in result.explanation.items()
-        )
-        parts.append(Padding(Text(told, style="yellow"), (0, 0, 0, 3)))
-    parts.append(Text(""))
-    return Group(*parts)
 
 
 def production_lines(found: dict[str, Any]) -> list[Text]:

@@ -4,12 +4,11 @@ import re
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from cli.code import first_block, print_code
 from kb.corpus.entries import Technique
-from kb.corpus.measured import kernel_line
+from kb.corpus.measured import entry_line, kernel_line
 from kb.index.reader import Generation
 from kb.profiles.values import metrics_line
 from kb.search.explanation import explained, legend
@@ -25,17 +24,28 @@ _INDENT = "   "
 
 
 def print_results(
-    out: Console, response: SearchResponse, generation: Generation, *, explain: bool
+    out: Console,
+    response: SearchResponse,
+    generation: Generation,
+    *,
+    explain: bool,
+    in_full: bool = False,
 ) -> None:
-    """Print a screen of results: four lines each, and the first one's snippet."""
+    """Print a screen of results: four lines each, and the first one's snippet.
+
+    With `in_full`, each has its measurements and the beginning of its text.
+    """
     print_heading(out, response)
     for number, result in enumerate(response.results, start=1):
         _line(out, Text(f"{number}. {result.title}", style="bold").append(f" [{result.kind}]"))
-        _line(out, Text(_INDENT + what_to_do(result, generation)))
+        _line(out, Text(_INDENT + what_to_do(result, generation)), cut=not in_full)
         if result.gates:
             _line(out, Text(_INDENT + standing(result.gates, result), style="green"))
-        out.print(Padding(Text(where(result, generation), style="cyan"), (0, 0, 0, len(_INDENT))))
-        if number == 1:
+        _line(out, Text(_INDENT + where(result, generation), style="cyan"), cut=False)
+        if in_full:
+            _line(out, Text(_INDENT + _facts(result, generation), style="dim"), cut=False)
+            _show(out, _beginning(result), result.language)
+        elif number == 1:
             _snippet(out, result, generation)
         if explain:
             _explanation(out, result)
@@ -47,13 +57,19 @@ def print_heading(out: Console, response: SearchResponse) -> None:
     """What was understood of the question, and what is to be said before the results."""
     for line in (metrics_line(response.metrics), *response.notes):
         if line:
-            out.print(Text(line, style="yellow"))
+            _line(out, Text(line, style="yellow"), cut=False)
 
 
-def _line(out: Console, text: Text) -> None:
-    """One line; on a terminal it ends with an ellipsis where it is too long."""
-    text.truncate(out.width, overflow="ellipsis")
-    out.print(text, soft_wrap=True)
+def _line(out: Console, text: Text, *, cut: bool = True) -> None:
+    """A line that ends with an ellipsis, or goes on below, where it is longer than the screen."""
+    if cut:
+        text.truncate(out.width, overflow="ellipsis")
+        out.print(text, soft_wrap=True)
+        return
+    indent = len(text.plain) - len(text.plain.lstrip())
+    for line in text[indent:].wrap(out, max(out.width - indent, 1)):
+        line.rstrip()
+        out.print(Text(" " * indent).append_text(line), soft_wrap=True)
 
 
 def what_to_do(result: Result, generation: Generation) -> str:
@@ -91,9 +107,29 @@ def where(result: Result, generation: Generation) -> str:
     version = f" {source.version}" if source.version else ""
     name = entry.slug if entry is not None else result.id
     return (
-        f"kb show {name} · {source.name}{version} ({source.licence or 'licence unknown'}): "
-        f"{result.path}:{result.start_line}-{result.end_line}"
+        f"kb show {name} · {result.path}:{result.start_line}-{result.end_line} · "
+        f"{source.name}{version} ({source.licence or 'licence unknown'})"
     )
+
+
+def _facts(result: Result, generation: Generation) -> str:
+    """Score, techniques that it shows, and what was measured."""
+    facts = [f"score {result.score:.3f}"]
+    if result.techniques and result.kind != "technique":
+        facts.append("shows " + ", ".join(result.techniques))
+    entry = entry_of(generation, result)
+    if entry is not None:
+        kernels = {slug: record.entry for slug, record in generation.kernels.items()}
+        facts.append(entry_line(entry, kernels))
+    return "; ".join(facts)
+
+
+def _beginning(result: Result) -> str:
+    """Of an entry's card, what the lines above it do not say already."""
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    if lines and lines[0] == result.title:
+        lines = [line for line in lines[1:] if not line.startswith("Also called:")]
+    return "\n".join(lines)
 
 
 def _snippet(out: Console, result: Result, generation: Generation) -> None:
@@ -104,6 +140,10 @@ def _snippet(out: Console, result: Result, generation: Generation) -> None:
         if found is None:
             return
         code, language = found
+    _show(out, code, language)
+
+
+def _show(out: Console, code: str, language: str) -> None:
     lines = code.strip("\n").split("\n")
     shown = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
     print_code(out, shown, language, indent=5)
@@ -117,7 +157,8 @@ def _explanation(out: Console, result: Result) -> None:
     sums = " ".join(f"{part.value:+.3f} {part.name}" for part in told.added)
     total = f"{sums} = {sum(part.value for part in told.added):.3f}"
     score = f"score {result.score:.3f} = {told.total:.3f} / {told.highest:.2f}"
-    out.print(Text(f"{_INDENT}{total}; {score}" + (f" ({ranks})" if ranks else ""), style="yellow"))
+    told_ranks = f" ({ranks})" if ranks else ""
+    _line(out, Text(f"{_INDENT}{total}; {score}{told_ranks}", style="yellow"), cut=False)
 
 
 def _legend(out: Console, response: SearchResponse) -> None:
@@ -126,4 +167,4 @@ def _legend(out: Console, response: SearchResponse) -> None:
     )
     out.print()
     for name, meaning in legend(names):
-        out.print(Text(f"{name}: {meaning}", style="dim"))
+        _line(out, Text(f"{name}: {meaning}", style="dim"), cut=False)

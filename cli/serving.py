@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from pydantic import ValidationError
@@ -15,9 +15,6 @@ from kb.errors import InvalidInputError
 from kb.refusals import refusal
 from server.settings import Settings
 from server.tokens import SCOPES, Scope, TokenFile
-
-if TYPE_CHECKING:
-    from server.mounting import Mounting
 
 # `--index` stands before the command; the parent of the workers makes its own run folder.
 _NOT_OPTIONS = frozenset({"index", "run_dir"})
@@ -56,18 +53,15 @@ def serve(session: Session, /, **given: Any) -> None:
     only unless told otherwise, and on other addresses only with tokens.
     Every option is also an environment variable: --max-k is KB_MAX_K.
     """
-    from server.run import OWN, check_exposure  # noqa: PLC0415 - brings uvicorn
+    from cli.application import APPLICATION  # noqa: PLC0415
+    from server.run import check_exposure  # noqa: PLC0415 - brings uvicorn
     from server.run import serve as run_server  # noqa: PLC0415
 
     settings = _settings(session, given)
-    application = OWN
     if settings.allow_evaluate:
         check_exposure(settings)  # before the agent's parts are loaded
         require_torch("--allow-evaluate")
-        from cli.evaluate_api.mount import APPLICATION  # noqa: PLC0415
-
-        application = APPLICATION
-    run_server(settings, application)
+    run_server(settings, APPLICATION)
 
 
 serve.params.extend(
@@ -87,16 +81,13 @@ serve.params.extend(
 @click.pass_obj
 def mcp(session: Session, /, *, allow_evaluate: bool | None) -> None:
     """Answer an MCP client over standard input and output."""
+    from cli.application import diagnosis, mountings  # noqa: PLC0415
     from server.mcp.stdio import serve_stdio  # noqa: PLC0415 - brings the MCP SDK
 
     settings = _settings(session, {"allow_evaluate": allow_evaluate})
-    mounted: list[Mounting] = []
     if settings.allow_evaluate:
         require_torch("--allow-evaluate")
-        from cli.evaluate_api.mount import EvaluationMount  # noqa: PLC0415
-
-        mounted.append(EvaluationMount)
-    serve_stdio(settings, mounted)
+    serve_stdio(settings, mountings(settings), diagnosis)
 
 
 _TOKENS = click.option(

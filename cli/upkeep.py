@@ -35,7 +35,7 @@ def doctor(session: Session, /, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--embedder", help="Embed anew with this one: default, st:MODEL or openai:MODEL.")
+@click.option("--embedder", help="Embed again: default, st:MODEL or openai:MODEL.")
 @click.option("--drop-missing", is_flag=True, help="Leave out sources that cannot be read.")
 @click.pass_obj
 def rebuild(session: Session, /, embedder: str | None, *, drop_missing: bool) -> None:

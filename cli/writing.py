@@ -97,15 +97,17 @@ def embedder_for(index: Path, name: str | None) -> Embedder:
 @click.command()
 @click.argument("sources", nargs=-1)
 @click.option("--name", help="Name of the source. Default: the folder's or file's name.")
-@click.option("--include", multiple=True, help="Only files like it, as in .gitignore (repeatable).")
-@click.option("--exclude", multiple=True, help="No files like it, as in .gitignore (repeatable).")
+@click.option(
+    "--include", multiple=True, help="Only matching files, as in .gitignore (repeatable)."
+)
+@click.option("--exclude", multiple=True, help="No matching files, as in .gitignore (repeatable).")
 @click.option("--quality", type=click.FloatRange(0, 1), help="Ranking weight of the source.")
-@click.option("--curated", is_flag=True, help="All published sources of corpus/sources.toml.")
+@click.option("--curated", is_flag=True, help="All sources that corpus/sources.toml lists.")
 @click.option("--yes", is_flag=True, help="Fetch more than 100 MB without asking.")
 @click.option(
-    "--allow-licence", multiple=True, metavar="SPDX", help="Take sources under it (repeatable)."
+    "--allow-licence", multiple=True, metavar="SPDX", help="Accept this licence too (repeatable)."
 )
-@click.option("--embedder", help="default, st:MODEL or openai:MODEL, for a new index.")
+@click.option("--embedder", help="For a new index: default, st:MODEL or openai:MODEL.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.pass_obj

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from kb.architectures import parse_architecture
 from kb.errors import InvalidInputError
 
 
@@ -206,6 +207,21 @@ def find_gpu(name: str) -> Gpu:
         known = ", ".join(dict.fromkeys(each.name for each in _gpus().values()))
         raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
     return gpu
+
+
+def device_of(gpu: str | None) -> str | None:
+    """Architecture of a GPU given by name, or given as an architecture already.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is neither.
+    """
+    if gpu is None:
+        return None
+    if gpu.startswith("sm_"):
+        return str(parse_architecture(gpu))
+    return find_gpu(gpu).architecture
 
 
 def gpu_names() -> list[str]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
 import kb
+from kb.context.diagnosing import Diagnose
 from kb.errors import KbError
 from server import health, routes
 from server.mcp.mount import McpEndpoint
@@ -24,8 +24,9 @@ from server.middleware.limits import LimitBody, LimitRate
 from server.middleware.observe import Observe
 from server.mounting import Host, Mounting
 from server.pool import WorkPool
-from server.problems import Problem, install
+from server.problems import install
 from server.ratelimit import RateLimiter
+from server.schema import publish_schema
 from server.service import KnowledgeService
 from server.settings import Settings
 from server.state import ServerState
@@ -37,15 +38,20 @@ _DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings | None = None, mounted: Sequence[Mounting] = ()) -> FastAPI:
+def create_app(
+    settings: Settings | None = None,
+    mounted: Sequence[Mounting] = (),
+    diagnose: Diagnose | None = None,
+) -> FastAPI:
     """The server over one index, with what is mounted beside the server's own routes and tools.
 
+    `diagnose` reads the profiles of context requests; without it, the techniques' gates do.
     An index that is missing or damaged is answered with 503.
     """
     settings = settings or Settings()
     state = ServerState(
         settings=settings,
-        service=KnowledgeService(settings),
+        service=KnowledgeService(settings, diagnose),
         pool=WorkPool(settings.threads, settings.max_pending, settings.request_timeout),
         metrics=Metrics(),
         tokens=TokenFile(settings.tokens),
@@ -72,7 +78,7 @@ def create_app(settings: Settings | None = None, mounted: Sequence[Mounting] = (
         version=kb.__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
-        docs_url=None,  # Swagger's page loads its scripts from elsewhere
+        docs_url=None,  # Swagger's page loads its scripts from elsewhere; `/docs` is our own
         redoc_url=None,
     )
     app.state.server = state
@@ -89,7 +95,7 @@ def create_app(settings: Settings | None = None, mounted: Sequence[Mounting] = (
         web = importlib.import_module("server.web")
         web.install(app)
     app.router.routes.append(mcp.route())
-    _publish_schema(app)
+    publish_schema(app)
 
     # The last one added is the first that a request meets.
     app.add_middleware(LimitBody, settings=settings)
@@ -112,30 +118,3 @@ async def _warm(state: ServerState) -> None:
     """Load the model before anyone asks. What fails here, `/readyz` and every search will say."""
     with contextlib.suppress(KbError):
         await state.pool.run(state.service.warm)
-
-
-def app_from_environment() -> FastAPI:
-    """The application of a worker process, whose settings come as `KB_…` variables."""
-    return create_app(Settings())
-
-
-def _publish_schema(app: FastAPI) -> None:
-    """Publish OpenAPI with the problem document as the shape of every error."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = get_openapi(
-                title=app.title,
-                version=app.version,
-                description=app.description,
-                routes=app.routes,
-            )
-            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-            problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas |= problem.pop("$defs", {}) | {"Problem": problem}
-            schemas.pop("HTTPValidationError", None)
-            schemas.pop("ValidationError", None)
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -18,11 +18,9 @@ from server.settings import Settings
 from server.tokens import TokenFile
 
 _LARGEST_BACKLOG = 2048
-OWN = "server.app:app_from_environment"
-"""Makes the application with nothing mounted."""
 
 
-def serve(settings: Settings, application: str = OWN) -> None:
+def serve(settings: Settings, application: str) -> None:
     """Serve until a signal. Returns when all workers have finished their requests.
 
     Parameters

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from kb.context.build import build_context
+from kb.context.diagnosing import Diagnose
 from kb.context.models import ContextRequest, ContextResponse
 from kb.corpus.entries import Kernel
 from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
@@ -57,8 +58,9 @@ class Found(NamedTuple):
 class KnowledgeService:
     """Answers over one index. Every method is synchronous and safe to call from several threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, diagnose: Diagnose | None = None) -> None:
         self.settings = settings
+        self._diagnose = diagnose
         self.searchers = CurrentSearcher(settings.index)
         self._warm: weakref.WeakSet[Searcher] = weakref.WeakSet()
 
@@ -144,7 +146,7 @@ class KnowledgeService:
             A limit is exceeded, the GPU is unknown, or the problem cannot be read.
         """
         self.check_context(request)
-        return self.with_searcher(lambda searcher: build_context(request, searcher))
+        return self.with_searcher(lambda searcher: build_context(request, searcher, self._diagnose))
 
     def tree(self) -> Tree:
         """The hierarchy."""

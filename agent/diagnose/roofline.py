@@ -9,6 +9,7 @@ from typing import Literal
 
 from agent.diagnose.facts import Facts
 from agent.diagnose.result import Roof, Roofline
+from kb.profiles.work import TENSOR_OPS, counted_flops, dram_bytes
 
 # At the roof: within a tenth of a bandwidth that the card was seen to reach.
 AT_ROOF = 0.90
@@ -19,23 +20,13 @@ COPY_OF_PEAK = 0.90
 WASTE = 1.3
 # Nearly all reads, or nearly all writes: their own ceilings apply, not that of a copy.
 _ONE_SIDED = 0.95
-# Below this, the tensor pipe's counter shows background only.
-_TENSOR_IDLE = 2.0
-# Operations by counter; an FMA is two.
-_COUNTED = {"fadd_thread_inst": 1.0, "fmul_thread_inst": 1.0, "ffma_thread_inst": 2.0}
-_COUNTED_HALF = {"hadd_thread_inst": 1.0, "hmul_thread_inst": 1.0, "hfma_thread_inst": 2.0}
-_TENSOR_OPS = {
-    "tensor_fp64_ops": "fp64_tensor", "tensor_tf32_ops": "tf32", "tensor_bf16_ops": "bf16",
-    "tensor_fp16_ops": "fp16", "tensor_fp8_ops": "fp8", "tensor_int8_ops": "int8",
-    "tensor_fp4_ops": "fp4",
-}  # fmt: skip
 _TENSOR_RATE = {"float32": "tf32", "float64": "fp64_tensor"}
 
 
 def roofline(facts: Facts) -> Roofline:
     """Compute what the facts allow; the rest stays None."""
     seconds = facts.seconds
-    moved = dram_bytes(facts)
+    moved = dram_bytes(facts.metrics)
     flops = _flops(facts)
     bandwidth = _bandwidth(facts, moved, seconds)
     rate = flops / seconds if flops and seconds else None
@@ -71,34 +62,11 @@ def excess(position: Roofline) -> float | None:
     return None
 
 
-def dram_bytes(facts: Facts) -> float | None:
-    """Bytes that DRAM read and wrote in one launch; None unless both are known."""
-    read, written = facts.get("dram_bytes_read"), facts.get("dram_bytes_write")
-    return None if read is None or written is None else read + written
-
-
 def _flops(facts: Facts) -> float | None:
     """Operations of one launch: the problem's, else those the counters saw."""
     if facts.floor is not None and facts.floor.flops > 0:
         return facts.floor.flops if facts.whole_call else None
-    ordinary = _weighted(facts, _COUNTED)
-    if ordinary is None:
-        return None
-    tensor = [value for alias in _TENSOR_OPS if (value := facts.get(alias)) is not None]
-    in_use = facts.get("tensor_utilization")
-    if not tensor and (in_use is None or in_use >= _TENSOR_IDLE):
-        return None  # the tensor cores may have done most of the work, uncounted
-    return (ordinary + (_weighted(facts, _COUNTED_HALF) or 0.0) + sum(tensor)) or None
-
-
-def _weighted(facts: Facts, weights: dict[str, float]) -> float | None:
-    total = 0.0
-    for alias, weight in weights.items():
-        value = facts.get(alias)
-        if value is None:
-            return None
-        total += weight * value
-    return total
+    return counted_flops(facts.metrics)
 
 
 def _bandwidth(facts: Facts, moved: float | None, seconds: float | None) -> float | None:
@@ -144,7 +112,7 @@ def _compute_roof(facts: Facts) -> Roof | None:
 
 
 def _rate(facts: Facts) -> str | None:
-    used = {rate: facts.get(alias) or 0.0 for alias, rate in _TENSOR_OPS.items()}
+    used = {rate: facts.get(alias) or 0.0 for alias, rate in TENSOR_OPS.items()}
     most = max(used, key=lambda rate: used[rate])
     if used[most] > 0:
         return most

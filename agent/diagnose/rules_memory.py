@@ -341,7 +341,7 @@ RULES = (
     ),
     Rule(
         "tile-rereads", "traffic",
-        ("pid-swizzling", "shared-memory-tiling", "persistent-kernel", "tma-multicast"),
+        ("pid-swizzling", "shared-memory-tiling", "tma-multicast"),
         _tile_rereads, ("l2_hit_rate", "dram_throughput"),
     ),
     Rule(

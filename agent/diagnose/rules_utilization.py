@@ -78,15 +78,15 @@ def _limiter(case: Case) -> str | None:
 def _by_registers(case: Case) -> Draft | None:
     """Occupancy that the registers of a thread explain, where no limits were measured."""
     registers, achieved = case.get("registers_per_thread"), case.get("achieved_occupancy")
-    if registers is None or achieved is None or case.position.at_memory_roof:
+    if not registers or achieved is None or case.position.at_memory_roof:
         return None
-    if case.get("theoretical_occupancy") is not None:
+    if case.get("theoretical_occupancy") is not None and _limiter(case) is not None:
         return None  # `limited-occupancy` knows more
     spec = case.facts.spec
     slots = spec.threads_per_sm // _WARP if spec is not None else _WARP_SLOTS
     held = spec.registers_per_sm if spec is not None else _REGISTERS_PER_SM
     # Registers are given to a warp in units of 8 a thread.
-    warps = min(slots, held // (math.ceil(registers / 8) * 8 * _WARP))
+    warps = min(slots, held // (max(math.ceil(registers / 8), 1) * 8 * _WARP))
     most = 100 * warps / slots
     if most >= _LOW_THEORETICAL or not 0.7 * most <= achieved <= 1.1 * most:
         return None

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.diagnose.facts import Facts
 from agent.diagnose.findings import rule_named
@@ -13,6 +14,9 @@ from kb.corpus.detection import Detector
 from kb.corpus.entries import Kernel, Technique
 from kb.corpus.loader import load_corpus, shipped_corpus
 from kb.search.gates import GateVerdict, judge_gates
+
+if TYPE_CHECKING:
+    from kb.index.reader import Generation
 
 # More than a few is a list to choose from, not an answer.
 MOST = 3
@@ -89,12 +93,17 @@ def shelf_from_index(folder: Path) -> Shelf:
 
     generation = open_generation(folder)
     try:
-        return Shelf(
-            _ordered(record.entry for record in generation.techniques.values()),
-            {slug: record.entry for slug, record in generation.kernels.items()},
-        )
+        return shelf_of(generation)
     finally:
         generation.close()
+
+
+def shelf_of(generation: "Generation") -> Shelf:
+    """The techniques of an open index."""
+    return Shelf(
+        _ordered(record.entry for record in generation.techniques.values()),
+        {slug: record.entry for slug, record in generation.kernels.items()},
+    )
 
 
 def _ordered(entries: Iterable[Technique]) -> tuple[Technique, ...]:

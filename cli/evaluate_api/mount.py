@@ -4,24 +4,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 
 from agent.diagnose.techniques import Shelf, shelf_from_corpus, shelf_from_index
 from agent.service.runner import QueueLimits
 from agent.service.service import EvaluationService
 from cli.evaluate_api.routes import build_router
 from kb.context.models import ContextRequest, ContextResponse
-from kb.context.selection import device_of
 from kb.errors import KbError
-from server.app import create_app
+from kb.vocabulary import device_of
 from server.mounting import Host, Permit
-from server.settings import Settings
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
-
-APPLICATION = f"{__name__}:app_from_environment"
-"""Makes a worker's application with evaluations mounted."""
 
 
 class EvaluationMount:
@@ -83,8 +78,3 @@ class _Index:
         except KbError:
             return shelf_from_corpus()
         return shelf if shelf.techniques else shelf_from_corpus()
-
-
-def app_from_environment() -> FastAPI:
-    """The application of a worker process, whose settings come as `KB_…` variables."""
-    return create_app(Settings(), [EvaluationMount])

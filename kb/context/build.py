@@ -6,6 +6,7 @@ from dataclasses import replace
 from kb.context.budget import Budget
 from kb.context.choosing import clearly_faster
 from kb.context.cutting import prose_prefixes
+from kb.context.diagnosing import Diagnose
 from kb.context.materials import (
     Example,
     code_example,
@@ -45,8 +46,10 @@ _NAMED = 4
 _NOTHING = "Nothing relevant in the knowledge base."
 
 
-def build_context(request: ContextRequest, searcher: Searcher) -> ContextResponse:
-    """Answer a context request. The text never measures more than the budget.
+def build_context(
+    request: ContextRequest, searcher: Searcher, diagnose: Diagnose | None = None
+) -> ContextResponse:
+    """Answer a context request within its budget; without `diagnose`, gates alone read a profile.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def build_context(request: ContextRequest, searcher: Searcher) -> ContextRespons
         Unknown GPU, a malformed architecture, or a problem that cannot be read.
     """
     budget = Budget.of(request.max_tokens, request.max_chars, DEFAULT_TOKENS)
-    selection = select(request, searcher)
+    selection = select(request, searcher, diagnose)
     if selection.abstained:
         return _response(_NOTHING, selection, [], 0, [])
     return _Composer(request, selection, searcher.generation, budget).compose()

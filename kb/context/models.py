@@ -38,6 +38,7 @@ class ContextRequest(_Model):
     problem: Annotated[str, Field(max_length=MAX_PROBLEM_CHARS)] | None = None
     """Source code of a PyTorch module. It is read, never run."""
     query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] | None = None
+    """A question, as for `/v1/search`."""
     kernel: Annotated[str, Field(max_length=MAX_KERNEL_CHARS)] | None = None
     """Source code of a kernel to improve. A PyTorch module is taken as the problem."""
     profile: Annotated[dict[MetricName, float], Field(max_length=MAX_METRICS)] | None = None
@@ -45,9 +46,13 @@ class ContextRequest(_Model):
     gpu: str | None = None
     """A GPU's name or an architecture: what does not run on it is left out."""
     language: Literal["triton", "cuda"] | None = None
+    """Examples in this language only."""
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_BUDGET)] | None = None
+    """Budget in tokens; 2,000 where no budget is given. `tokenizer` in the answer names them."""
     max_chars: Annotated[int, Field(ge=MIN_CHARS, le=MAX_BUDGET)] | None = None
+    """Budget in characters, instead of tokens."""
     max_examples: Annotated[int, Field(ge=0, le=20)] = 2
+    """Examples, at most."""
     exclude: Annotated[list[str], Field(max_length=10_000)] = []
     """Ids of chunks, and slugs of techniques and kernels, that the reader already has."""
 
@@ -90,13 +95,17 @@ class ContextResponse(_Model):
     """The answer of `POST /v1/context`."""
 
     text: str
+    """The context itself, as a model is to read it."""
     tokens: int
+    """Of the text, as `tokenizer` counts."""
     techniques: list[ContextTechnique]
     examples: list[str]
     """Id of each example's first chunk."""
     examples_available: int
+    """How many examples would have been shown without a budget."""
     citations: list[Citation]
     ignored: list[str]
     """Profile keys that name no known metric."""
     tokenizer: str
     abstained: bool
+    """Whether nothing in the index is relevant."""

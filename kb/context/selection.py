@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from kb.architectures import any_runs_on, parse_architecture
+from kb.architectures import any_runs_on
 from kb.context.choosing import is_slower, usable
+from kb.context.diagnosing import Diagnose, diagnosed
 from kb.context.models import ContextRequest
 from kb.context.problems import Candidate, advise
 from kb.corpus.entries import Technique
@@ -16,7 +17,7 @@ from kb.profiles.keys import resolve_profile
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
-from kb.vocabulary import find_gpu, find_metric
+from kb.vocabulary import device_of, find_metric
 
 # Entries looked at per search; a context names a handful of techniques at most.
 _DEPTH = 12
@@ -24,6 +25,8 @@ _DEPTH = 12
 _NOISE = 0.6
 # A profile's gates against a query's words, both in [0, 1].
 _GATE_WEIGHT = 1.0
+# Where a profile was diagnosed, scores are of three parts: query, gates and diagnosis.
+_PARTS = 3
 # A kernel that already does it gains little from reading about it.
 _ALREADY_USED = 0.3
 # How much of a pasted kernel is searched with: its head names the operator and the loop.
@@ -84,22 +87,9 @@ def plain_forms(selection: Selection, generation: Generation) -> dict[str, str]:
     return found
 
 
-def device_of(gpu: str | None) -> str | None:
-    """Architecture of a GPU given by name, or given as an architecture already.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is neither.
-    """
-    if gpu is None:
-        return None
-    if gpu.startswith("sm_"):
-        return str(parse_architecture(gpu))
-    return find_gpu(gpu).architecture
-
-
-def select(request: ContextRequest, searcher: Searcher) -> Selection:
+def select(
+    request: ContextRequest, searcher: Searcher, diagnose: Diagnose | None = None
+) -> Selection:
     """Choose techniques and examples for a request.
 
     Raises
@@ -110,8 +100,9 @@ def select(request: ContextRequest, searcher: Searcher) -> Selection:
     generation = searcher.generation
     device = device_of(request.gpu)
     if request.module is not None:
-        return _select_problem(request, request.module, searcher, device)
+        return _select_problem(request, request.module, searcher, device, diagnose)
     profile, ignored = resolve_profile(request.profile or {})
+    answers = diagnosed(diagnose, profile, request, generation)
     ranking = _rank(request, searcher)
     scores, reasons, sections, code = _from_search(ranking, generation)
     kernels = _kernel_order(ranking, generation)
@@ -124,7 +115,7 @@ def select(request: ContextRequest, searcher: Searcher) -> Selection:
         entry = record.entry
         if not _allowed(entry, slug, request, device):
             continue
-        choice = _weigh(entry, scores.get(slug, 0.0), reasons.get(slug), verdicts[slug])
+        choice = _weigh(entry, scores.get(slug, 0.0), reasons.get(slug), verdicts[slug], answers)
         if choice is not None and slug in already:
             reason = f"{choice.reason}; the kernel already uses it"
             choice = Choice(entry, choice.score * _ALREADY_USED, reason)
@@ -141,12 +132,17 @@ def select(request: ContextRequest, searcher: Searcher) -> Selection:
 
 
 def _select_problem(
-    request: ContextRequest, module: str, searcher: Searcher, device: str | None
+    request: ContextRequest,
+    module: str,
+    searcher: Searcher,
+    device: str | None,
+    diagnose: Diagnose | None,
 ) -> Selection:
     """Choose by the problem's operators and bound; a query and a profile have their say."""
     generation = searcher.generation
     advice = advise(module, generation, request.gpu, request.language, device)
     profile, ignored = resolve_profile(request.profile or {})
+    answers = diagnosed(diagnose, profile, request, generation)
     kernel = None if request.kernel == module else request.kernel
     ranking = searcher.rank(request.query, _DEPTH, Filters()) if request.query else None
     scores, _, sections, _ = _from_search(ranking, generation)
@@ -161,8 +157,10 @@ def _select_problem(
         if not _allowed(entry, slug, request, device) or verdict.support < 0:
             continue
         told *= _BESIDE_PROFILE if profile else 1.0
+        answer, cause = answers.get(slug, (0.0, ""))
         score = told + _GATE_WEIGHT * verdict.support + _QUERY_WEIGHT * scores.get(slug, 0.0)
-        reasons = [why, *verdict.for_it] if why else list(verdict.for_it)
+        score += answer
+        reasons = [each for each in (why, cause, *verdict.for_it) if each]
         if not reasons and scores.get(slug, 0.0) >= _NOISE:
             reasons = ["matches the query"]
         if slug in already:
@@ -329,17 +327,23 @@ def _allowed(entry: Technique, slug: str, request: ContextRequest, device: str |
 
 
 def _weigh(
-    entry: Technique, score: float, reason: str | None, verdict: GateVerdict
+    entry: Technique,
+    score: float,
+    reason: str | None,
+    verdict: GateVerdict,
+    answers: dict[str, tuple[float, str]],
 ) -> Choice | None:
-    reasons = [reason] if reason else []
+    answer, cause = answers.get(entry.slug, (0.0, ""))
+    reasons = [each for each in (reason, cause) if each]
     reasons += verdict.for_it
     reasons += [f"against it: {each}" for each in verdict.against_it]
-    total = score + _GATE_WEIGHT * verdict.support
-    if total <= 0 or not (reason or verdict.for_it):
+    total = score + answer + _GATE_WEIGHT * verdict.support
+    if total <= 0 or not (reason or cause or verdict.for_it):
         return None
+    both = verdict.for_it and reason
     return Choice(
         entry,
-        round(min(total / 2 if verdict.for_it and reason else total, 1.0), 4),
+        round(min(total / _PARTS if answers else total / 2 if both else total, 1.0), 4),
         "; ".join(each.rstrip(".") for each in reasons),
     )
 

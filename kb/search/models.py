@@ -21,21 +21,30 @@ class Filters(_Model):
     """Conditions on results: ORed within a field, ANDed between fields; empty means any."""
 
     techniques: list[str] = []
+    """Slugs, as `/v1/techniques` lists them."""
     bottlenecks: list[str] = []
+    """`memory`, `latency` or `utilization`."""
     languages: list[str] = []
+    """`triton`, `cuda`, `python`, `cpp` or `markdown`."""
     architectures: list[str] = []
     """Devices, written `sm_90a`: what runs on any of them is kept."""
     sources: list[str] = []
+    """Names, as `/v1/sources` lists them."""
     kinds: list[Kind] = []
+    """What a result is: a technique, a kernel of the corpus, ingested code, a document, a note."""
 
 
 class SearchRequest(_Model):
     """The body of `POST /v1/search`."""
 
     query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)]
+    """What the kernel does, what is slow, a name, an error message, or a metric with its value."""
     k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
+    """Results, at most."""
     filters: Filters = Filters()
+    """Conditions that results must meet."""
     explain: bool = False
+    """Whether each result gets the parts of its score."""
 
 
 class ResultSource(_Model):
@@ -84,12 +93,15 @@ class SearchResponse(_Model):
 
     query: str
     results: list[Result]
+    """The best first."""
     abstained: bool
+    """Whether nothing in the index is relevant; there are no results then."""
     metrics: list[MetricValue] = []
     """What was understood of the query's numbers."""
     notes: list[str] = []
     """What is to be said before the results: what a counter means."""
     took_ms: float
+    """Time of the search in milliseconds."""
     index: IndexInfo
 
 

@@ -1,6 +1,5 @@
 """What a page's address or form asks for, as the requests that the HTTP API takes."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from starlette.datastructures import ImmutableMultiDict
 
 from kb.context.models import DEFAULT_TOKENS, ContextRequest
 from kb.errors import InvalidInputError
+from kb.profiles.reading import ProfileRead, ignored_words, read_profile
 from kb.search.models import Filters, SearchRequest
 
 Values = ImmutableMultiDict[str, Any]
@@ -75,6 +75,7 @@ class ContextForm:
     problem: str
     kernel: str
     profile: str
+    kernel_name: str
     gpu: str
     language: str
     budget: str
@@ -85,7 +86,7 @@ class ContextForm:
     def of(cls, values: Values) -> "ContextForm":
         """Read the form. Browsers send line ends as CR LF; code is kept with LF."""
         texts = {name: _text(values, name) for name in cls.__slots__}
-        for name in ("problem", "kernel"):
+        for name in ("problem", "kernel", "profile"):
             texts[name] = texts[name].replace("\r\n", "\n")
         return cls(**texts)
 
@@ -101,6 +102,22 @@ class ContextForm:
         address = f"/context?{urlencode(given)}"
         return address if len(address) <= _LONGEST_ADDRESS else None
 
+    def measured(self) -> ProfileRead | None:
+        """The profile, in any form that `kb context --profile` takes as text; None without one.
+
+        Raises
+        ------
+        InvalidInputError
+            It cannot be read, or holds no metric that is known here.
+        """
+        if not self.profile.strip():
+            return None
+        read = read_profile(self.profile, "profile", self.kernel_name.strip() or None)
+        if not read.metrics:
+            told = "; ".join(ignored_words(read.ignored)) or "none of its values is a number"
+            raise InvalidInputError(f"profile: no metric that is known here: {told}")
+        return read
+
     def request(self) -> ContextRequest:
         """The context that is asked for.
 
@@ -113,11 +130,12 @@ class ContextForm:
         if unit not in _UNITS:
             raise InvalidInputError("unit: use tokens or characters")
         budget = _number("budget", self.budget, DEFAULT_TOKENS)
+        read = self.measured()
         fields: dict[str, Any] = {
             "query": self.query or None,
             "problem": self.problem or None,
             "kernel": self.kernel or None,
-            "profile": _profile(self.profile),
+            "profile": None if read is None else dict(read.metrics),
             "gpu": self.gpu.strip() or None,
             "language": self.language or None,
             _UNITS[unit]: budget,
@@ -147,25 +165,6 @@ def _number(name: str, text: str, default: int) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
         raise InvalidInputError(f"{name}: give a whole number")
     return int(text)
-
-
-def _profile(text: str) -> dict[str, Any] | None:
-    if not text.strip():
-        return None
-    try:
-        profile = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidInputError(
-            f"profile: not JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
-            'write {"metric": value}'
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            'profile: not JSON that can be read; write {"metric": value}'
-        ) from (error)
-    if not isinstance(profile, dict):
-        raise InvalidInputError('profile: write one JSON object, {"metric": value}')
-    return profile
 
 
 def _first(error: ValidationError, names: Mapping[str, str]) -> str:

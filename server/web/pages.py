@@ -17,7 +17,9 @@ from server.state import ServerState, state_of
 from server.web import views
 from server.web.choices import filter_fields
 from server.web.forms import DEFAULT_EXAMPLES, DEFAULT_K, ContextForm, SearchForm, Values
+from server.web.reference import reference
 from server.web.rendering import error_page, page
+from server.web.roofs import standing
 
 
 class PageRoute(APIRoute):
@@ -88,6 +90,17 @@ async def sources(request: Request) -> Response:
     return await _show(request, "sources.html", views.sources_page)
 
 
+@_page("/docs")
+async def docs(request: Request) -> Response:
+    """The HTTP API, from its OpenAPI document."""
+    root = str(request.base_url).rstrip("/")
+
+    def answer() -> Response:
+        return page("reference.html", api=reference(request.app.openapi()), root=root)
+
+    return await state_of(request).pool.run(answer)
+
+
 @_page("/search")
 async def search(request: Request) -> Response:
     """The search form, with results once there is a query."""
@@ -155,11 +168,13 @@ def _context_values(
     in_characters = form.unit == "characters"
     budget = used = 0
     titles: dict[str, str] = {}
+    roofline, read = None, None
     if found is not None:
-        asked = form.request()
+        asked, read = form.request(), form.measured()
         budget = (asked.max_chars if in_characters else asked.max_tokens) or 0
         used = len(found.text) if in_characters else found.tokens
         titles = {each: _title(state, each) for each in found.examples}
+        roofline = standing(asked)
     return {
         "form": form,
         "found": found,
@@ -167,6 +182,8 @@ def _context_values(
         "used": used,
         "unit": "characters" if in_characters else "tokens",
         "titles": titles,
+        "roofline": roofline,
+        "read": read,
         "default_examples": DEFAULT_EXAMPLES,
         "gpus": sorted(gpu_names()),
         "metrics": all_metrics(),

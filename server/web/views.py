@@ -24,6 +24,8 @@ from kb.views import (
 from kb.vocabulary import find_metric
 from server.web.choices import FilterField, filter_fields
 from server.web.excerpts import Excerpt, excerpt
+from server.web.figures.bars import contenders
+from server.web.figures.diagrams import diagram
 from server.web.forms import SearchForm
 from server.web.markup import anchor, first_section
 from server.web.words import first_sentence
@@ -114,6 +116,7 @@ def technique_page(generation: Generation, slug: str) -> dict[str, Any]:
     opening, rest = first_section(view["body"])
     return view | {
         "opening": opening,
+        "diagram": diagram(slug),
         "rest": rest,
         "addresses": entry_addresses(generation),
         "origin": generation.sources[record.source],
@@ -143,6 +146,7 @@ def kernel_page(generation: Generation, slug: str) -> dict[str, Any]:
     return _kernel_facts(generation, slug) | {
         "origin": generation.sources[generation.kernels[slug].source],
         "measurements": measurements(ranked_records(entry, _kernels(generation))),
+        "times": contenders(entry.title, entry.verified),
         "kernels": generation.kernels,
         "titles": {name: record.entry.title for name, record in generation.techniques.items()},
         "improved_by": improved,

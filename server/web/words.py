@@ -21,8 +21,8 @@ def capitalized(text: str) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """The name of a metric, which a line may end in after a point or an underscore."""
-    return Markup(re.sub(r"(__|[._])(?=\w)", r"\1<wbr>", str(escape(name))))  # noqa: S704
+    """The name of a metric or an address, which a line may end in after its marks."""
+    return Markup(re.sub(r"(__|[._/])(?=[\w{])", r"\1<wbr>", str(escape(name))))  # noqa: S704
 
 
 def figures(value: float) -> str:

@@ -145,7 +145,8 @@ def test_labels_fit_their_column():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--arch", "ninety"], "is not an architecture"),
+        (["--arch", "ninety"], "unknown GPU 'ninety'"),
+        (["--arch", "sm_ninety"], "is not an architecture"),
         ([], "--arch sm_90a"),
     ],
 )

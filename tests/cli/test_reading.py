@@ -117,3 +117,33 @@ def test_a_shell_completes_commands_and_slugs(built, shipped_index, cli, monkeyp
     assert "plain,pid-swizzling" in completed("kb show pid-", shipped_index)
     assert "plain,matmul-swizzled" in completed("kb show matmul-sw", shipped_index)
     assert "plain,pid-swizzling" in completed("kb show pid-", "/none")
+
+
+def test_a_pipe_gets_whole_lines_without_padding(shipped_index, cli, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    question = ("query", "L2 hit rate 30% matmul", "--explain")
+    for command in (question, (*question, "--long"), ("tree",), ("show", "pid-swizzling")):
+        lines = cli("--index", shipped_index, *command).out.splitlines()
+        assert lines == [line.rstrip() for line in lines], command
+    places = [line for line in cli("--index", shipped_index, *question).out.splitlines()
+              if line.startswith("   kb show ")]  # fmt: skip
+    assert len(places) == 5
+    assert all(
+        re.search(r" · \S+:\d+-\d+ · kernel-kb \S+ \(Apache-2\.0\)$", line) for line in places
+    )
+    assert not any("…" in line and not line.startswith("     ") for line in
+                   cli("--index", shipped_index, *question).out.splitlines())  # fmt: skip
+
+
+def test_a_card_may_be_named_where_an_architecture_may(shipped_index, cli):
+    asked = ("--json", "--index", shipped_index, "query", "fp4 conversion", "-k", "5")
+    by_name, by_card, by_option = (
+        cli(*asked, *option).json()["results"]
+        for option in (("--architecture", "sm_90a"), ("--architecture", "H100"), ("--gpu", "H100"))
+    )
+    assert by_name == by_card == by_option
+    assert "unknown GPU 'Foo'" in cli(*asked, "--gpu", "Foo").error()
+
+
+def test_the_words_of_a_context_need_no_quotes(filled, cli):
+    assert cli("context", "pid", "swizzling").out == cli("context", "pid swizzling").out

@@ -44,6 +44,12 @@ def client(make_client: Callable[..., TestClient]) -> TestClient:
     return make_client()
 
 
+@pytest.fixture
+def shipped_client(make_client: Callable[..., TestClient], shipped_index: Path) -> TestClient:
+    """A client of an application over the shipped corpus."""
+    return make_client(index=shipped_index)
+
+
 @pytest.fixture(scope="session")
 def live(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One live server that tests may query but not hurt."""

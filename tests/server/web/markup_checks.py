@@ -5,7 +5,9 @@ import itertools
 import html5lib
 
 # Elements that load, run or submit something, with what ours are allowed to be.
-_NEVER = {"iframe", "object", "embed", "base", "style", "img", "svg", "audio", "video", "applet"}
+_NEVER = {"iframe", "object", "embed", "base", "style", "img", "audio", "video", "applet"}
+# What a drawing consists of: shapes and words, nothing that loads or links.
+_DRAWN = {"svg", "title", "desc", "rect", "text", "polyline", "circle"}
 _NO_LABEL = {"hidden", "submit", "button"}
 
 
@@ -13,7 +15,11 @@ def parsed(answer):
     """The document of an answer. Any parse error of the HTML standard fails."""
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
-    return parser.parse(answer.text)
+    document = parser.parse(answer.text)
+    for element in document.iter():
+        if isinstance(element.tag, str):  # elements of SVG stay in its namespace
+            element.tag = element.tag.rpartition("}")[2]
+    return document
 
 
 def text_of(element):
@@ -37,6 +43,12 @@ def links(document):
 
 def assert_confined(document):
     """Nothing in the page runs or loads but this server's own style sheet, script and icon."""
+    figures = [each for each in document.iter("figure") if each.get("class") == "drawn"]
+    drawings = [drawing for figure in figures for drawing in figure.findall("svg")]
+    assert drawings == list(document.iter("svg"))
+    for drawing in drawings:
+        assert {each.tag for each in drawing.iter()} <= _DRAWN
+        assert drawing.get("role") == "img"
     for element in document.iter():
         if not isinstance(element.tag, str):
             continue

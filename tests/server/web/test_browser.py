@@ -24,6 +24,7 @@ PAGES = {
     "context": CONTEXT,
     "wrong": "/context?budget=3",
     "sources": "/sources",
+    "api": "/docs",
     "missing": "/nowhere",
 }
 

@@ -29,6 +29,7 @@ ADDRESSES = [
     "/kernel/no-such",
     "/chunk/no-such",
     "/sources",
+    "/docs",
     "/context",
     f"/context?query={QUERY}&profile=%7B%22l2_hit_rate%22%3A30,%22nope%22%3A1%7D&budget=300",
     "/context?query=&budget=2000",
@@ -357,6 +358,25 @@ def test_a_context_can_be_linked_to_unless_its_address_would_be_too_long(client)
     assert not [href for href in links(document) if href.startswith("/context?")]
 
 
+def test_a_context_page_takes_what_ncu_prints_and_says_what_it_read(client):
+    head = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+    rows = [
+        '"0","slow","Speed","Duration","us","12.5"', '"0","slow","Memory","L2 Hit Rate","%","30"',
+        '"1","fast","Speed","Duration","us","2.5"', '"1","fast","Memory","L2 Hit Rate","%","95"',
+        '"1","fast","Memory","Some Odd Thing","%","1"',
+    ]  # fmt: skip
+    text = "\r\n".join([head, *rows])
+    for name, value, said in (("", "30", "slow takes 83% of the time"), ("fast", "95", "Odd")):
+        form = {"query": QUERY, "profile": text, "kernel_name": name}
+        shown = text_of(parsed(client.post("/context", data=form)))
+        assert said in shown
+        asked = {"query": QUERY, "profile": {"l2_hit_rate": float(value), "duration": 12500.0}}
+        expected = client.post("/v1/context", json=asked).json()
+        assert all(each["reason"] in shown for each in expected["techniques"])
+    wrong = client.post("/context", data={"profile": text, "kernel_name": "none"})
+    assert "no kernel called 'none': it has slow, fast" in error_line(parsed(wrong))
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -374,10 +394,12 @@ def test_a_context_can_be_linked_to_unless_its_address_would_be_too_long(client)
         ({"query": "x", "language": "cobol"}, "language"),
         ({"query": "x", "gpu": "Voodoo 2"}, "unknown GPU 'Voodoo 2'"),
         ({"query": "x", "gpu": "sm_x"}, "sm_x"),
-        ({"profile": "{"}, "profile: not JSON at line 1"),
-        ({"profile": "[1]"}, "profile: write one JSON object"),
-        ({"profile": '{"l2_hit_rate": "high"}'}, "profile: l2_hit_rate"),
-        ({"profile": '{"l2_hit_rate": NaN}'}, "profile: l2_hit_rate"),
+        ({"profile": "{"}, "profile is not JSON, nor a page that `ncu --csv` prints"),
+        ({"profile": "[1]"}, "profile must hold one JSON object"),
+        ({"profile": '{"l2_hit_rate": "high"}'}, "none of its values is a number"),
+        ({"profile": '{"l2_hit_rate": NaN}'}, "none of its values is a number"),
+        ({"profile": '{"nope": 3}'}, "'nope' names no known metric"),
+        ({"profile": '{"l2_hit_rate": -3}'}, "no metric is below zero"),
         ({"profile": '{"l2_hit_rate": ' + "1" * 5000 + "}"}, "profile"),
         ({"profile": "[" * 100_000}, "profile"),
         ({"query": "x" * 20_001}, "query"),
@@ -466,7 +488,7 @@ def test_what_is_not_there_is_a_page_for_browsers_and_a_problem_for_programs(cli
         assert answer.status_code == 404
         document = parsed(answer)
         assert_well_made(document)
-        assert {"/", "/sources", "/openapi.json"} <= set(links(document))
+        assert {"/", "/sources", "/docs"} <= set(links(document))
         assert_problem(client.get(address))
     for address in ("/v1/nowhere", "/v1/techniques/none"):
         assert_problem(client.get(address, headers=BROWSER))

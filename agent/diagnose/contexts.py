@@ -1,0 +1,37 @@
+"""The diagnosis of a profile that comes with a context request, as techniques to tell of."""
+
+from collections.abc import Mapping
+from itertools import zip_longest
+
+from agent.diagnose.diagnose import diagnose, gather
+from agent.diagnose.inputs import Measured
+from agent.diagnose.techniques import shelf_of
+from kb.context.models import ContextRequest
+from kb.index.reader import Generation
+from kb.problems.facts import card_of
+
+
+def answers(
+    profile: Mapping[str, float], request: ContextRequest, generation: Generation
+) -> list[tuple[str, str]]:
+    """Techniques that answer the findings, the best of each first: slug and what was found.
+
+    Parameters
+    ----------
+    profile
+        Full metric names → values in base units.
+    request
+        What else is asked about: the kernel's source, the card, the language.
+
+    Raises
+    ------
+    InvalidInputError
+        No card goes by the name.
+    """
+    facts = gather(Measured(profile), card_of(request.gpu), source=request.kernel)
+    found = diagnose(facts, shelf_of(generation), language=request.language)
+    columns = [
+        [(advice.slug, finding.cause) for advice in finding.techniques]
+        for finding in found.findings
+    ]
+    return [each for row in zip_longest(*columns) for each in row if each is not None]

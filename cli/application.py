@@ -1,0 +1,32 @@
+"""What `kb serve` and `kb mcp` put together: the server with the parts that it knows nothing of."""
+
+from typing import TYPE_CHECKING
+
+from cli.profiles import diagnosis
+from server.app import create_app
+from server.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from server.mounting import Mounting
+
+__all__ = ["APPLICATION", "app_from_environment", "diagnosis", "mountings"]
+
+APPLICATION = f"{__name__}:app_from_environment"
+"""Makes a worker's application."""
+
+
+def app_from_environment() -> "FastAPI":
+    """The application of a worker process, whose settings come as `KB_…` variables."""
+    settings = Settings()
+    return create_app(settings, mountings(settings), diagnosis)
+
+
+def mountings(settings: Settings) -> "list[Mounting]":
+    """What is mounted beside the server's own routes and tools."""
+    if not settings.allow_evaluate:
+        return []
+    from cli.evaluate_api.mount import EvaluationMount  # noqa: PLC0415 - brings the agent
+
+    return [EvaluationMount]

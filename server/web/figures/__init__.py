@@ -1,0 +1,1 @@
+"""Pictures that are computed from parameters and measurements, as SVG inside the pages."""

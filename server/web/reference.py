@@ -1,0 +1,203 @@
+"""The HTTP API as a page: operations and shapes, read from the published OpenAPI document."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from server.web.markup import anchor
+
+_METHODS = ("get", "post", "put", "patch", "delete")
+_REF = "#/components/schemas/"
+_PROBLEM = "Problem"
+# JSON Schema's names of types → words; others stand as they are.
+_TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false"}
+# Limits of a schema → how they are said.
+_LIMITS = {
+    "minimum": "at least {}", "exclusiveMinimum": "above {}",
+    "maximum": "at most {}", "exclusiveMaximum": "below {}",
+    "minLength": "at least {} characters", "maxLength": "at most {} characters",
+    "minItems": "at least {} values", "maxItems": "at most {} values",
+    "maxProperties": "at most {} keys",
+}  # fmt: skip
+
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A parameter of an operation, or a field of a shape."""
+
+    name: str
+    type: Markup
+    note: str
+    """Whether it must be given, what it is by default, and its limits."""
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One status that an operation answers with."""
+
+    status: str
+    description: str
+    type: Markup | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one address."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    description: str
+    parameters: list[Field]
+    body: Markup | None
+    """The shape of what is sent."""
+    fields: list[Field]
+    """Those of the body."""
+    answers: list[Answer]
+    """The good ones; errors have one shape everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A named schema."""
+
+    id: str
+    name: str
+    description: str
+    fields: list[Field]
+    values: Markup | None
+    """What it is where it has no fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """All of the API."""
+
+    description: str
+    operations: list[Operation]
+    errors: list[Answer]
+    """Statuses whose body is a problem document, of any operation."""
+    shapes: list[Shape]
+
+
+def reference(document: Schema) -> Reference:
+    """Read an OpenAPI 3.1 document."""
+    schemas = document.get("components", {}).get("schemas", {})
+    found = [
+        (path, method, item[method])
+        for path, item in document.get("paths", {}).items()
+        for method in _METHODS
+        if method in item
+    ]
+    answers = [pair for _, _, each in found for pair in each.get("responses", {}).items()]
+    errors = {status: each["description"] for status, each in answers if _is_problem(each)}
+    return Reference(
+        description=document["info"].get("description", ""),
+        operations=[_operation(path, method, each, schemas) for path, method, each in found],
+        errors=[Answer(status, errors[status], None) for status in sorted(errors)],
+        shapes=[_shape(name, schemas[name]) for name in sorted(schemas)],
+    )
+
+
+def _operation(path: str, method: str, operation: Schema, schemas: Schema) -> Operation:
+    sent = _content(operation.get("requestBody", {}))
+    return Operation(
+        id=anchor(f"{method} {path}"),
+        method=method.upper(),
+        path=path,
+        summary=operation.get("summary", ""),
+        description=operation.get("description", ""),
+        parameters=[
+            _field(each["name"], each["schema"] | _described(each), each.get("required", False))
+            for each in operation.get("parameters", ())
+        ],
+        body=_type(sent) if sent is not None else None,
+        fields=_fields(_resolved(sent, schemas)) if sent is not None else [],
+        answers=[
+            Answer(status, each["description"], None if schema is None else _type(schema))
+            for status, each in operation.get("responses", {}).items()
+            if not _is_problem(each)
+            for schema in [_content(each)]
+        ],
+    )
+
+
+def _shape(name: str, schema: Schema) -> Shape:
+    fields = _fields(schema)
+    values = None if fields else _type(schema)
+    return Shape(anchor(f"shape {name}"), name, schema.get("description", ""), fields, values)
+
+
+def _fields(schema: Schema) -> list[Field]:
+    required = schema.get("required", ())
+    return [
+        _field(name, field, name in required)
+        for name, field in schema.get("properties", {}).items()
+    ]
+
+
+def _field(name: str, schema: Schema, required: bool) -> Field:
+    notes = ["required"] if required else []
+    if isinstance(schema.get("default"), str | int | float) and schema["default"] != "":
+        notes.append(f"default {_literal(schema['default'])}")
+    limits = {key: branch[key] for branch in _branches(schema) for key in _LIMITS if key in branch}
+    notes += [_LIMITS[key].format(f"{value:,.10g}") for key, value in limits.items()]
+    return Field(name, _type(schema), ", ".join(notes), schema.get("description", ""))
+
+
+def _type(schema: Schema) -> Markup:
+    """What a value is, in words; a named shape is a link to it."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_REF)
+        return Markup('<a href="#{}">{}</a>').format(anchor(f"shape {name}"), name)
+    branches = _branches(schema)
+    if branches != [schema]:
+        return Markup(" or ").join(dict.fromkeys(_type(branch) for branch in branches))
+    if named := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return Markup(", ").join(Markup("<code>{}</code>").format(_literal(one)) for one in named)
+    kind, inner = schema.get("type", "any value"), schema.get("additionalProperties")
+    if kind == "array":
+        return Markup("list of {}").format(_type(schema.get("items", {})))
+    if kind == "object" and isinstance(inner, Mapping):
+        return Markup("object: name → {}").format(_type(inner))
+    return escape(schema.get("format") or _TYPES.get(kind, kind))
+
+
+def _branches(schema: Schema) -> list[Schema]:
+    """The alternatives of a schema, or itself; null is left out: such a field may be left out."""
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in schema:
+            return [each for each in schema[key] if each.get("type") != "null"]
+    return [schema]
+
+
+def _literal(value: object) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+def _described(parameter: Schema) -> dict[str, str]:
+    return {"description": parameter["description"]} if "description" in parameter else {}
+
+
+def _resolved(schema: Schema, schemas: Schema) -> Schema:
+    name = schema.get("$ref", "").removeprefix(_REF)
+    found: Schema = schemas.get(name, schema)
+    return found
+
+
+def _content(each: Schema) -> Schema | None:
+    """The schema of what is sent or answered; None where there is none."""
+    for media in each.get("content", {}).values():
+        found: Schema = media.get("schema", {})
+        return found or None
+    return None
+
+
+def _is_problem(answer: Schema) -> bool:
+    return (_content(answer) or {}).get("$ref") == _REF + _PROBLEM
