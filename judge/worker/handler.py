@@ -196,8 +196,10 @@ class Handler:
         self._wait()
         seconds = self._clock() - start
         tensors = flatten(returned)
-        notes = [*fields.pop("notes", []), *(self._watch.notes if self._watch else [])]
-        seen = self._observer.glance(notes)
+        seen = m.Observed()
+        if command.observe:
+            notes = [*fields.pop("notes", []), *(self._watch.notes if self._watch else [])]
+            seen = self._observer.glance(notes)
         self._calls += 1
         self._held[self._calls] = tensors
         return m.Called(

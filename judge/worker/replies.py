@@ -117,6 +117,7 @@ class Called(Reply):
     accesses: int = 0
     """Loads, stores and atomics of blocks that interpreted kernels made in this call."""
     observed: Observed = Observed()
+    """Empty unless `Call.observe` was set."""
 
 
 class Times(Reply):
