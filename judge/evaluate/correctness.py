@@ -97,6 +97,8 @@ class Contestant:
         self.too_long = False
         """The last case was ended for the number of its accesses."""
         self.calls = 0
+        self.fewest_accesses = 0
+        """Of any interpreted call."""
         self.last_call = m.Called(call=0, outputs=[], seconds=0.0)
         self.kernel = kernel
         self.desk, self.worker = desk, desk.worker
@@ -284,6 +286,8 @@ class Contestant:
             timeout=self.call_seconds,
         )
         self.last_call = called
+        fewest = min(self.fewest_accesses, called.accesses) if self.calls else called.accesses
+        self.fewest_accesses = fewest
         self.calls += 1
         if planned.observe:
             self.observations.seen.append(called.observed)

@@ -66,6 +66,8 @@ class LoopCounts:
     """The most programs along each axis of a grid."""
     accesses: int
     """To memory by the last call."""
+    fewest: int
+    """The fewest accesses of any call."""
     seconds: float
     """Of the last call."""
     constants: Mapping[str, int]
@@ -140,20 +142,26 @@ class Enlargement:
         for place, name in enumerate(by_place(self.problem)[:_MOST_LONG]):
             if place and not self.progress().alone:
                 return
-            cheap = [size for size in self._lengths() if self._costs(name, size) <= MOST_ACCESSES]
-            if cheap and self._spent < _ALL_ACCESSES:
-                yield from self._as_long(name, max(cheap), secret, large=not place)
+            for size in self._lengths():
+                if self._costs(name, size) > MOST_ACCESSES or self._spent > _ALL_ACCESSES:
+                    continue
+                yield from self._as_long(name, size, secret, large=not place)
+                if not self.progress().too_long:
+                    break
 
     def _lengths(self) -> list[int]:
-        """What a long dimension may be as long as: two blocks and a part among them."""
+        """What a dimension may be as long as, two blocks and a part among them; longest first."""
         block = self._block()
-        return [_LONG, partial_blocks(block)] if block else [_LONG]
+        return sorted({_LONG, partial_blocks(block)} if block else {_LONG}, reverse=True)
 
     def _costs(self, name: str, size: int) -> float:
-        """How many accesses a call may be expected to make where a dimension is so long."""
-        now = self.progress()
-        before = now.constants.get(name, self.problem.constants[name].value)
-        return now.accesses * max(1.0, size / max(before, 1))
+        """How many accesses a call may be expected to make where a dimension is so long.
+
+        At least: where the blocks along it are smaller than the largest, it is more.
+        """
+        block = self._block() or 1
+        given = self.problem.constants[name].value
+        return self.progress().fewest * math.ceil(size / block) / math.ceil(given / block)
 
     def _as_long(self, name: str, size: int, secret: int, *, large: bool) -> Iterator[PlannedShape]:
         """Shapes with a dimension so long until the kernel takes one.

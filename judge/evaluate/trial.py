@@ -143,8 +143,8 @@ class Trial:
             last, constants = contestant.last_call, outcomes[-1].case.constants
             judged = sum(each.case.counted and not each.case.refused for each in outcomes)
             return LoopCounts(
-                last.loops, last.blocks, last.programs, last.accesses, last.seconds, constants,
-                contestant.calls, contestant.too_long, judged,
+                last.loops, last.blocks, last.programs, last.accesses, contestant.fewest_accesses,
+                last.seconds, constants, contestant.calls, contestant.too_long, judged,
             )  # fmt: skip
 
         larger = Enlargement(self.problem, kernel.text, progress, self.evidence.given_shape)

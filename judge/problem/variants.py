@@ -342,7 +342,8 @@ def _few(sizes: _Sizes, generator: random.Random) -> Values | None:
     names = [n for n in sizes.free if n not in sizes.large and not sizes.structural(n)]
     if not names:
         return None
-    other = {name: generator.randint(1, SMALL) for name in names}
+    # No block divides them, and `_one` asks for 1.
+    other = {name: generator.choice((3, 5, 7)) for name in names}
     return (_odd(sizes, generator) or {}) | other
 
 

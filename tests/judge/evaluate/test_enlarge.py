@@ -38,7 +38,7 @@ def problem(cols: int = 96, more: str = "") -> ProblemFile:
 def tried(*, takes, accesses: int = 10, alone: bool = True, too_long: bool = False):
     """Shapes and kinds of values that are judged, of a kernel that takes what `takes` says."""
     programs = {"kernel, axis 0": 1 if alone else 2}
-    state = LoopCounts({}, [], programs, accesses, 0.1, {}, 0, too_long, 0)
+    state = LoopCounts({}, [], programs, accesses, accesses, 0.1, {}, 0, too_long, 0)
 
     def progress() -> LoopCounts:
         return state
