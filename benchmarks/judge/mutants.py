@@ -82,6 +82,10 @@ class Fuzzer:
         self._known: dict[str, Any] = {"honest_kernels": [], "judged": []}
         if arguments.resume:
             self._known = json.loads(arguments.resume.read_text())
+        self._wanted: set[tuple[str, ...]] | None = None
+        if arguments.same:
+            earlier = json.loads(arguments.same.read_text())["judged"]
+            self._wanted = {_identity(Judged(**each)) for each in earlier}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -92,6 +96,8 @@ class Fuzzer:
         """Judge the subjects, then mutants of those that the judge calls right."""
         with ThreadPoolExecutor(self._arguments.workers) as pool:
             right = list(pool.map(self._honest, chosen))
+            if self._wanted is not None:
+                right = [True] * len(chosen)
             jobs = [
                 (subject, mutant)
                 for subject, fine in zip(chosen, right, strict=True)
@@ -99,6 +105,7 @@ class Fuzzer:
                 for mutant in mutants(
                     subject.kernel, subject.name, self._arguments.seed, self._arguments.each
                 )
+                if self._wanted is None or _of(subject, mutant) in self._wanted
             ]
             random.Random(self._arguments.seed).shuffle(jobs)
             list(pool.map(lambda job: self._mutant(*job), jobs[: self._arguments.mutants]))
@@ -187,6 +194,14 @@ class Fuzzer:
         }
 
 
+def _identity(judged: Judged) -> tuple[str, ...]:
+    return judged.kernel, str(judged.line), judged.kind, judged.change
+
+
+def _of(subject: Subject, mutant: Mutant) -> tuple[str, ...]:
+    return subject.name, str(mutant.line), mutant.kind, mutant.change
+
+
 def _place(each: Judged) -> tuple[str, int, str]:
     return each.kernel, each.line, each.change
 
@@ -207,6 +222,10 @@ def main() -> int:
     parser.add_argument(
         "--resume", type=Path, metavar="FILE",
         help="keep what an earlier FILE found right or caught; judge the rest, and what is missing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--same", type=Path, metavar="FILE",
+        help="the mutants that an earlier FILE has, however long their originals take",
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these kernels")
     parser.add_argument("--mutants", type=int, default=400, help="at most so many")

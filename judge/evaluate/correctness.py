@@ -92,19 +92,20 @@ class Contestant:
         self.hide = hide
         self.may_be_slow = False
         """A case that takes too long does not count, as the interpreter is to blame."""
+        self.most_accesses: int | None = None
+        """Accesses to memory after which an interpreted call is ended, and does not count."""
+        self.too_long = False
+        """The last case was ended for the number of its accesses."""
         self.calls = 0
-        self.call_took = 0.0
-        """Seconds of the last call, as the worker says."""
+        self.fewest_accesses = 0
+        """Of any interpreted call."""
+        self.last_call = m.Called(call=0, outputs=[], seconds=0.0)
         self.kernel = kernel
         self.desk, self.worker = desk, desk.worker
         self.settings = settings
         self.call_seconds = call_seconds
         self.observations = Observations()
         self.loaded: m.Kernel | None = None
-        self.loops: dict[str, int] = {}
-        """The most turns that the loops of interpreted kernels took, by line."""
-        self.blocks: list[int] = []
-        """Compile-time constants of interpreted kernels."""
         self.outputs: list[m.TensorSpec] = []
         """Of the last call."""
         self.overlaps = False
@@ -155,6 +156,7 @@ class Contestant:
     def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
         """Run one prepared case."""
         start = time.perf_counter()
+        self.too_long = False
         case = Case(
             shape=stage.shape.label,
             kind=planned.kind.value,
@@ -183,7 +185,9 @@ class Contestant:
             computed = self._judge(stage, prepared, planned, outcome, hide=hide)
             done = not hide or outcome.case.passed or bool(outcome.beside)
         except WorkerError as error:
-            done = not hide or not isinstance(error, CommandFailedError)
+            done = not (hide and isinstance(error, CommandFailedError)) or bool(
+                self._too_long(error)
+            )
             if done:
                 self._failed(error, stage, outcome)
         if done:
@@ -278,10 +282,12 @@ class Contestant:
             poison=planned.poison,
             observe=planned.observe,
             hide=hide,
+            most_accesses=self.most_accesses,
             timeout=self.call_seconds,
         )
-        self.loops, self.blocks = called.loops, called.blocks
-        self.call_took = called.seconds
+        self.last_call = called
+        fewest = min(self.fewest_accesses, called.accesses) if self.calls else called.accesses
+        self.fewest_accesses = fewest
         self.calls += 1
         if planned.observe:
             self.observations.seen.append(called.observed)
@@ -353,8 +359,7 @@ class Contestant:
             broken = is_device_error(error.message)
             declined = stage.shape.label != "full" and not broken
             problem = f"it raises {error.kind}: {error.message}"
-        if isinstance(error, WorkerTimedOutError) and self.may_be_slow:
-            why_not = f"it takes more than {error.seconds:.0f} s in the interpreter"
+        if why_not := self._too_long(error):
             outcome.case = outcome.case.model_copy(update={"counted": False, "why_not": why_not})
             outcome.exact = None
             return
@@ -363,6 +368,15 @@ class Contestant:
         outcome.fatal = outcome.fatal or broken
         update = {"refused": declined, "problem": m.one_line(problem, 300), "fault": error.fault}
         outcome.case = outcome.case.model_copy(update={"passed": False} | update)
+
+    def _too_long(self, error: WorkerError) -> str | None:
+        """Why a call is not the kernel's fault but the interpreter's, if so."""
+        if isinstance(error, WorkerTimedOutError) and self.may_be_slow:
+            return f"it takes more than {error.seconds:.0f} s in the interpreter"
+        if isinstance(error, CommandFailedError) and error.kind == "TooLongError":
+            self.too_long = True
+            return f"it takes too long in the interpreter: {error.message}"
+        return None
 
     def _stale(self, got: Sequence[Any], prepared: Prepared) -> str | None:
         """Evidence that the outputs are those of the call before."""

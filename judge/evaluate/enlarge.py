@@ -1,10 +1,13 @@
-"""Larger shapes where the tested ones are too small for a kernel's loops over blocks.
+"""Larger shapes where the tested ones are too small for a kernel's blocks.
 
 A kernel that takes a row in blocks of 1024 has a loop that turns once on every row of a reduced
-shape: what it carries from one block to the next is then never looked at. Where Triton's
-interpreter counts that a loop took fewer than two turns at every shape so far, shapes are made from
-the kernel's own constants, one dimension at a time. Then each dimension in turn is long and the
-others short: a second program along an axis, or a split of the work, shows nowhere else.
+shape, or a grid of one program: what it carries from one block to the next, and where its second
+program starts, is then never looked at. Triton's interpreter counts the turns of every loop over
+blocks and the programs along every axis of a grid. Where a count never reached two, shapes are made
+from the kernel's own constants, one dimension at a time.
+
+What this may cost is stated in accesses to memory by interpreted kernels, the same number on every
+machine.
 """
 
 import ast
@@ -23,6 +26,7 @@ from judge.problem.variants import (
     enlarged,
     is_within,
     lengthened,
+    partial_blocks,
     whole_blocks,
 )
 from judge.worker.messages import ValueKind
@@ -31,21 +35,23 @@ from judge.worker.messages import ValueKind
 LIMIT_ELEMENTS = 1 << 18
 # A block beyond this is none that a kernel takes at a time.
 _LARGEST_BLOCK = 1 << 15
-# Seconds after which no further shape is begun.
+# Seconds after which no further shape is begun for the sake of a loop.
 _SECONDS = 60.0
 # The longest that one call may take; more is the interpreter's fault and not the kernel's.
 CALL_SECONDS = 30.0
 _LONG_SECONDS = 2.0
-_ENOUGH_TURNS = 2
-# Long is beyond two blocks of 1024, and four of 2048, where kernels split a dimension; odd.
-_LONG = (2253, 9011)
+_ENOUGH = 2
+# Beyond two blocks of 1024, odd: where a kernel's blocks are not known, and for the last dimension
+# wherever that is cheap.
+_LONG = 2253
 # What kernels that take no parts of a block may want sizes to be multiples of.
 _WHOLE = 256
-# The longest that a call may be expected to take, and how many dimensions are long in turn.
-_SECONDS_LONG = 3.0
+# How many dimensions are long in turn.
 _MOST_LONG = 4
-# Calls that take longer are not made again with other values.
-_SECONDS_LARGE = 1.0
+# An access with the arithmetic around it takes about 0.1 ms. So one call at a shape that no loop
+# asks for takes a quarter of a second at most, and all of them together a second.
+MOST_ACCESSES = 2500
+_ALL_ACCESSES = 10_000
 
 
 @dataclass(slots=True)
@@ -56,20 +62,33 @@ class LoopCounts:
     """The most turns by line."""
     blocks: Sequence[int]
     """Compile-time constants that launches gave."""
+    programs: Mapping[str, int]
+    """The most programs along each axis of a grid."""
+    accesses: int
+    """To memory by the last call."""
+    fewest: int
+    """The fewest accesses of any call."""
     seconds: float
     """Of the last call."""
     constants: Mapping[str, int]
     """Of the last call's shape."""
     calls: int
     """Calls so far."""
+    too_long: bool
+    """The last call was ended for the number of its accesses."""
     judged: int
     """Cases so far that count and that the kernel did not decline."""
 
     @property
     def short(self) -> list[str]:
-        """Lines of the loops over blocks that took fewer than `_ENOUGH_TURNS`, in order."""
-        few = (line for line, turns in self.loops.items() if turns < _ENOUGH_TURNS)
+        """Lines of the loops over blocks that took fewer than `_ENOUGH`, in order."""
+        few = (line for line, turns in self.loops.items() if turns < _ENOUGH)
         return sorted(few, key=int)
+
+    @property
+    def alone(self) -> list[str]:
+        """Axes of grids along which there never were `_ENOUGH` programs."""
+        return [axis for axis, programs in self.programs.items() if programs < _ENOUGH]
 
 
 @dataclass(slots=True)
@@ -91,6 +110,8 @@ class Enlargement:
     """Constants on which neither a loop nor a block depends."""
     _sizes: set[int] = field(default_factory=set)
     _tried: list[Mapping[str, int]] = field(default_factory=list)
+    _spent: int = 0
+    """Accesses at long shapes."""
     _begun: float = field(default_factory=time.monotonic)
 
     def shapes(self, *, secret: int) -> Iterator[PlannedShape]:
@@ -111,42 +132,57 @@ class Enlargement:
             return None
         why = self.why_not_all or "it does not depend on the problem's sizes"
         return (
-            f"the loop in line {lines[0]} took fewer than {_ENOUGH_TURNS} turns at every tested "
+            f"the loop in line {lines[0]} took fewer than {_ENOUGH} turns at every tested "
             f"size: what it carries from one turn to the next was not seen ({why})"
         )
 
     def _long(self, secret: int) -> Iterator[PlannedShape]:
-        """Each dimension long in turn."""
+        """The last dimension long, and others while an axis of a grid had one program."""
         self.long = True
-        for name in by_place(self.problem)[:_MOST_LONG]:
-            likely = self.progress().seconds
-            for size in _LONG:
-                if likely > _SECONDS_LONG or self._begun_long_ago():
+        for place, name in enumerate(by_place(self.problem)[:_MOST_LONG]):
+            if place and not self.progress().alone:
+                return
+            for size in self._lengths():
+                if self._costs(name, size) > MOST_ACCESSES or self._spent > _ALL_ACCESSES:
+                    continue
+                yield from self._as_long(name, size, secret, large=not place)
+                if not self.progress().too_long:
                     break
-                before = self.progress().judged
-                yield from self._as_long(name, size, secret)
-                now = self.progress()
-                if now.judged == before:
-                    break
-                likely = now.seconds * _LONG[-1] / _LONG[0]
 
-    def _as_long(self, name: str, size: int, secret: int) -> Iterator[PlannedShape]:
+    def _lengths(self) -> list[int]:
+        """What a dimension may be as long as, two blocks and a part among them; longest first."""
+        block = self._block()
+        return sorted({_LONG, partial_blocks(block)} if block else {_LONG}, reverse=True)
+
+    def _costs(self, name: str, size: int) -> float:
+        """How many accesses a call may be expected to make where a dimension is so long.
+
+        At least: where the blocks along it are smaller than the largest, it is more.
+        """
+        block = self._block() or 1
+        given = self.problem.constants[name].value
+        return self.progress().fewest * math.ceil(size / block) / math.ceil(given / block)
+
+    def _as_long(self, name: str, size: int, secret: int, *, large: bool) -> Iterator[PlannedShape]:
         """Shapes with a dimension so long until the kernel takes one.
 
         Beside short ones first. Where the problem or the kernel has no such shape, beside those
         that are given; then a multiple of what blocks are.
         """
         before = self.progress().judged
-        whole = size // _WHOLE * _WHOLE
+        whole = max(size // _WHOLE, 1) * _WHOLE
         for asked, given in ((size, False), (size, True), (whole, False), (whole, True)):
             each = lengthened(self.problem, name, asked, LIMIT_ELEMENTS, beside_given=given)
-            if each is not None and each.constants not in self._tried:
-                yield self._planned(each, secret)
+            if each is None or each.constants in self._tried:
+                continue
+            yield self._planned(each, secret)
             now = self.progress()
-            if each is not None and now.judged > before and now.seconds < _SECONDS_LARGE:
+            self._spent += MOST_ACCESSES if now.too_long else now.accesses
+            if now.judged > before and large:
                 # What overflows or cancels in a long sum shows on large values.
                 yield self._planned(each, secret, ValueKind.LARGE)
-            if now.judged > before or self._begun_long_ago():
+                self._spent += now.accesses
+            if now.judged > before or now.too_long:
                 return
 
     def _begun_long_ago(self) -> bool:

@@ -8,8 +8,11 @@ them, `power.Power` proves that wrong kernels would fail, `contest.Contest` hand
 
 import contextlib
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+
+import torch
 
 from judge.evaluate.bench import Bench
 from judge.evaluate.contest import Entrant
@@ -114,7 +117,8 @@ def _evaluated(
             )
         language = kernel.language.value
         trial.evidence.language = kernel.language
-        with _card(host, on_progress), Bench(device, zygote) as bench:
+        threads = _one_thread() if options.interpret else contextlib.nullcontext()
+        with threads, _card(host, on_progress), Bench(device, zygote) as bench:
             trial.run(bench, kernel)
     decision = decide(trial.evidence)
     report = trial.report
@@ -160,3 +164,14 @@ def _validate(options: Options) -> None:
 def _card(host: Host, say: Say) -> contextlib.AbstractContextManager[None]:
     """Evaluations never overlap on one card."""
     return contextlib.nullcontext() if host.card is None else locked(host.card, say=say)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compare small tensors in one thread: more would spin while the workers need the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -271,10 +271,14 @@ class Worker:
         poison: bool = False,
         observe: bool = False,
         hide: bool = False,
+        most_accesses: int | None = None,
         timeout: float = CALL_SECONDS,
     ) -> m.Called:
         """Call the contender once; its outputs are held until `drop`."""
-        command = m.Call(inputs=list(inputs), poison=poison, observe=observe, hide=hide)
+        command = m.Call(
+            inputs=list(inputs), poison=poison, observe=observe, hide=hide,
+            most_accesses=most_accesses,
+        )  # fmt: skip
         return self._exchange.ask(command, m.Called, timeout)
 
     def fetch(

@@ -114,6 +114,7 @@ class Stage:
         self._terms: float | None = None
         self._narrowed = False
         self._oracle_specs: dict[str, list[m.TensorSpec]] = {}
+        self._likely_specs: list[m.TensorSpec] = []
         self._arguments: list[m.Argument] = []
         self._parameters: list[Any] | None = None
 
@@ -194,6 +195,7 @@ class Stage:
         prepared.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
         prepared.overlaps = any(output.overlaps for output in called.outputs)
         self._restore(prepared, lent)
+        self._likely_specs = [_raised(spec) for spec in prepared.outputs]
         oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
         self._restore(prepared, lent)
         prepared.why_not = undefined(prepared.kind, prepared.outputs, oracle, values)
@@ -283,6 +285,14 @@ class Stage:
         return [None if i in packed else each for i, each in enumerate(every)], values
 
     def _oracle(self, method: str, group: str, mutation: m.Mutation | None) -> list[Any]:
+        if method == "forward" and method not in self._oracle_specs:
+            # Most models' outputs in float64 are as eager's are, and need not be described.
+            self._oracle_specs[method] = self._likely_specs
+            try:
+                return self._oracle(method, group, mutation)
+            except CommandFailedError as error:
+                if error.kind != "BadBufferError":
+                    raise
         specs = self._oracle_specs.get(method)
         if specs is None:
             answer = self.worker.oracle(self._arguments, None, method=method, mutate=mutation)
@@ -364,6 +374,13 @@ class Stage:
                 flops = 0.0  # the operators cannot be counted without running them
             self._terms = max(1.0, read / written, flops / (2 * written))
         return self._terms
+
+
+def _raised(spec: m.TensorSpec) -> m.TensorSpec:
+    """The same tensor where the model is in float64."""
+    dtype = dtype_of(spec.dtype)
+    wide = "float64" if dtype.is_floating_point else spec.dtype
+    return m.TensorSpec(shape=spec.shape, dtype=wide)
 
 
 def _step(lent: Lent) -> float:

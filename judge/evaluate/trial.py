@@ -10,7 +10,7 @@ from judge.evaluate.bench import Bench, Desk
 from judge.evaluate.cases import OF_INTEGERS, PlannedCase, PlannedShape
 from judge.evaluate.contest import Contest, Entrant
 from judge.evaluate.correctness import Contestant, Outcome
-from judge.evaluate.enlarge import CALL_SECONDS, Enlargement, LoopCounts
+from judge.evaluate.enlarge import CALL_SECONDS, MOST_ACCESSES, Enlargement, LoopCounts
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.floor import StructuralZeros
 from judge.evaluate.options import Options
@@ -140,12 +140,16 @@ class Trial:
         contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
 
         def progress() -> LoopCounts:
-            now, constants = contestant, outcomes[-1].case.constants
+            last, constants = contestant.last_call, outcomes[-1].case.constants
             judged = sum(each.case.counted and not each.case.refused for each in outcomes)
-            return LoopCounts(now.loops, now.blocks, now.call_took, constants, now.calls, judged)
+            return LoopCounts(
+                last.loops, last.blocks, last.programs, last.accesses, contestant.fewest_accesses,
+                last.seconds, constants, contestant.calls, contestant.too_long, judged,
+            )  # fmt: skip
 
         larger = Enlargement(self.problem, kernel.text, progress, self.evidence.given_shape)
         for planned in larger.shapes(secret=secrets.randbits(_SEED_BITS - 1)):
+            contestant.most_accesses = MOST_ACCESSES if larger.long else None
             desk, proven = self._proven(bench, desk, [planned], settings)
             for shape in proven:
                 before = len(outcomes)

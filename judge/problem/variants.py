@@ -124,8 +124,7 @@ def enlarged(
     found: dict[str, Variant] = {}
     left_out: list[str] = []
     smallest = sizes.shrink(_FEWEST_BESIDE)
-    # Odd: no multiple of anything that blocks are.
-    size = 2 * block + max(block // 5, 2) | 1
+    size = partial_blocks(block)
     for name in sizes.last_first:
         ruled = sizes.ruled(smallest | {name: size})
         taken = ruled.get(name, sizes.given(name))
@@ -134,6 +133,11 @@ def enlarged(
         elif ruled:
             found[name] = Variant(ruled, "variant")
     return found, left_out
+
+
+def partial_blocks(block: int) -> int:
+    """Two blocks and a part of one; odd, so no multiple of anything that blocks are."""
+    return 2 * block + max(block // 5, 2) | 1
 
 
 def by_place(problem: ProblemFile) -> list[str]:
@@ -338,7 +342,8 @@ def _few(sizes: _Sizes, generator: random.Random) -> Values | None:
     names = [n for n in sizes.free if n not in sizes.large and not sizes.structural(n)]
     if not names:
         return None
-    other = {name: generator.randint(1, SMALL) for name in names}
+    # No block divides them, and `_one` asks for 1.
+    other = {name: generator.choice((3, 5, 7)) for name in names}
     return (_odd(sizes, generator) or {}) | other
 
 

@@ -65,6 +65,9 @@ class Zygote:
         variables = environment.scrubbed() | {"PYTHONPATH": _import_path()}
         if interpret:
             variables[environment.INTERPRET] = "1"
+            # Tensors are small, and threads that spin after each operator take the other
+            # worker's core.
+            variables["OMP_WAIT_POLICY"] = "PASSIVE"
         command = [sys.executable, "-m", "judge.sandbox.zygote", "--socket", str(theirs.fileno())]
         command += ["--torch"] if torch else []
         with theirs, tempfile.TemporaryFile() as errors:

@@ -139,6 +139,8 @@ def main() -> None:
         __import__("torch")
         with suppress(ImportError):
             __import__("triton")
+            # The first launch in every process would import it, which takes as long as ten calls.
+            __import__("triton.experimental.gluon")
         entries.preload()
         if sys.modules["torch"].cuda.is_initialized():
             raise RuntimeError("CUDA was initialised while loading: processes could not fork")

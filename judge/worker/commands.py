@@ -154,6 +154,8 @@ class Call(Command):
     """Watch operators, launches and streams by the profiler; do not time in a worker after it."""
     hide: bool = False
     """Hide the inputs' values from all but interpreted kernels (`judge.worker.interpreted`)."""
+    most_accesses: int | None = None
+    """Fail after so many accesses of interpreted kernels to memory."""
 
 
 class Fetch(Command):

@@ -187,6 +187,8 @@ class Handler:
             hidden = None
             if command.hide and self._watch is not None:
                 hidden = stack.enter_context(self._watch.hidden(arguments))
+            if self._watch is not None:
+                self._watch.begin(command.most_accesses)
             start = self._clock()
             returned, fields = self._called(run, arguments, observe=command.observe)
         if hidden is not None:
@@ -194,8 +196,10 @@ class Handler:
         self._wait()
         seconds = self._clock() - start
         tensors = flatten(returned)
-        notes = [*fields.pop("notes", []), *(self._watch.notes if self._watch else [])]
-        seen = self._observer.glance(notes)
+        seen = m.Observed()
+        if command.observe:
+            notes = [*fields.pop("notes", []), *(self._watch.notes if self._watch else [])]
+            seen = self._observer.glance(notes)
         self._calls += 1
         self._held[self._calls] = tensors
         return m.Called(
@@ -204,8 +208,7 @@ class Handler:
             seconds=seconds,
             outside=outside,
             computed=sorted(hidden.computed)[:20] if hidden is not None else [],
-            loops=self._watch.loops.turns if self._watch is not None else {},
-            blocks=sorted(self._watch.blocks) if self._watch is not None else [],
+            **(self._watch.counts() if self._watch is not None else {}),
             observed=seen.model_copy(update=fields),
         )
 

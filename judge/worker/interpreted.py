@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from judge.worker.card import answer_for_a_card
+from judge.worker.faster_interpreter import make_faster
 from judge.worker.loops import Loops
 
 # Operators that read no values, whatever they are given.
@@ -292,6 +293,7 @@ class _Redirected:
         return getattr(self._original, name)
 
     def _at(self, pointers: Any, mask: Any, what: str) -> Any:
+        self._watch.count_access()
         memory = self._watch.memory
         return pointers if memory is None else memory.at(pointers, mask, what)
 
@@ -314,6 +316,10 @@ class _Redirected:
         return self._original.atomic_cas(at, compared, value, order)
 
 
+class TooLongError(BaseException):
+    """A call made more accesses to memory than it may; no `except Exception` holds it up."""
+
+
 class Watch:
     """Triton's interpreter in this process; made once, before anything untrusted is loaded."""
 
@@ -325,13 +331,39 @@ class Watch:
         self.loops = Loops()
         self.blocks: set[int] = set()
         """Constants of kernels that launches gave: sizes of blocks among them."""
+        self.programs: dict[str, int] = {}
+        """The most programs along each axis of a grid, by kernel and axis."""
+        self.accesses = 0
+        """Loads, stores and atomics of blocks in this call: what the interpreter's time grows with,
+        the same on every machine."""
+        self._most_accesses: int | None = None
         from triton.runtime import autotuner, interpreter  # noqa: PLC0415 (only where interpreted)
 
+        make_faster(interpreter)
         interpreter._interpreter = _Redirected(interpreter._interpreter, self)
         self.loops.watch(interpreter)
         self._note_launches(interpreter.GridExecutor)
         self._take_first(autotuner.Autotuner)
         answer_for_a_card(self.notes.setdefault)
+
+    def begin(self, most_accesses: int | None) -> None:
+        """Count the accesses of one call, which ends with TooLongError after so many."""
+        self.accesses, self._most_accesses = 0, most_accesses
+
+    def counts(self) -> dict[str, Any]:
+        """What was counted, as fields of `judge.worker.replies.Called`."""
+        return {
+            "loops": self.loops.turns,
+            "blocks": sorted(self.blocks),
+            "programs": self.programs,
+            "accesses": self.accesses,
+        }
+
+    def count_access(self) -> None:
+        """Count one more."""
+        self.accesses += 1
+        if self._most_accesses is not None and self.accesses > self._most_accesses:
+            raise TooLongError(f"it makes more than {self._most_accesses} accesses to memory")
 
     @contextlib.contextmanager
     def hidden(self, inputs: Sequence[Any]) -> Iterator[KernelMemory]:
@@ -361,9 +393,21 @@ class Watch:
             constants = (given.get(name) for name in grid.constexprs)
             if len(self.blocks) < _MOST_NOTES:
                 self.blocks |= {constant for constant in constants if type(constant) is int}
+            given_grid = grid.grid
+            grid.grid = lambda values: self._note_grid(
+                str(getattr(grid.fn, "__name__", "kernel")),
+                given_grid(values) if callable(given_grid) else given_grid,
+            )
             return original(grid, *args, **kwargs)
 
         executor.__call__ = launch
+
+    def _note_grid(self, kernel: str, grid: Any) -> Any:
+        for axis, size in enumerate(grid):
+            name = f"{kernel[:60]}, axis {axis}"
+            if name in self.programs or len(self.programs) < _MOST_NOTES:
+                self.programs[name] = max(int(size), self.programs.get(name, 0))
+        return grid
 
     def _take_first(self, tuner: Any) -> None:
         """Have the autotuner take the first configuration: there is nothing to time here."""

@@ -111,7 +111,13 @@ class Called(Reply):
     and all earlier calls."""
     blocks: list[int] = Field(default_factory=list, max_length=50)
     """Of interpreted kernels: integers that launches gave as compile-time constants."""
+    programs: dict[Label, int] = Field(default_factory=dict, max_length=50)
+    """Of interpreted kernels: the most programs along each axis of a grid, by kernel and axis, in
+    this and all earlier calls."""
+    accesses: int = 0
+    """Loads, stores and atomics of blocks that interpreted kernels made in this call."""
     observed: Observed = Observed()
+    """Empty unless `Call.observe` was set."""
 
 
 class Times(Reply):
