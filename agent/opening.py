@@ -10,7 +10,7 @@ from agent.optimize.advice import Advisor, IndexAdvisor
 from agent.optimize.beam import TUNE
 from agent.optimize.config import RunConfig
 from agent.optimize.gpu_judge import GpuJudge
-from agent.optimize.judge_pool import JudgePool
+from agent.optimize.judge_pool import JudgePool, Worker
 from agent.optimize.judge_process import JudgeProcess
 from agent.optimize.loop import Search
 from agent.optimize.progress import Progress
@@ -105,7 +105,8 @@ def opened(
     specs: Sequence[GpuSpec] = (),
     price: Any = None,
     progress: Progress | None = None,
-    start_process: Callable[[], JudgeProcess] = JudgeProcess,
+    start_process: Callable[[], Worker] = JudgeProcess,
+    processes: int = 2,
     shelf: "Shelf | None" = None,
     batch: "BatchFolder | None" = None,
     away: bool = False,
@@ -127,6 +128,8 @@ def opened(
         Is told what happens.
     start_process
         Makes a judging process; several runs may share one.
+    processes
+        How many of them check at once in a dry run.
     shelf
         Where `recipe` takes kernels from, in place of the index: for what it is worth.
     batch
@@ -144,7 +147,7 @@ def opened(
     config = folder.config
     searcher = searcher_or_none(index) if config.knowledge else None
     try:
-        pool = JudgePool(config, start_process=_needs_gpu if away else start_process)
+        pool = JudgePool(config, processes, _needs_gpu if away else start_process)
         if batch is None and config.batch is not None and config.replayed is None:
             from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
 

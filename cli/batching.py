@@ -12,19 +12,18 @@ import click
 
 from cli import Session
 from cli.optimize_config import begun, price_of, resumed
+from cli.sweeping import CONFIG, again, problems_in, runs_in
 from kb.errors import KbError
 
 if TYPE_CHECKING:
     from agent.endpoint.batch import BatchFolder
     from agent.optimize.config import RunConfig
-    from agent.optimize.run import RunFolder
     from kb.gpus import GpuSpec
 
 RUNS = "runs"
 _INTERRUPTED = 130
 # Batches take minutes to hours.
 _POLL_S = 30.0
-_CONFIG = "config.json"
 
 
 @click.command()
@@ -63,7 +62,7 @@ def is_batch(root: Path | None) -> bool:
 
     if root is None:
         return False
-    if (root / _CONFIG).exists():
+    if (root / CONFIG).exists():
         config = read_config(root)
         return config.batch is not None and config.replayed is None
     return (root / RUNS).is_dir()
@@ -77,7 +76,7 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     for name in ("replay_verdicts", "out"):
         if options[name]:
             raise click.UsageError(f"--batch and --{name.replace('_', '-')} do not go together")
-    alone = options["resume"] is not None and (options["resume"] / _CONFIG).exists()
+    alone = options["resume"] is not None and (options["resume"] / CONFIG).exists()
     root: Path = options["batch"] or _folder_of(options["resume"], alone=alone)
     resuming = options["resume"] is not None
     if resuming and problem is not None:
@@ -89,13 +88,13 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
         click.echo(f"kb: note: {note}", err=True)
     away = not (options["interpret"] or has_gpu())
     if resuming:
-        roots = [options["resume"]] if alone else _runs(options["resume"] / RUNS)
+        roots = [options["resume"]] if alone else runs_in(options["resume"] / RUNS)
         runs = ((each, _taken_up(ctx, each, root, options)) for each in roots)
     else:
         if problem is None:
             raise click.UsageError("Missing argument 'PROBLEM'.")
         _require_card(options, away=away)
-        found = _problems(problem)
+        found = problems_in(problem)
         runs = (
             (root / RUNS / name, _begin(path, root, options, away=away)) for name, path in found
         )
@@ -121,28 +120,6 @@ def _folder_of(root: Path, *, alone: bool) -> Path:
         if (parent / LOCK).exists():
             return parent
     return Path(read_config(root).batch or root).expanduser()
-
-
-def _runs(root: Path) -> list[Path]:
-    return [path.parent for path in sorted(root.rglob(_CONFIG))]
-
-
-def _problems(path: Path) -> list[tuple[str, Path]]:
-    """(Name of its run folder, file) of all problems in a file or a folder."""
-    from judge.problem.source import ProblemFile  # noqa: PLC0415
-
-    if not path.is_dir():
-        return [(path.stem, path)]
-    found: list[tuple[str, Path]] = []
-    for each in sorted(path.rglob("*.py")):
-        try:
-            ProblemFile.read(each)
-        except KbError:
-            continue
-        found.append((str(each.relative_to(path).with_suffix("")), each))
-    if not found:
-        raise KbError(f"{path} holds no problem files (Model, get_inputs, get_init_inputs)")
-    return found
 
 
 def _require_card(options: dict[str, Any], *, away: bool) -> None:
@@ -176,6 +153,7 @@ def _one(
     away: bool,
 ) -> str:
     """Go on with one run; what came of it: `done`, `failed`, or why it pauses."""
+    from agent.cards.sweep import run_folder  # noqa: PLC0415
     from agent.opening import opened  # noqa: PLC0415
     from agent.optimize.summary import render  # noqa: PLC0415
     from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
@@ -184,7 +162,7 @@ def _one(
 
     progress = Printer()
     try:
-        with _folder(root, config) as folder:
+        with run_folder(root, again(root, config)) as folder:
             if folder.record.stopped is not None and not _more(options):
                 return "done"
             click.echo(f"{root}", err=True)
@@ -213,20 +191,6 @@ def _one(
     finally:
         progress.clear()
     return "done"
-
-
-def _folder(root: Path, config: "RunConfig") -> "RunFolder":
-    """The run in a folder, begun or taken up."""
-    from agent.optimize.run import RunFolder, read_config  # noqa: PLC0415
-
-    if not (root / _CONFIG).exists():
-        return RunFolder.create(root, config)
-    known = read_config(root)
-    if known.problem.sha256 != config.problem.sha256:
-        raise KbError(f"{root} is a run on another file of this name: name another --batch")
-    # A command that is given again goes on as it was begun, with the limits that it names now.
-    update = {"batch": config.batch, "limits": config.limits}
-    return RunFolder.resume(root, known.model_copy(update=update))
 
 
 def _more(options: dict[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import click
 from cli import Session
 from cli.batching import is_batch, optimize_batch
 from cli.dtypes import dtype_option
-from cli.optimize_config import begun, price_of, resumed
+from cli.optimize_config import begun, default_folder, price_of, resumed
+from cli.sweeping import is_sweep, optimize_folder
 from cli.terminal import drawn
 from kb.errors import KbError
 from kb.printable import printable
@@ -79,6 +79,12 @@ _INTERRUPTED = 130
 @click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, to all contenders.")
 @click.option(
     "--device", metavar="cuda:N", help="Use one GPU. Default: all of the first one's kind."
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Share a folder of problems out over all GPUs of the Ray cluster at HOST:PORT; auto: the "
+    "one that this machine is in. Default: this machine's GPUs.",
 )
 @click.option("--gpu-spec", type=_FILE, help="YAML file with a card that kb does not know.")
 @click.option(
@@ -178,7 +184,8 @@ _INTERRUPTED = 130
 def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> None:
     """Make a kernel for PROBLEM faster, prove it, and keep how.
 
-    PROBLEM is a file in KernelBench's format: Model, get_inputs, get_init_inputs.
+    PROBLEM is a file in KernelBench's format (Model, get_inputs, get_init_inputs), or
+    a folder of them: each gets a run in a folder of its own below --out.
 
     Evaluates the start; then, round by round: diagnoses the best, retrieves what
     the index knows about it, lets the proposers compete, judges what they propose,
@@ -198,10 +205,16 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     from agent.optimize.summary import render  # noqa: PLC0415
 
     session: Session = ctx.obj
+    root: Path | None
     if options["batch"] is not None or is_batch(options["resume"]):
         optimize_batch(ctx, problem, options)
         return
-    root: Path | None = options["resume"]
+    if is_sweep(problem, options["resume"]):
+        optimize_folder(ctx, problem, options)
+        return
+    if options["ray"] is not None:
+        raise click.UsageError("--ray takes a folder of problems")
+    root = options["resume"]
     if root is not None:
         config = resumed(ctx, read_config(root), problem, options)
         _require_gpu(config)
@@ -211,7 +224,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         config = begun(problem, options)
         _require_gpu(config)
         price = price_of(options["price"], config)
-        root = options["out"] or _default_folder(config.problem.stem)
+        root = options["out"] or default_folder(config.problem.stem)
         folder = RunFolder.create(root, config)
     progress = Printer()
     with folder:
@@ -256,10 +269,6 @@ def _require_gpu(config: "RunConfig") -> None:
         "no GPU was found; --interpret makes a dry run without one, which checks results at "
         "reduced sizes"
     )
-
-
-def _default_folder(stem: str) -> Path:
-    return Path("kb-runs") / f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":

@@ -3,7 +3,7 @@
 import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,6 +13,22 @@ from agent.optimize.judge_requests import Describe, Described, Request
 from judge.progress import Say, silent
 
 R = TypeVar("R", bound=BaseModel)
+
+
+class Worker(Protocol):
+    """What answers requests; see `JudgeProcess`."""
+
+    def ask(self, request: Request[R], say: Say) -> R:
+        """The answer to a request."""
+        ...
+
+    def cancel(self) -> None:
+        """End the request in progress, from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Take no further request."""
+        ...
 
 
 class JudgePool:
@@ -32,13 +48,13 @@ class JudgePool:
         self,
         config: RunConfig,
         processes: int = 2,
-        start_process: Callable[[], JudgeProcess] = JudgeProcess,
+        start_process: Callable[[], Worker] = JudgeProcess,
     ) -> None:
         self._config = config
         self._processes = processes
         self._make = start_process
-        self._all: list[JudgeProcess] = []
-        self._free: queue.SimpleQueue[tuple[JudgeProcess, str]] = queue.SimpleQueue()
+        self._all: list[Worker] = []
+        self._free: queue.SimpleQueue[tuple[Worker, str]] = queue.SimpleQueue()
         self._described: Described | None = None
 
     @property
@@ -61,7 +77,7 @@ class JudgePool:
         return self._described
 
     @contextmanager
-    def lend(self) -> Iterator[tuple[JudgeProcess, str]]:
+    def lend(self) -> Iterator[tuple[Worker, str]]:
         """A process and its device, as soon as one is free."""
         self.describe()
         taken = self._free.get()
