@@ -8,10 +8,11 @@ from typing import ClassVar, Final, TypeVar
 from pydantic import BaseModel
 
 from agent.cards.pool import CardLostError, CardPool
-from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
+from agent.optimize.judge_process import SILENCE_S, JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Describe, Kept, Request
+from judge.profile.profiler import has_gpu
 from judge.progress import Say, silent
-from kb.errors import InvalidInputError
+from kb.errors import InvalidInputError, KbError
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -93,7 +94,13 @@ class LocalCard:
         self._process.close()
 
 
-def local_cards(gpus: str = "all", *, interpret: bool = False, per_card: int = 1) -> CardPool:
+def local_cards(
+    gpus: str = "all",
+    *,
+    interpret: bool = False,
+    per_card: int = 1,
+    silence: float = SILENCE_S,
+) -> CardPool:
     """Cards of this machine: all of the first one's kind, or the first N.
 
     Parameters
@@ -104,6 +111,8 @@ def local_cards(gpus: str = "all", *, interpret: bool = False, per_card: int = 1
         Take processes that use Triton's interpreter in place of cards.
     per_card
         Judging processes of each card. They take turns on it, and compile meanwhile.
+    silence
+        See `JudgeProcess`.
 
     Raises
     ------
@@ -115,6 +124,8 @@ def local_cards(gpus: str = "all", *, interpret: bool = False, per_card: int = 1
     if interpret:
         count = _DRY if gpus == "all" else int(gpus)
         return CardPool([LocalCard(f"CPU {n}", None, device="cpu") for n in range(count)])
+    if not has_gpu():
+        raise KbError("no GPU was found; --interpret makes a dry run without one")
     first = JudgeProcess()
     try:
         found = first.ask(Describe(), silent)
@@ -133,6 +144,7 @@ def local_cards(gpus: str = "all", *, interpret: bool = False, per_card: int = 1
                 found.gpu,
                 partial(
                     JudgeProcess,
+                    silence=silence,
                     environment={"CUDA_VISIBLE_DEVICES": name},
                     cores=share_of_cores(place, len(names)),
                 ),

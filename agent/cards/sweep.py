@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from agent.cards.pool import CardPool
 from agent.opening import opened
 from agent.optimize.config import RunConfig
-from agent.optimize.progress import Progress
+from agent.optimize.progress import Progress, Silent
 from agent.optimize.record import Record
 from agent.optimize.run import RunFolder, read_config, read_run
 from agent.optimize.summary import Summary, summarise
@@ -39,16 +39,18 @@ class Runner:
     index: Path
     """Folder of the index; where there is none, the shipped corpus is taken."""
     cards: CardPool
+    progress: Callable[[Path], Progress] = lambda _: Silent()
+    """Makes what is told what happens, for each run folder."""
     report: bool = True
     """Whether each run gets its report."""
 
-    def run(self, root: Path, config: RunConfig, progress: Progress, **more: Any) -> Ended:
+    def run(self, root: Path, config: RunConfig, *, away: bool = False, **more: Any) -> Ended:
         """Begin the run in `root`, or take it up. One that has ended goes on by other limits alone.
 
         Parameters
         ----------
-        more
-            As `agent.opening.opened` takes them.
+        away, more
+            See `agent.opening.opened`; a run away from a GPU takes no card.
 
         Raises
         ------
@@ -59,18 +61,13 @@ class Runner:
         with run_folder(root, config) as folder:
             ended = folder.record.stopped is not None and folder.record.standing is not None
             if not ended or config.limits != limits:
-                with (
-                    self.cards.lend(self._kind(folder.record, **more)) as lent,
-                    opened(
-                        folder,
-                        self.index,
-                        progress=progress,
-                        start_process=lambda: lent,
-                        processes=1,
-                        **more,
-                    ) as search,
-                ):
-                    search.run()
+                kind = self._kind(folder.record, **more)
+                with nullcontext() if away else self.cards.lend(kind) as lent:
+                    parts: dict[str, Any] = {"start_process": lambda: lent, "processes": 1}
+                    told = self.progress(root)
+                    more |= {"progress": told, "away": away} | parts
+                    with opened(folder, self.index, **more) as search:
+                        search.run()
         if self.report:
             write_report(root)
         known, record = read_run(root)

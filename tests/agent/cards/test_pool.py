@@ -1,5 +1,6 @@
 """Cards lent to runs: what becomes of work on a card that faults, and of the other cards."""
 
+import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -159,13 +160,34 @@ def test_a_request_that_is_cancelled_neither_probes_nor_loses_the_card():
         assert lent.ask(Work(), silent).by == "next"
 
 
+def test_a_judging_process_gets_its_card_and_its_share_of_the_cores():
+    told = "os.environ['CUDA_VISIBLE_DEVICES'] + str(sorted(os.sched_getaffinity(0)))"
+    script = (
+        "import os, sys, json, time\n"
+        "out = os.fdopen(int(sys.argv[1]), 'w')\n"
+        "for line in sys.stdin:\n"
+        f"    time.sleep(0.2); out.write(json.dumps({{'ok': {{'by': {told}}}}}) + '\\n')\n"
+        "    out.flush()\n"
+    )
+    shares = [local.share_of_cores(place, 2) for place in range(2)]
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not shares[0] & shares[1]
+    process = JudgeProcess(
+        [sys.executable, "-c", script],
+        environment={"CUDA_VISIBLE_DEVICES": "GPU-x"},
+        cores=shares[1],
+    )
+    assert process.ask(Work(), silent).by == f"GPU-x{sorted(shares[1])}"
+    process.close()
+
+
 def test_cards_are_all_of_the_first_ones_kind_or_so_many(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x, GPU-y,GPU-z")
     described = Described(devices=("cuda:0", "cuda:2"), gpu="NVIDIA H200")
     made = []
 
     class Fake:
-        def __init__(self, environment=None, cores=None):
+        def __init__(self, silence=None, environment=None, cores=None):
             made.append((environment, cores))
 
         def ask(self, request, say):
@@ -175,6 +197,7 @@ def test_cards_are_all_of_the_first_ones_kind_or_so_many(monkeypatch):
             pass
 
     monkeypatch.setattr(local, "JudgeProcess", Fake)
+    monkeypatch.setattr(local, "has_gpu", lambda: True)
     with local_cards() as cards:
         assert [each.name for each in cards._all] == ["GPU GPU-x", "GPU GPU-z"]
         assert {each.kind for each in cards._all} == {"NVIDIA H200"}
