@@ -70,6 +70,9 @@ class CardPool:
     def __len__(self) -> int:
         return len(self._all)
 
+    def __iter__(self) -> Iterator[Card]:
+        return iter(list(self._all))
+
     @property
     def kinds(self) -> set[str]:
         """Kinds of the cards that are left."""
