@@ -10,6 +10,7 @@ import itertools
 import json
 import logging
 import queue
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -35,13 +36,14 @@ from agent.optimize.judge_process import (
 )
 from agent.optimize.judge_requests import Describe, Request
 from judge.progress import Progress, Say, silent
-from kb.errors import KbError
+from kb.errors import InvalidInputError, KbError
 
 R = TypeVar("R", bound=BaseModel)
 
 # Starting an actor and a process with torch takes some seconds, tens from a cold disk.
 _START_S: Final = 180.0
 _END_S: Final = 5.0
+_START_ONE: Final = "start one with: ray start --head --include-dashboard=false"
 _LOST: Final = "lost "
 _FAULT: Final = "fault "
 
@@ -173,6 +175,19 @@ class RayCard:
         ray.kill(self.actor)
 
 
+def _require_reachable(address: str) -> None:
+    """Say at once that nothing listens there: Ray tries for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise InvalidInputError(f"--ray takes auto or HOST:PORT, not '{address}'")
+    try:
+        socket.create_connection((host, int(port)), _END_S).close()
+    except (OSError, OverflowError) as error:
+        raise KbError(f"nothing answers at '{address}': {error}; {_START_ONE}") from error
+
+
 @contextlib.contextmanager
 def cluster_cards(
     address: str, *, interpret: bool = False, most: int | None = None
@@ -194,12 +209,12 @@ def cluster_cards(
     KbError
         There is no such cluster, it has no free card, or a node has another version of kernel-kb.
     """
+    _require_reachable(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise KbError(
-            f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}; start one with: "
-            "ray start --head --include-dashboard=false"
+            f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}; {_START_ONE}"
         ) from error
     try:
         with _started(_actors(interpret=interpret, most=most)) as pool:

@@ -96,3 +96,18 @@ def test_a_node_that_dies_costs_the_work_in_flight_and_nothing_else(problems, cl
     for run in sorted(alone.iterdir()):
         assert decisions(out / run.name) == decisions(run)
         assert (out / run.name / "best.py").read_text() == (run / "best.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("nonsense", "--ray takes auto or HOST:PORT, not 'nonsense'"),
+        ("ray://127.0.0.1:10001", "--ray takes auto or HOST:PORT"),
+        ("127.0.0.1:9", "nothing answers at '127.0.0.1:9': "),
+    ],
+)
+def test_an_address_without_a_cluster_is_told_at_once_in_one_line(problems, address, told):
+    ran = CliRunner().invoke(cli, ["optimize", str(problems), "--interpret", "--ray", address])
+    assert ran.exit_code != 0
+    assert told in str(ran.exception)
+    assert "\n" not in str(ran.exception)
