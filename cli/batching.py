@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import Session
-from cli.optimize_config import begun, price_of, resumed
-from cli.sweeping import CONFIG, again, problems_in, runs_in
+from cli.optimize_config import begun, resumed
+from cli.sweeping import (
+    CONFIG,
+    DONE,
+    FAILED,
+    NEEDS_GPU,
+    WAITING,
+    again,
+    problems_in,
+    runs_in,
+    sweep,
+)
 from kb.errors import KbError
 
 if TYPE_CHECKING:
     from agent.endpoint.batch import BatchFolder
     from agent.optimize.config import RunConfig
-    from kb.gpus import GpuSpec
 
 RUNS = "runs"
-_INTERRUPTED = 130
 # Batches take minutes to hours.
 _POLL_S = 30.0
 
@@ -89,23 +96,19 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     away = not (options["interpret"] or has_gpu())
     if resuming:
         roots = [options["resume"]] if alone else runs_in(options["resume"] / RUNS)
-        runs = ((each, _taken_up(ctx, each, root, options)) for each in roots)
+        runs = {run: _taken_up(ctx, run, root, options) for run in roots}
     else:
         if problem is None:
             raise click.UsageError("Missing argument 'PROBLEM'.")
         _require_card(options, away=away)
-        found = problems_in(problem)
-        runs = (
-            (root / RUNS / name, _begin(path, root, options, away=away)) for name, path in found
-        )
-    try:
-        states = [_one(ctx.obj, *run, folder, options, away=away) for run in runs]
-    except KeyboardInterrupt:
-        click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
-        ctx.exit(_INTERRUPTED)
-    if not states:
+        found = {root / RUNS / name: file for name, file in problems_in(problem)}
+        runs = {
+            run: again(run, _begin(file, root, options, away=away)) for run, file in found.items()
+        }
+    if not runs:
         raise KbError(f"there are no runs in {options['resume']}")
-    _told(folder, states)
+    away = away and not any(config.interpret for config in runs.values())
+    _told(folder, sweep(ctx, root, runs, options, batch=folder, away=away))
 
 
 def _folder_of(root: Path, *, alone: bool) -> Path:
@@ -143,75 +146,12 @@ def _taken_up(ctx: click.Context, run: Path, root: Path, options: dict[str, Any]
     return config.model_copy(update={"batch": str(root)}) if config.batch != str(root) else config
 
 
-def _one(
-    session: Session,
-    root: Path,
-    config: "RunConfig",
-    batch: "BatchFolder",
-    options: dict[str, Any],
-    *,
-    away: bool,
-) -> str:
-    """Go on with one run; what came of it: `done`, `failed`, or why it pauses."""
-    from agent.cards.sweep import run_folder  # noqa: PLC0415
-    from agent.opening import opened  # noqa: PLC0415
-    from agent.optimize.summary import render  # noqa: PLC0415
-    from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
-    from agent.report.report import write_report  # noqa: PLC0415
-    from cli.optimizing import Printer  # noqa: PLC0415 (which imports this)
-
-    progress = Printer()
-    try:
-        with run_folder(root, again(root, config)) as folder:
-            if folder.record.stopped is not None and not _more(options):
-                return "done"
-            click.echo(f"{root}", err=True)
-            with opened(
-                folder,
-                session.index,
-                specs=_specs(options["gpu_spec"]),
-                price=price_of(options["price"], folder.config),
-                progress=progress,
-                batch=batch,
-                away=away and not folder.config.interpret,
-            ) as search:
-                found = search.run()
-        if options["as_json"]:
-            click.echo(found.model_dump_json())
-        else:
-            click.echo(render(found))
-        write_report(root)
-    except WaitingError:
-        return "waiting"
-    except NeedsGpuError:
-        return "gpu"
-    except KbError as error:
-        click.echo(f"kb: {root.name}: {error}", err=True)
-        return "failed"
-    finally:
-        progress.clear()
-    return "done"
-
-
-def _more(options: dict[str, Any]) -> bool:
-    """Whether limits were given, which an ended run may go on with."""
-    names = ("rounds", "max_seconds", "max_gpu_seconds", "max_tokens", "max_money", "floor")
-    return options["resume"] is not None and any(options[name] is not None for name in names)
-
-
-def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":
-    from kb.gpus import load_specs  # noqa: PLC0415
-
-    return load_specs(file) if file is not None else ()
-
-
 def _told(folder: "BatchFolder", states: list[str]) -> None:
-    counts = {name: states.count(name) for name in ("done", "waiting", "gpu", "failed")}
+    counts = {state: states.count(state) for state in (DONE, WAITING, NEEDS_GPU, FAILED)}
     if len(states) > 1:
-        words = {"gpu": "need a GPU"}
-        parts = [f"{count} {words.get(name, name)}" for name, count in counts.items() if count]
+        parts = [f"{count} {state}" for state, count in counts.items() if count]
         click.echo(f"{len(states)} runs: {', '.join(parts)}")
-    if counts["gpu"]:
+    if counts[NEEDS_GPU]:
         click.echo(f"continue on a machine with a GPU: kb optimize --resume {folder.root}")
     for line in _waiting(folder):
         click.echo(line)

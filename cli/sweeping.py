@@ -2,7 +2,7 @@
 
 import importlib.util
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,14 @@ from kb.errors import KbError
 
 if TYPE_CHECKING:
     from agent.cards.pool import CardPool
+    from agent.endpoint.batch import BatchFolder
     from agent.optimize.config import RunConfig
     from agent.optimize.events import Event
     from agent.optimize.summary import Summary
 
 CONFIG = "config.json"
-_INTERRUPTED = 130
+DONE, WAITING, NEEDS_GPU, FAILED = "done", "waiting", "need a GPU", "failed"
+INTERRUPTED = 130
 
 
 def problems_in(path: Path) -> list[tuple[str, Path]]:
@@ -79,58 +81,96 @@ def again(root: Path, config: "RunConfig") -> "RunConfig":
 
 def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str, Any]) -> None:
     """Begin the runs of a folder of problems, or go on with those of --out or --resume."""
-    from agent.cards.sweep import Runner, share  # noqa: PLC0415 (the optimizer's part)
+    from agent.optimize.run import read_config  # noqa: PLC0415 (the optimizer's part)
 
     for name in ("kernel", "replay_verdicts", "device"):
         if options[name]:
             raise click.UsageError(f"--{name.replace('_', '-')} does not go with a folder")
     if options["resume"] is not None:
         root: Path = options["resume"]
-        configs = {each: resumed(ctx, _config(each), problem, options) for each in runs_in(root)}
+        runs = {run: resumed(ctx, read_config(run), problem, options) for run in runs_in(root)}
     else:
         assert problem is not None
         root = options["out"] or default_folder(problem.resolve().name)
         found = {root / name: file for name, file in problems_in(problem)}
-        configs = {
-            run: again(run, _first_card(begun(file, options))) for run, file in found.items()
-        }
-    config = next(iter(configs.values()))
-    price = price_of(options["price"], config)
-    done: dict[Path, Summary] = {}
-    failed: dict[Path, str] = {}
-    with _cards(options["ray"], interpret=config.interpret) as cards:
-        runner = Runner(ctx.obj.index, cards, lambda run: _Lines(str(run.relative_to(root))))
-        click.echo(f"{len(configs)} problems on {len(cards)} cards", err=True)
+        runs = {run: again(run, begun(file, options)) for run, file in found.items()}
+    states = sweep(ctx, root, runs, options)
+    click.echo(f"Runs: {root}", err=options["as_json"])
+    if states.count(DONE) < len(states):
+        left = len(states) - states.count(DONE)
+        raise KbError(f"{left} of {len(states)} failed; continue with: kb optimize --resume {root}")
 
-        def run(folder: Path) -> None:
-            more = {"price": price, "specs": _specs(options["gpu_spec"])}
+
+def sweep(
+    ctx: click.Context,
+    root: Path,
+    runs: "Mapping[Path, RunConfig]",
+    options: dict[str, Any],
+    *,
+    batch: "BatchFolder | None" = None,
+    away: bool = False,
+) -> list[str]:
+    """Go on with runs, one on each card at a time, and print what came of each.
+
+    Parameters
+    ----------
+    root
+        What `--resume` goes on with.
+    runs
+        Configs by run folder.
+    batch, away
+        See `agent.opening.opened`.
+
+    Returns
+    -------
+    list of str
+        The state of each run: `DONE`, `WAITING`, `NEEDS_GPU` or `FAILED`.
+    """
+    from agent.cards.pool import CardPool  # noqa: PLC0415 (the optimizer's part)
+    from agent.cards.sweep import Runner, share  # noqa: PLC0415
+    from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
+    from kb.gpus import load_specs  # noqa: PLC0415
+
+    specs = load_specs(options["gpu_spec"]) if options["gpu_spec"] is not None else ()
+    prices = {run: price_of(options["price"], config) for run, config in runs.items()}
+    dry = any(config.interpret for config in runs.values())
+    states: dict[Path, str] = {}
+    with CardPool([]) if away else _cards(options["ray"], interpret=dry) as cards:
+        runner = Runner(ctx.obj.index, cards, lambda run: _Lines(_name(run, root)))
+
+        def go_on(run: Path) -> None:
+            more = {"price": prices[run], "specs": specs, "batch": batch, "away": away}
             try:
-                done[folder] = runner.run(folder, configs[folder], **more).summary
+                summary = runner.run(run, runs[run], **more).summary
+            except WaitingError:
+                states[run] = WAITING
+            except NeedsGpuError as error:
+                states[run], told = NEEDS_GPU, f"{error}"
+                if not away:
+                    click.echo(f"{_name(run, root)}: {told}", err=True)
             except KbError as error:
-                failed[folder] = str(error)
+                states[run] = FAILED
+                click.echo(f"{_name(run, root)}: failed: {error}", err=True)
+            else:
+                states[run] = DONE
+                told = f"{_name(run, root)}: {_told(summary)}"
+                click.echo(summary.model_dump_json() if options["as_json"] else told)
 
+        if not away:
+            click.echo(f"{len(runs)} problems on {len(cards)} cards", err=True)
         try:
-            share(cards, list(configs), run)
+            share(cards, list(runs), go_on)
         except KeyboardInterrupt:
             click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
-            ctx.exit(_INTERRUPTED)
+            ctx.exit(INTERRUPTED)
         for why in cards.lost:
             click.echo(f"taken out: {why}", err=True)
-    _print(root, done, failed, as_json=options["as_json"])
-    if failed:
-        again_with = f"kb optimize --resume {root}"
-        raise KbError(f"{len(failed)} of {len(configs)} failed; continue with: {again_with}")
+    return list(states.values())
 
 
-def _config(run: Path) -> "RunConfig":
-    from agent.optimize.run import read_config  # noqa: PLC0415
-
-    return read_config(run)
-
-
-def _first_card(config: "RunConfig") -> "RunConfig":
-    """Of those that a judging process sees, which is the one that it holds."""
-    return config if config.interpret else config.model_copy(update={"device": "cuda:0"})
+def _name(run: Path, root: Path) -> str:
+    """A run's name for people: its place below the folder of all runs."""
+    return str(run.relative_to(root)) if run != root and run.is_relative_to(root) else run.name
 
 
 def _cards(address: str | None, *, interpret: bool) -> "AbstractContextManager[CardPool]":
@@ -143,12 +183,6 @@ def _cards(address: str | None, *, interpret: bool) -> "AbstractContextManager[C
     from agent.cards.cluster import cluster_cards  # noqa: PLC0415 (loads Ray)
 
     return cluster_cards(address, interpret=interpret)
-
-
-def _specs(file: Path | None) -> Any:
-    from kb.gpus import load_specs  # noqa: PLC0415
-
-    return load_specs(file) if file is not None else ()
 
 
 class _Lines:
@@ -175,27 +209,10 @@ class _Lines:
             click.echo(f"{self._name}: {line}", err=True)
 
 
-def _print(
-    root: Path, done: "dict[Path, Summary]", failed: dict[Path, str], *, as_json: bool
-) -> None:
-    """A line for each run, and how often something was found, by card."""
-    if as_json:
-        for folder in sorted(done):
-            click.echo(done[folder].model_dump_json())
-        return
-    for folder in sorted([*done, *failed]):
-        name = folder.relative_to(root)
-        told = _told(done[folder]) if folder in done else f"failed: {failed[folder]}"
-        click.echo(f"{name}: {told}")
-    click.echo(f"Runs: {root}")
-
-
 def _told(summary: "Summary") -> str:
     if summary.dry:
         return f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
-    ratios: Iterable[str] = (
-        f"{row.ratio:.2f}x {row.name}" for row in summary.rows if row.ratio is not None
-    )
+    ratios = [f"{row.ratio:.2f}x {row.name}" for row in summary.rows if row.ratio is not None]
     best = summary.best.outcome.median_ms
     told = f"{best:.4g} ms" if best is not None else "not timed"
     return f"{summary.gpu}, {told}: {', '.join(ratios) or 'nothing faster than the start'}"
