@@ -1,4 +1,4 @@
-"""Puts a run together from its config: judge, advisor, proposers."""
+"""Builds a run from its config: judge, advisor and proposers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,21 +34,21 @@ LLM: Final = "llm"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What proposers are made of."""
+    """Dependencies of proposers."""
 
     config: RunConfig
     run: Path
     """The run folder."""
     pool: JudgePool
-    """What judges; between rounds it is free for proposers."""
+    """The judging processes. Proposers may use them between rounds."""
     searcher: Searcher | None = None
-    """Of the index; None where there is none."""
+    """Searcher of the index, or None."""
     price: Any = None
-    """Of the model (`agent.proposers.llm.accounting.Price`), or None."""
+    """Price of the model (`agent.proposers.llm.accounting.Price`), or None."""
     shelf: "Shelf | None" = None
-    """Of `recipe`, in place of the index."""
+    """Kernels for `recipe`, instead of those of the index."""
     batch: "BatchFolder | None" = None
-    """Of requests and replies that are files."""
+    """Folder of requests and replies as files, or None."""
 
 
 def _tune(parts: Parts) -> Proposer:
@@ -94,7 +94,7 @@ def _llm(parts: Parts) -> Proposer:
 
 _MAKERS: Final = {"tune": _tune, "recipe": _recipe, LLM: _llm}
 NAMES: Final = tuple(_MAKERS)
-"""Of all proposers; this module is the one place that knows them."""
+"""Names of all proposers. Only this module knows them."""
 
 
 @contextmanager
@@ -218,7 +218,7 @@ def _repeating(parts: Parts, record: Record) -> list[Proposer]:
 
 
 def searcher_or_none(index: Path) -> Searcher | None:
-    """Of the index; None where there is none that can be opened, which the advisor tells."""
+    """Searcher of an index; None if it cannot be opened, which the advisor reports."""
     try:
         return open_searcher(index)
     except Exception:  # damaged files, a package that is missing: a run goes on without knowledge

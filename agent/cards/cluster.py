@@ -44,8 +44,7 @@ R = TypeVar("R", bound=BaseModel)
 _START_S: Final = 180.0
 _END_S: Final = 5.0
 _START_ONE: Final = "start one with: ray start --head --include-dashboard=false"
-_LOST: Final = "lost "
-_FAULT: Final = "fault "
+_ENDS: Final[dict[str, type[KbError]]] = {"lost": JudgeLostError, "fault": CardLostError}
 
 
 class CardActor:
@@ -70,8 +69,8 @@ class CardActor:
         return self._card.kind, kb.__version__
 
     def ask(self, line: str, files: dict[str, bytes]) -> Iterator[str]:
-        """Lines of progress, then one with the answer, as a judging process writes them; a line
-        that begins with `lost` or `fault` is a `JudgeLostError` or a `CardLostError`.
+        """Lines of progress, then one with the answer, as a judging process writes them, or one of
+        `_ENDS` with its message.
 
         Parameters
         ----------
@@ -87,12 +86,10 @@ class CardActor:
             try:
                 answer = self._card.ask(request, lambda each: said.put(progress_line(each)))
                 said.put(answer_line(answer))
-            except JudgeLostError as error:
-                said.put(f"{_LOST}{error}")
-            except CardLostError as error:
-                said.put(f"{_FAULT}{error}")
             except Exception as error:
-                said.put(failure_line(error))
+                ends = (name for name, kind in _ENDS.items() if isinstance(error, kind))
+                name = next(ends, None)
+                said.put(json.dumps({name: str(error)}) if name else failure_line(error))
             said.put(None)
 
         threading.Thread(target=work, daemon=True).start()
@@ -152,10 +149,9 @@ class RayCard:
         try:
             for reference in ask.remote(write_request(request), _files(request)):
                 line = ray.get(reference)
-                if line.startswith(_LOST):
-                    raise JudgeLostError(line.removeprefix(_LOST))
-                if line.startswith(_FAULT):
-                    raise CardLostError(line.removeprefix(_FAULT))
+                for name, message in json.loads(line).items():
+                    if name in _ENDS:
+                        raise _ENDS[name](message)
                 found = read_message(request, line)
                 if not isinstance(found, Progress):
                     return found

@@ -1,4 +1,4 @@
-"""The judging processes of a run: one for each card, lent to whoever has something to ask."""
+"""The judging processes of a run, one for each GPU."""
 
 import queue
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class Worker(Protocol):
 
 
 class JudgePool:
-    """Processes that are started when they are first needed.
+    """A pool of judging processes, started on first use.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class JudgePool:
         return len(self._all)
 
     def describe(self) -> Described:
-        """Find the devices, once, and make a process for each."""
+        """Find the devices and make a process for each, once."""
         if self._described is None:
             config = self._config
             self._all.append(self._make())
@@ -78,7 +78,7 @@ class JudgePool:
 
     @contextmanager
     def lend(self) -> Iterator[tuple[Worker, str]]:
-        """A process and its device, as soon as one is free."""
+        """Borrow a process and its device; waits until one is free."""
         self.describe()
         taken = self._free.get()
         try:
@@ -87,7 +87,7 @@ class JudgePool:
             self._free.put(taken)
 
     def ask(self, request: Request[R], say: Say = silent) -> R:
-        """The answer of a free process, whatever its device.
+        """The answer of any free process.
 
         Raises
         ------

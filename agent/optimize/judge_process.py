@@ -1,4 +1,4 @@
-"""A judging process as its parent sees it: ask, wait, start again when it is gone."""
+"""Client of a judging process: sends requests, waits, and restarts a lost process."""
 
 import contextlib
 import json
@@ -36,12 +36,12 @@ class JudgeLostError(KbError):
 
 
 class JudgeError(KbError):
-    """The judging process says that it cannot do what was asked."""
+    """The judging process reports that it cannot do what was asked."""
 
     def __init__(self, message: str, lacking: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.lacking = tuple(lacking)
-        """What the sandbox lacks, where that is why."""
+        """Missing layers of the sandbox, if they are the reason."""
 
 
 def write_request(request: Request[R]) -> str:
