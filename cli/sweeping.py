@@ -128,6 +128,7 @@ def sweep(
     """
     from agent.cards.pool import CardPool  # noqa: PLC0415 (the optimizer's part)
     from agent.cards.sweep import Runner, share  # noqa: PLC0415
+    from agent.optimize.run import RunFolder  # noqa: PLC0415
     from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
     from kb.gpus import load_specs  # noqa: PLC0415
 
@@ -145,10 +146,12 @@ def sweep(
             except WaitingError:
                 states[run] = WAITING
             except NeedsGpuError as error:
-                states[run], told = NEEDS_GPU, f"{error}"
+                states[run] = NEEDS_GPU
                 if not away:
-                    click.echo(f"{_name(run, root)}: {told}", err=True)
+                    click.echo(f"{_name(run, root)}: {error}", err=True)
             except KbError as error:
+                if cards.ended:  # Ctrl-C
+                    return
                 states[run] = FAILED
                 click.echo(f"{_name(run, root)}: failed: {error}", err=True)
             else:
@@ -158,6 +161,9 @@ def sweep(
 
         if not away:
             click.echo(f"{len(runs)} problems on {len(cards)} cards", err=True)
+        for run, config in runs.items():  # so that --resume finds those that are not begun
+            if not (run / CONFIG).exists():
+                RunFolder.create(run, config).close()
         try:
             share(cards, list(runs), go_on)
         except KeyboardInterrupt:

@@ -60,7 +60,10 @@ class CardActor:
 
     def __init__(self, name: str, place: int, places: int, *, interpret: bool) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="kernel-kb-card-")
-        make = partial(JudgeProcess, cores=share_of_cores(place, places))
+        cores = share_of_cores(place, places)
+        # Ray gives an actor one OpenMP thread; on one machine it is one for each core.
+        threads = {} if interpret else {"OMP_NUM_THREADS": str(len(cores))}
+        make = partial(JudgeProcess, environment=threads, cores=cores)
         self._card = LocalCard(name, None, make, "cpu" if interpret else "cuda:0")
         self._card.kind = self._card.ask(Describe(interpret=interpret), silent).gpu
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from agent.optimize.judge_pool import Worker
 from agent.optimize.judge_process import JudgeLostError
 from agent.optimize.judge_requests import Request
 from agent.pause import NeedsGpuError, PausedError
@@ -19,41 +20,26 @@ from kb.errors import KbError
 
 R = TypeVar("R", bound=BaseModel)
 
-# A request that loses so many cards is what takes them down.
-_MOST_LOST: Final = 3
+# A request is tried once more on another card. If that is lost as well, the request is the cause,
+# and it must not take down all cards.
+_MOST_LOST: Final = 2
 
 
 class CardLostError(KbError):
     """The card faults, or its machine is gone."""
 
 
-class Card(Protocol):
-    """One card and the judging process that holds it alone."""
+class Card(Worker, Protocol):
+    """One card and the judging process that holds it alone.
+
+    Its `ask` raises `CardLostError` where the card does not work, and `JudgeError` or
+    `JudgeLostError` where the request alone failed. After `cancel` it takes further requests.
+    """
 
     name: str
     """For people, such as `node7 GPU 0`."""
     kind: str | None
-    """Name of the model, as its driver says it; None on a CPU."""
-
-    def ask(self, request: Request[R], say: Say) -> R:
-        """The answer to a request; see `JudgeProcess.ask`.
-
-        Raises
-        ------
-        JudgeError, JudgeLostError
-            The request failed; the card works.
-        CardLostError
-            The card does not work.
-        """
-        ...
-
-    def cancel(self) -> None:
-        """End the request in progress, from another thread. The card takes further ones."""
-        ...
-
-    def close(self) -> None:
-        """End the judging process."""
-        ...
+    """Name of the model, as its driver reports it; None on a CPU."""
 
 
 class CardPool:
@@ -145,7 +131,7 @@ class CardPool:
 
 
 class Lent:
-    """What a run asks in place of a `JudgeProcess`: a card, and the next one where it is lost."""
+    """Stands in for a `JudgeProcess`: asks a card, and another one if that is lost."""
 
     def __init__(self, pool: CardPool, kind: str | None = None) -> None:
         self._pool = pool

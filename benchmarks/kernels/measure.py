@@ -19,7 +19,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -130,11 +130,6 @@ def _path(options: argparse.Namespace) -> Path:
     return Path(options.out, f"{options.environment['gpu'].lower().replace(' ', '-')}.json")
 
 
-@contextlib.contextmanager
-def _opened(_: argparse.Namespace, cards: CardPool) -> Iterator[CardPool]:
-    yield cards
-
-
 def _measure(slug: str, options: argparse.Namespace, cards: CardPool) -> Record:
     asked = Measure(
         slug=slug,
@@ -157,7 +152,7 @@ def _cells(record: Record) -> list[str]:
 BENCHMARK = Benchmark(
     options=_options,
     keys=lambda options: [kernel.entry.slug for kernel in options.kernels],
-    opened=_opened,
+    opened=lambda _, cards: contextlib.nullcontext(cards),
     measure=_measure,
     columns=("times", "took"),
     cells=_cells,

@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from agent.cards.pool import CardPool
@@ -95,12 +95,12 @@ def configure(
     )
 
 
-@contextlib.contextmanager
 def kept_judges(
     options: argparse.Namespace, cards: CardPool, *, report: bool = True
-) -> Iterator[Runner]:
+) -> AbstractContextManager[Runner]:
     """Runs one after another on the same cards."""
-    yield Runner(options.index, cards, lambda root: Lines(root.name), report=report)
+    runner = Runner(options.index, cards, lambda root: Lines(root.name), report=report)
+    return contextlib.nullcontext(runner)
 
 
 class Lines:

@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,6 @@ from judge.progress import silent
 from kb.errors import KbError
 
 _ASKED = ("seconds", "reference_seconds", "seed", "trust", "small", "check")
-
-
-@contextlib.contextmanager
-def _opened(_: argparse.Namespace, cards: CardPool) -> Iterator[CardPool]:
-    yield cards
 
 
 def _measure(name: str, options: argparse.Namespace, cards: CardPool) -> Record:
@@ -91,7 +86,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 BENCHMARK = tasks.Benchmark(
     options=_options,
     keys=lambda options: [case.name for case in load(options.kernels)],
-    opened=_opened,
+    opened=lambda _, cards: contextlib.nullcontext(cards),
     measure=_measure,
     columns=(
         "given ms", "tuned ms", "best ms", "over best", "tried", "failed", "GPU s", "verdict",
