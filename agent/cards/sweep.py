@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from agent.optimize.record import Record
 from agent.optimize.run import RunFolder, read_config, read_run
 from agent.optimize.summary import Summary, summarise
 from agent.report.report import write_report
+from kb.errors import KbError
 from kb.gpus import GpuSpec, find_spec
 
 T = TypeVar("T")
@@ -78,8 +79,11 @@ class Runner:
         standing = record.standing
         if standing is None or standing.gpu is None or not standing.measured:
             return None
-        same = (each for each in self.cards.kinds if find_spec(each, specs).name == standing.gpu)
-        return next(same, standing.gpu)
+        for kind in self.cards.kinds:
+            with suppress(KbError):  # of a kind that is not known
+                if find_spec(kind, specs).name == standing.gpu:
+                    return kind
+        return standing.gpu
 
 
 @contextmanager

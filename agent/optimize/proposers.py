@@ -17,20 +17,12 @@ class Spending(Model):
     """GPU seconds used outside the judge, such as for quick timings."""
 
     def __add__(self, other: "Spending") -> "Spending":
-        return Spending(
-            tokens_in=self.tokens_in + other.tokens_in,
-            tokens_out=self.tokens_out + other.tokens_out,
-            money=self.money + other.money,
-            gpu_seconds=self.gpu_seconds + other.gpu_seconds,
-        )
+        mine, theirs = self.model_dump(), other.model_dump()
+        return Spending(**{name: mine[name] + theirs[name] for name in mine})
 
     def __sub__(self, other: "Spending") -> "Spending":
-        return Spending(
-            tokens_in=self.tokens_in - other.tokens_in,
-            tokens_out=self.tokens_out - other.tokens_out,
-            money=self.money - other.money,
-            gpu_seconds=self.gpu_seconds - other.gpu_seconds,
-        )
+        mine, theirs = self.model_dump(), other.model_dump()
+        return Spending(**{name: mine[name] - theirs[name] for name in mine})
 
 
 class Proposer(Protocol):

@@ -11,9 +11,11 @@ from pydantic import BaseModel
 from agent.cards import local
 from agent.cards.local import LocalCard, Probe, local_cards
 from agent.cards.pool import CardLostError, CardPool
-from agent.cards.sweep import share
+from agent.cards.sweep import Runner, share
+from agent.optimize.events import Standing
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Described, Request
+from agent.optimize.record import Record
 from agent.pause import NeedsGpuError, PausedError
 from cli.sweeping import _cards
 from judge.progress import silent
@@ -220,3 +222,14 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     ) as told:
         _cards("auto", interpret=True)
     assert "\n" not in str(told.value)
+
+
+def test_a_resumed_run_waits_for_a_card_of_the_kind_that_it_was_begun_on(tmp_path):
+    pool = CardPool([card("a", kind="NVIDIA A100-SXM4-80GB")[0], card("b", kind="NVIDIA H200")[0]])
+    runner = Runner(tmp_path, pool)
+    begun = Standing.model_construct(gpu="H200", measured=True)
+    assert runner._kind(Record(standing=begun)) == "NVIDIA H200"
+    assert runner._kind(Record()) is None
+    elsewhere = Standing.model_construct(gpu="B200", measured=True)
+    with pytest.raises(NeedsGpuError, match="no B200 is left"):
+        pool.take(runner._kind(Record(standing=elsewhere)))
