@@ -10,7 +10,7 @@ QUESTION := my matmul rereads the same tiles from DRAM and L2 hit rate is 30%
 
 # Where there is no CUDA toolkit, nvcc comes as a wheel.
 NVCC := $(shell command -v nvcc || ls "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)
-EXTRAS := dev,gpu,embed$(if $(NVCC),,$(comma)cuda)
+EXTRAS := dev,gpu,embed,ray$(if $(NVCC),,$(comma)cuda)
 
 # Tests wait for servers and child processes as much as they compute.
 WORKERS ?= 3

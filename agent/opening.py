@@ -1,4 +1,4 @@
-"""Puts a run together from its config: judge, advisor, proposers."""
+"""Builds a run from its config: judge, advisor and proposers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from agent.optimize.advice import Advisor, IndexAdvisor
 from agent.optimize.beam import TUNE
 from agent.optimize.config import RunConfig
 from agent.optimize.gpu_judge import GpuJudge
-from agent.optimize.judge_pool import JudgePool
+from agent.optimize.judge_pool import JudgePool, Worker
 from agent.optimize.judge_process import JudgeProcess
 from agent.optimize.loop import Search
 from agent.optimize.progress import Progress
@@ -34,21 +34,21 @@ LLM: Final = "llm"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What proposers are made of."""
+    """Dependencies of proposers."""
 
     config: RunConfig
     run: Path
     """The run folder."""
     pool: JudgePool
-    """What judges; between rounds it is free for proposers."""
+    """The judging processes. Proposers may use them between rounds."""
     searcher: Searcher | None = None
-    """Of the index; None where there is none."""
+    """Searcher of the index, or None."""
     price: Any = None
-    """Of the model (`agent.proposers.llm.accounting.Price`), or None."""
+    """Price of the model (`agent.proposers.llm.accounting.Price`), or None."""
     shelf: "Shelf | None" = None
-    """Of `recipe`, in place of the index."""
+    """Kernels for `recipe`, instead of those of the index."""
     batch: "BatchFolder | None" = None
-    """Of requests and replies that are files."""
+    """Folder of requests and replies as files, or None."""
 
 
 def _tune(parts: Parts) -> Proposer:
@@ -94,7 +94,7 @@ def _llm(parts: Parts) -> Proposer:
 
 _MAKERS: Final = {"tune": _tune, "recipe": _recipe, LLM: _llm}
 NAMES: Final = tuple(_MAKERS)
-"""Of all proposers; this module is the one place that knows them."""
+"""Names of all proposers. Only this module knows them."""
 
 
 @contextmanager
@@ -105,7 +105,8 @@ def opened(
     specs: Sequence[GpuSpec] = (),
     price: Any = None,
     progress: Progress | None = None,
-    start_process: Callable[[], JudgeProcess] = JudgeProcess,
+    start_process: Callable[[], Worker] = JudgeProcess,
+    processes: int = 2,
     shelf: "Shelf | None" = None,
     batch: "BatchFolder | None" = None,
     away: bool = False,
@@ -127,6 +128,8 @@ def opened(
         Is told what happens.
     start_process
         Makes a judging process; several runs may share one.
+    processes
+        How many of them check at once in a dry run.
     shelf
         Where `recipe` takes kernels from, in place of the index: for what it is worth.
     batch
@@ -144,7 +147,7 @@ def opened(
     config = folder.config
     searcher = searcher_or_none(index) if config.knowledge else None
     try:
-        pool = JudgePool(config, start_process=_needs_gpu if away else start_process)
+        pool = JudgePool(config, processes, _needs_gpu if away else start_process)
         if batch is None and config.batch is not None and config.replayed is None:
             from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
 
@@ -215,7 +218,7 @@ def _repeating(parts: Parts, record: Record) -> list[Proposer]:
 
 
 def searcher_or_none(index: Path) -> Searcher | None:
-    """Of the index; None where there is none that can be opened, which the advisor tells."""
+    """Searcher of an index; None if it cannot be opened, which the advisor reports."""
     try:
         return open_searcher(index)
     except Exception:  # damaged files, a package that is missing: a run goes on without knowledge

@@ -1,11 +1,11 @@
-"""Why a run pauses: what it needs next is not here. All that it has is recorded, and it goes on
-with ``--resume`` where the missing thing is."""
+"""Errors that pause a run because something it needs is not here. Everything so far is recorded;
+``--resume`` continues the run where the missing thing is available."""
 
 from kb.errors import KbError
 
 
 class PausedError(KbError):
-    """A run cannot go on here and now, and nothing is wrong with it."""
+    """A run cannot continue here and now, although nothing failed."""
 
 
 class WaitingError(PausedError):

@@ -1,11 +1,14 @@
-"""A benchmark as tasks with a record each: the results' file and the table beside it.
+"""A benchmark as tasks with a record each, shared out over cards; its results and their table.
 
-The file is replaced after each record, so a kill costs no record that was made, and the next start
-goes on.
+The results' file is replaced after each record, so a kill costs no record that was made, and the
+next start goes on.
 """
 
 import argparse
 import contextlib
+import json
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,8 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agent.cards.local import local_cards
+from agent.cards.pool import CardPool
+from agent.cards.sweep import share
 from benchmarks import results
 from benchmarks.results import table
+from kb.errors import KbError
 
 Record = dict[str, Any]
 Results = dict[str, Any]
@@ -24,13 +31,11 @@ Results = dict[str, Any]
 class Benchmark:
     """What is gone through."""
 
-    module: str
-    """For `python -m`."""
     options: Callable[[Sequence[str]], argparse.Namespace]
     """Reads the command line."""
     keys: Callable[[argparse.Namespace], list[str]]
     """Names of the tasks, in order."""
-    opened: Callable[[argparse.Namespace], contextlib.AbstractContextManager[Any]]
+    opened: Callable[[argparse.Namespace, CardPool], contextlib.AbstractContextManager[Any]]
     """What tasks have in common."""
     measure: Callable[[str, argparse.Namespace, Any], Record]
     """Carries out a task, with what was opened."""
@@ -42,8 +47,6 @@ class Benchmark:
     """Figures over all records."""
     settings: tuple[str, ...] = ("seconds_each", "seed")
     """Options that the results' file repeats."""
-    patience_s: float | None = None
-    """Seconds after which a shared-out task hangs, and its child is killed; None for never."""
     path: Callable[[argparse.Namespace], Path] = lambda options: Path(options.out)
     """Of the results."""
 
@@ -72,41 +75,6 @@ def done(found: Results, key: str) -> bool:
     return "failed" not in found["records"].get(key, {"failed": "not begun"})
 
 
-class Deadline:
-    """Says whether another task may begin.
-
-    Parameters
-    ----------
-    seconds
-        From now; None: as long as it takes.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    @property
-    def over(self) -> bool:
-        """Whether time is up."""
-        return self._end is not None and time.monotonic() > self._end
-
-
-def alone(benchmark: Benchmark, options: argparse.Namespace, common: Any) -> Results:
-    """One task after another in this process."""
-    found = load(benchmark.path(options))
-    deadline = Deadline(options.limit)
-    for key in benchmark.keys(options):
-        if done(found, key):
-            continue
-        if deadline.over:
-            print("out of time: start again to go on")
-            break
-        print(key, flush=True)
-        record = benchmark.measure(key, options, common)
-        keep(benchmark, options, found, key, record)
-        print("  ".join(benchmark.row(key, record)), flush=True)
-    return found
-
-
 def keep(
     benchmark: Benchmark, options: argparse.Namespace, found: Results, key: str, record: Record
 ) -> None:
@@ -123,3 +91,79 @@ def keep(
     path = benchmark.path(options)
     results.save(path, found)
     path.with_suffix(".md").write_text(benchmark.table(found) + "\n", encoding="utf-8")
+
+
+def add_options(made: argparse.ArgumentParser, *, turns: bool = True) -> None:
+    """The options of sharing out; `turns`: whether tasks of one card may take turns on it."""
+    made.add_argument(
+        "--gpus", default="1", metavar="N", help="share the tasks out over N cards, or 'all'"
+    )
+    made.add_argument("--limit", type=positive, help="begin no task after so many seconds")
+    if turns:
+        made.add_argument(
+            "--per-gpu", type=int, default=1, metavar="N",
+            help="tasks at once on each card, which take turns on it (default: 1)",
+        )  # fmt: skip
+
+
+def positive(text: str) -> float:
+    """A number above 0, as an option's type."""
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be above 0")
+    return value
+
+
+def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
+    """Measure what has no record yet, and print the table.
+
+    Returns
+    -------
+    int
+        1 if a task failed; a user's mistake or Ctrl-C prints one line.
+    """
+    options = benchmark.options(sys.argv[1:] if arguments is None else arguments)
+    dry = bool(getattr(options, "interpret", False))
+    try:
+        with local_cards(options.gpus, interpret=dry, per_card=options.per_gpu) as cards:
+            results = go_through(benchmark, options, cards)
+    except KbError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted: start it again to go on", file=sys.stderr)
+        return 130
+    print(benchmark.table(results))
+    print(json.dumps(results.get("summary", {}), indent=1))
+    return int(any("failed" in result for result in results["records"].values()))
+
+
+def go_through(benchmark: Benchmark, options: argparse.Namespace, cards: CardPool) -> Results:
+    """Do what has no record yet, as many tasks at once as there are cards.
+
+    Raises
+    ------
+    KbError
+        What the tasks have in common cannot be opened.
+    KeyboardInterrupt
+        Ctrl-C; all tasks have ended.
+    """
+    found = load(benchmark.path(options))
+    waiting = [key for key in benchmark.keys(options) if not done(found, key)]
+    end = None if options.limit is None else time.monotonic() + options.limit
+    keeping = threading.Lock()
+    with benchmark.opened(options, cards) as common:
+
+        def work(key: str) -> None:
+            print(key, flush=True)
+            record = benchmark.measure(key, options, common)
+            with keeping:
+                keep(benchmark, options, found, key, record)
+                print("  ".join(benchmark.row(key, record)), flush=True)
+
+        left = share(cards, waiting, work, lambda: end is not None and time.monotonic() > end)
+    for why in cards.lost:
+        print(f"taken out: {why}")
+    if left:
+        print("out of time: start again to go on")
+    return found

@@ -10,21 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import Session
-from cli.optimize_config import begun, price_of, resumed
+from cli.optimize_config import begun, resumed
+from cli.sweeping import (
+    CONFIG,
+    DONE,
+    FAILED,
+    NEEDS_GPU,
+    WAITING,
+    again,
+    problems_in,
+    runs_in,
+    sweep,
+)
 from kb.errors import KbError
 
 if TYPE_CHECKING:
     from agent.endpoint.batch import BatchFolder
     from agent.optimize.config import RunConfig
-    from agent.optimize.run import RunFolder
-    from kb.gpus import GpuSpec
 
 RUNS = "runs"
-_INTERRUPTED = 130
 # Batches take minutes to hours.
 _POLL_S = 30.0
-_CONFIG = "config.json"
 
 
 @click.command()
@@ -63,7 +69,7 @@ def is_batch(root: Path | None) -> bool:
 
     if root is None:
         return False
-    if (root / _CONFIG).exists():
+    if (root / CONFIG).exists():
         config = read_config(root)
         return config.batch is not None and config.replayed is None
     return (root / RUNS).is_dir()
@@ -77,7 +83,7 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     for name in ("replay_verdicts", "out"):
         if options[name]:
             raise click.UsageError(f"--batch and --{name.replace('_', '-')} do not go together")
-    alone = options["resume"] is not None and (options["resume"] / _CONFIG).exists()
+    alone = options["resume"] is not None and (options["resume"] / CONFIG).exists()
     root: Path = options["batch"] or _folder_of(options["resume"], alone=alone)
     resuming = options["resume"] is not None
     if resuming and problem is not None:
@@ -89,24 +95,20 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
         click.echo(f"kb: note: {note}", err=True)
     away = not (options["interpret"] or has_gpu())
     if resuming:
-        roots = [options["resume"]] if alone else _runs(options["resume"] / RUNS)
-        runs = ((each, _taken_up(ctx, each, root, options)) for each in roots)
+        roots = [options["resume"]] if alone else runs_in(options["resume"] / RUNS)
+        runs = {run: _taken_up(ctx, run, root, options) for run in roots}
     else:
         if problem is None:
             raise click.UsageError("Missing argument 'PROBLEM'.")
         _require_card(options, away=away)
-        found = _problems(problem)
-        runs = (
-            (root / RUNS / name, _begin(path, root, options, away=away)) for name, path in found
-        )
-    try:
-        states = [_one(ctx.obj, *run, folder, options, away=away) for run in runs]
-    except KeyboardInterrupt:
-        click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
-        ctx.exit(_INTERRUPTED)
-    if not states:
+        found = {root / RUNS / name: file for name, file in problems_in(problem)}
+        runs = {
+            run: again(run, _begin(file, root, options, away=away)) for run, file in found.items()
+        }
+    if not runs:
         raise KbError(f"there are no runs in {options['resume']}")
-    _told(folder, states)
+    away = away and not any(config.interpret for config in runs.values())
+    _told(folder, sweep(ctx, root, runs, options, batch=folder, away=away))
 
 
 def _folder_of(root: Path, *, alone: bool) -> Path:
@@ -121,28 +123,6 @@ def _folder_of(root: Path, *, alone: bool) -> Path:
         if (parent / LOCK).exists():
             return parent
     return Path(read_config(root).batch or root).expanduser()
-
-
-def _runs(root: Path) -> list[Path]:
-    return [path.parent for path in sorted(root.rglob(_CONFIG))]
-
-
-def _problems(path: Path) -> list[tuple[str, Path]]:
-    """(Name of its run folder, file) of all problems in a file or a folder."""
-    from judge.problem.source import ProblemFile  # noqa: PLC0415
-
-    if not path.is_dir():
-        return [(path.stem, path)]
-    found: list[tuple[str, Path]] = []
-    for each in sorted(path.rglob("*.py")):
-        try:
-            ProblemFile.read(each)
-        except KbError:
-            continue
-        found.append((str(each.relative_to(path).with_suffix("")), each))
-    if not found:
-        raise KbError(f"{path} holds no problem files (Model, get_inputs, get_init_inputs)")
-    return found
 
 
 def _require_card(options: dict[str, Any], *, away: bool) -> None:
@@ -166,88 +146,12 @@ def _taken_up(ctx: click.Context, run: Path, root: Path, options: dict[str, Any]
     return config.model_copy(update={"batch": str(root)}) if config.batch != str(root) else config
 
 
-def _one(
-    session: Session,
-    root: Path,
-    config: "RunConfig",
-    batch: "BatchFolder",
-    options: dict[str, Any],
-    *,
-    away: bool,
-) -> str:
-    """Go on with one run; what came of it: `done`, `failed`, or why it pauses."""
-    from agent.opening import opened  # noqa: PLC0415
-    from agent.optimize.summary import render  # noqa: PLC0415
-    from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
-    from agent.report.report import write_report  # noqa: PLC0415
-    from cli.optimizing import Printer  # noqa: PLC0415 (which imports this)
-
-    progress = Printer()
-    try:
-        with _folder(root, config) as folder:
-            if folder.record.stopped is not None and not _more(options):
-                return "done"
-            click.echo(f"{root}", err=True)
-            with opened(
-                folder,
-                session.index,
-                specs=_specs(options["gpu_spec"]),
-                price=price_of(options["price"], folder.config),
-                progress=progress,
-                batch=batch,
-                away=away and not folder.config.interpret,
-            ) as search:
-                found = search.run()
-        if options["as_json"]:
-            click.echo(found.model_dump_json())
-        else:
-            click.echo(render(found))
-        write_report(root)
-    except WaitingError:
-        return "waiting"
-    except NeedsGpuError:
-        return "gpu"
-    except KbError as error:
-        click.echo(f"kb: {root.name}: {error}", err=True)
-        return "failed"
-    finally:
-        progress.clear()
-    return "done"
-
-
-def _folder(root: Path, config: "RunConfig") -> "RunFolder":
-    """The run in a folder, begun or taken up."""
-    from agent.optimize.run import RunFolder, read_config  # noqa: PLC0415
-
-    if not (root / _CONFIG).exists():
-        return RunFolder.create(root, config)
-    known = read_config(root)
-    if known.problem.sha256 != config.problem.sha256:
-        raise KbError(f"{root} is a run on another file of this name: name another --batch")
-    # A command that is given again goes on as it was begun, with the limits that it names now.
-    update = {"batch": config.batch, "limits": config.limits}
-    return RunFolder.resume(root, known.model_copy(update=update))
-
-
-def _more(options: dict[str, Any]) -> bool:
-    """Whether limits were given, which an ended run may go on with."""
-    names = ("rounds", "max_seconds", "max_gpu_seconds", "max_tokens", "max_money", "floor")
-    return options["resume"] is not None and any(options[name] is not None for name in names)
-
-
-def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":
-    from kb.gpus import load_specs  # noqa: PLC0415
-
-    return load_specs(file) if file is not None else ()
-
-
 def _told(folder: "BatchFolder", states: list[str]) -> None:
-    counts = {name: states.count(name) for name in ("done", "waiting", "gpu", "failed")}
+    counts = {state: states.count(state) for state in (DONE, WAITING, NEEDS_GPU, FAILED)}
     if len(states) > 1:
-        words = {"gpu": "need a GPU"}
-        parts = [f"{count} {words.get(name, name)}" for name, count in counts.items() if count]
+        parts = [f"{count} {state}" for state, count in counts.items() if count]
         click.echo(f"{len(states)} runs: {', '.join(parts)}")
-    if counts["gpu"]:
+    if counts[NEEDS_GPU]:
         click.echo(f"continue on a machine with a GPU: kb optimize --resume {folder.root}")
     for line in _waiting(folder):
         click.echo(line)

@@ -1,5 +1,6 @@
 """What the options of `kb optimize` ask for: a `RunConfig`, and the model's price."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,14 @@ _LIMITS = {
     "floor": "floor_target",
 }
 # What a resumed run may be given anew; the rest is as it was begun.
-_RESUMABLE = {*_LIMITS, "resume", "model", "base_url", "price", "gpu_spec", "as_json", "batch"}
+_RESUMABLE = {
+    *_LIMITS, "resume", "model", "base_url", "price", "gpu_spec", "as_json", "batch", "ray",
+}  # fmt: skip
+
+
+def default_folder(name: str) -> Path:
+    """Where a run, or the runs of a folder of problems, are kept if --out is not given."""
+    return Path("kb-runs") / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import click
 from cli import Session
 from cli.batching import is_batch, optimize_batch
 from cli.dtypes import dtype_option
-from cli.optimize_config import begun, price_of, resumed
+from cli.optimize_config import begun, default_folder, price_of, resumed
+from cli.sweeping import is_sweep, optimize_folder
 from cli.terminal import drawn
 from kb.errors import KbError
 from kb.printable import printable
@@ -32,28 +32,30 @@ _INTERRUPTED = 130
 @click.option(
     "--kernel",
     type=_FILE,
-    help="Start from this kernel file. Default: eager PyTorch, that is, no kernel.",
+    help="Start from this kernel file. Default: eager PyTorch.",
 )
 @click.option(
-    "--out", type=_FOLDER, metavar="DIR", help="Run folder to make. Default: kb-runs/PROBLEM-TIME."
+    "--out",
+    type=_FOLDER,
+    metavar="DIR",
+    help="Folder of the run, or of all runs. Default: kb-runs/PROBLEM-TIME.",
 )
 @click.option(
     "--resume",
     type=_FOLDER,
     metavar="RUN",
-    help="Continue the run in this folder; only limits and the model can be changed.",
+    help="Continue the run, or the runs, in this folder. Only limits and the model can change.",
 )
 @click.option(
     "--proposers",
     metavar="NAMES",
-    help="Which compete: tune (meta-parameters), recipe (kernels of the index), llm. "
-    "Default: tune,recipe, and llm with --model.",
+    help="Proposers to use: tune (meta-parameters), recipe (kernels from the index), llm. "
+    "Default: tune,recipe, plus llm if --model is given.",
 )
 @click.option(
     "--model",
     metavar="NAME",
-    help="Let this language model propose, too; or replay:RUN,"
-    " which repeats its replies in a recorded run.",
+    help="Use this language model as a proposer. replay:RUN replays the replies of a recorded run.",
 )
 @click.option("--base-url", metavar="URL", help="The model's OpenAI-compatible endpoint.")
 @click.option(
@@ -69,127 +71,143 @@ _INTERRUPTED = 130
     help="Write the model's requests to DIR/requests.jsonl (OpenAI's Batch format), read replies "
     "from DIR/results.jsonl, and keep the runs in DIR/runs; --resume DIR goes on.",
 )
-@click.option("--gpu", metavar="NAME", help="The card, where this machine does not have it.")
+@click.option("--gpu", metavar="NAME", help="Target GPU, if this machine does not have it.")
 @click.option(
     "--replay-verdicts",
     is_flag=True,
-    help="With replay:RUN: take verdicts and times from the record, too. Needs no GPU.",
+    help="With replay:RUN: also take verdicts and times from the record. Needs no GPU.",
 )
 @dtype_option
-@click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, to all contenders.")
+@click.option(
+    "--tf32", is_flag=True, help="Allow TF32 in float32 matrix products, for all contenders."
+)
 @click.option(
     "--device", metavar="cuda:N", help="Use one GPU. Default: all of the first one's kind."
 )
-@click.option("--gpu-spec", type=_FILE, help="YAML file with a card that kb does not know.")
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Run a folder of problems on all GPUs of the Ray cluster at HOST:PORT, or of the cluster "
+    "that this machine belongs to (auto). Default: this machine's GPUs.",
+)
+@click.option(
+    "--gpu-spec",
+    type=_FILE,
+    help="YAML file with the specification of a GPU that kb does not know.",
+)
 @click.option(
     "--interpret",
     is_flag=True,
     help="Dry run without a GPU: correctness only, in Triton's interpreter.",
 )
-@click.option("--trust", is_flag=True, help="Run although the sandbox is incomplete here.")
-@click.option("--max-seconds", type=_POSITIVE, metavar="S", help="End after so much wall time.")
+@click.option(
+    "--trust", is_flag=True, help="Run even if the sandbox is incomplete on this machine."
+)
+@click.option("--max-seconds", type=_POSITIVE, metavar="S", help="Stop after this much wall time.")
 @click.option(
     "--max-gpu-seconds",
     type=_POSITIVE,
     metavar="S",
-    help="End after so much GPU time, compiling baselines not counted.",
+    help="Stop after this much GPU time. Compiling baselines is not counted.",
 )
 @click.option(
     "--max-tokens",
     type=click.IntRange(1),
     metavar="N",
-    help="End before the model has used more, prompts and replies.",
+    help="Stop before the model uses more tokens (prompts and replies).",
 )
 @click.option(
     "--max-money",
     type=_POSITIVE,
     metavar="X",
-    help="End before the model has cost more; needs --price.",
+    help="Stop before the model costs more. Needs --price.",
 )
 @click.option(
     "--floor",
     type=_POSITIVE,
     metavar="X",
-    help="End when the best reaches this fraction of the floor. Default: 0.97.",
+    help="Stop when the best kernel reaches this fraction of the floor. Default: 0.97.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(0), metavar="N", help="End after so many rounds. Default: 8."
+    "--rounds", type=click.IntRange(0), metavar="N", help="Stop after this many rounds. Default: 8."
 )
 @click.option(
     "--patience",
     type=click.IntRange(1),
     metavar="N",
-    help="End after so many rounds in a row without gain. Default: 2.",
+    help="Stop after this many rounds in a row without a gain. Default: 2.",
 )
 @click.option(
     "--width",
     type=click.IntRange(1),
     metavar="N",
-    help="Candidates that survive a round. Default: 4.",
+    help="Beam width: candidates that survive a round. Default: 4.",
 )
-@click.option("--greedy", is_flag=True, help="Keep the best alone: a width of 1.")
+@click.option("--greedy", is_flag=True, help="Keep only the best candidate: a width of 1.")
 @click.option(
     "--branching",
     type=click.IntRange(1),
     metavar="N",
-    help="Proposals of a proposer for each survivor. Default: 2.",
+    help="Proposals per proposer and survivor. Default: 2.",
 )
 @click.option(
     "--repairs",
     type=click.IntRange(0),
     metavar="N",
-    help="Attempts to mend a proposal that fails. Default: 2.",
+    help="Attempts to repair a failing proposal. Default: 2.",
 )
-@click.option("--no-crossover", is_flag=True, help="Do not ask to combine the best two.")
-@click.option("--no-retirement", is_flag=True, help="Keep technique families that stay behind.")
+@click.option(
+    "--no-crossover", is_flag=True, help="Do not ask for combinations of the best two candidates."
+)
+@click.option("--no-retirement", is_flag=True, help="Keep technique families that fall behind.")
 @click.option(
     "--baselines",
     metavar="NAMES",
-    help="What the best is compared with, of eager, compile, max-autotune. Default: all; the last "
-    "one compiles for up to a minute.",
+    help="Baselines to compare with: eager, compile, max-autotune. Default: all. max-autotune "
+    "compiles for up to a minute.",
 )
 @click.option(
-    "--fresh-baselines", is_flag=True, help="Time baselines although their times are cached."
+    "--fresh-baselines", is_flag=True, help="Time baselines again even if their times are cached."
 )
 @click.option(
     "--no-confirm",
     is_flag=True,
-    help="Leave out the last session, which times the best beside all baselines.",
+    help="Skip the final session, which times the best kernel against all baselines.",
 )
-@click.option("--no-knowledge", is_flag=True, help="Neither ask the index nor take its kernels.")
+@click.option("--no-knowledge", is_flag=True, help="Do not use the index or its kernels.")
 @click.option(
     "--exclude-source",
     "exclude_sources",
     multiple=True,
     metavar="NAME",
-    help="Show nothing of this source of the index (repeatable).",
+    help="Exclude this source of the index (repeatable).",
 )
 @click.option(
     "--context-tokens",
     type=click.IntRange(64),
     metavar="N",
-    help="Of knowledge that a round retrieves. Default: 3000.",
+    help="Tokens of knowledge to retrieve in each round. Default: 3000.",
 )
 @click.option(
-    "--seed", type=int, metavar="N", default=0, help="Of the search's own chance. Default: 0."
+    "--seed", type=int, metavar="N", default=0, help="Random seed of the search. Default: 0."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
 def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> None:
-    """Make a kernel for PROBLEM faster, prove it, and keep how.
+    """Search for a faster kernel for PROBLEM, and prove that it is right and faster.
 
-    PROBLEM is a file in KernelBench's format: Model, get_inputs, get_init_inputs.
+    PROBLEM is a file in KernelBench's format (Model, get_inputs, get_init_inputs), or
+    a folder of such files. Each file of a folder gets its own run below --out.
 
-    Evaluates the start; then, round by round: diagnoses the best, retrieves what
-    the index knows about it, lets the proposers compete, judges what they propose,
-    and keeps the best of each technique. At the end the best is timed once more,
-    beside the start, eager PyTorch and torch.compile.
+    A run first evaluates the start. Each round then diagnoses the best kernel,
+    retrieves what the index knows about its bottleneck, asks the proposers, judges
+    their proposals, and keeps the best of each technique. A final session times the
+    best kernel against the start, eager PyTorch and torch.compile.
 
-    Prints a table and writes a run folder: best.py, the best kernel, which runs by
-    itself; report.html, what was tried and why it was kept or dropped; and all that
-    --resume and `kb report` need. Where nothing is faster than the start beyond the
-    noise, the start is given back; where torch.compile is faster than all that was
-    found, best.py is the problem's own model, compiled.
+    Prints a table and writes a run folder. best.py is the best kernel and runs by
+    itself. report.html shows what was tried and why it was kept or dropped. If
+    nothing is significantly faster than the start, best.py is the start; if
+    torch.compile is faster than everything found, it is the compiled model.
 
     A model's key is read from OPENAI_API_KEY.
     """
@@ -198,10 +216,16 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     from agent.optimize.summary import render  # noqa: PLC0415
 
     session: Session = ctx.obj
+    root: Path | None
     if options["batch"] is not None or is_batch(options["resume"]):
         optimize_batch(ctx, problem, options)
         return
-    root: Path | None = options["resume"]
+    if is_sweep(problem, options["resume"]):
+        optimize_folder(ctx, problem, options)
+        return
+    if options["ray"] is not None:
+        raise click.UsageError("--ray takes a folder of problems")
+    root = options["resume"]
     if root is not None:
         config = resumed(ctx, read_config(root), problem, options)
         _require_gpu(config)
@@ -211,7 +235,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         config = begun(problem, options)
         _require_gpu(config)
         price = price_of(options["price"], config)
-        root = options["out"] or _default_folder(config.problem.stem)
+        root = options["out"] or default_folder(config.problem.stem)
         folder = RunFolder.create(root, config)
     progress = Printer()
     with folder:
@@ -256,10 +280,6 @@ def _require_gpu(config: "RunConfig") -> None:
         "no GPU was found; --interpret makes a dry run without one, which checks results at "
         "reduced sizes"
     )
-
-
-def _default_folder(stem: str) -> Path:
-    return Path("kb-runs") / f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":
@@ -310,10 +330,10 @@ class Printer:
     "imported, for models under torch.compile.",
 )
 def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
-    """Write the report of a run: report.html, report.md.
+    """Write report.html and report.md for a run.
 
-    The report shows contenders, convergence, every attempt with why it was kept or
-    dropped, and the sources. It reads only the run folder, also during a run.
+    The report shows the contenders, convergence, and every attempt with the reason
+    why it was kept or dropped. It reads only the run folder, and works during a run.
     """
     if custom_op is not None:
         from agent.optimize.custom_op import write_custom_op  # noqa: PLC0415

@@ -48,6 +48,7 @@ LONGEST = (
     "tests/server/test_reload.py",
     "tests/corpus/test_kernels_matrix.py",
     "tests/server/test_clients.py",
+    "tests/agent/cards/test_cluster.py",
     "tests/agent/optimize/test_custom_op.py",
     "tests/kb/test_index_damage.py",
     "tests/server/web/test_pages.py",

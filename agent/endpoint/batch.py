@@ -68,31 +68,31 @@ class _Line(_Wire):
 
 @dataclass(slots=True)
 class Result:
-    """What came back for one request."""
+    """Result of one request."""
 
     body: dict[str, Any] | None = None
-    """Of the reply; None: errors alone."""
+    """Body of the reply; None if there were only errors."""
     status: int | None = None
-    """Of the last error; None: the batch ended without it."""
+    """Status of the last error; None if the batch ended without one."""
     message: str = ""
     count: int = 0
-    """Lines about it, replies and errors."""
+    """Number of lines about it, replies and errors."""
 
     @property
     def passing(self) -> bool:
-        """Whether the error may not come again."""
+        """Whether the error is transient."""
         status = self.status
         return status is None or status in _TRANSIENT or status >= _SERVER
 
 
 @dataclass(slots=True)
 class _Files:
-    """What the folder's files say."""
+    """Contents of the folder's files."""
 
     unsent: dict[str, str] = field(default_factory=dict)
-    """Id → line of `requests.jsonl`."""
+    """Lines of `requests.jsonl`, by id."""
     sent: Counter[str] = field(default_factory=Counter)
-    """Id → how often the files that were sent contain it."""
+    """Number of times each id was sent."""
     results: dict[str, Result] = field(default_factory=dict)
 
 
@@ -121,7 +121,7 @@ class BatchFolder:
         self._read: dict[Path, int] = {}
         self._seen: set[bytes] = set()
         self.notes: list[str] = []
-        """What is odd about the results, one line each."""
+        """Problems with the results, one line each."""
         with self._changing():
             self._take_in()
 
@@ -136,7 +136,7 @@ class BatchFolder:
         return sum(1 for each in self._asked() if self._awaits(each))
 
     def result(self, custom_id: str) -> Result | None:
-        """What came back for a request; None: nothing that counts yet."""
+        """Result of a request; None if there is no final one yet."""
         found = self._files.results.get(custom_id)
         if found is None or found.body is not None or not found.passing:
             return found
@@ -181,7 +181,7 @@ class BatchFolder:
         return {*self._files.unsent, *self._files.sent}
 
     def _awaits(self, custom_id: str) -> bool:
-        """Whether it was asked more often than it was answered."""
+        """Whether it was sent more often than it was answered."""
         files = self._files
         found = files.results.get(custom_id)
         if found is not None and found.body is not None:
@@ -198,7 +198,7 @@ class BatchFolder:
             raise KbError(f"cannot use {self.root}: {error.strerror or error}") from error
 
     def _take_in(self) -> None:
-        """Read everything; what was answered is taken as sent."""
+        """Read all files. Requests with an answer count as sent."""
         self._read_requests()
         for path in sorted(self.root.glob("results*.jsonl")):
             self._read_results(path)
@@ -271,7 +271,7 @@ class BatchFolder:
 
 
 class BatchEndpoint:
-    """A model behind files: what `Endpoint` is over HTTP.
+    """A model behind files; the counterpart of `Endpoint` over HTTP.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ _FAILED: Final = "failed"
 
 
 class Sent(BaseModel):
-    """What is known of one file of requests."""
+    """State of one file of requests."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

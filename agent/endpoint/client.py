@@ -55,7 +55,7 @@ class ToolCall(_Wire):
 
 
 class Message(_Wire):
-    """What the model said."""
+    """The reply of the model."""
 
     content: str | None = None
     refusal: str | None = None
@@ -93,7 +93,7 @@ class Reply(BaseModel):
     completion: Completion
     """What of it is used."""
     seconds: float
-    """From the first try to the reply."""
+    """Seconds from the first try to the reply."""
     retries: int
     """How many tries failed before."""
 
@@ -255,7 +255,7 @@ def _broken_off(error: "openai.APIConnectionError") -> bool:
 
 
 def _long_wait(error: "openai.APIStatusError") -> str | None:
-    """What Retry-After says, where it is longer than the client waits."""
+    """Seconds of Retry-After, if longer than the client waits."""
     told = error.response.headers.get("retry-after", "")
     long = told.isascii() and told.isdigit() and int(told[:9]) > _LONGEST_WAIT
     return told[:9] if long else None

@@ -1,4 +1,4 @@
-"""What can go wrong with a model; every message is one line for the user."""
+"""Errors of a model's endpoint. Each message is one line for the user."""
 
 from kb.errors import KbError
 

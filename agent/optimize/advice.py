@@ -1,4 +1,4 @@
-"""What is wrong with the leader, and what the knowledge base says about it."""
+"""Diagnoses the leader and retrieves knowledge about its bottleneck."""
 
 import math
 import re
@@ -32,7 +32,7 @@ _NAMED = 2
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """For one round."""
+    """Diagnosis and context for one round."""
 
     diagnosis: Diagnosis | None
     context: Context
@@ -198,7 +198,7 @@ def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]
 
 
 def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> str:
-    """What to ask: the operator by the problem's name, the causes, the techniques they lead to."""
+    """The search query: the operator's name, the causes, and their techniques."""
     parts = [_RANK.sub(" ", re.sub(r"[_\W]+", " ", stem))]
     if diagnosis is not None:
         parts += [each.cause for each in diagnosis.findings]
@@ -212,7 +212,7 @@ def _finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def _language(leader: Judged) -> Literal["triton", "cuda"]:
-    """Triton, unless the leader is CUDA already."""
+    """`triton`, unless the leader is a CUDA kernel."""
     if leader.candidate.suffix != ".py":
         return "cuda"
     try:

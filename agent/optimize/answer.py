@@ -1,4 +1,4 @@
-"""What a run gives back as a file that runs by itself, and what the file says about itself."""
+"""Writes the result of a run as a self-contained file with a header."""
 
 from agent.optimize.config import RunConfig
 from agent.optimize.record import Record
@@ -25,7 +25,7 @@ def keep_answer(folder: RunFolder) -> None:
 
 
 def _head_of_form(config: RunConfig, summary: Summary) -> str:
-    """What the file says about itself in which a form of the problem's own model is given back."""
+    """Header of a file that gives back a form of the problem's own model."""
     form = summary.given_back
     assert form is not None
     rows = {FORMS[each.name]: each for each in summary.rows if each.name in FORMS}
@@ -47,7 +47,7 @@ def _head_of_form(config: RunConfig, summary: Summary) -> str:
 
 
 def _head(config: RunConfig, record: Record) -> str:
-    """What the best kernel's file says about itself."""
+    """Header of the best kernel's file."""
     best = record.best
     outcome = best.outcome
     standing = record.standing

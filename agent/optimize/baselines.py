@@ -1,4 +1,4 @@
-"""Times of a problem's own forms, kept in the user's cache: compiling them takes minutes."""
+"""Cache of baseline times. Compiling the baselines takes minutes."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ _VERSIONS = ("kernel-kb", "torch", "triton", "cuda", "driver")
 
 
 class Key(Model):
-    """What the times depend on."""
+    """Everything that the times depend on."""
 
     problem_sha256: str
     dtype: str | None
@@ -47,7 +47,7 @@ class Key(Model):
 
 
 class Cached(Model):
-    """What is kept."""
+    """A cache entry."""
 
     key: Key
     measured_at: str
@@ -55,7 +55,7 @@ class Cached(Model):
     baselines: dict[str, Baseline]
     """`eager`, `compile`, `max-autotune`."""
     asked: tuple[str, ...] = ()
-    """Forms that were to be timed; one that failed has no time."""
+    """Forms that were requested. One that failed has no time."""
     floor: Floor | None = None
     ceilings: Ceilings | None = None
 
@@ -74,7 +74,7 @@ class BaselineCache:
         self._folder = folder if folder is not None else Path(cache) / "baselines"
 
     def get(self, key: Key) -> Cached | None:
-        """What is kept for this very key; None also where the file is damaged."""
+        """The entry of this key; None if there is none or its file is damaged."""
         try:
             found = Cached.model_validate_json(self._path(key).read_bytes())
         except (OSError, ValidationError):
@@ -82,7 +82,7 @@ class BaselineCache:
         return found if found.key == key else None
 
     def put(self, cached: Cached) -> str | None:
-        """Keep it; returns why that was not possible, which loses only time."""
+        """Store an entry; returns a note if that fails, which only costs time later."""
         try:
             write_atomically(self._path(cached.key), cached.model_dump_json(indent=1) + "\n")
         except RunFolderError as error:

@@ -1,4 +1,4 @@
-"""Which candidates survive a round: pure functions of what was judged; no clock, no chance.
+"""Selects the candidates that survive a round. Pure functions: no clock, no randomness.
 
 Candidates of one round are compared with the leader in one session, so the leader is chosen by
 these paired ratios. Times of different sessions order the rest of the beam; they differ by what
@@ -22,7 +22,7 @@ LEAST_GAIN: Final = 0.03
 
 
 def improves(new: Judged, leader: Judged) -> bool:
-    """Whether `new` is faster than the leader beyond the noise."""
+    """Whether `new` is significantly faster than the leader."""
     if not new.outcome.timed:
         return False
     if not leader.outcome.timed:
@@ -34,7 +34,7 @@ def improves(new: Judged, leader: Judged) -> bool:
 
 
 def choose_leader(leader: Judged, judged: Iterable[Judged]) -> Judged:
-    """The candidate that is ahead of the leader by most, or the leader itself."""
+    """The candidate with the largest gain over the leader, or the leader itself."""
     better = [each for each in judged if each.id != leader.id and improves(each, leader)]
     return min(better, key=lambda each: (_ms(leader) / _gain_over(each, leader), each.id),
                default=leader)  # fmt: skip

@@ -1,4 +1,4 @@
-"""When a run ends, and which limit it was."""
+"""Decides when a run ends, and by which limit."""
 
 from typing import Final
 
@@ -80,7 +80,7 @@ def finished(record: Record, config: RunConfig, leader: Judged) -> tuple[str, st
 
 
 def gpu_seconds_left(record: Record, config: RunConfig) -> float | None:
-    """GPU time that the search may still use; None: as much as it takes."""
+    """GPU seconds left for the search; None for no limit."""
     most = config.limits.gpu_seconds
     return None if most is None else max(0.0, most - record.gpu_seconds - reserve(record, config))
 
@@ -99,7 +99,7 @@ def last_chance(record: Record, config: RunConfig, round_: Round) -> bool:
 
 
 def judging_seconds(record: Record) -> float:
-    """What judging one candidate takes, by those before; the start is timed beside nothing."""
+    """Estimated GPU seconds of judging one candidate, from those judged before."""
     known = [each.outcome.gpu_seconds for each in record.history]
     return max([1.2 * record.start.outcome.gpu_seconds, *known])
 
@@ -162,14 +162,14 @@ def _most_kept(record: Record, config: RunConfig) -> float | None:
 
 
 def why_nothing(proposed: Proposed) -> str:
-    """What proposers say of a round without proposals."""
+    """The proposers' reasons for a round without proposals."""
     why = [f"{name}: {said}" for name, said in proposed.failures.items()]
     why += [f"{name}: {'; '.join(notes)}" for name, notes in proposed.notes.items()]
     return "; ".join(why)
 
 
 def words(stopped: Stopped) -> str:
-    """The end of a run, as reports and the command name it."""
+    """The end of a run in words, for reports and the command."""
     told = {
         ROUNDS: "all rounds done",
         TIME: "out of time",

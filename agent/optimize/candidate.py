@@ -1,4 +1,4 @@
-"""What a search is made of: proposals, candidates, outcomes, and the state that proposers see.
+"""Data types of a search: proposals, candidates, outcomes, and the state that proposers see.
 
 All are pydantic models, and their JSON is the format of the run folder.
 """
@@ -28,7 +28,7 @@ class Model(BaseModel):
 
 
 class Stage(StrEnum):
-    """How far the judging of a candidate came."""
+    """The stage that judging a candidate reached."""
 
     SYNTAX = "syntax"
     """The file cannot be read as a kernel file."""
@@ -88,9 +88,9 @@ class Candidate(Proposal):
     id: str
     """First eight hexadecimal digits of the SHA-256 of `source`."""
     form: Form | None = None
-    """How it is called; None where the file cannot be read as a kernel file."""
+    """Calling convention; None if the file is not a kernel file."""
     round: int
-    """In which it was proposed; 0 for the start."""
+    """Round in which it was proposed; 0 for the start."""
     repairs: str | None = None
     """Id of the failed candidate that this one repairs."""
 
@@ -109,7 +109,7 @@ class Candidate(Proposal):
 
     @property
     def proposal(self) -> Proposal:
-        """The proposal that it was, for its proposer to repair."""
+        """The original proposal, which its proposer can repair."""
         return Proposal.model_validate(_as_proposed(self))
 
     @property
@@ -119,20 +119,20 @@ class Candidate(Proposal):
 
 
 class Outcome(Model):
-    """What judging a candidate gave."""
+    """Result of judging a candidate."""
 
     candidate: str
     """Its id."""
     stage: Stage
-    """How far it came."""
+    """The stage that it reached."""
     verdict: Verdict | None = None
-    """None where the judge did not get to one."""
+    """None if the judge reached no verdict."""
     reasons: tuple[str, ...] = ()
-    """Why it failed, or why this verdict; the weightiest first, each one line."""
+    """Reasons for the failure or verdict, one line each, the most important first."""
     error: str | None = None
     """Class of the exception for which there is no result, as its process says."""
     disclosures: tuple[str, ...] = ()
-    """What a reader should know although it decides nothing."""
+    """Caveats that do not affect the verdict."""
     median_ms: float | None = None
     """Median time of one launch, cold; None where it was not timed."""
     p10_ms: float | None = None
@@ -143,24 +143,24 @@ class Outcome(Model):
     floor_fraction: float | None = None
     """Floor / median: 1 is the roof."""
     error_share: float | None = None
-    """The largest error of the cases, as a part of what is allowed."""
+    """Largest error of all cases, as a fraction of the tolerance."""
     language: str | None = None
-    """What ran: triton, cuda, or python where no kernel of its own was seen."""
+    """triton, cuda, or python if no custom kernel was launched."""
     profile: dict[str, float] | None = None
     """Nsight Compute metric → value of the kernel with the most time; None: not profiled."""
     attempts: int = 1
-    """Which attempt this was: 1 the proposal, 2 its first repair."""
+    """Number of the attempt: 1 for the proposal, 2 for its first repair."""
     gpu_seconds: float = 0.0
-    """How long judging it held a GPU."""
+    """GPU seconds of judging it."""
 
     @property
     def right(self) -> bool:
-        """Whether it may take the place of the problem's model."""
+        """Whether it is a correct replacement of the problem's model."""
         return self.stage is Stage.DONE and self.verdict in RIGHT
 
     @property
     def repairable(self) -> bool:
-        """Whether it failed in a way that a change may mend; a cheat is not mended."""
+        """Whether a change could repair the failure. A cheat is not repaired."""
         kept = self.stage in (Stage.DUPLICATE, Stage.RETIRED)
         return not (self.right or kept or self.verdict is Verdict.CHEAT)
 
@@ -170,12 +170,12 @@ class Outcome(Model):
         return self.right and self.median_ms is not None
 
     def over(self, contender: str) -> Ratio | None:
-        """How much faster it is than a contender of the same session."""
+        """Its speedup over a contender of the same session, or None."""
         return next((each for each in self.ratios if each.over == contender), None)
 
 
 class Judged(Model):
-    """A candidate and what judging it gave."""
+    """A candidate with its outcome."""
 
     candidate: Candidate
     outcome: Outcome
@@ -199,15 +199,15 @@ class Baseline(Model):
     p90_ms: float
     floor_fraction: float | None = None
     note: str = ""
-    """What is odd about it."""
+    """Caveat about this time."""
 
 
 class Context(Model):
-    """What the knowledge base said for this round's diagnosis."""
+    """Retrieved context for this round's diagnosis."""
 
     text: str = ""
     chunks: tuple[str, ...] = ()
-    """Ids of what is in it; no later round gets them again."""
+    """Ids of its chunks. Later rounds exclude them."""
     techniques: tuple[str, ...] = ()
     """Slugs, the best first."""
     citations: tuple[str, ...] = ()
@@ -219,7 +219,7 @@ class ProblemInfo(Model):
     """The problem file."""
 
     name: str
-    """Of the file."""
+    """File name."""
     source: str
     sha256: str
 
@@ -230,8 +230,8 @@ class ProblemInfo(Model):
 
 
 class SearchState(Model, RunOptions):
-    """All that a proposer knows. It is rebuilt from the run folder on a resume, so a proposer
-    that keeps nothing else of importance resumes by itself."""
+    """Everything that a proposer knows. It is rebuilt from the run folder on resume, so a
+    stateless proposer needs no code for that."""
 
     problem: ProblemInfo
     device: str
@@ -241,41 +241,41 @@ class SearchState(Model, RunOptions):
     architecture: str | None = None
     """Such as sm_90a."""
     round: int
-    """The round that is proposed for; the first is 1."""
+    """Current round; the first is 1."""
     width: int = 4
-    """How many candidates survive a round."""
+    """Beam width."""
     branching: int = 2
-    """How many proposals a proposer may give for each candidate of the beam."""
+    """Largest number of proposals per proposer and candidate of the beam."""
     beam: tuple[Judged, ...]
-    """The survivors, the fastest first; never empty (the start is in it at first)."""
+    """The survivors, the fastest first. Never empty: it begins with the start."""
     leader: Judged
-    """The fastest so far; the start where nothing is better."""
+    """The fastest candidate so far; the start if nothing is better."""
     start: Judged
     """The given kernel, or eager PyTorch as a kernel file."""
     crossover: tuple[Judged, Judged] | None = None
-    """The best two of distinct families, where combining them is asked for this round."""
+    """The two candidates to combine in this round, or None."""
     retired: frozenset[str] = frozenset()
-    """Families that stayed behind the leader: propose no more of them."""
+    """Families that stayed behind the leader and must not be proposed again."""
     history: tuple[Judged, ...] = ()
-    """All that was judged, in order, failures too."""
+    """All judged candidates in order, including failures."""
     tried: frozenset[str] = frozenset()
-    """`dedupe.digest` of all programs that were tried."""
+    """`dedupe.digest` of every program tried so far."""
     baselines: dict[str, Baseline] = Field(default_factory=dict)
     """`start`, `eager`, `compile`, `max-autotune`, as far as they were timed."""
     floor: Floor | None = None
     ceilings: Ceilings | None = None
     diagnosis: Diagnosis | None = None
-    """Of the leader."""
+    """Diagnosis of the leader."""
     context: Context = Context()
     notes: tuple[str, ...] = ()
-    """What reflection said of earlier rounds, in order."""
+    """Notes from reflection on earlier rounds, in order."""
     versions: dict[str, str] = Field(default_factory=dict)
-    """Of torch, triton and others on the judge's machine; empty where nothing was measured."""
+    """Versions of torch, triton and others on the judge's machine; empty before measuring."""
     knowledge: bool = True
-    """Whether anything of the knowledge base may be shown."""
+    """Whether the knowledge base may be used."""
     seed: int = 0
     gpu_seconds_left: float | None = None
-    """GPU time that the search may still use; None: no limit."""
+    """GPU seconds left for the search; None for no limit."""
 
     def random(self, proposer: str) -> random.Random:
         """A generator that depends on the run's seed, the round and the proposer's name alone."""

@@ -1,4 +1,4 @@
-"""How a run searches and when it ends: `config.json` of the run folder."""
+"""Search options and limits of a run: `config.json` in the run folder."""
 
 from typing import Final
 
@@ -24,84 +24,84 @@ REPLAY: Final = "replay:"
 
 
 class Limits(Model):
-    """What ends a run; a resume may raise them."""
+    """Limits that end a run. `--resume` may raise them."""
 
     rounds: int = Field(default=ROUNDS, ge=0)
     seconds: float | None = Field(default=None, gt=0)
-    """Wall time, all resumed parts together."""
+    """Wall time in seconds, summed over all resumed parts."""
     gpu_seconds: float | None = Field(default=None, gt=0)
-    """Time that judging and quick timings held a GPU; `torch.compile`'s compilation is left out."""
+    """GPU seconds of judging and quick timings, without the compilation of baselines."""
     tokens: int | None = Field(default=None, gt=0)
-    """Of prompts and replies."""
+    """Tokens of prompts and replies."""
     money: float | None = Field(default=None, gt=0)
-    """In the currency of the model's prices."""
+    """Cost in the currency of the model's prices."""
     floor_target: float = Field(default=FLOOR_TARGET, gt=0)
-    """End when the best takes no longer than floor / this."""
+    """End once the best takes at most floor / this value."""
 
 
 class Strategy(Model):
-    """How candidates are chosen."""
+    """Options of the beam search."""
 
     width: int = Field(default=WIDTH, ge=1)
-    """Survivors of a round; 1 is greedy."""
+    """Beam width: survivors of a round. 1 is a greedy search."""
     branching: int = Field(default=BRANCHING, ge=1)
-    """Proposals of a proposer for each survivor."""
+    """Proposals per proposer and survivor."""
     least_gain: float = Field(default=0.03, ge=0)
-    """A round with less relative gain of the leader brought nothing."""
+    """Least relative gain of the leader that counts as progress."""
     patience: int = Field(default=PATIENCE, ge=1)
-    """Rounds in a row that may bring nothing."""
+    """Number of rounds in a row without progress that end the run."""
     crossover: bool = True
-    """Ask for combinations of the best two of distinct families."""
+    """Ask for combinations of the best two candidates of different families."""
     retirement: bool = True
-    """Give up families that stay behind the leader."""
+    """Stop proposing families that stay behind the leader."""
     reflection: bool = True
     """Ask a model for conclusions from each round's numbers."""
     repairs: int = Field(default=REPAIRS, ge=0)
-    """How often a proposal that fails may be repaired."""
+    """Largest number of repairs of a failing proposal."""
     confirm: bool = True
-    """Time the best, the start and all baselines once more, in one session, at the end."""
+    """Time the best, the start and all baselines in one final session."""
     profiling: bool = True
     """Profile the start and the best."""
     profile_leaders: bool = True
-    """Profile each new leader as well; without, rules diagnose it by its time and its source."""
+    """Also profile each new leader. Otherwise it is diagnosed by its time and source."""
 
 
 class RunConfig(Model, RunOptions):
-    """What was asked for. Holds no keys."""
+    """The request that a run carries out. It holds no API keys."""
 
     problem: ProblemInfo
     given: bool
-    """Whether a kernel was given to start from."""
+    """Whether the run starts from a given kernel."""
     start: Proposal | None = None
-    """That kernel; None: eager PyTorch."""
+    """The given kernel; None for eager PyTorch."""
     device: str | None = None
-    """`cuda:N` alone; None: all cards of the first one's kind."""
+    """`cuda:N` to use one GPU; None for all GPUs of the first one's model."""
     gpu: str | None = None
-    """The card that the kernel is for, where this machine does not have it."""
+    """Target GPU, if this machine does not have it."""
     architecture: str | None = None
-    """Of that card."""
+    """Architecture of that GPU."""
     versions: dict[str, str] = Field(default_factory=dict)
-    """Of torch, triton and others where the card is, as far as they are known."""
+    """Known versions of torch, triton and others on the machine with the GPU."""
     plan_first: bool = False
-    """The first round is planned before the start is measured, so that it needs no GPU."""
+    """Plan the first round before the start is measured, so that planning needs no GPU."""
     fresh_baselines: bool = False
-    """Time the baselines although they are cached."""
+    """Time the baselines even if their times are cached."""
     baselines: tuple[str, ...] = BASELINES
-    """Forms of the problem's own model that the best is compared with; eager always."""
+    """Forms of the problem's model that the best is compared with. Eager is always one."""
     proposers: tuple[str, ...] = ()
-    """Names of those that compete."""
+    """Names of the proposers to use."""
     model: str | None = None
-    """At the endpoint; `replay:RUN` answers from the record of another run."""
+    """Name of the model at its endpoint; `replay:RUN` replays another run's replies."""
     base_url: str | None = None
     batch: str | None = None
-    """Folder in which requests to the model and its replies are files; None: over the network."""
+    """Folder for requests and replies as files; None to use the network."""
     replay_verdicts: bool = False
-    """Verdicts, times, profiles and advice come from that record, too."""
+    """Also take verdicts, times, profiles and advice from the replayed run."""
     seed: int = 0
     knowledge: bool = True
-    """Whether the knowledge base is asked and shown at all."""
+    """Whether to use the knowledge base."""
     exclude_sources: tuple[str, ...] = ()
-    """Sources of the index of which nothing is shown."""
+    """Sources of the index to exclude."""
     context_tokens: int = CONTEXT_TOKENS
     limits: Limits = Limits()
     strategy: Strategy = Strategy()
@@ -114,6 +114,6 @@ class RunConfig(Model, RunOptions):
 
     @property
     def replayed(self) -> str | None:
-        """The run that is repeated."""
+        """Folder of the run that is replayed, or None."""
         named = self.model is not None and self.model.startswith(REPLAY)
         return self.model.removeprefix(REPLAY) if self.model is not None and named else None

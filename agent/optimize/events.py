@@ -1,4 +1,4 @@
-"""The lines of a run's journal: all that happened, from which everything else is rebuilt."""
+"""Events of a run's journal. Everything else is rebuilt from them."""
 
 from typing import Annotated, Literal
 
@@ -13,13 +13,13 @@ from judge.evaluate.result import Ceilings, Floor
 
 class _Event(Model):
     wall: float
-    """Seconds that the run took until then, without the time between a kill and a resume."""
+    """Seconds that the run has taken, without the time between a kill and a resume."""
     at: str
     """UTC time, ISO 8601."""
 
 
 class Standing(Model):
-    """Where a run starts from."""
+    """The starting point of a run."""
 
     start: Judged
     """The given kernel, or eager PyTorch as a kernel file."""
@@ -36,7 +36,7 @@ class Standing(Model):
     versions: dict[str, str] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     baseline_seconds: float = 0.0
-    """How long compiling and tuning baselines took; in no GPU time."""
+    """Seconds of compiling and tuning baselines. Not part of GPU time."""
 
 
 class Started(_Event):
@@ -47,7 +47,7 @@ class Started(_Event):
 
 
 class Continued(_Event):
-    """A process took the run up again."""
+    """The run was resumed."""
 
     event: Literal["continued"] = "continued"
     limits: Limits
@@ -81,13 +81,13 @@ class Proposed(_Event):
     round: int
     candidates: tuple[Candidate, ...]
     dropped: tuple[Judged, ...] = ()
-    """Not judged: tried before, or of a retired family."""
+    """Proposals that are not judged: duplicates, and those of retired families."""
     offered: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Proposer → ids of all that it proposed, in its order."""
+    """Ids of all proposals, by proposer, in its order."""
     failures: dict[str, str] = Field(default_factory=dict)
-    """Proposer → why it could not propose."""
+    """Reasons of failures, by proposer."""
     notes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Proposer → why it proposed less than it might have."""
+    """Notes by proposer on why it made fewer proposals than allowed."""
     crossover: tuple[str, str] | None = None
     """The pair that was offered for combination."""
     spent: dict[str, Spending] = Field(default_factory=dict)
@@ -100,7 +100,7 @@ class WasJudged(_Event):
     event: Literal["judged"] = "judged"
     round: int
     position: int
-    """Of the proposal among the round's candidates; a repair keeps it."""
+    """Position of the proposal in the round. A repair keeps it."""
     judged: Judged
 
 
@@ -112,7 +112,7 @@ class Repaired(_Event):
     position: int
     failed: str
     candidate: Candidate | None
-    """None where it gave nothing, or what was tried before."""
+    """None if there was no repair, or it was a duplicate."""
     why: str = ""
     spent: dict[str, Spending] = Field(default_factory=dict)
 
@@ -135,7 +135,7 @@ class Closed(_Event):
     beam: tuple[str, ...]
     retired: tuple[str, ...]
     gain: float
-    """Of the leader over that before the round."""
+    """Relative gain of the leader over the leader before the round."""
 
 
 class Confirmed(_Event):

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever the process or the machine dies."""
+"""Atomic file writes: a crash leaves a whole file or none."""
 
 import contextlib
 import os
@@ -58,7 +58,7 @@ def replace(path: Path, text: str, *, mode: int = 0o600, durable: bool = True) -
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename last."""
+    """Sync a folder, so that a rename in it is durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -67,7 +67,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> RunFolderError:
-    """The one line about a failed write."""
+    """The error of a failed write, in one line."""
     reason = error.strerror or str(error)
     return RunFolderError(
         f"cannot write {path}: {reason}; the run is kept: make room and continue it with --resume"

@@ -1,4 +1,4 @@
-"""The judge of real runs, which evaluates and profiles in processes of their own."""
+"""The judge of real runs. It evaluates and profiles in separate processes."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,7 +28,7 @@ _SHORT_SESSION: Final = (
 
 
 class GpuJudge:
-    """Judges in processes of their own: one for each card, shared out to what is to be judged.
+    """Judges candidates in one process per GPU.
 
     Without a GPU (`config.interpret`), some processes check in Triton's interpreter.
 
@@ -204,17 +204,17 @@ class GpuJudge:
 
     @property
     def _call_seconds(self) -> float:
-        """Of no call more than a share of what the run has: one that hangs would take it all."""
+        """Time limit of one call: half of the run's GPU time, so that a hang cannot use it all."""
         most = self._config.limits.gpu_seconds
         return CALL_SECONDS if most is None else min(CALL_SECONDS, max(_LEAST_CALL_S, most / 2))
 
     @property
     def _forms(self) -> tuple[str, ...]:
-        """Baselines that are timed where all of them are: eager calibrates the judge's clock."""
+        """All baselines of a full session. Eager is always one: it calibrates the judge's clock."""
         return tuple(dict.fromkeys((EAGER, *self._config.baselines)))
 
     def _key(self) -> Key | None:
-        """Of this problem's baselines; None where there is no card."""
+        """Cache key of this problem's baselines; None without a GPU."""
         config, described = self._config, self._pool.describe()
         if described.gpu is None:
             return None
@@ -224,7 +224,7 @@ class GpuJudge:
         )
 
     def _kept(self, evaluation: Evaluation, baselines: dict[str, Baseline]) -> list[str]:
-        """Keep times of baselines for other runs; why that is not possible, if so."""
+        """Cache baseline times for other runs; a note if that fails."""
         key = self._key()
         if key is None:
             return []

@@ -1,4 +1,4 @@
-"""What the loop asks of a judge."""
+"""The interface between the loop and a judge."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from judge.progress import Say
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """What profiling gave."""
+    """Result of profiling."""
 
     metrics: dict[str, float] | None
     notes: tuple[str, ...] = ()
@@ -19,17 +19,17 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Times of the best and of all it is compared with, in one session."""
+    """Times of the best and of all contenders, from one session."""
 
     outcome: Outcome
     baselines: dict[str, Baseline]
     notes: tuple[str, ...] = ()
     baseline_seconds: float = 0.0
-    """How long compiling and tuning baselines took; in no GPU time."""
+    """Seconds of compiling and tuning baselines. Not part of GPU time."""
 
 
 class Judge(Protocol):
-    """Says what candidates are worth. No failure of a candidate is an error."""
+    """Judges candidates. A failing candidate is a result, not an error."""
 
     @property
     def slots(self) -> int:

@@ -16,6 +16,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import BaseModel
+
+from agent.optimize.judge_process import JudgeError
 from agent.optimize.judge_requests import Kept, Request
 from judge.progress import Progress
 from judge.sandbox.layers import IncompleteSandboxError
@@ -27,25 +30,37 @@ def main(descriptor: int) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as replies:
         sending = threading.Lock()
 
-        def send(data: dict[str, Any]) -> None:
+        def send(line: str) -> None:
             with sending:
-                replies.write(json.dumps(data) + "\n")
+                replies.write(line + "\n")
                 replies.flush()
-
-        def say(progress: Progress) -> None:
-            send({"say": progress.text, "step": progress.step})
 
         kept = Kept()
         for line in _requests():
             try:
-                reply = read_request(line).answer(kept, say)
-                send({"ok": reply.model_dump(mode="json")})
+                request = read_request(line)
+                send(answer_line(request.answer(kept, lambda each: send(progress_line(each)))))
             except Exception as error:
                 kept.forget()  # it may be what is broken
-                known = isinstance(error, KbError)
-                lacking = error.lacking if isinstance(error, IncompleteSandboxError) else ()
-                told = str(error) if known else f"{type(error).__name__}: {error}"
-                send({"error": told, "lacking": lacking})
+                send(failure_line(error))
+
+
+def progress_line(progress: Progress) -> str:
+    """A step, as a line."""
+    return json.dumps({"say": progress.text, "step": progress.step})
+
+
+def answer_line(answer: BaseModel) -> str:
+    """An answer, as a line."""
+    return json.dumps({"ok": answer.model_dump(mode="json")})
+
+
+def failure_line(error: Exception) -> str:
+    """Why there is no answer, as a line."""
+    lacking = error.lacking if isinstance(error, IncompleteSandboxError | JudgeError) else ()
+    known = isinstance(error, KbError)
+    told = str(error) if known else f"{type(error).__name__}: {error}"
+    return json.dumps({"error": told, "lacking": lacking})
 
 
 def read_request(line: str) -> Request[Any]:

@@ -1,9 +1,9 @@
-"""The judging processes of a run: one for each card, lent to whoever has something to ask."""
+"""The judging processes of a run, one for each GPU."""
 
 import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -15,8 +15,24 @@ from judge.progress import Say, silent
 R = TypeVar("R", bound=BaseModel)
 
 
+class Worker(Protocol):
+    """What answers requests; see `JudgeProcess`."""
+
+    def ask(self, request: Request[R], say: Say) -> R:
+        """The answer to a request."""
+        ...
+
+    def cancel(self) -> None:
+        """End the request in progress, from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Take no further request."""
+        ...
+
+
 class JudgePool:
-    """Processes that are started when they are first needed.
+    """A pool of judging processes, started on first use.
 
     Parameters
     ----------
@@ -32,13 +48,13 @@ class JudgePool:
         self,
         config: RunConfig,
         processes: int = 2,
-        start_process: Callable[[], JudgeProcess] = JudgeProcess,
+        start_process: Callable[[], Worker] = JudgeProcess,
     ) -> None:
         self._config = config
         self._processes = processes
         self._make = start_process
-        self._all: list[JudgeProcess] = []
-        self._free: queue.SimpleQueue[tuple[JudgeProcess, str]] = queue.SimpleQueue()
+        self._all: list[Worker] = []
+        self._free: queue.SimpleQueue[tuple[Worker, str]] = queue.SimpleQueue()
         self._described: Described | None = None
 
     @property
@@ -48,7 +64,7 @@ class JudgePool:
         return len(self._all)
 
     def describe(self) -> Described:
-        """Find the devices, once, and make a process for each."""
+        """Find the devices and make a process for each, once."""
         if self._described is None:
             config = self._config
             self._all.append(self._make())
@@ -61,8 +77,8 @@ class JudgePool:
         return self._described
 
     @contextmanager
-    def lend(self) -> Iterator[tuple[JudgeProcess, str]]:
-        """A process and its device, as soon as one is free."""
+    def lend(self) -> Iterator[tuple[Worker, str]]:
+        """Borrow a process and its device; waits until one is free."""
         self.describe()
         taken = self._free.get()
         try:
@@ -71,7 +87,7 @@ class JudgePool:
             self._free.put(taken)
 
     def ask(self, request: Request[R], say: Say = silent) -> R:
-        """The answer of a free process, whatever its device.
+        """The answer of any free process.
 
         Raises
         ------

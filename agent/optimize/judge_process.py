@@ -1,4 +1,4 @@
-"""A judging process as its parent sees it: ask, wait, start again when it is gone."""
+"""Client of a judging process: sends requests, waits, and restarts a lost process."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import IO, Final, TypeVar, cast
 
 from pydantic import BaseModel
@@ -36,12 +36,37 @@ class JudgeLostError(KbError):
 
 
 class JudgeError(KbError):
-    """The judging process says that it cannot do what was asked."""
+    """The judging process reports that it cannot do what was asked."""
 
     def __init__(self, message: str, lacking: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.lacking = tuple(lacking)
-        """What the sandbox lacks, where that is why."""
+        """Missing layers of the sandbox, if they are the reason."""
+
+
+def write_request(request: Request[R]) -> str:
+    """A request as a line, which `agent.optimize.judge_main` reads."""
+    kind = type(request)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    return json.dumps({"request": name, "fields": request.model_dump(mode="json")})
+
+
+def read_message(request: Request[R], line: str | bytes) -> R | Progress:
+    """A line of what comes back: the answer, or progress.
+
+    Raises
+    ------
+    JudgeError
+        The answer is that it cannot be done.
+    ValueError, TypeError, KeyError
+        It is neither.
+    """
+    message = json.loads(line)
+    if "error" in message:
+        raise JudgeError(str(message["error"]), message.get("lacking", ()))
+    if "ok" in message:
+        return cast("R", type(request).reply.model_validate(message["ok"]))
+    return Progress(str(message["say"]), Step(message["step"]))
 
 
 class JudgeProcess:
@@ -53,11 +78,24 @@ class JudgeProcess:
         What to start; the number of the descriptor for answers is appended.
     silence
         Seconds without a line after which it is ended.
+    environment
+        Variables beside those of this process.
+    cores
+        Numbers of the cores that it and all that it starts keep to; None: any.
     """
 
-    def __init__(self, command: Sequence[str] = MODULE, silence: float = SILENCE_S) -> None:
+    def __init__(
+        self,
+        command: Sequence[str] = MODULE,
+        silence: float = SILENCE_S,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cores: Collection[int] | None = None,
+    ) -> None:
         self._command = tuple(command)
         self._silence = silence
+        self._environment = environment or {}
+        self._cores = cores
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: int | None = None
         self._errors: IO[bytes] | None = None
@@ -78,28 +116,21 @@ class JudgeProcess:
         self._start()
         assert self._process is not None
         assert self._process.stdin is not None
-        kind = type(request)
-        name = f"{kind.__module__}:{kind.__qualname__}"
-        line = json.dumps({"request": name, "fields": request.model_dump(mode="json")}).encode()
         try:
-            self._process.stdin.write(line + b"\n")
+            self._process.stdin.write(write_request(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
             raise self._lost("died") from None
         until = time.monotonic() + self._silence
         while True:
-            line = self._line(until)
             try:
-                message = json.loads(line)
-                if "error" in message:
-                    raise JudgeError(str(message["error"]), message.get("lacking", ()))
-                if "ok" in message:
-                    return cast("R", kind.reply.model_validate(message["ok"]))
-                progress = Progress(str(message["say"]), Step(message["step"]))
+                found = read_message(request, self._line(until))
             except (ValueError, TypeError, KeyError):
                 raise self._lost("answered nonsense") from None
-            say(progress)
-            patience = _WAIT_S if progress.step is Step.WAIT else self._silence
+            if not isinstance(found, Progress):
+                return found
+            say(found)
+            patience = _WAIT_S if found.step is Step.WAIT else self._silence
             until = time.monotonic() + patience
 
     def _start(self) -> None:
@@ -119,9 +150,13 @@ class JudgeProcess:
                     stdout=subprocess.DEVNULL,
                     stderr=self._errors,
                     pass_fds=[writing],
+                    env=os.environ | self._environment,
                     # Ctrl-C is for the run, which then ends this process.
                     start_new_session=True,
                 )
+                if self._cores is not None:
+                    with contextlib.suppress(OSError):  # it is gone already: its answer tells
+                        os.sched_setaffinity(self._process.pid, self._cores)
             finally:
                 os.close(writing)
 

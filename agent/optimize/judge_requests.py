@@ -1,4 +1,4 @@
-"""What a judging process can be asked: each request says how it is answered, and by what."""
+"""Requests to a judging process. Each class defines its reply and how to answer it."""
 
 import contextlib
 import time
@@ -19,13 +19,13 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class Kept:
-    """What a judging process keeps from one request to the next."""
+    """State that a judging process keeps between requests."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
         self._zygotes: dict[bool, Any] = {}
         self.ceilings: dict[str | None, Ceilings] = {}
-        """By device, as last measured."""
+        """Last measured ceilings, by device."""
 
     def zygote(self, *, interpret: bool) -> Any:
         """The process that workers fork from: started once, since loading torch takes seconds."""
@@ -49,7 +49,7 @@ class Request(Model, Generic[R]):
     """
 
     reply: ClassVar[type[BaseModel]]
-    """What it is answered with: `R`."""
+    """Type of the reply: `R`."""
 
     def answer(self, kept: Kept, say: Say) -> R:
         """Do what is asked.
@@ -63,7 +63,7 @@ class Request(Model, Generic[R]):
 
 
 class Described(Model):
-    """Devices that candidates may be shared out to: the first, and all of its kind."""
+    """Usable devices: the first one and all others of its model."""
 
     devices: tuple[str, ...]
     gpu: str | None = None
@@ -72,7 +72,7 @@ class Described(Model):
 
 
 class Describe(Request[Described], RunOptions):
-    """Which devices there are."""
+    """Ask which devices there are."""
 
     reply = Described
 
@@ -92,13 +92,13 @@ class Describe(Request[Described], RunOptions):
 
 
 class Evaluated(Model):
-    """An evaluation, and what it cost."""
+    """An evaluation and its cost."""
 
     evaluation: Evaluation
     gpu_seconds: float = 0.0
-    """How long it held the card, without `baseline_seconds`."""
+    """GPU seconds, without `baseline_seconds`."""
     baseline_seconds: float = 0.0
-    """How long compiling and tuning baselines took."""
+    """Seconds of compiling and tuning baselines."""
 
 
 class Evaluate(Request[Evaluated], Options):
@@ -139,7 +139,7 @@ class Evaluate(Request[Evaluated], Options):
 
 
 class Profiled(Model):
-    """A profile, and how long it held the card."""
+    """A profile and its GPU seconds."""
 
     profile: Profile
     gpu_seconds: float = 0.0
@@ -179,7 +179,7 @@ class TakeProfile(Request[Profiled], RunOptions):
 
 
 class Stopwatch:
-    """How long an evaluation held the card, and how long its baselines compiled, by its steps."""
+    """Measures GPU time and baseline compilation of an evaluation from its steps."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock

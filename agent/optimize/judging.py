@@ -222,7 +222,7 @@ class RoundJudging:
             return self._judge.judge(
                 step.candidate, self._leader, step.attempt, self._teller(step.candidate.id)
             )
-        except (RunFolderError, EndOfRecordError):
+        except (RunFolderError, EndOfRecordError, PausedError):
             raise
         except Exception as error:
             return failure(step.candidate, Stage.TIME, describe(error), step.attempt)

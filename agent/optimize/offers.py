@@ -1,4 +1,4 @@
-"""Collects a round's proposals from all proposers, in turn, and leaves out what was tried."""
+"""Collects a round's proposals from all proposers in turn, without duplicates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,17 +18,17 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class Offers:
-    """What came of asking."""
+    """The collected proposals."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    """In the order in which they are judged."""
+    """Candidates in the order of judging."""
     dropped: list[Judged] = field(default_factory=list)
     offered: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Proposer → ids of all that it proposed, in its order."""
+    """Ids of all proposals, by proposer, in its order."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Proposer → why it could not propose."""
+    """Reasons of failures, by proposer."""
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Proposer → why it proposed less than it might have."""
+    """Notes by proposer on why it made fewer proposals than allowed."""
     spent: dict[str, Spending] = field(default_factory=dict)
 
 
@@ -137,12 +137,12 @@ def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
 
 
 def spending(proposer: Proposer) -> Spending:
-    """What a proposer has spent in this process."""
+    """Resources that a proposer has used in this process."""
     return proposer.spent if isinstance(proposer, Metered) else Spending()
 
 
 def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spending) -> None:
-    """Note what a proposer has spent since `before`, if anything."""
+    """Record what a proposer has used since `before`, if anything."""
     now = spending(proposer)
     if now != before:
         spent[proposer.name] = now - before

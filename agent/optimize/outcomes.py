@@ -1,4 +1,4 @@
-"""What an evaluation means for a search: `Evaluation` → `Outcome` and baselines."""
+"""Converts an `Evaluation` into an `Outcome` and baselines."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def outcome_of(
     attempt: int = 1,
     gpu_seconds: float = 0.0,
 ) -> Outcome:
-    """What came of judging.
+    """The outcome of an evaluation.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def _stage(evaluation: Evaluation, timing: Timing | None) -> Stage:
 
 
 def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[str, Baseline]:
-    """Times of all contenders but the candidate, by name."""
+    """Times of all contenders except the candidate, by name."""
     return {
         _name(each.contender, against): baseline_of(each)
         for each in evaluation.timings
@@ -109,7 +109,7 @@ def timing_of(evaluation: Evaluation, contender: str) -> Timing | None:
 
 
 def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:
-    """The outcome of a candidate that the judge did not get to weigh."""
+    """The outcome of a candidate that was not judged."""
     return Outcome(candidate=candidate.id, stage=stage, reasons=(plain(reason),), attempts=attempt)
 
 

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on; the command prints it, tests collect it."""
+"""Progress reports of a run. The command prints them."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -22,7 +22,7 @@ from agent.optimize.events import (
 
 
 class Progress(Protocol):
-    """Takes what happens."""
+    """Receives progress."""
 
     def event(self, event: Event) -> None:
         """An event that was recorded."""
@@ -34,7 +34,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Tells nobody."""
+    """Discards progress."""
 
     def event(self, event: Event) -> None:
         """See `Progress.event`."""
@@ -63,7 +63,7 @@ def line_of(judged: Judged) -> str:
 
 
 def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each event)
-    """What is printed of an event."""
+    """The lines to print for an event."""
     match event:
         case Started(standing=standing) if not standing.measured:
             yield f"for {standing.gpu or 'an unknown card'}; nothing is measured yet"
@@ -110,5 +110,5 @@ def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each
 
 
 def _told(judged: Judged) -> str:
-    """What was found of a candidate."""
+    """The result of a candidate, in words."""
     return line_of(judged).partition(": ")[2]

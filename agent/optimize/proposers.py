@@ -1,4 +1,4 @@
-"""What the loop asks of a proposer, and what a proposer may offer beyond that."""
+"""The interface between the loop and a proposer, and its optional parts."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -7,34 +7,26 @@ from agent.optimize.candidate import Judged, Model, Outcome, Proposal, SearchSta
 
 
 class Spending(Model):
-    """What was used up, in one process, since its start."""
+    """Resources used since the process started."""
 
     tokens_in: int = 0
     tokens_out: int = 0
     money: float = 0.0
-    """In the currency of the prices that were given, US dollars by default."""
+    """Cost in the currency of the given prices; US dollars by default."""
     gpu_seconds: float = 0.0
-    """GPU time beside the judge's, such as for quick timings."""
+    """GPU seconds used outside the judge, such as for quick timings."""
 
     def __add__(self, other: "Spending") -> "Spending":
-        return Spending(
-            tokens_in=self.tokens_in + other.tokens_in,
-            tokens_out=self.tokens_out + other.tokens_out,
-            money=self.money + other.money,
-            gpu_seconds=self.gpu_seconds + other.gpu_seconds,
-        )
+        mine, theirs = self.model_dump(), other.model_dump()
+        return Spending(**{name: mine[name] + theirs[name] for name in mine})
 
     def __sub__(self, other: "Spending") -> "Spending":
-        return Spending(
-            tokens_in=self.tokens_in - other.tokens_in,
-            tokens_out=self.tokens_out - other.tokens_out,
-            money=self.money - other.money,
-            gpu_seconds=self.gpu_seconds - other.gpu_seconds,
-        )
+        mine, theirs = self.model_dump(), other.model_dump()
+        return Spending(**{name: mine[name] - theirs[name] for name in mine})
 
 
 class Proposer(Protocol):
-    """One source of candidates; all compete in the same beam.
+    """A source of candidates. All proposers compete in one beam.
 
     A `KbError` from one of its methods is shown and recorded, and the search goes on without its
     proposals for this round; after `loop.MOST_FAILURES` rounds of failing in a row it is left out.
@@ -65,7 +57,7 @@ class Proposer(Protocol):
 
 @runtime_checkable
 class Attending(Protocol):
-    """A proposer that wants the state even where it is not asked to propose."""
+    """A proposer that needs the state even in rounds in which it does not propose."""
 
     def attend(self, state: SearchState) -> None:
         """Called first in every round: a resumed one may have its proposals already, and only
@@ -78,7 +70,7 @@ class Reflecting(Protocol):
     """A proposer that draws conclusions from a round's numbers."""
 
     def reflect(self, state: SearchState, judged: Sequence[Judged]) -> Sequence[str]:
-        """Notes on this round, which later rounds have in `SearchState.notes`.
+        """Return notes on this round. Later rounds find them in `SearchState.notes`.
 
         Parameters
         ----------
@@ -92,11 +84,11 @@ class Reflecting(Protocol):
 
 @runtime_checkable
 class Noting(Protocol):
-    """A proposer that says why it proposed less than it might have."""
+    """A proposer that explains why it made fewer proposals than allowed."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """Of the last `propose`, one line each; recorded and shown."""
+        """Notes on the last call of `propose`, one line each. They are recorded and shown."""
         ...
 
 
@@ -107,7 +99,7 @@ class Pausing(Protocol):
 
     @property
     def pauses(self) -> bool:
-        """Whether it may in this run."""
+        """Whether it may pause this run."""
         ...
 
 
@@ -117,7 +109,7 @@ class Metered(Protocol):
 
     @property
     def spent(self) -> Spending:
-        """Since the process began; what was spent before a resume is in the run folder."""
+        """Resources used since the process started. The run folder has what was used before."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a run's events add up to: the one account that a resume, a replay and a report read."""
+"""The state that a run's events add up to. Resume, replay and reports all read it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,20 +25,20 @@ from agent.optimize.proposers import Spending
 
 @dataclass(slots=True)
 class Round:
-    """One round as far as it came."""
+    """One round, possibly unfinished."""
 
     number: int
     advised: Advised | None = None
     proposed: Proposed | None = None
     judged: dict[tuple[int, int], Judged] = field(default_factory=dict)
-    """(Position of the proposal, attempt) → what came of it."""
+    """Result by (position of the proposal, attempt)."""
     repaired: dict[tuple[int, int], Repaired] = field(default_factory=dict)
-    """(Position, attempt that failed) → its repair."""
+    """Repair by (position, failed attempt)."""
     reflected: Reflected | None = None
     closed: Closed | None = None
 
     def in_order(self) -> list[Judged]:
-        """What was judged, by position and attempt, in whatever order it came in."""
+        """The judged candidates, sorted by position and attempt."""
         return [judged for _, judged in sorted(self.judged.items(), key=lambda item: item[0])]
 
 
@@ -48,24 +48,24 @@ class Record:
 
     standing: Standing | None = None
     prepared: Standing | None = None
-    """What stood before anything was measured, where a run began so."""
+    """The start before it was measured, if the run began with planning."""
     rounds: dict[int, Round] = field(default_factory=dict)
     profiles: dict[str, Profiled] = field(default_factory=dict)
     confirmed: dict[str, Confirmed] = field(default_factory=dict)
-    """By candidate: what a last evaluation in one session said."""
+    """Results of final sessions, by candidate."""
     stopped: Stopped | None = None
     """None while the run goes on."""
     fresh_from: int = 0
-    """Rounds that were closed when the run was taken up again after its end."""
+    """Number of closed rounds when the run was resumed after its end."""
     resumed_after: int = 0
-    """The last round with proposals when the run was taken up last."""
+    """Last round with proposals when the run was last resumed."""
     wall: float = 0.0
     spent: dict[str, Spending] = field(default_factory=dict)
     """By proposer."""
     judge_seconds: float = 0.0
     """GPU time of judging and profiling."""
     tried: dict[str, str] = field(default_factory=dict)
-    """Digest of a program → id of the first candidate with it."""
+    """Id of the first candidate, by digest of its program."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "Record":
@@ -76,7 +76,7 @@ class Record:
         return record
 
     def add(self, event: Event) -> None:  # noqa: PLR0912 (a branch for each event)
-        """Take one more event into account."""
+        """Apply one event."""
         self.wall = max(self.wall, event.wall)
         if isinstance(event, Continued):
             proposed = (n for n, each in self.rounds.items() if each.proposed is not None)
@@ -201,12 +201,12 @@ class Record:
 
     @property
     def total(self) -> Spending:
-        """Of all proposers."""
+        """Resources used by all proposers."""
         return sum(self.spent.values(), Spending())
 
     @property
     def gpu_seconds(self) -> float:
-        """Of judging and of proposers."""
+        """GPU seconds of the judge and of the proposers."""
         return self.judge_seconds + self.total.gpu_seconds
 
     @property
@@ -239,7 +239,7 @@ class Record:
         return found
 
     def fruitless(self, least_gain: float) -> int:
-        """How many of the last rounds in a row brought less than this gain."""
+        """Number of latest rounds in a row with less than this gain."""
         number = 0
         for each in reversed(self.closed[self.fresh_from :]):
             if each.gain >= least_gain:
@@ -248,8 +248,8 @@ class Record:
         return number
 
     def failing(self, proposer: str) -> int:
-        """In how many of the last rounds in a row, of those in which it was asked since the run
-        was taken up, a proposer failed to propose."""
+        """Number of latest rounds in a row in which this proposer failed. Rounds in which it was
+        not asked, and rounds before the last resume, do not count."""
         number = 0
         for _, each in sorted(self.rounds.items(), reverse=True):
             if each.proposed is None or proposer not in each.proposed.offered:
@@ -260,14 +260,14 @@ class Record:
         return number
 
     def ranking(self) -> tuple[Judged, ...]:
-        """The leader, then all else that is right and timed, the fastest first."""
+        """The leader, then all other timed candidates, the fastest first."""
         leader = self.leader
         others = (each for each in (self.start, *self.history) if each.outcome.timed)
         key = sorted(others, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
         return (leader, *(each for each in key if each.id != leader.id))
 
     def candidates(self) -> Iterable[Candidate]:
-        """Every candidate with a file: judged, or about to be."""
+        """Every candidate, judged or waiting. Each has a file."""
         if self.standing is not None:
             yield self.standing.start.candidate
         for _, each in sorted(self.rounds.items()):
@@ -276,7 +276,7 @@ class Record:
             yield from (fix.candidate for fix in each.repaired.values() if fix.candidate)
 
     def _as_known(self, judged: Judged) -> Judged:
-        """With the metrics that were measured since, and what a later evaluation refuted."""
+        """The candidate, updated with later profiles and with a failed final session."""
         outcome = judged.outcome
         confirmed = self.confirmed.get(judged.id)
         if confirmed is not None and not confirmed.judged.outcome.right:

@@ -146,15 +146,15 @@ class ReplayProposer:
         self._record = record
         self._spent = Spending()
         self.notes: tuple[str, ...] = ()
-        """As recorded, of the last round."""
+        """Notes of the last round, as recorded."""
 
     @property
     def spent(self) -> Spending:
-        """As recorded, so far."""
+        """Resources used so far, as recorded."""
         return self._spent
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
-        """What it proposed in this round.
+        """The proposals of this round, as recorded.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class ReplayProposer:
         return [one.proposal for one in offered]
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
-        """What it repaired this failure with."""
+        """The recorded repair of this failure, or None."""
         for each in self._record.rounds.values():
             for repaired in each.repaired.values():
                 mine = repaired.failed == failure.candidate

@@ -1,4 +1,4 @@
-"""The run folder: what was asked, all that happened, and every file that came of it.
+"""The run folder: request, journal, and every file that a run produces.
 
 ::
 
@@ -44,7 +44,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 class RunFolder:
-    """A run folder that this process works on; a context manager that holds its lock.
+    """A run folder that this process owns. A context manager that holds its lock.
 
     `RunFolder.create` starts one, `RunFolder.resume` takes one up again, and `read_run` reads one
     without the lock.
@@ -97,7 +97,7 @@ class RunFolder:
 
     @classmethod
     def resume(cls, root: Path, config: RunConfig | None = None) -> Self:
-        """Take up a run, by a changed `config` where one is given.
+        """Resume a run, with a changed `config` if one is given.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class RunFolder:
         return folder
 
     def _restore(self) -> None:
-        """Write what a kill between the journal and the files may have lost."""
+        """Write files that a kill after the journal entry may have lost."""
         problem = self.config.problem
         if not self.problem_path.exists():
             write_atomically(self.problem_path, problem.source)
@@ -140,7 +140,7 @@ class RunFolder:
         return path
 
     def append(self, event: Event) -> None:
-        """Record an event, in the journal and in `record`; then in the files made for readers."""
+        """Record an event in the journal and `record`, then update the files for readers."""
         if isinstance(event, Started):
             self.keep(event.standing.start.candidate)
         if isinstance(event, Proposed):
@@ -217,7 +217,7 @@ class RunFolder:
 
 
 def read_config(root: Path) -> RunConfig:
-    """What a run was asked for.
+    """The configuration of a run.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def _problem_path(root: Path, config: RunConfig) -> Path:
 
 
 def _begun(path: Path) -> bool:
-    """Whether it is what a kill leaves of a run that is not one yet."""
+    """Whether a file can be left over from a kill while a run was being created."""
     return path.name in ("problem", "environment.json", "lock") or path.name.endswith(PART)
 
 

@@ -1,4 +1,4 @@
-"""What a run starts from: a given kernel, or eager PyTorch as a kernel file."""
+"""The start of a run: a given kernel, or eager PyTorch as a kernel file."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def candidate_of(start: Proposal) -> Candidate:
 
 
 def require_right(start: Judged) -> None:
-    """Refuse to search from a start that is wrong.
+    """Check that the start is right.
 
     Raises
     ------

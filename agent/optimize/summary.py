@@ -1,4 +1,4 @@
-"""The end of a run in a table of at most 80 columns."""
+"""Summary of a run, as a table of at most 80 columns."""
 
 import textwrap
 from pathlib import Path
@@ -34,7 +34,7 @@ class Row(Model):
     """One contender."""
 
     name: str
-    """As a reader knows it."""
+    """Display name."""
     median_ms: float
     floor_fraction: float | None = None
     ratio: float | None = None
@@ -46,7 +46,7 @@ class Row(Model):
 
 
 class Summary(Model):
-    """What a run came to."""
+    """The result of a run."""
 
     problem: str
     gpu: str | None
@@ -66,7 +66,7 @@ class Summary(Model):
     rounds: int
     judged: int
     right: int
-    """Of those judged."""
+    """Number of correct candidates among those judged."""
     stopped: str
     spent: Spending
     gpu_seconds: float

@@ -1,1 +1,1 @@
-"""What a run of `kb optimize` tells: the report for readers, and the notes for the index."""
+"""Reports of a run of `kb optimize`, and notes on it for the index."""

@@ -1,4 +1,4 @@
-"""What a report of a run tells, gathered from its folder."""
+"""Gathers the contents of a report from a run folder."""
 
 import json
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ FIGURE = "convergence.svg"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a report shows, for whichever form it takes."""
+    """Contents of a report, for any output format."""
 
     config: RunConfig
     headline: str
-    """What came of the run, in one sentence."""
+    """The result of the run, in one sentence."""
     state: str
     """How it ended, or that it has not."""
     summary: Summary | None
@@ -39,14 +39,14 @@ class Report:
     chunks: list[str]
     """Ids of the retrieved chunks that the best and its ancestors used."""
     citations: list[str]
-    """What the contexts with these chunks cite."""
+    """Citations of the contexts with these chunks."""
     figure: str | None
     """SVG."""
 
     @property
     def given_back(self) -> str | None:
-        """What is said of a form of the problem's own model that is given back in the place of the
-        best kernel."""
+        """Remark on a form of the problem's own model that is given back instead of the best
+        kernel, or None."""
         if self.summary is None or self.summary.given_back is None:
             return None
         form = CALLED[self.summary.given_back]

@@ -1,4 +1,4 @@
-"""A report as one HTML page: nothing is loaded, no script runs, all foreign text is escaped."""
+"""A report as one HTML page without scripts or external resources. All text is escaped."""
 
 import re
 from functools import cache

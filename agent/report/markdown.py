@@ -1,4 +1,4 @@
-"""A report as Markdown: tables and lists that read well as plain text, foreign text escaped."""
+"""A report as Markdown: tables and lists that read well as plain text."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ _FENCE: Final = re.compile(r"`{3,}")
 
 
 def escaped(text: str, most: int = 400) -> str:
-    """Foreign text as one line that is shown as it stands."""
+    """Untrusted text as one line, with markup escaped."""
     return _MARKUP.sub(r"\\\1", line(text, most))
 
 

@@ -1,4 +1,4 @@
-"""What was tried in each round, and why it was kept or dropped; the lineage of candidates."""
+"""The attempts of each round, why each was kept or dropped, and the lineage of candidates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from judge.evaluate.result import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One candidate and its fate."""
+    """One candidate and the decision about it."""
 
     judged: Judged
     fate: str
     """`new leader`, `kept`, `dropped: …`, `failed at …`: one line."""
     kept: bool
     gain: str
-    """Over the leader that it was judged beside."""
+    """Gain over the leader that it was judged against."""
     tested: str
-    """What became of the hypothesis's metric; empty where none was named or measured."""
+    """The hypothesis's metric before and after; empty if none was named or measured."""
 
     @property
     def candidate(self) -> Candidate:
@@ -35,14 +35,14 @@ class Telling:
 
     number: int
     leader: str | None
-    """Id of what was diagnosed."""
+    """Id of the diagnosed kernel."""
     diagnosis: Diagnosis | None
     context: Context
     notes: tuple[str, ...]
-    """What could not be had, which proposer failed, and what was not proposed and why."""
+    """Notes on missing data, failed proposers, and fewer proposals than allowed."""
     attempts: tuple[Attempt, ...]
     unjudged: tuple[Candidate, ...]
-    """Proposed, and not judged before the run was interrupted."""
+    """Proposals that were not judged before the run was interrupted."""
     crossover: tuple[str, str] | None
     reflections: tuple[str, ...]
     retired: tuple[str, ...]
@@ -61,7 +61,7 @@ class Line:
 
 
 def story(record: Record) -> list[Telling]:
-    """The rounds, in order, as far as they came."""
+    """The rounds in order."""
     before: frozenset[str] = frozenset()
     told = []
     leader = record.start.id
@@ -192,7 +192,7 @@ def lineage(record: Record) -> list[Line]:
 
 
 def ancestors(record: Record, best: Judged) -> list[Judged]:
-    """The best, and all it descends from, the nearest first."""
+    """The best and its ancestors, the nearest first."""
     known = {one.id: one for one in (record.start, *record.history)}
     found: dict[str, Judged] = {}
     waiting = [best.id]
@@ -212,7 +212,7 @@ def chunks_used(judged: Iterable[Judged]) -> list[str]:
 
 
 def citations(record: Record, chunks: Sequence[str]) -> list[str]:
-    """What the contexts that showed these chunks cite."""
+    """Citations of the contexts that showed these chunks."""
     wanted = set(chunks)
     contexts = [
         each.advised.context
@@ -223,7 +223,7 @@ def citations(record: Record, chunks: Sequence[str]) -> list[str]:
 
 
 def why_failed(judged: Judged) -> str:
-    """The weightiest reason of a failure; empty for what is right and plain."""
+    """The main reason of a failure; empty for a correct kernel."""
     outcome = judged.outcome
     if outcome.right and outcome.verdict is not Verdict.LIBRARY:
         return ""

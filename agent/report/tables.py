@@ -23,15 +23,15 @@ class Contender:
     median_ms: float
     floor_fraction: float | None
     gain: str
-    """By how much the best is faster; `none` inside the noise; empty for the best itself."""
+    """Speedup of the best over it; `none` within the noise; empty for the best itself."""
     verdict: str
-    """Empty for PyTorch's own forms, which the judge compares with and does not judge."""
+    """Empty for PyTorch's own forms, which are not judged."""
     disclosures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The running best after one round."""
+    """The best kernel after one round."""
 
     round: int
     judged: int
@@ -42,7 +42,7 @@ class Step:
     median_ms: float | None
     floor_fraction: float | None
     gain: str
-    """Over the leader before; `none` where the leader stayed."""
+    """Gain over the previous leader; `none` if the leader stayed."""
     over_start: str
     finished: bool
     """False for a round that was interrupted."""
@@ -62,7 +62,7 @@ class MetricRow:
 
 
 def contenders(record: Record, summary: Summary) -> list[Contender]:
-    """Eager, compiled, start and best, each with what the judge said."""
+    """Eager, compiled, start and best, with verdicts."""
     keys = {name: key for key, name in ROWS}
     rows = []
     confirmed = record.confirmed.get(summary.best.id)
@@ -81,7 +81,7 @@ def contenders(record: Record, summary: Summary) -> list[Contender]:
 
 
 def running(record: Record) -> list[Step]:
-    """The best after each round; the last may be one that was interrupted."""
+    """The best after each round. The last round may be unfinished."""
     steps = []
     start, before = record.start, record.start.id
     for number, each in sorted(record.rounds.items()):
@@ -111,7 +111,7 @@ def running(record: Record) -> list[Step]:
 
 
 def over_start(judged: Judged, start: Judged) -> str:
-    """How much faster than the start, paired where both were timed in one session."""
+    """Speedup over the start, paired if both were timed in one session."""
     mine, first = judged.outcome.median_ms, start.outcome.median_ms
     if judged.id == start.id or mine is None or first is None:
         return "–"
@@ -123,7 +123,7 @@ def over_start(judged: Judged, start: Judged) -> str:
 
 
 def metrics(start: Judged, best: Judged) -> list[MetricRow]:
-    """Metrics of the start and the best, those that both or one of them have, by section."""
+    """Metrics that the start or the best has, by section."""
     before, after = start.outcome.profile or {}, best.outcome.profile or {}
     titles = metric_sections()
     rows = []
@@ -165,7 +165,7 @@ def _moved(first: float | None, last: float | None) -> str:
 
 
 def accounting(record: Record) -> list[tuple[str, str]]:
-    """What the run cost."""
+    """Cost of the run."""
     total = record.total
     rows = [
         ("Wall time", f"{record.wall:.0f} s"),

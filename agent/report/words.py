@@ -1,4 +1,4 @@
-"""Numbers and foreign text as a report shows them."""
+"""Formats numbers and untrusted text for reports."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ _UNSEEN: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with what cannot be seen spelled out, such as ⟨U+202E⟩."""
+    """The text with invisible characters spelled out, such as ⟨U+202E⟩."""
     text = text.replace("\r\n", "\n")
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
 
@@ -46,7 +46,7 @@ def interval(low: float, high: float) -> str:
 
 
 def change(ratio: float, low: float | None, high: float | None, *, significant: bool) -> str:
-    """How much faster, in words that claim nothing inside the noise.
+    """A speedup in words; one within the noise is `none`.
 
     Parameters
     ----------

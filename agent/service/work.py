@@ -1,4 +1,4 @@
-"""What is done for one evaluation: judge, profile, diagnose, retrieve.
+"""The steps of one evaluation: judge, profile, diagnose, retrieve.
 
 The code that was sent runs in the sandbox of a judging process alone, and never with `--trust`.
 """
@@ -67,7 +67,7 @@ class Knowledge(Protocol):
 
 
 class Work:
-    """Does evaluations one after the other, with one judging process that is kept meanwhile.
+    """Carries out evaluations one after the other in one judging process.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Work:
         self._cancelled = False
 
     def begin(self) -> None:
-        """Get ready for the next evaluation: an earlier `cancel` does not concern it."""
+        """Prepare for the next evaluation: clear an earlier `cancel`."""
         self._cancelled = False
 
     def run(
@@ -191,7 +191,7 @@ class Work:
         spec: GpuSpec | None = None,
         language: str = "",
     ) -> ContextRequest:
-        """What is asked of the index for an evaluation."""
+        """The request to the index for an evaluation."""
         query = wanted.query or query_of(request.name or "", diagnosis, shown).strip(". ")
         cuda = language == "cuda" or request.kernel_language == "cuda"
         written: Literal["triton", "cuda"] = "cuda" if cuda else "triton"

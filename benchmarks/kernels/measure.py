@@ -19,19 +19,19 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks import sharing
-from benchmarks.tasks import Benchmark, Record, done, load
+from agent.cards.local import local_cards
+from agent.cards.pool import CardPool
+from benchmarks.kernels.session import Measure, best_dtype
+from benchmarks.tasks import Benchmark, Record, add_options, done, go_through, load
+from judge.progress import silent
 from kb import nvcc
 from kb.corpus.loader import KernelFile, load_corpus
 from kb.errors import KbError
-
-if TYPE_CHECKING:
-    from benchmarks.kernels.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of the whole run's limit, what compiling ahead may take.
@@ -42,15 +42,18 @@ _KERNEL_LIMIT_S = 75.0
 
 def main() -> int:
     """Compile ahead, measure in child processes, report; 1 if any kernel failed."""
-    given = sys.argv[1:]
-    options = _options(given)
+    options = _options(sys.argv[1:])
+    began = time.monotonic()
     try:
-        if options.serve is not None:
-            sharing.run(BENCHMARK, options, given)
-            return 0
-        _prepare(options)
-        shared = sharing.Shared(BENCHMARK, options, given, options.cards)
-        results = shared.run()
+        options.kernels = _selected(options)
+        if options.dry_run:
+            os.environ["TRITON_INTERPRET"] = "1"
+        with local_cards(options.gpus, interpret=options.dry_run, silence=_KERNEL_LIMIT_S) as cards:
+            options.environment = _environment(cards)
+            if not options.dry_run:
+                print(f"compiled ahead: {_compile_ahead(options, len(cards))}", flush=True)
+                options.limit -= time.monotonic() - began
+            results = go_through(BENCHMARK, options, cards)
     except KbError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -65,30 +68,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder for <gpu>.json")
     parser.add_argument("--corpus", type=Path, default=ROOT / "corpus")
     parser.add_argument("--only", nargs="+", default=[], metavar="SLUG")
-    parser.add_argument(
-        "--limit-seconds", type=float, default=480, dest="limit", help="for the whole run"
-    )
     parser.add_argument("--tune-seconds", type=float, default=5, help="for each kernel")
     parser.add_argument("--dry-run", action="store_true")
-    sharing.add_options(parser, turns=False)
+    add_options(parser, turns=False)
+    parser.set_defaults(limit=480.0)
     return parser.parse_args(arguments)
-
-
-def _prepare(options: argparse.Namespace) -> None:
-    """Choose kernels and cards, note the environment, and compile ahead."""
-    began = time.monotonic()
-    options.kernels = _selected(options)
-    if options.dry_run:
-        os.environ["TRITON_INTERPRET"] = "1"
-    names = [""] * 2 if options.dry_run else sharing.visible()
-    if not names:
-        raise KbError("PyTorch sees no CUDA device: measure on a machine with a GPU, or --dry-run")
-    options.cards = sharing.chosen(options.gpus or "1", names)
-    options.environment = _environment(options.dry_run, len(options.cards))
-    if not options.dry_run:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(options.cards)
-        print(f"compiled ahead: {_compile_ahead(options)}", flush=True)
-        options.limit -= time.monotonic() - began
 
 
 def _selected(options: argparse.Namespace) -> list[KernelFile]:
@@ -104,33 +88,24 @@ def _selected(options: argparse.Namespace) -> list[KernelFile]:
     return sorted(chosen, key=lambda kernel: (kernel.entry.op, kernel.entry.slug))
 
 
-def _environment(dry_run: bool, cards_used: int) -> dict[str, Any]:
-    import torch
-
+def _environment(cards: CardPool) -> dict[str, Any]:
     found = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "torch": torch.__version__,
+        "torch": version("torch"),
         "python": platform.python_version(),
         "triton": version("triton"),
     }
-    if dry_run:
+    if not cards.kinds:
         return {"gpu": "dry run", "driver": None, "toolkit": None, **found}
-    models = {torch.cuda.get_device_name(index) for index in range(cards_used)}
-    if len(models) > 1:
-        raise KbError(
-            f"the cards are of several models ({', '.join(sorted(models))}): choose those of one "
-            "with CUDA_VISIBLE_DEVICES"
-        )
-    (name,) = models
+    (name,) = cards.kinds
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     output = subprocess.run(query, capture_output=True, text=True, check=True).stdout
     driver = output.splitlines()[0].strip()
     return {"gpu": name, "driver": driver, "toolkit": nvcc.toolkit_version(), **found}
 
 
-def _compile_ahead(options: argparse.Namespace) -> dict[str, Any]:
+def _compile_ahead(options: argparse.Namespace, cards: int) -> dict[str, Any]:
     from benchmarks.kernels.ahead import compile_ahead
-    from benchmarks.kernels.session import best_dtype
 
     corpus = load_corpus(options.corpus)
     files = {kernel.entry.slug: kernel for kernel in corpus.kernels}
@@ -148,22 +123,25 @@ def _compile_ahead(options: argparse.Namespace) -> dict[str, Any]:
             )  # fmt: skip
             if job not in jobs:
                 jobs.append(job)
-    return compile_ahead(jobs, _AHEAD_SHARE * options.limit, len(options.cards))
+    return compile_ahead(jobs, _AHEAD_SHARE * options.limit, cards)
 
 
 def _path(options: argparse.Namespace) -> Path:
     return Path(options.out, f"{options.environment['gpu'].lower().replace(' ', '-')}.json")
 
 
-@contextlib.contextmanager
-def _opened(options: argparse.Namespace) -> Iterator["Session"]:
-    from benchmarks.kernels.session import Session
-
-    yield Session(load_corpus(options.corpus), options)
-
-
-def _measure(slug: str, _options: argparse.Namespace, session: "Session") -> Record:
-    return session.record(slug)
+def _measure(slug: str, options: argparse.Namespace, cards: CardPool) -> Record:
+    asked = Measure(
+        slug=slug,
+        corpus=options.corpus,
+        tune_seconds=options.tune_seconds,
+        dry_run=options.dry_run,
+    )
+    try:
+        with cards.lend() as card:
+            return card.ask(asked, silent).record
+    except KbError as error:
+        return {"name": slug, "failed": str(error)}
 
 
 def _cells(record: Record) -> list[str]:
@@ -172,16 +150,14 @@ def _cells(record: Record) -> list[str]:
 
 
 BENCHMARK = Benchmark(
-    module="benchmarks.kernels.measure",
     options=_options,
     keys=lambda options: [kernel.entry.slug for kernel in options.kernels],
-    opened=_opened,
+    opened=lambda _, cards: contextlib.nullcontext(cards),
     measure=_measure,
     columns=("times", "took"),
     cells=_cells,
     summary=lambda found: {"failed": sum("failed" in each for each in found)},
     settings=("environment",),
-    patience_s=_KERNEL_LIMIT_S,
     path=_path,
 )
 

@@ -1,13 +1,16 @@
 """What a measuring process does: times kernels one after another, each against its baselines."""
 
-import argparse
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from agent.optimize.candidate import Model
+from agent.optimize.judge_requests import Kept, Request
 from benchmarks.kernels.timing import (
     CudaTimer,
     Run,
@@ -18,8 +21,9 @@ from benchmarks.kernels.timing import (
 )
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from judge.evaluate.ceilings import measure as measure_ceilings
+from judge.progress import Say
 from kb.corpus.entries import Kernel
-from kb.corpus.loader import Corpus
+from kb.corpus.loader import Corpus, load_corpus
 from kb.corpus.measured import LIBRARY
 from kb.verify.channel import torch_dtype
 from kb.verify.compare import as_tuple, compare
@@ -35,11 +39,11 @@ _EXACT = (torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool)
 class Session:
     """What one measuring process keeps between kernels."""
 
-    def __init__(self, corpus: Corpus, options: argparse.Namespace) -> None:
+    def __init__(self, corpus: Corpus, tune_seconds: float, *, dry: bool) -> None:
         self.files = {kernel.entry.slug: kernel for kernel in corpus.kernels}
         self.root = corpus.root
-        self.options = options
-        self.dry = bool(options.dry_run)
+        self.tune_seconds = tune_seconds
+        self.dry = dry
         self.device = "cpu" if self.dry else "cuda"
         self.timer: Timer = WallTimer() if self.dry else CudaTimer()
         self.l2_bytes = 0 if self.dry else torch.cuda.get_device_properties(0).L2_cache_size
@@ -81,7 +85,7 @@ class Session:
             chosen = candidates(module.tunables, module.defaults())
             if self.dry:
                 chosen = [dict(self.files[slug].entry.check_params)]
-            limit = self.options.tune_seconds
+            limit = self.tune_seconds
             self._tuned[key] = tune(self.timer, module.kernel_function, chosen, inputs, limit)
         return self._tuned[key]
 
@@ -95,7 +99,7 @@ class Session:
             new = [] if self.dry else crossed(mine, theirs, module.tunables)
             if new:
                 tried = [params for params, _ in mine] + new
-                limit = self.options.tune_seconds
+                limit = self.tune_seconds
                 ranked = tune(self.timer, module.kernel_function, tried, inputs, limit)
                 self._tuned[each, size, dtype] = ranked
 
@@ -149,6 +153,33 @@ class Session:
             "times": {name: asdict(sample) for name, sample in times.items()},
             "baseline_errors": errors,
         }  # fmt: skip
+
+
+class Measured(Model):
+    """A record."""
+
+    record: dict[str, Any]
+
+
+class Measure(Request[Measured]):
+    """Measure one kernel in a process that has one card."""
+
+    reply = Measured
+
+    slug: str
+    corpus: Path
+    tune_seconds: float
+    dry_run: bool
+
+    def answer(self, kept: Kept, say: Say) -> Measured:  # noqa: ARG002 (see `Request`)
+        """See `Request.answer`."""
+        session = _session(self.corpus, self.tune_seconds, self.dry_run)
+        return Measured(record=session.record(self.slug))
+
+
+@functools.cache
+def _session(corpus: Path, tune_seconds: float, dry_run: bool) -> Session:
+    return Session(load_corpus(corpus), tune_seconds, dry=dry_run)
 
 
 def best_dtype(entry: Kernel) -> str:

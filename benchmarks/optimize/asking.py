@@ -3,17 +3,16 @@
 import argparse
 import contextlib
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from agent.cards.pool import CardPool
+from agent.cards.sweep import Runner
 from agent.optimize.config import ROUNDS, Limits, RunConfig, Strategy
 from agent.optimize.starting import read_problem, read_start
-from benchmarks import sharing
-from benchmarks.optimize.running import Judges, Runner
+from benchmarks import tasks
 from judge.evaluate.options import BASELINES
 from judge.problem.source import ProblemFile
-from judge.profile.profiler import has_gpu
-from kb.errors import KbError
 from kb.index.layout import default_index_dir
 
 # No model, so that the figures can be had again by everyone.
@@ -31,33 +30,27 @@ def parser(module: str, about: str, names: list[str] | None) -> argparse.Argumen
     )
     made.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
     made.add_argument(
-        "--seconds-each", type=_positive, default=240.0, help="GPU time of a run (default: 240)"
+        "--seconds-each",
+        type=tasks.positive,
+        default=240.0,
+        help="GPU time of a run (default: 240)",
     )
     made.add_argument(
         "--rounds", type=int, default=ROUNDS, help=f"of a run at most (default: {ROUNDS})"
     )
-    made.add_argument("--limit", type=_positive, help="begin no run after so many seconds")
     made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
-    made.add_argument("--device", help="cuda:N (default: the first GPU)")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
         "--no-profile",
         action="store_true",
         help="diagnose by time and source: saves some 30 s a run",
     )
-    sharing.add_options(made)
+    tasks.add_options(made)
     made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
     made.add_argument(
         "--interpret", action="store_true", help="correctness alone: shows that it runs (CPU)"
     )
     return made
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError("must be above 0")
-    return value
 
 
 def configure(
@@ -91,7 +84,7 @@ def configure(
         given=kernel is not None,
         start=read_start(kernel) if kernel is not None else None,
         dtype=dtype,
-        device=None if options.interpret else (options.device or "cuda:0"),
+        device=None if options.interpret else "cuda:0",
         interpret=options.interpret,
         trust=options.trust,
         baselines=baselines,
@@ -102,30 +95,19 @@ def configure(
     )
 
 
-def require_gpu(options: argparse.Namespace) -> None:
-    """Refuse to begin where nothing can be timed.
-
-    Raises
-    ------
-    KbError
-        There is no GPU, and no dry run was asked for.
-    """
-    if not (options.interpret or has_gpu()):
-        raise KbError("no GPU was found; --interpret shows that it runs, and times nothing")
-
-
-@contextlib.contextmanager
-def kept_judges(options: argparse.Namespace, *, report: bool = True) -> Iterator[Runner]:
-    """Runs one after another, all with the same judging processes; needs a GPU, or a dry run."""
-    require_gpu(options)
-    with Judges() as judges:
-        yield Runner(options.index, judges, Lines(), report=report)
+def kept_judges(
+    options: argparse.Namespace, cards: CardPool, *, report: bool = True
+) -> AbstractContextManager[Runner]:
+    """Runs one after another on the same cards."""
+    runner = Runner(options.index, cards, lambda root: Lines(root.name), report=report)
+    return contextlib.nullcontext(runner)
 
 
 class Lines:
     """Prints what happens in a run, and when: where its seconds go can be read off a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._began = time.monotonic()
 
     def event(self, event: object) -> None:
@@ -140,4 +122,4 @@ class Lines:
         self._say(f"  {candidate}: {line}")
 
     def _say(self, line: str) -> None:
-        print(f"  {time.monotonic() - self._began:7.1f} s  {line}", flush=True)
+        print(f"  {self._name} {time.monotonic() - self._began:7.1f} s  {line}", flush=True)

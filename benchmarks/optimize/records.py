@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.optimize.running import Ended
+from agent.cards.sweep import Ended
 from benchmarks.tasks import Record
 from kb.errors import KbError
 

@@ -46,7 +46,7 @@ class Adapted:
     beside: tuple[str, ...]
     """Operators that PyTorch runs beside the kernels."""
     copies: tuple[str, ...]
-    """What is moved to fit the kernels' layout."""
+    """Dimensions to move to fit the kernel's layout."""
     fused: tuple[str, ...] = ()
     """Elementwise operators that a kernel written for them computes."""
 

@@ -38,11 +38,11 @@ class Stock:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel's `kernel_function` takes."""
+    """Parameters of a kernel's `kernel_function`."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
-    """With a default, and no tunable."""
+    """Parameters with a default that are not tunable."""
     tunables: dict[str, str]
     """Name → default, as source."""
     choices: dict[str, list[Any]]

@@ -25,7 +25,7 @@ class Core:
     words: frozenset[str] = frozenset()
     """Functions that the kernel's reference has to call, beyond the family's own."""
     copies: str = ""
-    """What is copied to bring operands into the kernel's layout; empty: nothing."""
+    """Copies needed to bring operands into the kernel's layout; empty for none."""
     bias: str = ""
     """Value that is yet to be added to the result."""
     returns: int = 1

@@ -194,7 +194,7 @@ def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
 
 
 def operands_of(graph: Graph, steps: Sequence[str]) -> list[str]:
-    """What a chain reads, each once."""
+    """Inputs of a chain, without duplicates."""
     names = [reference(each) for name in steps for each in graph[name].args]
     return list(dict.fromkeys(each for each in names if each is not None and each not in steps))
 

@@ -42,13 +42,13 @@ class Either:
 
 @dataclass(frozen=True)
 class Match:
-    """What a pattern found."""
+    """A match of a pattern."""
 
     tensors: dict[str, str] = field(default_factory=dict)
     """Variable → value of the graph."""
     constants: dict[str, Any] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
-    """What it uses up, the root among it."""
+    """Nodes that the match covers, including the root."""
 
 
 def op(name: str, *args: Any) -> Op:

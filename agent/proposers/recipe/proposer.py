@@ -32,7 +32,7 @@ class Screen(Protocol):
     """Tries proposals quickly before they are made."""
 
     notes: tuple[str, ...]
-    """Of the last screening."""
+    """Notes of the last screening."""
 
     @property
     def spent(self) -> Spending:
@@ -67,7 +67,7 @@ class RecipeProposer:
         self._screen = screen
         self._proposals: dict[tuple[str, str | None, str | None, str | None], list[Proposal]] = {}
         self.notes: tuple[str, ...] = ()
-        """What stood in the way, one line each; for the report."""
+        """Obstacles, one line each, for the report."""
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """Files that were not tried yet; the loop takes as many as it has room for.
@@ -161,7 +161,7 @@ class RecipeProposer:
 
 
 class _Kernels:
-    """What the shelf has for each core, asked once."""
+    """Kernels of the shelf for each core, looked up once."""
 
     def __init__(self, shelf: Shelf, graph: Graph, state: SearchState) -> None:
         self._shelf = shelf

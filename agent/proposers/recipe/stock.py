@@ -100,7 +100,7 @@ class EmptyShelf:
 
 
 def shelf_of(searcher: Searcher | None) -> Shelf:
-    """Of an index; of the shipped corpus for None, where there is no index."""
+    """The shelf of an index, or of the shipped corpus if there is none."""
     return CorpusShelf() if searcher is None else IndexShelf(searcher)
 
 

@@ -28,7 +28,7 @@ _LEAST_NOISE: Final = 0.01
 
 @dataclass(slots=True)
 class Measured:
-    """What one measurement of a point gave."""
+    """Result of one measurement of a point."""
 
     ms: Sequence[float] = ()
     """Times of single launches; empty where it failed or was not tried."""
@@ -65,7 +65,7 @@ class Trial(Generic[P]):
     ms: list[float] = field(default_factory=list)
     error: str = ""
     slow: bool = False
-    """As of `Measured`."""
+    """See `Measured`."""
 
     @property
     def median(self) -> float:

@@ -1,4 +1,4 @@
-"""What the syntax tree of one Triton kernel tells about its constexpr parameters.
+"""Facts about the constexpr parameters of a Triton kernel, from its syntax tree.
 
 Flow is followed by name through plain assignments, which is what kernels are made of; where it is
 lost, less is known, and nothing false follows from it: every version is compared and judged later.

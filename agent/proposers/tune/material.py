@@ -1,4 +1,4 @@
-"""What versions of a kernel are timed on: a problem's inputs and parameters in shared buffers."""
+"""Data for timing versions of a kernel: inputs and parameters in shared buffers."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -48,7 +48,7 @@ class Material:
     command: m.LoadKernel
     reference: m.LoadKernel | None
     tolerance: float
-    """Of the difference of a version's outputs."""
+    """Largest allowed difference of a version's outputs."""
 
 
 def prepare(subject: Subject, bench: Bench, worker: Worker) -> Material:

@@ -1,4 +1,4 @@
-"""What can be changed in a Triton kernel file, found in its syntax tree; nothing is executed.
+"""Finds tunable parameters of a Triton kernel file in its syntax tree. Executes nothing.
 
 Found are: integer literals that reach a constexpr parameter or a launch option, directly, through
 names, defaults, dictionaries and `min`; literals that repeat them in grids and divisions;

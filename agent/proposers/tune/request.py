@@ -1,4 +1,4 @@
-"""What a judging process is asked for tuning, and what it answers; imports no torch."""
+"""Requests and replies for tuning in a judging process. Imports no torch."""
 
 from agent.optimize.candidate import Model
 from agent.optimize.judge_requests import Kept, Request
@@ -13,14 +13,14 @@ class Version(Model):
 
     source: str
     values: dict[str, Value]
-    """By parameter."""
+    """Values by parameter."""
     ms: float
     """Median; a claim of the process that ran it."""
     launches: int
 
 
 class Tuned(Model):
-    """What tuning found."""
+    """Result of tuning."""
 
     given_ms: float | None
     """The given file's own time, beside the best's."""
@@ -32,7 +32,7 @@ class Tuned(Model):
     """Size of the space, limits of the card not considered."""
     tried: int
     failed: int
-    """Of those tried, how many do not compile or give other results."""
+    """Number of tried points that fail to compile or give other results."""
     reasons: dict[str, int]
     """Why, by how often; the five most frequent."""
     generations: int
@@ -40,13 +40,13 @@ class Tuned(Model):
     seconds: float
     """The search took."""
     ahead_seconds: float
-    """Of them, compiling ahead."""
+    """Seconds of compiling ahead."""
     held_seconds: float = 0.0
     """The device was held, workers' start included."""
 
 
 class _Search(RunOptions):
-    """What every search gets."""
+    """Common fields of all searches."""
 
     problem: str
     """The problem file's text."""
@@ -57,7 +57,7 @@ class _Search(RunOptions):
 
 
 class Tuning(Request[Tuned], _Search):
-    """What to tune, and how long."""
+    """A kernel to tune and a time limit."""
 
     reply = Tuned
 
@@ -75,7 +75,7 @@ class Tuning(Request[Tuned], _Search):
 
 
 class Screened(Model):
-    """What became of one kernel of a screening."""
+    """Result of one kernel of a screening."""
 
     version: Version | None
     """Its best; None where none works."""
@@ -88,10 +88,10 @@ class Screened(Model):
 
 
 class Ranking(Model):
-    """What a screening found."""
+    """Result of a screening."""
 
     kernels: tuple[Screened, ...]
-    """In the order of `Screening.kernels`."""
+    """Results in the order of `Screening.kernels`."""
     reference_ms: float | None
     """The reference's own time, beside the best ones'."""
     held_seconds: float = 0.0

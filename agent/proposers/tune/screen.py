@@ -55,7 +55,7 @@ class _Entry:
     space: Space
     ledger: Ledger[Point]
     points: list[Point]
-    """Of the race."""
+    """Points of the race."""
 
     def best(self) -> Trial[Point] | None:
         ranking = self.ledger.ranking()

@@ -46,7 +46,7 @@ class Screener:
         self._seconds = seconds
         self._spent = Spending()
         self.notes: tuple[str, ...] = ()
-        """Of the last screening: which kernels do not work, or are slower than eager PyTorch."""
+        """Kernels of the last screening that do not work or are slower than eager PyTorch."""
 
     @property
     def spent(self) -> Spending:

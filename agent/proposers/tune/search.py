@@ -33,7 +33,7 @@ _PENALTY: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found."""
+    """Result of a search."""
 
     ranking: tuple[Trial[Point], ...]
     """All that works, the fastest first; empty where not even the start does."""
@@ -41,7 +41,7 @@ class Found:
     tried: int
     """Points that were tried."""
     failed: int
-    """Of them, how many do not compile or give other results."""
+    """Number of tried points that fail to compile or give other results."""
     generations: int
     exhausted: bool
     """Nothing near the best is left untried, or all of the space was tried."""

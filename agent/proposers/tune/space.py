@@ -50,7 +50,7 @@ _PRODUCTS: Final = (
 
 
 class Hint(StrEnum):
-    """What a diagnosis suggests to try first."""
+    """A value that a diagnosis suggests to try first."""
 
     SMALLER = "smaller"
     """Smaller blocks, so more programs: the card is not full."""
@@ -64,13 +64,13 @@ class Hint(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpaceLimits:
-    """Of the card and the data."""
+    """Limits of the GPU and the data."""
 
     shared_bytes: int = 232_448
     """Shared memory of one block: 227 KiB on compute capability 9.0 and 10.0 (CUDA C++ Programming
     Guide, table of technical specifications)."""
     item_bytes: int = 2
-    """Of the smallest floating-point input."""
+    """Bytes per item of the smallest floating-point input."""
 
 
 class Space:

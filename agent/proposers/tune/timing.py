@@ -1,4 +1,4 @@
-"""Times versions of a kernel in a sandboxed process, quickly; what it says are claims."""
+"""Quick timings of kernel versions in a sandboxed process. Its results are claims."""
 
 import contextlib
 import os
@@ -68,9 +68,9 @@ class SourceTimer:
     def __init__(self, subject: Subject, zygote: Zygote | None = None, say: Say = silent) -> None:
         self.subject = subject
         self.ahead_seconds = 0.0
-        """How long sources were compiled ahead; the card is free meanwhile."""
+        """Seconds of compiling ahead. The GPU is free meanwhile."""
         self.compiled_ahead = 0
-        """Sources that were."""
+        """Number of sources compiled ahead."""
         self._zygote = zygote
         self._say = say
         self._stack = contextlib.ExitStack()
@@ -103,7 +103,7 @@ class SourceTimer:
 
     @property
     def held_seconds(self) -> float:
-        """How long the card was held so far."""
+        """Seconds that the GPU was held so far."""
         return self.turns.held_seconds
 
     def clock(self) -> float:
@@ -112,7 +112,7 @@ class SourceTimer:
 
     @property
     def item_bytes(self) -> int:
-        """Of the smallest floating-point input; 4 where there is none."""
+        """Bytes per item of the smallest floating-point input; 4 if there is none."""
         kinds = {each.tensor.dtype for each in self._material.inputs if each.tensor is not None}
         return min((m.ITEM_BYTES[kind] for kind in kinds if "float" in kind), default=4)
 
@@ -211,7 +211,7 @@ class SourceTimer:
     def _noted_and_compiled(
         self, command: m.BenchSources, seconds: Callable[[], float]
     ) -> tuple[m.Benched, m.Benched]:
-        """What noting and compiling said; the card is free while it compiles."""
+        """Results of noting and compiling. The GPU is free during compilation."""
         noting = command.model_copy(update={"stage": "note", "processes": processes()})
         with self.turns.turn():
             worker = self._worker()

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sharing, tasks
+from agent.cards.sweep import Runner
+from benchmarks import tasks
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
 from benchmarks.optimize.operators.figures import AT_LEAST, counted, of_kernel
-from benchmarks.optimize.running import Runner
 from judge.evaluate.options import BASELINES
 from kb.errors import InvalidInputError
 
@@ -149,7 +149,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 BENCHMARK = tasks.Benchmark(
-    module="benchmarks.optimize.kernelbench",
     options=_options,
     keys=_keys,
     opened=kept_judges,
@@ -164,4 +163,4 @@ BENCHMARK = tasks.Benchmark(
 
 
 if __name__ == "__main__":
-    sys.exit(sharing.main(BENCHMARK))
+    sys.exit(tasks.main(BENCHMARK))

@@ -15,18 +15,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent.cards.local import local_cards
+from agent.cards.pool import CardPool
+from agent.cards.sweep import Runner
 from agent.endpoint.batch import BatchFolder
-from agent.opening import opened
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.files import write_atomically
-from agent.optimize.run import RunFolder, read_config
+from agent.optimize.run import read_config
 from agent.optimize.starting import read_problem
 from agent.pause import NeedsGpuError, WaitingError
 from benchmarks.optimize.asking import Lines
 from benchmarks.optimize.kernelbench.__main__ import problems
 from benchmarks.optimize.lift.arms import ARMS, EMPTY, ArmAdvisor, NoIndexError, note_sources
 from benchmarks.optimize.lift.figures import write
-from benchmarks.optimize.running import Judges
 from judge.profile.profiler import has_gpu
 from kb.errors import InvalidInputError, KbError
 from kb.gpus import find_spec
@@ -127,42 +128,32 @@ def _problems(options: argparse.Namespace) -> list[str]:
 
 
 def _step(
-    options: argparse.Namespace, arm: str, name: str, batch: BatchFolder, judges: Judges
+    options: argparse.Namespace, arm: str, name: str, batch: BatchFolder, runner: Runner
 ) -> str:
     """Go on with one run; what it waits for."""
     root = options.dir / arm / "runs" / name.replace("/", "-")
     if (root / "config.json").exists():
         # Everything but the folder's place is as it was begun.
-        known = read_config(root).model_copy(update={"batch": str(options.dir / arm)})
-        folder = RunFolder.resume(root, known)
+        config = read_config(root).model_copy(update={"batch": str(options.dir / arm)})
     elif options.folder is None:
         raise InvalidInputError("it was not begun: name the folder of problems")
     else:
         notes = () if options.with_notes else note_sources(options.index)
-        path = problems(options.folder)[name]
-        folder = RunFolder.create(root, _config(options, arm, path, notes))
-    index = options.dir / "no-index" if options.no_index else options.index
-    with folder:
-        if folder.record.stopped is not None:
-            return _DONE
-        print(f"{arm}/{name}", flush=True)
-        try:
-            with opened(
-                folder,
-                index,
-                progress=Lines(),
-                start_process=judges.take,
-                batch=batch,
-                away=options.no_gpu or not (options.interpret or has_gpu()),
-                advise=lambda run, searcher: ArmAdvisor(arm, run, index, searcher, options.seed),
-            ) as search:
-                search.run()
-        except WaitingError:
-            return _REPLIES
-        except NeedsGpuError:
-            return _GPU
-        except NoIndexError:
-            return _INDEX
+        config = _config(options, arm, problems(options.folder)[name], notes)
+    try:
+        runner.run(
+            root,
+            config,
+            batch=batch,
+            away=not len(runner.cards),
+            advise=lambda run, searcher: ArmAdvisor(arm, run, runner.index, searcher, options.seed),
+        )
+    except WaitingError:
+        return _REPLIES
+    except NeedsGpuError:
+        return _GPU
+    except NoIndexError:
+        return _INDEX
     return _DONE
 
 
@@ -176,14 +167,17 @@ def main(arguments: Sequence[str]) -> int:
             print(f"note: {folder.root.name}: {note}")
     states: dict[str, list[str]] = {}
     names = _problems(options)
-    with Judges() as judges:
+    away = options.no_gpu or not (options.interpret or has_gpu())
+    index = options.dir / "no-index" if options.no_index else options.index
+    with CardPool([]) if away else local_cards("1", interpret=options.interpret) as cards:
+        runner = Runner(index, cards, lambda root: Lines(root.name), report=False)
         for name in names:
             for arm, folder in folders.items():
                 left = options.limit_seconds is None or (
                     time.monotonic() - began < options.limit_seconds
                 )
                 try:
-                    state = _step(options, arm, name, folder, judges) if left else _LATER
+                    state = _step(options, arm, name, folder, runner) if left else _LATER
                 except KbError as error:
                     state = f"failed: {error}"
                 states.setdefault(state, []).append(f"{arm}/{name}")

@@ -6,60 +6,31 @@ so an interrupted run goes on where it was.
 
 import argparse
 import contextlib
-import dataclasses
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sharing, tasks
+from agent.cards.pool import CardPool
+from benchmarks import tasks
 from benchmarks.optimize.mistuned import measure
 from benchmarks.optimize.mistuned.cases import load
 from benchmarks.tasks import Record
-from judge.evaluate.host import describe_host, resolve_device
-from judge.sandbox.launch import Zygote
+from judge.progress import silent
 from kb.errors import KbError
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
-    """What the kernels have in common."""
-
-    device: str
-    zygote: Zygote
-    host: dict[str, Any]
+_ASKED = ("seconds", "reference_seconds", "seed", "trust", "small", "check")
 
 
-@contextlib.contextmanager
-def _opened(options: argparse.Namespace) -> Iterator[_Place]:
-    device = resolve_device(options.device, interpret=False)
-    host = describe_host(device)
-    with Zygote(interpret=device == "cpu") as zygote:
-        yield _Place(device, zygote, {"gpu": host.gpu, "versions": host.versions})
-
-
-def _measure(name: str, options: argparse.Namespace, place: _Place) -> Record:
-    (full,) = load([name])
-    case = dataclasses.replace(full, problem=full.small) if options.small else full
+def _measure(name: str, options: argparse.Namespace, cards: CardPool) -> Record:
+    device = "cpu" if options.interpret else "cuda:0"
+    given = {each: getattr(options, each) for each in _ASKED}
     try:
-        record = measure.measure(
-            case,
-            device=place.device,
-            zygote=place.zygote,
-            seconds=options.seconds,
-            reference_seconds=options.reference_seconds,
-            seed=options.seed,
-            trust=options.trust,
-            say=lambda _: None,
-        )
-        if options.check and "source" in record:
-            record["verdict"] = measure.verdict(
-                case, record["source"], device=place.device, zygote=place.zygote
-            )
+        with cards.lend() as card:
+            return card.ask(measure.Measure(name=name, device=device, **given), silent).record
     except KbError as error:
-        record = {"name": name, "failed": str(error)}
-    return {**record, **place.host}
+        return {"name": name, "failed": str(error)}
 
 
 def summary(found: Sequence[Record]) -> dict[str, Any]:
@@ -97,25 +68,25 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.optimize.mistuned")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
     parser.add_argument("--kernels", type=lambda text: text.split(","), help="only these, by name")
-    parser.add_argument("--device")
+    parser.add_argument(
+        "--interpret", action="store_true", help="in Triton's interpreter: shows that it runs (CPU)"
+    )
     parser.add_argument("--seconds", type=float, default=42.0, help="for tune, each kernel")
     parser.add_argument("--reference-seconds", type=float, default=60.0)
-    parser.add_argument("--limit", type=float, help="begin no kernel after so many seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true", help="have the judge check what was found")
     parser.add_argument(
         "--small", action="store_true", help="tiny problems: only shows that it runs (CPU)"
     )
     parser.add_argument("--trust", action="store_true")
-    sharing.add_options(parser)
+    tasks.add_options(parser)
     return parser.parse_args(arguments)
 
 
 BENCHMARK = tasks.Benchmark(
-    module="benchmarks.optimize.mistuned",
     options=_options,
     keys=lambda options: [case.name for case in load(options.kernels)],
-    opened=_opened,
+    opened=lambda _, cards: contextlib.nullcontext(cards),
     measure=_measure,
     columns=(
         "given ms", "tuned ms", "best ms", "over best", "tried", "failed", "GPU s", "verdict",
@@ -127,4 +98,4 @@ BENCHMARK = tasks.Benchmark(
 
 
 if __name__ == "__main__":
-    sys.exit(sharing.main(BENCHMARK))
+    sys.exit(tasks.main(BENCHMARK))

@@ -1,5 +1,6 @@
 """Tunes one mistuned kernel, then searches far wider, and compares both in one last contest."""
 
+import dataclasses
 import itertools
 import random
 import statistics
@@ -8,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.optimize.candidate import Model
+from agent.optimize.judge_requests import Kept, Request
 from agent.proposers.tune.autotune import opened
 from agent.proposers.tune.halving import Ledger, Measured, halve
 from agent.proposers.tune.material import Subject
@@ -16,7 +19,8 @@ from agent.proposers.tune.search import search
 from agent.proposers.tune.space import Point, Space, SpaceLimits
 from agent.proposers.tune.timing import SourceTimer
 from agent.proposers.tune.tuner import tune_with
-from benchmarks.optimize.mistuned.cases import Case
+from benchmarks.optimize.mistuned.cases import Case, load
+from judge.evaluate.host import describe_host
 from judge.evaluate.judge import Options, evaluate
 from judge.problem.kernel import KernelFile
 from judge.progress import Say
@@ -30,6 +34,39 @@ _FINALISTS = 6
 _CONTESTS = 3
 _LAUNCHES = 30
 _CONTEST_SECONDS = 15.0
+
+
+class Found(Model):
+    """A record."""
+
+    record: dict[str, Any]
+
+
+class Measure(Request[Found]):
+    """Measure one kernel; fields are options of the command."""
+
+    reply = Found
+
+    name: str
+    device: str
+    seconds: float
+    reference_seconds: float
+    seed: int
+    trust: bool
+    small: bool
+    check: bool
+
+    def answer(self, kept: Kept, say: Say) -> Found:
+        """See `Request.answer`."""
+        zygote = kept.zygote(interpret=self.device == "cpu")
+        (full,) = load([self.name])
+        case = dataclasses.replace(full, problem=full.small) if self.small else full
+        given = {"device", "seconds", "reference_seconds", "seed", "trust"}
+        record = measure(case, zygote=zygote, say=say, **self.model_dump(include=given))
+        if self.check and "source" in record:
+            record["verdict"] = verdict(case, record["source"], device=self.device, zygote=zygote)
+        host = describe_host(self.device)
+        return Found(record={**record, "gpu": host.gpu, "versions": host.versions})
 
 
 def measure(

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sharing, tasks
+from agent.cards.sweep import Runner
+from benchmarks import tasks
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
 from benchmarks.optimize.operators import figures
 from benchmarks.optimize.operators.cases import FIRST, FURTHER, load
-from benchmarks.optimize.running import Runner
 
 _BASELINES = ("eager", "compile")
 LISTS_OF = {"first": (FIRST,), "further": (FURTHER,), "both": (FIRST, FURTHER)}
@@ -73,7 +73,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 BENCHMARK = tasks.Benchmark(
-    module="benchmarks.optimize.operators",
     options=_options,
     keys=_keys,
     opened=kept_judges,
@@ -88,4 +87,4 @@ BENCHMARK = tasks.Benchmark(
 
 
 if __name__ == "__main__":
-    sys.exit(sharing.main(BENCHMARK))
+    sys.exit(tasks.main(BENCHMARK))

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sharing, tasks
+from agent.cards.sweep import Runner
+from benchmarks import tasks
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
 from benchmarks.optimize.problems import DTYPE, NAMES, path_of, start_of
-from benchmarks.optimize.running import Runner
 
 FROM = {"start": ("start",), "nothing": ("nothing",), "both": ("start", "nothing")}
 _FORMS = ("start", "eager", "compile", "max-autotune", "best")
@@ -93,7 +93,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 BENCHMARK = tasks.Benchmark(
-    module="benchmarks.optimize.problems",
     options=_options,
     keys=_keys,
     opened=kept_judges,
@@ -106,4 +105,4 @@ BENCHMARK = tasks.Benchmark(
 
 
 if __name__ == "__main__":
-    sys.exit(sharing.main(BENCHMARK))
+    sys.exit(tasks.main(BENCHMARK))

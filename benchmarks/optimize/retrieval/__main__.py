@@ -16,14 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.cards.pool import CardPool
+from agent.cards.sweep import Runner
 from agent.opening import searcher_or_none
 from agent.proposers.recipe.stock import Shelf, shelf_of
-from benchmarks import sharing, tasks
+from benchmarks import tasks
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
 from benchmarks.optimize.operators.cases import load
 from benchmarks.optimize.retrieval.arms import ARMS, INDEX
-from benchmarks.optimize.running import Runner
 from benchmarks.tasks import Record
 
 START = "start"
@@ -34,8 +35,8 @@ def _keys(options: argparse.Namespace) -> list[str]:
 
 
 @contextlib.contextmanager
-def _opened(options: argparse.Namespace) -> Iterator[tuple[Runner, Shelf]]:
-    with kept_judges(options, report=False) as runner:
+def _opened(options: argparse.Namespace, cards: CardPool) -> Iterator[tuple[Runner, Shelf]]:
+    with kept_judges(options, cards, report=False) as runner:
         searcher = searcher_or_none(options.index)
         with contextlib.closing(searcher) if searcher is not None else contextlib.nullcontext():
             yield runner, shelf_of(searcher)
@@ -49,7 +50,7 @@ def _measure(key: str, options: argparse.Namespace, common: tuple[Runner, Shelf]
     config = configure(options, operator.path, dtype=operator.dtype, baselines=("eager",))
     root = records.runs_of(options.out) / f"{name}-{arm}"
     return records.recorded(
-        lambda: runner.run(root, config, ARMS[arm](shelf, options.seed)),
+        lambda: runner.run(root, config, shelf=ARMS[arm](shelf, options.seed)),
         name=name,
         arm=arm,
         dtype=operator.dtype,
@@ -119,7 +120,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 BENCHMARK = tasks.Benchmark(
-    module="benchmarks.optimize.retrieval",
     options=_options,
     keys=_keys,
     opened=_opened,
@@ -131,4 +131,4 @@ BENCHMARK = tasks.Benchmark(
 
 
 if __name__ == "__main__":
-    sys.exit(sharing.main(BENCHMARK))
+    sys.exit(tasks.main(BENCHMARK))

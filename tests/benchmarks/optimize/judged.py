@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.cards.local import LocalCard
+from agent.cards.pool import CardPool
 from agent.optimize.candidate import Outcome, Proposal, SearchState
+from agent.optimize.judge_process import JudgeProcess
 from agent.optimize.judge_requests import (
     Describe,
     Described,
@@ -18,7 +21,6 @@ from agent.optimize.judge_requests import (
     Profiled,
     TakeProfile,
 )
-from benchmarks.optimize.running import KeptProcess
 from judge.evaluate.result import Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
 from judge.profile.result import KernelProfile, Profile
 from judge.progress import Say
@@ -38,7 +40,12 @@ def ms_of(path: Path) -> float:
     return float(found.group(1)) if found else MS["eager"]
 
 
-class FakeJudge(KeptProcess):
+def cards(judge: JudgeProcess) -> CardPool:
+    """One card."""
+    return CardPool([LocalCard("GPU 0", "NVIDIA H200", lambda: judge)])
+
+
+class FakeJudge(JudgeProcess):
     """Answers what `agent.optimize.judge_main` would."""
 
     def __init__(self, before: Callable[[Evaluate], None] = lambda _: None) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from agent.cards.sweep import Ended
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
 from agent.optimize.summary import summarise
 from benchmarks.optimize.records import record_of
-from benchmarks.optimize.running import Ended
 from cli import cli
 
 RESULTS = Path("benchmarks/optimize/results/h200-2026-11-22/results.json")

@@ -6,14 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from judged import FakeJudge, kernel
+from judged import FakeJudge, cards, kernel
 
 import benchmarks.optimize.lift.__main__ as lift
 from agent.opening import opened
 from agent.optimize.run import RunFolder, read_run
 from benchmarks.optimize.lift.arms import ARMS
 from benchmarks.optimize.lift.figures import Run, compared
-from benchmarks.optimize.running import Judges
 
 PROBLEM = """
 import torch
@@ -82,7 +81,7 @@ def sweep(tmp_path, monkeypatch, shipped_index):
                 left.pop(0)
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(lift, "Judges", lambda: Judges(lambda: FakeJudge(before)))
+        monkeypatch.setattr(lift, "local_cards", lambda *_, **__: cards(FakeJudge(before)))
         common = ["--model", "m", "--rounds", "2", "--seed", "1"]
         plan = [*common, "--no-gpu", "--index", str(shipped_index)]
         lift.main([str(folder.parent), "--dir", str(place), *plan])

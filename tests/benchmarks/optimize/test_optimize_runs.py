@@ -1,13 +1,14 @@
 """The benchmarks of the optimizer with the real search and a judge that needs no GPU."""
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
-from judged import FakeJudge, Offering
+from judged import FakeJudge, Offering, cards
 
 from agent import opening
+from agent.cards import local
+from agent.cards.local import local_cards
 from agent.optimize.events import Continued
 from agent.optimize.journal import read
 from agent.optimize.judge_requests import Evaluate
@@ -17,9 +18,7 @@ from benchmarks.optimize.operators import __main__ as operators
 from benchmarks.optimize.problems import __main__ as five
 from benchmarks.optimize.records import timed
 from benchmarks.optimize.retrieval import __main__ as retrieval
-from benchmarks.optimize.running import Judges, Runner
-from benchmarks.sharing import main
-from benchmarks.tasks import alone, done, load
+from benchmarks.tasks import done, go_through, load, main
 from kb.errors import KbError
 
 OFFERED = {"mish.py": [0.5, 0.6], "layer_norm.py": [1.0], "matvec.py": [0.7]}
@@ -39,14 +38,6 @@ def _proposers(monkeypatch, tmp_path):
     monkeypatch.setitem(opening._MAKERS, "recipe", offering)
 
 
-class EmptyIndex:
-    """A shelf that the fake proposer does not look into."""
-
-
-def runner(judge, tmp_path, **more):
-    return Runner(tmp_path / "no-index", Judges(lambda: judge), **more)
-
-
 def asked(module, *arguments):
     return module._options([*arguments, "--trust"])
 
@@ -56,7 +47,7 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
     judge, seen = FakeJudge(), []
     judge._before = lambda _: seen.append(len(load(out)["records"]))
     options = asked(operators, "--out", str(out), "--only", "mish", "layer_norm", "argmax_rows")
-    found = alone(operators.BENCHMARK, options, runner(judge, tmp_path))
+    found = go_through(operators.BENCHMARK, options, cards(judge))
     assert judge.runs == 3
     assert sorted(set(seen)) == [0, 1, 2]
     assert found == json.loads(out.read_text())
@@ -93,7 +84,7 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
 def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
     judge = FakeJudge()
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish")
-    record = alone(operators.BENCHMARK, options, runner(judge, tmp_path))["records"]["mish"]
+    record = go_through(operators.BENCHMARK, options, cards(judge))["records"]["mish"]
     forms = [each.baselines for each in judge.asked if isinstance(each, Evaluate)]
     assert forms.count(("eager", "compile")) == 1
     # Eager PyTorch is the start itself, and is not timed beside itself.
@@ -103,7 +94,7 @@ def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
     assert record["gpu_seconds"] == 46.0
     bare = ["--out", str(tmp_path / "bare.json"), "--only", "mish", "--no-profile"]
     options = asked(operators, *bare)
-    record = alone(operators.BENCHMARK, options, runner(judge, tmp_path))["records"]["mish"]
+    record = go_through(operators.BENCHMARK, options, cards(judge))["records"]["mish"]
     assert record["gpu_seconds"] == 40.0
 
 
@@ -114,18 +105,18 @@ def test_what_is_done_is_skipped_and_what_failed_is_tried_again(tmp_path):
         if "mish" in request.problem.name:
             raise KbError("the card is gone")
 
-    found = alone(operators.BENCHMARK, options, runner(FakeJudge(fail), tmp_path))
+    found = go_through(operators.BENCHMARK, options, cards(FakeJudge(fail)))
     assert found["records"]["mish"]["failed"] == "the card is gone"
     assert found["summary"]["failed"] == {"mish": "the card is gone"}
     assert found["summary"]["share_at_or_above_compile"] == 0.5, "the one that failed is not"
     assert not done(found, "mish")
     again = FakeJudge()
-    found = alone(operators.BENCHMARK, options, runner(again, tmp_path))
+    found = go_through(operators.BENCHMARK, options, cards(again))
     assert {Path(e.problem).name for e in again.asked if isinstance(e, Evaluate)} == {"mish.py"}
     assert found["summary"]["failed"] == {}
     assert found["records"]["mish"]["better"]
     third = FakeJudge()
-    assert alone(operators.BENCHMARK, options, runner(third, tmp_path)) == found
+    assert go_through(operators.BENCHMARK, options, cards(third)) == found
     assert third.asked == []
 
 
@@ -139,10 +130,10 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
 
     judge._before = interrupt
     with pytest.raises(KeyboardInterrupt):
-        alone(operators.BENCHMARK, options, runner(judge, tmp_path))
+        go_through(operators.BENCHMARK, options, cards(judge))
     assert not (tmp_path / "o.json").exists()
     again = FakeJudge()
-    record = alone(operators.BENCHMARK, options, runner(again, tmp_path))["records"]["mish"]
+    record = go_through(operators.BENCHMARK, options, cards(again))["records"]["mish"]
     assert record["ms"]["best"] == 0.5
     # The second candidate and the last session are left.
     assert len([e for e in again.asked if isinstance(e, Evaluate)]) == 2
@@ -153,7 +144,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
 def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--limit", "0.000001")
     judge = FakeJudge()
-    assert alone(operators.BENCHMARK, options, runner(judge, tmp_path))["records"] == {}
+    assert go_through(operators.BENCHMARK, options, cards(judge))["records"] == {}
     assert judge.asked == []
     assert "start again to go on" in capsys.readouterr().out
 
@@ -161,7 +152,7 @@ def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
 def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     judge = FakeJudge()
     options = asked(five, "--out", str(tmp_path), "--only", "matvec", "max_pool3d")
-    found = alone(five.BENCHMARK, options, runner(judge, tmp_path))
+    found = go_through(five.BENCHMARK, options, cards(judge))
     assert list(found["records"]) == [
         "matvec-start", "matvec-nothing", "max_pool3d-start", "max_pool3d-nothing",
     ]  # fmt: skip
@@ -183,7 +174,7 @@ def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     assert Path(first.kernel).read_text() == problems.start_of("matvec").read_text()
     assert first.dtype == "bfloat16"
     untouched = FakeJudge()
-    assert alone(five.BENCHMARK, options, runner(untouched, tmp_path)) == found
+    assert go_through(five.BENCHMARK, options, cards(untouched)) == found
     assert untouched.asked == []
 
 
@@ -191,8 +182,7 @@ def test_arms_differ_in_their_kernels_and_are_compared_on_the_same_operators(tmp
     judge = FakeJudge()
     only = ["--only", "mish", "layer_norm", "bmm", "--arms", "index", "empty"]
     options = asked(retrieval, "--out", str(tmp_path / "r.json"), *only)
-    common = (runner(judge, tmp_path, report=False), EmptyIndex())
-    found = alone(retrieval.BENCHMARK, options, common)
+    found = go_through(retrieval.BENCHMARK, options, cards(judge))
     assert len(found["records"]) == 6
     told = found["summary"]
     assert told["index"]["geometric_mean_over_the_start"] == pytest.approx((4 * 2 * 1) ** (1 / 3))
@@ -210,13 +200,12 @@ def test_arms_differ_in_their_kernels_and_are_compared_on_the_same_operators(tmp
 
 
 def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(asking, "has_gpu", lambda: False)
+    monkeypatch.setattr(local, "has_gpu", lambda: False)
     for module in (operators, five, retrieval):
         assert main(module.BENCHMARK, ["--out", str(tmp_path / "out.json")]) == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3
     assert all(line.startswith("error: no GPU was found; --interpret") for line in said)
-    assert asking.require_gpu(argparse.Namespace(interpret=True)) is None
 
 
 @pytest.mark.parametrize("arguments", [["--only", "sorting"], ["--seconds-each", "0"]])
@@ -230,8 +219,8 @@ def test_wrong_options_are_usage_errors(tmp_path, arguments, capsys):
 def test_a_dry_run_judges_an_operator_and_claims_no_figure(tmp_path, monkeypatch):
     monkeypatch.setitem(opening._MAKERS, "recipe", lambda _: Offering([]))
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "--interpret")
-    with Judges() as judges:
-        found = alone(operators.BENCHMARK, options, Runner(tmp_path / "no-index", judges))
+    with local_cards("1", interpret=True) as real:
+        found = go_through(operators.BENCHMARK, options, real)
     record = found["records"]["mish"]
     assert "failed" not in record, record
     assert (record["verdict"], record["dry"], timed(record)) == ("library", True, False)

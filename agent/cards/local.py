@@ -1,0 +1,161 @@
+"""The cards of this machine."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, Final, TypeVar
+
+from pydantic import BaseModel
+
+from agent.cards.pool import CardLostError, CardPool
+from agent.optimize.judge_process import SILENCE_S, JudgeError, JudgeLostError, JudgeProcess
+from agent.optimize.judge_requests import Describe, Kept, Request
+from judge.profile.profiler import has_gpu
+from judge.progress import Say, silent
+from kb.errors import InvalidInputError, KbError
+
+R = TypeVar("R", bound=BaseModel)
+
+# What can be checked at once without a GPU: each process holds torch, about 1 GB.
+_DRY: Final = 2
+
+
+class Works(BaseModel):
+    """A device computes."""
+
+
+class Probe(Request[Works]):
+    """Compute on the device: fails where it faults."""
+
+    reply: ClassVar[type[BaseModel]] = Works
+    device: str
+
+    def answer(self, kept: Kept, say: Say) -> Works:  # noqa: ARG002 (see `Request`)
+        """See `Request.answer`."""
+        import torch  # noqa: PLC0415 (slow to load)
+
+        count = 1 << 20
+        if int(torch.ones(count, device=self.device).sum()) != count:
+            raise InvalidInputError(f"{self.device} adds wrongly")
+        return Works()
+
+
+class LocalCard:
+    """A card of this machine; see `Card`.
+
+    Parameters
+    ----------
+    make
+        Makes its judging process.
+    device
+        The card's name in that process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str | None,
+        make: Callable[[], JudgeProcess] = JudgeProcess,
+        device: str = "cuda:0",
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self._make = make
+        self._device = device
+        self._process = make()
+
+    def ask(self, request: Request[R], say: Say) -> R:
+        """See `Card.ask`. After a failure the card is probed."""
+        process = self._process
+        try:
+            return process.ask(request, say)
+        except (JudgeError, JudgeLostError) as error:
+            if process is self._process and not self._works():
+                raise CardLostError(f"it faults: {error}") from error
+            raise
+
+    def _works(self) -> bool:
+        for _ in range(2):  # a CUDA context that a candidate broke ends with its process
+            try:
+                self._process.ask(Probe(device=self._device), silent)
+            except (JudgeError, JudgeLostError):
+                self.cancel()
+            else:
+                return True
+        return False
+
+    def cancel(self) -> None:
+        """See `Card.cancel`."""
+        process, self._process = self._process, self._make()
+        process.cancel()
+
+    def close(self) -> None:
+        """See `Card.close`."""
+        self._process.close()
+
+
+def local_cards(
+    gpus: str = "all",
+    *,
+    interpret: bool = False,
+    per_card: int = 1,
+    silence: float = SILENCE_S,
+) -> CardPool:
+    """Cards of this machine: all of the first one's kind, or the first N.
+
+    Parameters
+    ----------
+    gpus
+        `all`, or how many.
+    interpret
+        Take processes that use Triton's interpreter in place of cards.
+    per_card
+        Judging processes of each card. They take turns on it, and compile meanwhile.
+    silence
+        See `JudgeProcess`.
+
+    Raises
+    ------
+    KbError
+        There are not so many, or there is no GPU.
+    """
+    if gpus != "all" and not (gpus.isdecimal() and int(gpus) >= 1):
+        raise InvalidInputError(f"the number of GPUs is a number or 'all', not '{gpus}'")
+    if interpret:
+        count = _DRY if gpus == "all" else int(gpus)
+        return CardPool([LocalCard(f"CPU {n}", None, device="cpu") for n in range(count)])
+    if not has_gpu():
+        raise KbError("no GPU was found; --interpret makes a dry run without one")
+    first = JudgeProcess()
+    try:
+        found = first.ask(Describe(), silent)
+    finally:
+        first.close()
+    wanted = len(found.devices) if gpus == "all" else int(gpus)
+    if wanted > len(found.devices):
+        raise InvalidInputError(f"{wanted} GPUs are asked for: there are {len(found.devices)}")
+    named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
+    numbers = [int(each.removeprefix("cuda:")) for each in found.devices[:wanted]]
+    names = [named[n].strip() if n < len(named) else str(n) for n in numbers] * per_card
+    return CardPool(
+        [
+            LocalCard(
+                f"GPU {name}",
+                found.gpu,
+                partial(
+                    JudgeProcess,
+                    silence=silence,
+                    environment={"CUDA_VISIBLE_DEVICES": name},
+                    cores=share_of_cores(place, len(names)),
+                ),
+            )
+            for place, name in enumerate(names)
+        ]
+    )
+
+
+def share_of_cores(place: int, places: int) -> frozenset[int]:
+    """Numbers of the cores of one judging process: compilers of all get in each other's way."""
+    cores = sorted(os.sched_getaffinity(0))
+    each = max(1, len(cores) // places)
+    return frozenset(cores[place * each % len(cores) :][:each])

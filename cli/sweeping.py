@@ -1,0 +1,224 @@
+"""`kb optimize FOLDER`: a run for each problem, on the cards of a machine or of Ray."""
+
+import importlib.util
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.optimize_config import begun, default_folder, price_of, resumed
+from kb.errors import KbError
+
+if TYPE_CHECKING:
+    from agent.cards.pool import CardPool
+    from agent.endpoint.batch import BatchFolder
+    from agent.optimize.config import RunConfig
+    from agent.optimize.events import Event
+    from agent.optimize.summary import Summary
+
+CONFIG = "config.json"
+DONE, WAITING, NEEDS_GPU, FAILED = "done", "waiting", "need a GPU", "failed"
+INTERRUPTED = 130
+
+
+def problems_in(path: Path) -> list[tuple[str, Path]]:
+    """(Name of its run folder, file) of all problems in a file or a folder.
+
+    Raises
+    ------
+    KbError
+        There is none.
+    """
+    from judge.problem.source import ProblemFile  # noqa: PLC0415
+
+    if not path.is_dir():
+        return [(path.stem, path)]
+    found: list[tuple[str, Path]] = []
+    for each in sorted(path.rglob("*.py")):
+        try:
+            ProblemFile.read(each)
+        except KbError:
+            continue
+        found.append((str(each.relative_to(path).with_suffix("")), each))
+    if not found:
+        raise KbError(f"{path} holds no problem files (Model, get_inputs, get_init_inputs)")
+    return found
+
+
+def runs_in(root: Path) -> list[Path]:
+    """The run folders below a folder."""
+    return [path.parent for path in sorted(root.rglob(CONFIG))]
+
+
+def is_sweep(problem: Path | None, resume: Path | None) -> bool:
+    """Whether a folder of problems, or of runs, is named."""
+    if resume is not None:
+        return not (resume / CONFIG).exists() and bool(runs_in(resume))
+    return problem is not None and problem.is_dir()
+
+
+def again(root: Path, config: "RunConfig") -> "RunConfig":
+    """The config that a run in `root` goes on with, where its command is given again: as it was
+    begun, with the limits that are named now.
+
+    Raises
+    ------
+    KbError
+        It is a run on another file of this name.
+    """
+    from agent.optimize.run import read_config  # noqa: PLC0415
+
+    if not (root / CONFIG).exists():
+        return config
+    known = read_config(root)
+    if known.problem.sha256 != config.problem.sha256:
+        raise KbError(f"{root} is a run on another file of this name: name another folder")
+    return known.model_copy(update={"batch": config.batch, "limits": config.limits})
+
+
+def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str, Any]) -> None:
+    """Begin the runs of a folder of problems, or go on with those of --out or --resume."""
+    from agent.optimize.run import read_config  # noqa: PLC0415 (the optimizer's part)
+
+    for name in ("kernel", "replay_verdicts", "device"):
+        if options[name]:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not go with a folder")
+    if options["resume"] is not None:
+        root: Path = options["resume"]
+        runs = {run: resumed(ctx, read_config(run), problem, options) for run in runs_in(root)}
+    else:
+        assert problem is not None
+        root = options["out"] or default_folder(problem.resolve().name)
+        found = {root / name: file for name, file in problems_in(problem)}
+        runs = {run: again(run, begun(file, options)) for run, file in found.items()}
+    states = sweep(ctx, root, runs, options)
+    click.echo(f"Runs: {root}", err=options["as_json"])
+    if states.count(DONE) < len(states):
+        left = len(states) - states.count(DONE)
+        raise KbError(f"{left} of {len(states)} failed; continue with: kb optimize --resume {root}")
+
+
+def sweep(
+    ctx: click.Context,
+    root: Path,
+    runs: "Mapping[Path, RunConfig]",
+    options: dict[str, Any],
+    *,
+    batch: "BatchFolder | None" = None,
+    away: bool = False,
+) -> list[str]:
+    """Go on with runs, one on each card at a time, and print what came of each.
+
+    Parameters
+    ----------
+    root
+        What `--resume` goes on with.
+    runs
+        Configs by run folder.
+    batch, away
+        See `agent.opening.opened`.
+
+    Returns
+    -------
+    list of str
+        The state of each run: `DONE`, `WAITING`, `NEEDS_GPU` or `FAILED`.
+    """
+    from agent.cards.pool import CardPool  # noqa: PLC0415 (the optimizer's part)
+    from agent.cards.sweep import Runner, share  # noqa: PLC0415
+    from agent.optimize.run import RunFolder  # noqa: PLC0415
+    from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
+    from kb.gpus import load_specs  # noqa: PLC0415
+
+    specs = load_specs(options["gpu_spec"]) if options["gpu_spec"] is not None else ()
+    prices = {run: price_of(options["price"], config) for run, config in runs.items()}
+    dry = any(config.interpret for config in runs.values())
+    states: dict[Path, str] = {}
+    with CardPool([]) if away else _cards(options["ray"], interpret=dry) as cards:
+        runner = Runner(ctx.obj.index, cards, lambda run: _Lines(_name(run, root)))
+
+        def go_on(run: Path) -> None:
+            more = {"price": prices[run], "specs": specs, "batch": batch, "away": away}
+            try:
+                summary = runner.run(run, runs[run], **more).summary
+            except WaitingError:
+                states[run] = WAITING
+            except NeedsGpuError as error:
+                states[run] = NEEDS_GPU
+                if not away:
+                    click.echo(f"{_name(run, root)}: {error}", err=True)
+            except KbError as error:
+                if cards.ended:  # Ctrl-C
+                    return
+                states[run] = FAILED
+                click.echo(f"{_name(run, root)}: failed: {error}", err=True)
+            else:
+                states[run] = DONE
+                told = f"{_name(run, root)}: {_told(summary)}"
+                click.echo(summary.model_dump_json() if options["as_json"] else told)
+
+        if not away:
+            click.echo(f"{len(runs)} problems on {len(cards)} cards", err=True)
+        for run, config in runs.items():  # so that --resume finds those that are not begun
+            if not (run / CONFIG).exists():
+                RunFolder.create(run, config).close()
+        try:
+            share(cards, list(runs), go_on)
+        except KeyboardInterrupt:
+            click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
+            ctx.exit(INTERRUPTED)
+        for why in cards.lost:
+            click.echo(f"taken out: {why}", err=True)
+    return list(states.values())
+
+
+def _name(run: Path, root: Path) -> str:
+    """A run's name for people: its place below the folder of all runs."""
+    return str(run.relative_to(root)) if run != root and run.is_relative_to(root) else run.name
+
+
+def _cards(address: str | None, *, interpret: bool) -> "AbstractContextManager[CardPool]":
+    if address is None:
+        from agent.cards.local import local_cards  # noqa: PLC0415
+
+        return local_cards(interpret=interpret)
+    if importlib.util.find_spec("ray") is None:
+        raise KbError("--ray needs Ray: install it with `pip install 'kernel-kb[ray]'`")
+    from agent.cards.cluster import cluster_cards  # noqa: PLC0415 (loads Ray)
+
+    return cluster_cards(address, interpret=interpret)
+
+
+class _Lines:
+    """Prints what happens in one of several runs."""
+
+    _printing = threading.Lock()
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def event(self, event: "Event") -> None:
+        """A line, if the event has one."""
+        from agent.optimize.progress import lines_of  # noqa: PLC0415
+
+        for line in lines_of(event):
+            self.say(line)
+
+    def working(self, candidate: str, line: str) -> None:
+        """Nothing: lines of several runs would run into each other."""
+
+    def say(self, line: str) -> None:
+        """A line that names the run."""
+        with self._printing:
+            click.echo(f"{self._name}: {line}", err=True)
+
+
+def _told(summary: "Summary") -> str:
+    if summary.dry:
+        return f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
+    ratios = [f"{row.ratio:.2f}x {row.name}" for row in summary.rows if row.ratio is not None]
+    best = summary.best.outcome.median_ms
+    told = f"{best:.4g} ms" if best is not None else "not timed"
+    return f"{summary.gpu}, {told}: {', '.join(ratios) or 'nothing faster than the start'}"
