@@ -253,7 +253,8 @@ def _publish(
 ) -> IngestReport:
     report.chunks = len(state.chunks)
     manifest = writer.current_manifest()
-    if manifest is not None and manifest.content == state.content(embedder.name):
+    content = state.content(embedder.name)
+    if manifest is not None and manifest.content == content:
         report.reused = len(state.chunks)
         report.generation = manifest.generation
         return report
@@ -264,6 +265,7 @@ def _publish(
     vectors, report.embedded = writer.embed(state.chunks, embedder, progress.advance)
     report.reused = max(len(state.chunks) - report.embedded, 0)
     progress.stage("publishing")
-    report.generation = writer.publish(state, vectors, embedder.name).generation
+    manifest = writer.publish(state, vectors, embedder.name, content=content)
+    report.generation = manifest.generation
     report.published = True
     return report

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ COLLECTION = "chunks"
 # Above this share of changed chunks a fresh graph is quicker than edits to a copy.
 REBUILD_SHARE = 0.3
 _BATCH = 1000
+# Chunks after which Chroma writes its graph and its list of ids to disk. It writes the whole list
+# each time, which at its own 1,000 takes longer than the graph from 100,000 chunks on. What comes
+# after the last write is put into the graph again by everyone who opens the collection.
+_WRITTEN_AT_ONCE = 50_000
+_LEAST_WRITTEN = 1_000
 # Chunks whose metadata is read at once.
 PAGE = 10_000
 # Candidates are rescored exactly; a wide search keeps the graph's recall near 1.
@@ -31,18 +37,24 @@ def _client(folder: Path) -> Any:
 
 
 @contextmanager
-def open_collection(folder: Path, *, create: bool = False) -> Iterator[Any]:
+def open_collection(folder: Path, *, expected: int | None = None) -> Iterator[Any]:
     """Open the collection in a folder that nobody else reads, and close it again.
+
+    With `expected`, the number of chunks to come, it is created.
 
     Opening takes a write lock inside Chroma's database, so a published generation is never
     opened in place: see `ChromaSearch`.
     """
     client = _client(folder)
     try:
-        if create:
-            configuration = {"hnsw": {"space": "cosine", "ef_search": _SEARCH_WIDTH}}
+        if expected is not None:
+            graph = {
+                "space": "cosine",
+                "ef_search": _SEARCH_WIDTH,
+                "sync_threshold": max(expected // _parts(expected), _LEAST_WRITTEN),
+            }
             yield client.create_collection(
-                COLLECTION, configuration=configuration, embedding_function=None
+                COLLECTION, configuration={"hnsw": graph}, embedding_function=None
             )
         else:
             yield client.get_collection(COLLECTION, embedding_function=None)
@@ -75,15 +87,23 @@ def _metadata(chunk: Chunk) -> dict[str, Any]:
     return values | {key: value for key, value in optional.items() if value}
 
 
+def _parts(count: int) -> int:
+    """How many times the graph of so many chunks is written: equal parts, the last one whole."""
+    return max(round(count / _WRITTEN_AT_ONCE), 1)
+
+
 def _upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
-    for start in range(0, len(chunks), _BATCH):
-        batch = chunks[start : start + _BATCH]
-        collection.upsert(
-            ids=[chunk.id for chunk in batch],
-            embeddings=vectors[start : start + _BATCH],
-            documents=[chunk.text for chunk in batch],
-            metadatas=[_metadata(chunk) for chunk in batch],
-        )
+    bounds = np.linspace(0, len(chunks), _parts(len(chunks)) + 1, dtype=int).tolist()
+    for first, last in pairwise(bounds):
+        for start in range(first, last, _BATCH):
+            end = min(start + _BATCH, last)
+            batch = chunks[start:end]
+            collection.upsert(
+                ids=[chunk.id for chunk in batch],
+                embeddings=vectors[start:end],
+                documents=[chunk.text for chunk in batch],
+                metadatas=[_metadata(chunk) for chunk in batch],
+            )
 
 
 def copy_files(folder: Path, target: Path) -> None:
@@ -110,7 +130,7 @@ def write_collection(
     if former is not None and _update_copy(folder, chunks, vectors, former):
         return
     shutil.rmtree(folder, ignore_errors=True)
-    with open_collection(folder, create=True) as collection:
+    with open_collection(folder, expected=len(chunks)) as collection:
         _upsert(collection, chunks, vectors)
 
 

@@ -8,7 +8,7 @@ does where a name is only repeated within the text.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,10 @@ FIELD_WEIGHTS = {"text": 1.0, "name": 12.0, "scope": 3.0, "title": 2.0, "place":
 _K1 = 3.0
 # Robertson's usual length normalisation suits chunks of a few hundred tokens.
 _B = 0.75
+# Postings that are sorted at once: 100 MB of scratch.
+_BLOCK = 2_000_000
+_MOST_INT32 = 2**31 - 1
+_ONE = array("f", [1])
 
 
 def split_symbol(symbol: str) -> tuple[str, str]:
@@ -49,52 +53,102 @@ def _fields(chunk: Chunk) -> dict[str, str]:
 
 
 def write_lexical(folder: Path, chunks: Iterable[Chunk]) -> None:
-    """Build the index and save it as memory-mappable arrays."""
+    """Build the index and save it as memory-mappable arrays; reads the chunks once, in order."""
     # bm25s stores and sums up scores but knows no fields, so the scores are ours.
-    vocabulary, scores = _scores(list(chunks))
+    vocabulary, scores = _scores(chunks)
     index = bm25s().BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
     index.vocab_dict, index.scores, index.nonoccurrence_array = vocabulary, scores, None
     index.save(str(folder), show_progress=False)
 
 
-def _scores(chunks: Sequence[Chunk]) -> tuple[dict[str, int], dict[str, Any]]:
-    """Term → column, and the score of every term in every chunk by columns, rows ascending."""
-    vocabulary: dict[str, int] = {}
-    names = list(FIELD_WEIGHTS)
-    lengths = np.zeros((len(names), len(chunks)))
-    columns, rows, fields, counts = array("i"), array("i"), array("b"), array("f")
-    for row, chunk in enumerate(chunks):
-        for field, text in enumerate(_fields(chunk).values()):
-            found = Counter(terms(text))
-            lengths[field, row] = found.total()
-            columns.extend(vocabulary.setdefault(term, len(vocabulary)) for term in found)
-            counts.extend(found.values())
-            rows.extend([row] * len(found))
-            fields.extend([field] * len(found))
-    if not vocabulary:  # bm25s cannot hold nothing: a term that no query has
-        vocabulary, columns, rows = {"": 0}, array("i", [0]), array("i", [0])
-        fields, counts, lengths = array("b", [0]), array("f", [1]), np.zeros((len(names), 1))
-    count = max(len(chunks), 1)
-    present = np.maximum((lengths > 0).sum(axis=1, keepdims=True), 1)
-    average = np.maximum(lengths.sum(axis=1, keepdims=True) / present, 1.0)
-    weights = np.array([FIELD_WEIGHTS[name] for name in names])[:, None]
-    share = weights / (1 - _B + _B * lengths / average)
-    of_field, of_row = np.asarray(fields), np.asarray(rows)
-    key = np.asarray(columns).astype(np.int64) * count + of_row
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    weighted = (np.asarray(counts) * share[of_field, of_row])[order]
-    frequency = np.add.reduceat(weighted, first)
-    column, row_of = np.divmod(key[first], count)
-    pointers = np.searchsorted(column, np.arange(len(vocabulary) + 1))
-    occurrences = np.diff(pointers)
-    data = frequency / (frequency + _K1) * inverse_frequency(occurrences, count)[column]
-    return vocabulary, {
-        "data": data.astype(np.float32),
-        "indices": row_of.astype(np.int32),
-        "indptr": pointers.astype(np.int32),
-        "num_docs": count,
+class _Postings:
+    """How often each term stands in each field of each chunk, in the order of the chunks."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self.vocabulary: dict[str, int] = {}
+        # A row's postings end at `_ends[row]`; the lengths of its fields stand at 5 * row.
+        self._ends, self._lengths = array("q"), array("i")
+        self._columns, self._fields, self._counts = array("i"), array("b"), array("f")
+        vocabulary = self.vocabulary
+        for chunk in chunks:
+            for field, text in enumerate(_fields(chunk).values()):
+                counts = Counter(terms(text))
+                self._lengths.append(counts.total())
+                self._columns.extend(
+                    vocabulary.setdefault(term, len(vocabulary)) for term in counts
+                )
+                self._counts.extend(counts.values())
+                self._fields.extend([field] * len(counts))
+            self._ends.append(len(self._columns))
+        if not vocabulary:  # bm25s cannot hold nothing: a term that no query has
+            vocabulary[""] = 0
+            self._columns, self._fields, self._counts = array("i", [0]), array("b", [0]), _ONE
+            self._ends, self._lengths = array("q", [1]), array("i", [0] * len(FIELD_WEIGHTS))
+        self.chunks = len(self._ends)
+
+    def shares(self) -> NDArray[np.float64]:
+        """What one occurrence in each field of each chunk counts, (fields, chunks)."""
+        lengths = np.asarray(self._lengths).reshape(self.chunks, -1).T
+        present = np.maximum((lengths > 0).sum(axis=1, keepdims=True), 1)
+        average = np.maximum(lengths.sum(axis=1, keepdims=True) / present, 1.0)
+        weights = np.array(list(FIELD_WEIGHTS.values()))[:, None]
+        shares: NDArray[np.float64] = weights / (1 - _B + _B * lengths / average)
+        return shares
+
+    def blocks(self) -> Iterator[tuple[slice, int, NDArray[np.int32]]]:
+        """Some chunks' postings at a time: where they stand, the first chunk, and each one's."""
+        ends, first, start = np.asarray(self._ends), 0, 0
+        while first < self.chunks:
+            last = max(int(np.searchsorted(ends, start + _BLOCK, side="right")), first + 1)
+            sizes = np.diff(ends[first:last], prepend=start)
+            rows = np.repeat(np.arange(first, last, dtype=np.int32), sizes)
+            yield slice(start, int(ends[last - 1])), first, rows
+            first, start = last, int(ends[last - 1])
+
+    def by_column(
+        self, shares: NDArray[np.float64]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+        """Column, row and weighted frequency of each term of a block's chunks, in that order."""
+        columns, fields = np.asarray(self._columns), np.asarray(self._fields)
+        counts = np.asarray(self._counts)
+        for stretch, first, rows in self.blocks():
+            width = int(rows[-1]) - first + 1 if len(rows) else 1
+            key = columns[stretch].astype(np.int64) * width + (rows - first)
+            order = np.argsort(key, kind="stable")
+            key = key[order]
+            starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else order
+            weighted = (counts[stretch] * shares[fields[stretch], rows])[order]
+            column, row = np.divmod(key[starts], width)
+            frequency = np.add.reduceat(weighted, starts) if len(key) else weighted
+            yield column, row + first, frequency
+
+
+def _scores(chunks: Iterable[Chunk]) -> tuple[dict[str, int], dict[str, Any]]:
+    """Term → column, and the score of every term in every chunk by columns, rows ascending.
+
+    In blocks of chunks, so that beside the postings and the result little stands in memory.
+    """
+    postings = _Postings(chunks)
+    shares = postings.shares()
+    occurrences = np.zeros(len(postings.vocabulary), dtype=np.int64)
+    for column, _, _ in postings.by_column(shares):
+        occurrences += np.bincount(column, minlength=len(occurrences))
+    pointers = np.concatenate(([0], np.cumsum(occurrences)))
+    worth = inverse_frequency(occurrences, postings.chunks)
+    data = np.empty(pointers[-1], dtype=np.float32)
+    indices = np.empty(pointers[-1], dtype=np.int32)
+    following = pointers[:-1].copy()
+    for column, row, frequency in postings.by_column(shares):
+        present, starts, counts = np.unique(column, return_index=True, return_counts=True)
+        places = np.arange(len(column)) + np.repeat(following[present] - starts, counts)
+        data[places] = frequency / (frequency + _K1) * worth[column]
+        indices[places] = row
+        following[present] += counts
+    return postings.vocabulary, {
+        "data": data,
+        "indices": indices,
+        "indptr": pointers.astype(np.int64 if pointers[-1] > _MOST_INT32 else np.int32),
+        "num_docs": postings.chunks,
     }
 
 
