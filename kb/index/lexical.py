@@ -9,7 +9,6 @@ does where a name is only repeated within the text.
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kb.index.library import bm25s
+from kb.index.strings import StringTable, write_strings
 from kb.index.tokens import terms
 from kb.parsing import PARSING
 from kb.records import Chunk
@@ -32,6 +32,8 @@ _B = 0.75
 # Postings that are sorted at once: 100 MB of scratch.
 _BLOCK = 2_000_000
 _MOST_INT32 = 2**31 - 1
+# The vocabulary and what each chunk has of it, in files that need no reading.
+_TERMS, _DISTINCT = "terms", "distinct.npy"
 _ONE = array("f", [1])
 
 
@@ -55,7 +57,11 @@ def _fields(chunk: Chunk) -> dict[str, str]:
 def write_lexical(folder: Path, chunks: Iterable[Chunk]) -> None:
     """Build the index and save it as memory-mappable arrays; reads the chunks once, in order."""
     # bm25s stores and sums up scores but knows no fields, so the scores are ours.
-    vocabulary, scores = _scores(chunks)
+    postings = _Postings(chunks)
+    folder.mkdir()
+    vocabulary = postings.sort_vocabulary(write_strings(folder / _TERMS, postings.vocabulary))
+    scores, distinct = _scores(postings)
+    np.save(folder / _DISTINCT, distinct)
     index = bm25s().BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
     index.vocab_dict, index.scores, index.nonoccurrence_array = vocabulary, scores, None
     index.save(str(folder), show_progress=False)
@@ -85,6 +91,18 @@ class _Postings:
             self._columns, self._fields, self._counts = array("i", [0]), array("b", [0]), _ONE
             self._ends, self._lengths = array("q", [1]), array("i", [0] * len(FIELD_WEIGHTS))
         self.chunks = len(self._ends)
+
+    def sort_vocabulary(self, terms: Sequence[str]) -> dict[str, int]:
+        """Number the columns by these, the vocabulary sorted; returns term → column."""
+        columns = np.empty(len(terms), dtype=np.int32)
+        for column, term in enumerate(terms):
+            columns[self.vocabulary[term]] = column
+        self.vocabulary = {term: column for column, term in enumerate(terms)}
+        numbered = np.asarray(self._columns)
+        for start in range(0, len(numbered), _BLOCK):
+            block = numbered[start : start + _BLOCK]
+            block[:] = columns[block]
+        return self.vocabulary
 
     def shares(self) -> NDArray[np.float64]:
         """What one occurrence in each field of each chunk counts, (fields, chunks)."""
@@ -123,16 +141,18 @@ class _Postings:
             yield column, row + first, frequency
 
 
-def _scores(chunks: Iterable[Chunk]) -> tuple[dict[str, int], dict[str, Any]]:
-    """Term → column, and the score of every term in every chunk by columns, rows ascending.
+def _scores(postings: _Postings) -> tuple[dict[str, Any], NDArray[np.int32]]:
+    """The score of every term in every chunk by columns, rows ascending, and each chunk's terms.
 
     In blocks of chunks, so that beside the postings and the result little stands in memory.
     """
-    postings = _Postings(chunks)
     shares = postings.shares()
     occurrences = np.zeros(len(postings.vocabulary), dtype=np.int64)
-    for column, _, _ in postings.by_column(shares):
+    distinct = np.zeros(postings.chunks, dtype=np.int32)
+    for column, row, _ in postings.by_column(shares):
         occurrences += np.bincount(column, minlength=len(occurrences))
+        present, counts = np.unique(row, return_counts=True)
+        distinct[present] = counts
     pointers = np.concatenate(([0], np.cumsum(occurrences)))
     worth = inverse_frequency(occurrences, postings.chunks)
     data = np.empty(pointers[-1], dtype=np.float32)
@@ -144,12 +164,13 @@ def _scores(chunks: Iterable[Chunk]) -> tuple[dict[str, int], dict[str, Any]]:
         data[places] = frequency / (frequency + _K1) * worth[column]
         indices[places] = row
         following[present] += counts
-    return postings.vocabulary, {
+    scores = {
         "data": data,
         "indices": indices,
         "indptr": pointers.astype(np.int64 if pointers[-1] > _MOST_INT32 else np.int32),
         "num_docs": postings.chunks,
     }
+    return scores, distinct
 
 
 def inverse_frequency(occurrences: Any, count: int) -> Any:
@@ -164,10 +185,16 @@ class LexicalIndex:
         """Open the index of a generation of `count` chunks."""
         library = bm25s()
         with PARSING:
-            index: Any = library.BM25.load(str(folder), mmap=True, show_progress=False)
+            index: Any = library.BM25.load(
+                str(folder), mmap=True, load_vocab=False, show_progress=False
+            )
+            self.distinct: NDArray[np.int32] = np.asarray(
+                np.load(folder / _DISTINCT, mmap_mode="r")
+            )
+            """How many different terms each chunk holds, (n,)."""
         self._stopwords = frozenset(library.stopwords.STOPWORDS_EN_PLUS)
         self._count = count
-        self._columns: dict[str, int] = index.vocab_dict
+        self._terms = StringTable(folder / _TERMS)
         # As plain arrays: slicing a `memmap` is slow.
         self._pointers, self._rows, self._data = (
             np.asarray(index.scores[name]) for name in ("indptr", "indices", "data")
@@ -179,7 +206,7 @@ class LexicalIndex:
 
     def known(self, tokens: Sequence[str]) -> list[str]:
         """Those of the tokens that occur in any chunk."""
-        return [token for token in tokens if token in self._columns]
+        return [token for token in tokens if self._terms.find(token) is not None]
 
     def scores(self, tokens: Sequence[str]) -> NDArray[np.float32]:
         """BM25 score of every chunk, (n,); zero where no token occurs."""
@@ -226,11 +253,6 @@ class LexicalIndex:
         found: NDArray[np.bool_] = having[at] == rows
         return found
 
-    @cached_property
-    def distinct(self) -> NDArray[np.intp]:
-        """How many different terms each chunk holds, (n,)."""
-        return np.bincount(self._rows, minlength=self._count)
-
     def idf(self, token: str) -> float:
         """Inverse document frequency of a token; highest for an unknown one."""
         stretch = self._stretch(token)
@@ -238,7 +260,7 @@ class LexicalIndex:
 
     def _stretch(self, token: str) -> slice:
         """Where the rows that hold a token stand, ascending, and what it is worth in each."""
-        column = self._columns.get(token)
+        column = self._terms.find(token)
         if column is None:
             return slice(0, 0)
         return slice(int(self._pointers[column]), int(self._pointers[column + 1]))
