@@ -92,7 +92,8 @@ def _parts(count: int) -> int:
     return max(round(count / _WRITTEN_AT_ONCE), 1)
 
 
-def _upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
+def upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
+    """Put chunks and their vectors (n, d) into a collection."""
     bounds = np.linspace(0, len(chunks), _parts(len(chunks)) + 1, dtype=int).tolist()
     for first, last in pairwise(bounds):
         for start in range(first, last, _BATCH):
@@ -131,7 +132,7 @@ def write_collection(
         return
     shutil.rmtree(folder, ignore_errors=True)
     with open_collection(folder, expected=len(chunks)) as collection:
-        _upsert(collection, chunks, vectors)
+        upsert(collection, chunks, vectors)
 
 
 def _digests(collection: Any) -> dict[str, str]:
@@ -162,7 +163,7 @@ def _update_copy(
         for start in range(0, len(gone), _BATCH):
             collection.delete(ids=gone[start : start + _BATCH])
         if rows:
-            _upsert(collection, [chunks[row] for row in rows], vectors[rows])
+            upsert(collection, [chunks[row] for row in rows], vectors[rows])
     return True
 
 

@@ -8,6 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kb.errors import IndexUnavailableError
 from kb.records import Chunk
 
@@ -101,6 +104,12 @@ class ChunkStore:
         for (row,) in self._query("SELECT row FROM chunk WHERE id = ?", (chunk_id,)):
             return int(row)
         return None
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.intp]:
+        """The rows of the chunks with these ids, ascending; ids that are none are left out."""
+        marks = ",".join("?" * len(ids))
+        sql = f"SELECT row FROM chunk WHERE id IN ({marks}) ORDER BY row"  # noqa: S608 - only marks
+        return np.array([row for (row,) in self._query(sql, ids)], dtype=np.intp)
 
     def count(self) -> int:
         """How many chunks there are."""

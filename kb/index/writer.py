@@ -18,6 +18,7 @@ from kb.errors import IndexBusyError, IndexUnavailableError, KbError
 from kb.index.build import build_generation
 from kb.index.cache import EmbeddingCache, load_precomputed
 from kb.index.check import check_in_child
+from kb.index.chroma_server import forget, mirror, server_from_environment
 from kb.index.layout import IndexLayout, generation_number
 from kb.index.leases import collect
 from kb.index.manifest import Manifest, read_manifest
@@ -36,6 +37,7 @@ class IndexWriter:
     def __init__(self, root: Path) -> None:
         self.layout = IndexLayout(root)
         self._lock = FileLock(self.layout.lock)
+        self._server = server_from_environment()
 
     def __enter__(self) -> Self:
         with explained(self.layout.root):
@@ -180,6 +182,8 @@ class IndexWriter:
 
     def _switch(self, name: str) -> None:
         staged = self.layout.staging / name
+        if self._server is not None:
+            mirror(self._server, staged)
         _sync_tree(staged)
         self.layout.generations.mkdir(exist_ok=True)
         staged.rename(self.layout.generation(name))
@@ -196,9 +200,17 @@ class IndexWriter:
     def collect(self) -> None:
         """Delete generations that are not current and that no reader holds."""
         current = self.layout.current()
+        manifest = self.current_manifest() if self._server is not None else None
         for name in self.layout.names():
-            if name != current:
-                collect(self.layout.generation(name), self.layout.staging / "trash")
+            if name == current:
+                continue
+            former = None
+            with contextlib.suppress(KbError, FileNotFoundError):
+                former = read_manifest(self.layout.generation(name))
+            gone = collect(self.layout.generation(name), self.layout.staging / "trash")
+            if gone and former and manifest and former.content != manifest.content:
+                assert self._server is not None
+                forget(self._server, former)
 
 
 def _sync(path: Path) -> None:

@@ -196,13 +196,13 @@ def test_a_collection_of_many_pages_is_brought_up_to_date_without_writing_it_ane
     stamp(folder, "first", files=40)
     add(folder, index)
     written: list[int] = []
-    upsert = kb.index.chroma._upsert
+    upsert = kb.index.chroma.upsert
 
     def counted(collection, chunks, vectors):
         written.append(len(chunks))
         upsert(collection, chunks, vectors)
 
-    monkeypatch.setattr("kb.index.chroma._upsert", counted)
+    monkeypatch.setattr("kb.index.chroma.upsert", counted)
     stamp(folder, "second", files=2)
     add(folder, index)
     assert written == [2]
