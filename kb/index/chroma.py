@@ -1,6 +1,8 @@
 """The Chroma collection of a generation: vectors, texts and metadata, and approximate search."""
 
+import contextlib
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +28,9 @@ _LEAST_WRITTEN = 1_000
 PAGE = 10_000
 # Candidates are rescored exactly; a wide search keeps the graph's recall near 1.
 _SEARCH_WIDTH = 200
+_DATABASE = "chroma.sqlite3"
+_FULL_TEXT = "embedding_fulltext_search"
+_LEFT_OUT = frozenset({"embeddings", "embedding_metadata", "embedding_metadata_array", _FULL_TEXT})
 
 
 def _client(folder: Path) -> Any:
@@ -167,6 +172,32 @@ def _update_copy(
     return True
 
 
+def _copy_graph(folder: Path, target: Path) -> None:
+    """Copy a closed folder of Chroma's without texts and metadata, which a search does not need.
+
+    They are nine tenths of it and more. Every other table is copied, whatever it is for.
+    """
+    target.mkdir(parents=True)
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            copy_files(path, target / path.name)
+    full = f"{(folder / _DATABASE).resolve().as_uri()}?mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{(target / _DATABASE).resolve().as_uri()}", uri=True)
+    with contextlib.closing(connection):
+        connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("ATTACH ? AS whole", (full,))
+        made = "SELECT type, name, sql FROM whole.sqlite_master WHERE sql IS NOT NULL"
+        for kind, name, sql in connection.execute(f"{made} ORDER BY type = 'index'").fetchall():
+            if name.startswith(f"{_FULL_TEXT}_"):
+                continue  # parts of a table that makes them itself
+            connection.execute(sql)
+            if kind == "table" and name not in _LEFT_OUT:
+                copied = f'INSERT INTO main."{name}" SELECT * FROM whole."{name}"'  # noqa: S608 - Chroma's own names
+                connection.execute(copied)
+        connection.commit()
+
+
 class ChromaSearch:
     """Approximate nearest neighbours from a published collection, through a private view.
 
@@ -174,12 +205,17 @@ class ChromaSearch:
     graph files for writing, also through links.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dimensions: int) -> None:
         self._view = tempfile.TemporaryDirectory(prefix="kernel-kb-")
-        view = Path(self._view.name) / folder.name
-        copy_files(folder, view)
-        self._client = _client(view)
-        self._collection = self._client.get_collection(COLLECTION, embedding_function=None)
+        for number, copied in enumerate((_copy_graph, copy_files)):
+            view = Path(self._view.name) / str(number)
+            copied(folder, view)
+            self._client = _client(view)
+            self._collection = self._client.get_collection(COLLECTION, embedding_function=None)
+            # A version of Chroma that does need its texts to search gets all of them.
+            if self.nearest(np.eye(1, dimensions, dtype=np.float32)[0], 1):
+                return
+            self._client.close()
 
     def nearest(self, query: NDArray[np.float32], k: int) -> list[str]:
         """Ids of about the k nearest chunks to a unit-length query (d,)."""

@@ -31,7 +31,7 @@ class Nearest:
         if (server := server_from_environment()) is not None:
             self._graph = RemoteSearch(server, generation.manifest)
         elif generation.manifest.chunks > exact_limit:
-            self._graph = ChromaSearch(generation.chroma_folder)
+            self._graph = ChromaSearch(generation.chroma_folder, generation.manifest.dimensions)
 
     def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The cosine of every chunk, (n,); None where not every one is looked at."""
