@@ -22,8 +22,9 @@ import platformdirs
 import yaml
 
 from benchmarks.index.synthetic import continued
+from ingest.chunking import CHUNKER_VERSION
 from ingest.corpus_source import corpus_state
-from ingest.directory import CHUNKER_VERSION, directory_state
+from ingest.directory import directory_state
 from ingest.report import SourceReport
 from ingest.tagging import detector_of
 from kb.corpus.detection import Detector

@@ -61,11 +61,13 @@ class IndexWriter:
         chunks: Sequence[Chunk],
         embedder: Embedder,
         on_done: Callable[[int], None] = lambda _count: None,
+        *,
+        at_once: int | None = None,
     ) -> tuple[NDArray[np.float32], int]:
         """Vectors for chunks, (n, d), from the cache where known, and how many were computed.
 
         Equal texts are embedded once. What was computed is in the cache before this returns, and
-        after every small batch.
+        after every `at_once` texts, by default a small number.
         """
         with (
             explained(self.layout.root),
@@ -88,9 +90,9 @@ class IndexWriter:
             if rows:
                 put(load_precomputed(embedder.name))
             on_done(distinct - len(rows))
-            missing = list(rows)
-            for start in range(0, len(missing), _EMBED_BATCH):
-                keys = missing[start : start + _EMBED_BATCH]
+            missing, at_once = list(rows), at_once or _EMBED_BATCH
+            for start in range(0, len(missing), at_once):
+                keys = missing[start : start + at_once]
                 texts = [chunks[rows[key][0]].embedding_text() for key in keys]
                 fresh = dict(zip(keys, embedder.embed_documents(texts), strict=True))
                 cache.put(embedder.name, fresh.items())
