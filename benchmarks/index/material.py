@@ -139,7 +139,8 @@ def index_folder(count: int) -> Path:
     if count <= len(corpus.chunks):
         raise SystemExit(f"{count} chunks are too few: the corpus alone has {len(corpus.chunks)}")
     facts = (SCHEMA_VERSION, OnnxEmbedder().name, NOISE, ANCHORS, "joined")
-    key = _digest(*facts, corpus.content(""), _origin())
+    # Not where the corpus lies: another checkout takes the same index.
+    key = _digest(*facts, *(chunk.digest() for chunk in corpus.chunks), _origin())
     index = CACHE / f"index-{count}-{key}"
     for stale in CACHE.glob(f"index-{count}-*"):
         if stale != index:
