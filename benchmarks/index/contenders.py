@@ -34,6 +34,7 @@ _Search = Callable[[str, str], Any]
 
 def _ours(index: Path, _scratch: Path) -> _Search:
     searcher = Searcher(open_generation(index), OnnxEmbedder())
+    searcher.nearest.prepare()  # as a server does
 
     def search(query: str, kept: str) -> Any:
         return searcher.search(query, K, FILTERS[kept][0] if kept in FILTERS else None)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.caching import cached_by_word
 from kb.index.library import bm25s
 from kb.index.strings import StringTable, write_strings
 from kb.index.tokens import terms
@@ -194,7 +195,8 @@ class LexicalIndex:
             """How many different terms each chunk holds, (n,)."""
         self._stopwords = frozenset(library.stopwords.STOPWORDS_EN_PLUS)
         self._count = count
-        self._terms = StringTable(folder / _TERMS)
+        # A query asks for the same few words again and again.
+        self._column_of = cached_by_word(StringTable(folder / _TERMS).find)
         # As plain arrays: slicing a `memmap` is slow.
         self._pointers, self._rows, self._data = (
             np.asarray(index.scores[name]) for name in ("indptr", "indices", "data")
@@ -206,7 +208,7 @@ class LexicalIndex:
 
     def known(self, tokens: Sequence[str]) -> list[str]:
         """Those of the tokens that occur in any chunk."""
-        return [token for token in tokens if self._terms.find(token) is not None]
+        return [token for token in tokens if self._column_of(token) is not None]
 
     def scores(self, tokens: Sequence[str]) -> NDArray[np.float32]:
         """BM25 score of every chunk, (n,); zero where no token occurs."""
@@ -260,7 +262,7 @@ class LexicalIndex:
 
     def _stretch(self, token: str) -> slice:
         """Where the rows that hold a token stand, ascending, and what it is worth in each."""
-        column = self._terms.find(token)
+        column = self._column_of(token)
         if column is None:
             return slice(0, 0)
         return slice(int(self._pointers[column]), int(self._pointers[column + 1]))

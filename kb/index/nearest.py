@@ -1,5 +1,7 @@
 """The nearest chunks of a generation: by an exact product, or above a size by Chroma's graph."""
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,19 +21,31 @@ _MORE = 2.0
 class Nearest:
     """Finds the chunks nearest to a query.
 
-    Up to `exact_limit` chunks the product with every chunk is quick, and gives the same answer
-    every time. Beyond, or where `KB_CHROMA_URL` names a server, Chroma's graph is asked, and the
-    product is only taken of chunks that a narrow filter keeps. What Chroma finds is scored again.
+    Up to `exact_limit` chunks, and for a process that asks a few times and ends, the product with
+    every chunk is quickest, and gives the same answer every time. A server that is `prepared` asks
+    Chroma's graph above that size, and takes the product only with chunks that a narrow filter
+    keeps. Where `KB_CHROMA_URL` names a server, that one is asked at any size. What Chroma finds is
+    scored again.
     """
 
     def __init__(self, generation: Generation, exact_limit: int) -> None:
         self._generation = generation
         self._vectors: VectorMatrix = generation.vectors
+        self._is_large = generation.manifest.chunks > exact_limit
+        self._opening = threading.Lock()
         self._graph: ChromaSearch | RemoteSearch | None = None
         if (server := server_from_environment()) is not None:
             self._graph = RemoteSearch(server, generation.manifest)
-        elif generation.manifest.chunks > exact_limit:
-            self._graph = ChromaSearch(generation.chroma_folder, generation.manifest.dimensions)
+
+    def prepare(self) -> None:
+        """Open the graph of a large generation, for the many queries to come.
+
+        It is copied and read into memory: at 10⁶ chunks that takes as long as some fifty products.
+        """
+        with self._opening:
+            if self._graph is None and self._is_large:
+                manifest = self._generation.manifest
+                self._graph = ChromaSearch(self._generation.chroma_folder, manifest.dimensions)
 
     def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The cosine of every chunk, (n,); None where not every one is looked at."""

@@ -40,9 +40,9 @@ CANDIDATES = 100
 WORDS = 0.4
 # A pasted kernel is found by what it does; its words are its author's. Flat from 0.1 to 0.2.
 WORDS_OF_PASTED = 0.15
-# Up to this many chunks the exact product is quick (about 2 ms at 20,000 on 2 cores) and gives the
-# same answer every time; beyond it Chroma's graph takes over (`kb.index.nearest`).
-EXACT_LIMIT = 200_000
+# Up to this many chunks the exact product takes no longer than all the rest of a search, and gives
+# the same answer every time; beyond it a server asks Chroma's graph (`kb.index.nearest`).
+EXACT_LIMIT = 50_000
 
 
 # Chunks that are looked into for the words of the query: the best by words.
@@ -198,8 +198,9 @@ class Searcher:
         fused = share * found_words + (1 - share) * found_near
         candidates = Candidates(rows, found_words, found_near, fused)
         kept_near = near if mask is None else near[mask[self._entries.rows]]
-        found = words > 0 if mask is None else (words > 0) & mask
-        coverage = self._coverage(tokens, top(words, _COVERING, found))
+        ours = self._entries.rows if mask is None else self._entries.rows[mask[self._entries.rows]]
+        near_best = np.union1d(lexical_rows[:_COVERING], ours[words[ours] > 0])
+        coverage = self._coverage(tokens, near_best[top(words[near_best], _COVERING)])
         evidence = Evidence(
             *_nearness(np.append(cosines, kept_near)),
             coverage=coverage,

@@ -486,6 +486,8 @@ def test_the_graph_finds_what_the_product_finds_with_any_filter(index, tmp_path,
     add(folder, index)
     with opened(index) as generation:
         graph, product = Nearest(generation, 0), Nearest(generation, 1_000_000)
+        assert graph.similarities(generation.vectors.rows[0]) is not None
+        graph.prepare()
         kept = np.random.default_rng(0).random(generation.manifest.chunks) < kept_share
         for row in (0, 17):
             query = generation.vectors.rows[row]
