@@ -194,11 +194,12 @@ class RemoteSearch:
             found = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
         except Exception as error:
             reason = self._server.without_secret(error)
+            _LOG.warning("Chroma at %s cannot be asked: %s", self._server.url, reason)
+            # `/readyz` shows it to anybody: it says neither where the server is nor more.
             self.problem = (
-                f"Chroma at {self._server.url} cannot be asked ({reason}): searches take the exact "
-                "product instead, which is slower"
+                "the Chroma server cannot be asked: searches take the exact product instead, which "
+                "is slower"
             )
-            _LOG.warning(self.problem)
             self._collection, self._not_before = None, time.monotonic() + _RETRY_SECONDS
             return None
         self.problem = None

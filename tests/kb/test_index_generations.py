@@ -1,5 +1,7 @@
 """Readers and one writer: whole generations, never a mix, and nothing left behind."""
 
+import errno
+import fcntl
 import gc
 import os
 import threading
@@ -95,6 +97,25 @@ def test_a_lease_lasts_until_the_last_of_several_is_given_back(index, code, tmp_
     assert collect(folder, tmp_path / "trash")
     with pytest.raises(FileNotFoundError):
         Lease(folder)
+
+
+def test_over_nfs_generations_are_collected_as_well(index, code, tmp_path, monkeypatch):
+    """There an exclusive lock is only given on a file that is open for writing."""
+    flock = fcntl.flock
+
+    def of_nfs(fd: int, operation: int) -> None:
+        mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        if operation & fcntl.LOCK_EX and mode == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(fd, operation)
+
+    monkeypatch.setattr("fcntl.flock", of_nfs)
+    add(code, index)
+    folder = current_folder(index)
+    lease = Lease(folder)
+    assert not collect(folder, tmp_path / "trash")
+    lease.release()
+    assert collect(folder, tmp_path / "trash")
 
 
 def test_searches_change_nothing_in_the_published_folder(index, corpus):
