@@ -100,7 +100,7 @@ def _files_of(state: IndexState, name: str) -> tuple[tuple[str, str], ...]:
 def _known(
     former: IndexState, name: str, chunking: str
 ) -> tuple[dict[str, str], dict[str, list[Chunk]]]:
-    source = next((each for each in former.sources if each.name == name), None)
+    source = next((source for source in former.sources if source.name == name), None)
     if source is None or source.chunking != chunking:
         return {}, {}
     by_path: dict[str, list[Chunk]] = {}

@@ -118,8 +118,8 @@ class RayWorkers:
     def _in_order(self, inputs: Iterable[_In], start: Callable[[_In], Any]) -> Iterator[Any]:
         """Results of tasks in the order of their inputs; a bounded number is on the way."""
         started: deque[Any] = deque()
-        for each in inputs:
-            started.append(start(each))
+        for item in inputs:
+            started.append(start(item))
             if len(started) >= _AHEAD * self._processors:
                 yield self._ray.get(started.popleft())
         while started:

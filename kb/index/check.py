@@ -89,7 +89,7 @@ def problems_of(folder: Path) -> list[str]:
 def _of_unit_length(vectors: NDArray[np.float32]) -> bool:
     # By blocks: the squares of all of them would take as much memory as they do.
     blocks = (vectors[start : start + _BLOCK] for start in range(0, len(vectors), _BLOCK))
-    return all(bool(np.all(np.abs(np.linalg.norm(each, axis=1) - 1) < 1e-3)) for each in blocks)
+    return all(bool(np.all(np.abs(np.linalg.norm(rows, axis=1) - 1) < 1e-3)) for rows in blocks)
 
 
 def _timeout(folder: Path) -> float:

@@ -39,7 +39,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class ChromaServer:
-    """Where a server is, and what it wants to be told."""
+    """The address of a server, and how to authenticate to it."""
 
     url: str
     """`http://HOST:PORT` or `https://HOST:PORT`."""

@@ -33,7 +33,7 @@ _B = 0.75
 # Postings that are sorted at once: 100 MB of scratch.
 _BLOCK = 2_000_000
 _MOST_INT32 = 2**31 - 1
-# The vocabulary and what each chunk has of it, in files that need no reading.
+# Files that are memory-mapped: the vocabulary, and the number of distinct terms in each chunk.
 _TERMS, _DISTINCT = "terms", "distinct.npy"
 _ONE = array("f", [1])
 
@@ -115,7 +115,7 @@ class _Postings:
         return shares
 
     def blocks(self) -> Iterator[tuple[slice, int, NDArray[np.int32]]]:
-        """Some chunks' postings at a time: where they stand, the first chunk, and each one's."""
+        """Blocks of chunks: the slice of their postings, the first row, and each posting's row."""
         ends, first, start = np.asarray(self._ends), 0, 0
         while first < self.chunks:
             last = max(int(np.searchsorted(ends, start + _BLOCK, side="right")), first + 1)

@@ -40,7 +40,7 @@ class Nearest:
     def prepare(self) -> None:
         """Open the graph of a large generation, for the many queries to come.
 
-        It is copied and read into memory: at 10⁶ chunks that takes as long as some fifty products.
+        It is copied and read into memory: at 10⁶ chunks that takes as long as a hundred products.
         """
         with self._opening:
             if self._graph is None and self._is_large:
