@@ -13,6 +13,7 @@ from ingest.report import IngestReport
 from ingest.sources.curated import curated
 from ingest.sources.licence import canonical
 from ingest.sources.spec import Spec, parse_spec
+from ingest.workers import Workers
 from kb.embedders import Embedder
 from kb.errors import IndexBusyError, IndexMismatchError, KbError
 
@@ -55,7 +56,13 @@ def published_request(
 
 
 def ingest_curated(
-    index: Path, embedder: Embedder, options: Options, *, dry_run: bool, progress: Progress
+    index: Path,
+    embedder: Embedder,
+    options: Options,
+    *,
+    dry_run: bool,
+    progress: Progress,
+    workers: Workers,
 ) -> tuple[IngestReport, dict[str, str]]:
     """Ingest every source of the curated list, each published before the next is begun.
 
@@ -68,7 +75,9 @@ def ingest_curated(
         progress.stage(f"fetching {entry.name} ({entry.origin})")
         try:
             request = prepare(entry.spec, options, quality=entry.quality)
-            report = run_ingest([request], index, embedder, dry_run=dry_run, progress=progress)
+            report = run_ingest(
+                [request], index, embedder, dry_run=dry_run, progress=progress, workers=workers
+            )
         except (IndexBusyError, IndexMismatchError):
             raise  # the next would meet it too
         except KbError as error:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
@@ -16,6 +17,7 @@ from ingest.pipeline import ingest as run_ingest
 from ingest.pipeline import remove as run_remove
 from ingest.report import IngestReport, SourceReport
 from ingest.sources.spec import is_published
+from ingest.workers import ThisProcess, Workers
 from kb.corpus.loader import shipped_corpus
 from kb.embedders import Embedder, load_embedder
 from kb.errors import KbError
@@ -94,6 +96,15 @@ def embedder_for(index: Path, name: str | None) -> Embedder:
     return load_embedder(name)
 
 
+def _workers(ray: str | None) -> AbstractContextManager[Workers]:
+    """Who chunks and embeds: a Ray cluster where one is named."""
+    if ray is None:
+        return nullcontext(ThisProcess())
+    from ingest.ray_workers import ray_workers  # noqa: PLC0415
+
+    return ray_workers(ray)
+
+
 @click.command()
 @click.argument("sources", nargs=-1)
 @click.option("--name", help="Name of the source. Default: the folder's or file's name.")
@@ -108,6 +119,9 @@ def embedder_for(index: Path, name: str | None) -> Embedder:
     "--allow-licence", multiple=True, metavar="SPDX", help="Accept this licence too (repeatable)."
 )
 @click.option("--embedder", help="For a new index: default, st:MODEL or openai:MODEL.")
+@click.option(
+    "--ray", metavar="ADDRESS", help="Chunk and embed on a Ray cluster: auto, HOST:PORT or local."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.pass_obj
@@ -124,6 +138,7 @@ def ingest(
     yes: bool,
     allow_licence: tuple[str, ...],
     embedder: str | None,
+    ray: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -139,11 +154,11 @@ def ingest(
     if curated and (sources or include or exclude or quality is not None):
         raise click.UsageError("--curated takes the sources and patterns of corpus/sources.toml")
     model = embedder_for(session.index, embedder)
-    with Reporter(quiet=as_json) as reporter:
+    with _workers(ray) as workers, Reporter(quiet=as_json) as reporter:
         options = fetch_options(reporter, yes=yes, allow_licence=allow_licence)
         if curated:
             report, failed = ingest_curated(
-                session.index, model, options, dry_run=dry_run, progress=reporter
+                session.index, model, options, dry_run=dry_run, progress=reporter, workers=workers
             )
         else:
             failed = {}
@@ -161,7 +176,14 @@ def ingest(
                 else Request(Path(each), name, include, exclude, quality)
                 for each in sources or (str(shipped_corpus()),)
             ]
-            report = run_ingest(requests, session.index, model, dry_run=dry_run, progress=reporter)
+            report = run_ingest(
+                requests,
+                session.index,
+                model,
+                dry_run=dry_run,
+                progress=reporter,
+                workers=workers,
+            )
     _print_report(report, as_json=as_json)
     if failed:
         for source, reason in failed.items():

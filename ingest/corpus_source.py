@@ -31,8 +31,8 @@ def corpus_state(root: Path) -> IndexState:
     corpus = load_corpus(root)
     name = corpus.manifest.name
     techniques = tuple(
-        TechniqueRecord(each.entry, name, each.path, each.body, each.body_line)
-        for each in corpus.techniques
+        TechniqueRecord(file.entry, name, file.path, file.body, file.body_line)
+        for file in corpus.techniques
     )
     kernels: list[KernelRecord] = []
     chunks: list[Chunk] = []

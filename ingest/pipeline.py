@@ -14,6 +14,7 @@ from ingest.directory import directory_state
 from ingest.published import Origin, published_state
 from ingest.report import IngestReport, SourceReport
 from ingest.tagging import detector_of, retag
+from ingest.workers import ThisProcess, Workers
 from kb.corpus.loader import is_corpus
 from kb.embedders import Embedder
 from kb.errors import IndexMismatchError, IndexUnavailableError, NotFoundError, SourceError
@@ -66,10 +67,11 @@ def ingest(
     *,
     dry_run: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> IngestReport:
     """Read the sources, embed what is new, and publish one generation with all of them.
 
-    Nothing is published when nothing changed.
+    Nothing is published when nothing changed. `workers` chunk and embed; by default this process.
 
     Raises
     ------
@@ -88,8 +90,8 @@ def ingest(
         report = IngestReport([], dry_run=dry_run)
         state = former
         for request in requests:
-            state = read_source(request, state, report, progress)
-        return _publish(writer, state, embedder, report, progress)
+            state = read_source(request, state, report, progress, workers=workers)
+        return _publish(writer, state, embedder, report, progress, workers=workers)
 
 
 def remove(
@@ -145,7 +147,12 @@ def require_embedder(manifest: Manifest, embedder: Embedder, index: Path) -> Non
 
 
 def read_source(
-    request: Request, state: IndexState, report: IngestReport, progress: Progress
+    request: Request,
+    state: IndexState,
+    report: IngestReport,
+    progress: Progress,
+    *,
+    workers: Workers | None = None,
 ) -> IndexState:
     """The state with this source read anew, and a line about it in the report.
 
@@ -190,6 +197,7 @@ def read_source(
             include=request.include,
             exclude=request.exclude,
             quality=request.quality,
+            workers=workers,
         )
         state = state.without(name).merged(part)
     source_report.name = name
@@ -250,10 +258,13 @@ def _publish(
     embedder: Embedder,
     report: IngestReport,
     progress: Progress,
+    *,
+    workers: Workers | None = None,
 ) -> IngestReport:
     report.chunks = len(state.chunks)
     manifest = writer.current_manifest()
-    if manifest is not None and manifest.content == state.content(embedder.name):
+    content = state.content(embedder.name)
+    if manifest is not None and manifest.content == content:
         report.reused = len(state.chunks)
         report.generation = manifest.generation
         return report
@@ -261,9 +272,13 @@ def _publish(
         report.generation = manifest.generation if manifest else None
         return report
     progress.stage("embedding", len({chunk.embedding_text() for chunk in state.chunks}))
-    vectors, report.embedded = writer.embed(state.chunks, embedder, progress.advance)
+    distributed, at_once = (workers or ThisProcess()).embedding(embedder)
+    vectors, report.embedded = writer.embed(
+        state.chunks, distributed, progress.advance, at_once=at_once
+    )
     report.reused = max(len(state.chunks) - report.embedded, 0)
     progress.stage("publishing")
-    report.generation = writer.publish(state, vectors, embedder.name).generation
+    manifest = writer.publish(state, vectors, embedder.name, content=content)
+    report.generation = manifest.generation
     report.published = True
     return report

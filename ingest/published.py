@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from ingest.directory import CHUNKER_VERSION, directory_state
+from ingest.chunking import chunking_version
+from ingest.directory import directory_state
 from ingest.report import SourceReport
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.spec import GIT
 from ingest.sources.tree import unpack
-from ingest.tagging import tags_version
+from ingest.workers import Workers
 from kb.corpus.detection import Detector
 from kb.corpus.quality import quality_of
 from kb.errors import SourceError
@@ -47,6 +48,7 @@ def published_state(
     include: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
     quality: float | None = None,
+    workers: Workers | None = None,
 ) -> IndexState:
     """Read a fetched archive into the part of an index that it makes up.
 
@@ -70,7 +72,7 @@ def published_state(
     }
     same = known is not None and (
         (known.sha256, known.chunking, known.include, known.exclude)
-        == (fetched.sha256, f"{CHUNKER_VERSION}-{tags_version(detector)}", include, exclude)
+        == (fetched.sha256, chunking_version(detector), include, exclude)
     )
     if known is not None and same:
         report.files = report.unchanged_files = len(known.files)
@@ -84,7 +86,14 @@ def published_state(
         unpack(fetched, origin.cache, root)
         try:
             state = directory_state(
-                root, name, detector, former, report, include=include, exclude=exclude
+                root,
+                name,
+                detector,
+                former,
+                report,
+                include=include,
+                exclude=exclude,
+                workers=workers,
             )
         except SourceError as error:
             raise SourceError(str(error).replace(str(root), str(origin))) from error

@@ -119,7 +119,7 @@ def _known(layout: IndexLayout) -> _Known:
     for folder in _candidates(layout):
         try:
             listed = json.loads((folder / SOURCES).read_text(encoding="utf-8"))
-            return _Known(None, [_request(each) for each in listed])
+            return _Known(None, [_request(source) for source in listed])
         except (OSError, ValueError, KeyError, TypeError):
             continue
     raise IndexUnavailableError(

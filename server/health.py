@@ -32,10 +32,14 @@ async def healthz() -> Health:
     summary="Ready: index open and model loaded",
 )
 async def readyz(request: Request) -> Health:
-    """503 until a search can be answered; `problem` when a newer generation cannot be opened."""
-    state = state_of(request)
-    await state.pool.run(state.service.warm)
-    return Health(status="ready", problem=state.service.searchers.problem)
+    """503 until a search can be answered; names the generation that answers, and what is amiss."""
+    service = state_of(request).service
+    searcher = await state_of(request).pool.run(service.warm)
+    return Health(
+        status="ready",
+        generation=searcher.generation.manifest.generation,
+        problem=service.searchers.problem or searcher.nearest.problem,
+    )
 
 
 @router.get(

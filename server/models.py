@@ -190,5 +190,7 @@ class Health(_Model):
     """The answer of `/healthz` and `/readyz`."""
 
     status: str
+    generation: str | None = None
+    """Of `/readyz`: the generation that searches are answered from."""
     problem: str | None = None
-    """Why the newest generation is not the one in use, if so."""
+    """Why the newest generation is not the one in use, or the Chroma server not asked, if so."""

@@ -69,6 +69,7 @@ class CurrentSearcher:
         try:
             generation = open_generation(self._layout.root)
             searcher = Searcher(generation, self._embedder_of(generation))
+            searcher.nearest.prepare()
         except IndexUnavailableError as error:
             if held is None:
                 raise

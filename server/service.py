@@ -249,8 +249,8 @@ class KnowledgeService:
 
         return self._on_generation(lambda each: IndexDetail.model_validate(index_view(each)))
 
-    def warm(self) -> None:
-        """Open the index and load the model.
+    def warm(self) -> Searcher:
+        """Open the index and load the model; returns what answers searches now.
 
         Raises
         ------
@@ -258,12 +258,13 @@ class KnowledgeService:
             One of them cannot be had.
         """
 
-        def work(searcher: Searcher) -> None:
+        def work(searcher: Searcher) -> Searcher:
             if searcher not in self._warm:
                 searcher.rank("warm up", 1, Filters())
                 self._warm.add(searcher)
+            return searcher
 
-        self.with_searcher(work)
+        return self.with_searcher(work)
 
     def _on_generation(self, work: Callable[[Generation], _T]) -> _T:
         return self.with_searcher(lambda searcher: work(searcher.generation))

@@ -208,8 +208,9 @@ def opened(index: Path) -> Iterator[Generation]:
 
 
 def searcher(index: Path, embedder: Any = None, **options: Any) -> Searcher:
-    """A searcher over the current generation."""
+    """A searcher over the current generation, as a server has it."""
     one = Searcher(open_generation(index), embedder or HashingEmbedder(), **options)
+    one.nearest.prepare()
     # Abstention is calibrated for real embedders and real text.
     one._calibration = replace(one._calibration, threshold=0.0)
     return one

@@ -72,7 +72,7 @@ def main() -> None:
     text = [
         f"{len(queries)} questions, {ROUNDS} rounds, k = 10, in one process. The last column "
         "leaves out the query's embedding, which no filter changes. Vectors of code are stand-ins "
-        "(`material.stand_ins`); texts, tags and the queries' vectors are real."
+        "(`material.StandIns`); texts, tags and the queries' vectors are real."
     ]
     record: dict[str, Any] = {"machine": where}
     for size in sizes:

@@ -1,8 +1,9 @@
 """Indexes of a given size to measure on: the shipped corpus, and real code of installed packages.
 
-Texts, symbols and technique tags are real. Two things are synthetic, since latency does not depend
-on them: most vectors of code (`stand_ins`), and two fields that filters of a known share
-need (`_with_known_shares`). An index is built once per machine and kept in the user's cache folder.
+Up to `REAL` chunks, texts, symbols and technique tags are real; above, `synthetic` goes on with
+them. Two things are always synthetic, since latency does not depend on them: most vectors of code
+(`StandIns`), and two fields that filters of a known share need (`_with_known_shares`). An index is
+built once per machine and kept in the user's cache folder.
 """
 
 import contextlib
@@ -20,8 +21,10 @@ import numpy as np
 import platformdirs
 import yaml
 
+from benchmarks.index.synthetic import continued
+from ingest.chunking import CHUNKER_VERSION
 from ingest.corpus_source import corpus_state
-from ingest.directory import CHUNKER_VERSION, directory_state
+from ingest.directory import directory_state
 from ingest.report import SourceReport
 from ingest.tagging import detector_of
 from kb.corpus.detection import Detector
@@ -46,6 +49,9 @@ PACKAGES = (
 CACHE = Path(platformdirs.user_cache_dir("kernel-kb", appauthor=False)) / "benchmarks"
 # Chunks of code whose vectors the model really computes.
 ANCHORS = 600
+# Chunks of real code; a larger index goes on with chunks made of them (`synthetic`).
+REAL = 100_000
+_BLOCK = 10_000
 # A stand-in is an anchor turned by noise of this length: cosine 1 / √(1 + 0.4²) = 0.93 to it, so
 # that it is as near to a query as real code is, but not so near to its anchor as to be folded.
 NOISE = 0.4
@@ -55,17 +61,31 @@ SHARES = {"one": 0.01, "thirty": 0.30, "rest": 0.69}
 ARCHITECTURES = {"one": "sm_80a", "thirty": "sm_90a", "rest": "sm_100a"}
 
 
-def stand_ins(texts: Sequence[str], embedder: Embedder) -> Vectors:
-    """Vectors of texts, (n, d): real ones for evenly spread `ANCHORS`, near to those elsewhere."""
-    rows = np.unique(np.linspace(0, len(texts) - 1, min(ANCHORS, len(texts)), dtype=int))
-    anchors = embedder.embed_documents([texts[row] for row in rows])
-    vectors = np.empty((len(texts), embedder.dimensions), np.float32)
-    for row, text in enumerate(texts):
-        seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
-        noise = np.random.default_rng(seed).standard_normal(embedder.dimensions, np.float32)
-        vectors[row] = anchors[seed % len(anchors)] + NOISE * noise / np.linalg.norm(noise)
-    vectors[rows] = anchors
-    return unit_rows(vectors, embedder.name)
+class StandIns:
+    """Vectors near to those of real texts: each is one of `ANCHORS`, turned a little.
+
+    `texts` are where the anchors are taken from, evenly spread; their vectors are the model's own.
+    """
+
+    def __init__(self, texts: Sequence[str], embedder: Embedder) -> None:
+        rows = np.unique(np.linspace(0, len(texts) - 1, min(ANCHORS, len(texts)), dtype=int))
+        chosen = [texts[row] for row in rows]
+        self._anchors = embedder.embed_documents(chosen)
+        self._real = dict(zip(chosen, self._anchors, strict=True))
+        self._embedder = embedder
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Vectors, (n, d), of unit length; the same for a text wherever it stands."""
+        vectors = np.empty((len(texts), self._embedder.dimensions), np.float32)
+        for row, text in enumerate(texts):
+            if text in self._real:
+                vectors[row] = self._real[text]
+                continue
+            seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+            noise = np.random.default_rng(seed).standard_normal(vectors.shape[1], np.float32)
+            noise *= NOISE / np.linalg.norm(noise)
+            vectors[row] = self._anchors[seed % len(self._anchors)] + noise
+        return unit_rows(vectors, self._embedder.name)
 
 
 class RememberedQueries:
@@ -102,29 +122,54 @@ def code_folders() -> Iterator[tuple[str, Path]]:
 
 def sized_index(count: int) -> Path:
     """An index of `count` chunks with their `SHARES`, from the cache or built now."""
-    embedder = OnnxEmbedder()
-    corpus = corpus_state(shipped_corpus())
+    index = index_folder(count)
+    if IndexLayout(index).current() is None:
+        print(f"building an index of {count} chunks at {index} (once)", flush=True)
+        state = prepared(count, index)
+        embedder = OnnxEmbedder()
+        with IndexWriter(index) as writer:
+            vectors, _ = writer.embed(state.chunks, embedder)
+            writer.publish(state, vectors, embedder.name)
+    return index
+
+
+def index_folder(count: int) -> Path:
+    """Where the index of `count` chunks stands or will stand; those of former versions go."""
+    corpus = _corpus()
     if count <= len(corpus.chunks):
         raise SystemExit(f"{count} chunks are too few: the corpus alone has {len(corpus.chunks)}")
-    facts = (SCHEMA_VERSION, embedder.name, NOISE, ANCHORS, "vectors in the cache")
-    key = _digest(*facts, corpus.content(""), _origin())
+    facts = (SCHEMA_VERSION, OnnxEmbedder().name, NOISE, ANCHORS, "joined")
+    # Not where the corpus lies: another checkout takes the same index.
+    key = _digest(*facts, *(chunk.digest() for chunk in corpus.chunks), _origin())
     index = CACHE / f"index-{count}-{key}"
-    if IndexLayout(index).current() is not None:
-        return index
     for stale in CACHE.glob(f"index-{count}-*"):
-        shutil.rmtree(stale)
-    print(f"building an index of {count} chunks at {index} (once)", flush=True)
-    detector = detector_of(corpus)
-    code = _with_known_shares(_code(count - len(corpus.chunks)), detector, count)
-    state = corpus.merged(code)
-    hashes = [text_hash(chunk.embedding_text()) for chunk in state.chunks]
-    with IndexWriter(index) as writer:
-        # Through the cache, as an ingest would: a later one must find these vectors there.
-        with contextlib.closing(EmbeddingCache(writer.layout.cache)) as cache:
-            cache.put(embedder.name, zip(hashes, _vectors(state, embedder), strict=True))
-        vectors, _ = writer.embed(state.chunks, embedder)
-        writer.publish(state, vectors, embedder.name)
+        if stale != index:
+            shutil.rmtree(stale)
     return index
+
+
+def prepared(count: int, index: Path) -> IndexState:
+    """The corpus and code, `count` chunks, with their vectors in the index's embedding cache.
+
+    Through the cache, as an ingest would: a later one must find these vectors there.
+    """
+    embedder, corpus = OnnxEmbedder(), _corpus()
+    with IndexWriter(index) as writer:
+        writer.embed(corpus.chunks, embedder)
+    missing = count - len(corpus.chunks)
+    code = _with_known_shares(_code(missing), detector_of(corpus), missing, count)
+    of_code = StandIns([chunk.embedding_text() for chunk in code.chunks[:REAL]], embedder)
+    with contextlib.closing(EmbeddingCache(IndexLayout(index).cache)) as cache:
+        for start in range(0, missing, _BLOCK):
+            texts = [chunk.embedding_text() for chunk in code.chunks[start : start + _BLOCK]]
+            hashes = [text_hash(text) for text in texts]
+            cache.put(embedder.name, zip(hashes, of_code(texts), strict=True))
+    return corpus.merged(code)
+
+
+@cache
+def _corpus() -> IndexState:
+    return corpus_state(shipped_corpus())
 
 
 def _digest(*facts: object) -> str:
@@ -136,7 +181,8 @@ def _origin() -> str:
 
 
 def _code(count: int) -> list[Chunk]:
-    """Chunks of the installed packages, untagged, from the cache or read now."""
+    """Real chunks of the installed packages, `count` or `REAL`, untagged; read once."""
+    count = min(count, REAL)
     cached = CACHE / f"code-{_origin()}.pickle"
     chunks: list[Chunk] = pickle.loads(cached.read_bytes()) if cached.is_file() else []
     if len(chunks) < count:
@@ -147,6 +193,7 @@ def _code(count: int) -> list[Chunk]:
 
 
 def _read_code(count: int) -> list[Chunk]:
+    """Up to `count` chunks: as many as the installed packages give."""
     chunks: list[Chunk] = []
     for package, folder in code_folders():
         for part in sorted(path.parent for path in folder.glob("*/__init__.py")):
@@ -158,44 +205,32 @@ def _read_code(count: int) -> list[Chunk]:
             ).chunks
             if len(chunks) >= count:
                 return chunks
-    raise SystemExit(
-        f"the installed packages give {len(chunks)} of {count} chunks: "
-        "install the extras 'gpu' and 'embed'"
-    )
+    if not chunks:
+        raise SystemExit("no package to take code from: install the extras 'gpu' and 'embed'")
+    return chunks
 
 
-def _with_known_shares(chunks: list[Chunk], detector: Detector, count: int) -> IndexState:
-    """The chunks tagged and spread over the sources and architectures of an index of `count`."""
-    order = sorted(range(len(chunks)), key=lambda row: text_hash(chunks[row].id))
-    start, labels = 0, [""] * len(chunks)
+def _with_known_shares(
+    real: Sequence[Chunk], detector: Detector, missing: int, count: int
+) -> IndexState:
+    """`missing` chunks, tagged, of the sources and architectures of an index of `count`.
+
+    They are the real ones first, then those made of them.
+    """
+    tagged = [
+        replace(chunk, techniques=detector.techniques(chunk.text, chunk.language)) for chunk in real
+    ]
+    order = np.random.default_rng(1).permutation(missing)
+    labels = np.full(missing, "rest", dtype=object)
+    start = 0
     for label, share in SHARES.items():
-        end = len(chunks) if label == "rest" else start + round(share * count)
-        for row in order[start:end]:
-            labels[row] = label
+        end = missing if label == "rest" else start + round(share * count)
+        labels[order[start:end]] = label
         start = end
     return IndexState(
         sources=tuple(Source(name=label, location="synthetic") for label in SHARES),
         chunks=tuple(
-            replace(
-                chunk,
-                source=label,
-                architectures=(ARCHITECTURES[label],),
-                techniques=detector.techniques(chunk.text, chunk.language),
-            )
-            for chunk, label in zip(chunks, labels, strict=True)
+            replace(chunk, source=label, architectures=(ARCHITECTURES[label],))
+            for chunk, label in zip(continued(tagged, missing), labels, strict=True)
         ),
     )
-
-
-def _vectors(state: IndexState, embedder: OnnxEmbedder) -> Vectors:
-    """Real vectors for the corpus, stand-ins for the code; rows in the state's order."""
-    texts = [chunk.embedding_text() for chunk in state.chunks]
-    code = np.array([chunk.source in SHARES for chunk in state.chunks])
-    vectors = np.empty((len(texts), embedder.dimensions), np.float32)
-    vectors[code] = stand_ins(
-        [text for text, is_code in zip(texts, code, strict=True) if is_code], embedder
-    )
-    vectors[~code] = embedder.embed_documents(
-        [text for text, is_code in zip(texts, code, strict=True) if not is_code]
-    )
-    return vectors

@@ -79,4 +79,4 @@ def listed_licences() -> tuple[str, ...]:
 
 def entry_for(spec: Spec) -> Curated | None:
     """The entry for that package or repository, whatever the version."""
-    return next((each for each in curated() if each.spec.location == spec.location), None)
+    return next((entry for entry in curated() if entry.spec.location == spec.location), None)

@@ -82,7 +82,7 @@ class PipSettings:
 
         no_index = values.get("no-index", "").lower() in {"1", "true", "yes", "on"}
         main = values.get("index-url", DEFAULT_INDEX)
-        links = (each for each in many("find-links") if "://" in each or Path(each).exists())
+        links = (link for link in many("find-links") if "://" in link or Path(link).exists())
         return cls(
             indexes=() if no_index else (main, *many("extra-index-url")),
             find_links=tuple(links),
@@ -125,14 +125,14 @@ class Index:
         if not self._settings.indexes and not self._settings.find_links:
             raise SourceError(f"{package}: pip's configuration turns the index off (no-index)")
         found = self._files(package)
-        versions = sorted({Version(each.version) for each in found if each.version}, reverse=True)
+        versions = sorted({Version(file.version) for file in found if file.version}, reverse=True)
         if package.version is None:
-            usable = [each for each in found if not each.link.is_yanked]
-            stable = [each for each in usable if not Version(each.version).is_prerelease]
+            usable = [file for file in found if not file.link.is_yanked]
+            stable = [file for file in usable if not Version(file.version).is_prerelease]
             pool = stable or usable
             if not pool:
                 raise SourceError(f"every version of {package.name} was yanked: pin another source")
-            newest = max(Version(each.version) for each in pool)
+            newest = max(Version(file.version) for file in pool)
         else:
             newest = Version(package.version)
             if newest not in versions:
@@ -142,7 +142,7 @@ class Index:
                     f"package index; the newest are {shown}"
                 )
             pool = list(found)
-        files = [each for each in pool if Version(each.version) == newest]
+        files = [file for file in pool if Version(file.version) == newest]
         kept = [file for file in files if not file.link.is_yanked]
         if not kept:
             why = files[0].link.yank_reason
@@ -152,9 +152,9 @@ class Index:
                 + ": choose another version"
             )
         if package.prefer_sdist:
-            kept.sort(key=lambda each: each.link.is_wheel)  # stable: best match stays first
+            kept.sort(key=lambda file: file.link.is_wheel)  # stable: best match stays first
         else:
-            kept.sort(key=lambda each: not each.link.is_wheel)
+            kept.sort(key=lambda file: not file.link.is_wheel)
         link = kept[0].link
         return Release(
             package=package,

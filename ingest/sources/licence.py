@@ -70,13 +70,13 @@ def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = N
     if expression:  # an explicit statement is not overruled by guesses
         return replace(result, licence_text=expression[:_SHOWN])
     classified = {
-        each.removeprefix(_OSI) for each in raw.get("classifiers", ()) if each.startswith("License")
+        name.removeprefix(_OSI) for name in raw.get("classifiers", ()) if name.startswith("License")
     }
     known = _tables()["classifiers"]
-    named = [known.get(each) for each in sorted(classified)]
+    named = [known.get(name) for name in sorted(classified)]
     if named and all(named):
         return replace(result, licence=" OR ".join(named))
-    texts = {_from_text(each.decode("utf-8", "replace")) for each in _main(licence_files or {})}
+    texts = {_from_text(text.decode("utf-8", "replace")) for text in _main(licence_files or {})}
     if len(texts) == 1 and (only := texts.pop()) and (not field or "bsd" in field.lower()):
         return replace(result, licence=only)
     first_line = next(iter((field or ", ".join(sorted(classified))).splitlines()), "")

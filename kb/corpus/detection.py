@@ -33,6 +33,8 @@ class Detector:
     def __init__(self, techniques: Sequence[Technique], *, precheck: bool = True) -> None:
         """Compile the patterns; without `precheck` each is matched outright, with equal results."""
         ordered = sorted(techniques, key=lambda entry: entry.slug)
+        self.entries: Sequence[Technique] = ordered
+        """The techniques, by slug."""
         self._rules: dict[str, list[_Rule]] = {"triton": [], "cuda": []}
         self._bottlenecks = {entry.slug: entry.bottlenecks for entry in ordered}
         digest = hashlib.blake2b(digest_size=8)

@@ -32,7 +32,9 @@ def build_generation(
     folder: Path,
     state: IndexState,
     vectors: NDArray[np.float32],
+    *,
     embedder: str,
+    content: str,
     former: Path | None = None,
 ) -> Manifest:
     """Write every file of a generation; `folder.name` is its name.
@@ -41,6 +43,8 @@ def build_generation(
     ----------
     vectors
         One unit-length row per chunk of `state`, in its order, (n, d).
+    content
+        `state.content(embedder)`.
     former
         The current generation's folder, whose Chroma files may be copied and brought up to date.
     """
@@ -60,7 +64,7 @@ def build_generation(
         embedder=embedder,
         dimensions=int(vectors.shape[1]),
         chunks=len(state.chunks),
-        content=state.content(embedder),
+        content=content,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         versions={
             "kernel-kb": kb.__version__,

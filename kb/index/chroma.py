@@ -1,9 +1,12 @@
 """The Chroma collection of a generation: vectors, texts and metadata, and approximate search."""
 
+import contextlib
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,18 @@ COLLECTION = "chunks"
 # Above this share of changed chunks a fresh graph is quicker than edits to a copy.
 REBUILD_SHARE = 0.3
 _BATCH = 1000
+# Chunks after which Chroma writes its graph and its list of ids to disk. It writes the whole list
+# each time, which at its own 1,000 takes longer than the graph from 100,000 chunks on. What comes
+# after the last write is put into the graph again by everyone who opens the collection.
+_WRITTEN_AT_ONCE = 50_000
+_LEAST_WRITTEN = 1_000
 # Chunks whose metadata is read at once.
 PAGE = 10_000
 # Candidates are rescored exactly; a wide search keeps the graph's recall near 1.
 _SEARCH_WIDTH = 200
+_DATABASE = "chroma.sqlite3"
+_FULL_TEXT = "embedding_fulltext_search"
+_LEFT_OUT = frozenset({"embeddings", "embedding_metadata", "embedding_metadata_array", _FULL_TEXT})
 
 
 def _client(folder: Path) -> Any:
@@ -31,18 +42,24 @@ def _client(folder: Path) -> Any:
 
 
 @contextmanager
-def open_collection(folder: Path, *, create: bool = False) -> Iterator[Any]:
+def open_collection(folder: Path, *, expected: int | None = None) -> Iterator[Any]:
     """Open the collection in a folder that nobody else reads, and close it again.
+
+    With `expected`, the number of chunks to come, it is created.
 
     Opening takes a write lock inside Chroma's database, so a published generation is never
     opened in place: see `ChromaSearch`.
     """
     client = _client(folder)
     try:
-        if create:
-            configuration = {"hnsw": {"space": "cosine", "ef_search": _SEARCH_WIDTH}}
+        if expected is not None:
+            graph = {
+                "space": "cosine",
+                "ef_search": _SEARCH_WIDTH,
+                "sync_threshold": max(expected // _parts(expected), _LEAST_WRITTEN),
+            }
             yield client.create_collection(
-                COLLECTION, configuration=configuration, embedding_function=None
+                COLLECTION, configuration={"hnsw": graph}, embedding_function=None
             )
         else:
             yield client.get_collection(COLLECTION, embedding_function=None)
@@ -75,15 +92,24 @@ def _metadata(chunk: Chunk) -> dict[str, Any]:
     return values | {key: value for key, value in optional.items() if value}
 
 
-def _upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
-    for start in range(0, len(chunks), _BATCH):
-        batch = chunks[start : start + _BATCH]
-        collection.upsert(
-            ids=[chunk.id for chunk in batch],
-            embeddings=vectors[start : start + _BATCH],
-            documents=[chunk.text for chunk in batch],
-            metadatas=[_metadata(chunk) for chunk in batch],
-        )
+def _parts(count: int) -> int:
+    """How many times the graph of so many chunks is written: equal parts, the last one whole."""
+    return max(round(count / _WRITTEN_AT_ONCE), 1)
+
+
+def upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
+    """Put chunks and their vectors (n, d) into a collection."""
+    bounds = np.linspace(0, len(chunks), _parts(len(chunks)) + 1, dtype=int).tolist()
+    for first, last in pairwise(bounds):
+        for start in range(first, last, _BATCH):
+            end = min(start + _BATCH, last)
+            batch = chunks[start:end]
+            collection.upsert(
+                ids=[chunk.id for chunk in batch],
+                embeddings=vectors[start:end],
+                documents=[chunk.text for chunk in batch],
+                metadatas=[_metadata(chunk) for chunk in batch],
+            )
 
 
 def copy_files(folder: Path, target: Path) -> None:
@@ -110,8 +136,8 @@ def write_collection(
     if former is not None and _update_copy(folder, chunks, vectors, former):
         return
     shutil.rmtree(folder, ignore_errors=True)
-    with open_collection(folder, create=True) as collection:
-        _upsert(collection, chunks, vectors)
+    with open_collection(folder, expected=len(chunks)) as collection:
+        upsert(collection, chunks, vectors)
 
 
 def _digests(collection: Any) -> dict[str, str]:
@@ -142,8 +168,34 @@ def _update_copy(
         for start in range(0, len(gone), _BATCH):
             collection.delete(ids=gone[start : start + _BATCH])
         if rows:
-            _upsert(collection, [chunks[row] for row in rows], vectors[rows])
+            upsert(collection, [chunks[row] for row in rows], vectors[rows])
     return True
+
+
+def _copy_graph(folder: Path, target: Path) -> None:
+    """Copy a closed folder of Chroma's without texts and metadata, which a search does not need.
+
+    They are nine tenths of it and more. Every other table is copied, whatever it is for.
+    """
+    target.mkdir(parents=True)
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            copy_files(path, target / path.name)
+    full = f"{(folder / _DATABASE).resolve().as_uri()}?mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{(target / _DATABASE).resolve().as_uri()}", uri=True)
+    with contextlib.closing(connection):
+        connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("ATTACH ? AS whole", (full,))
+        made = "SELECT type, name, sql FROM whole.sqlite_master WHERE sql IS NOT NULL"
+        for kind, name, sql in connection.execute(f"{made} ORDER BY type = 'index'").fetchall():
+            if name.startswith(f"{_FULL_TEXT}_"):
+                continue  # parts of a table that makes them itself
+            connection.execute(sql)
+            if kind == "table" and name not in _LEFT_OUT:
+                copied = f'INSERT INTO main."{name}" SELECT * FROM whole."{name}"'  # noqa: S608 - Chroma's own names
+                connection.execute(copied)
+        connection.commit()
 
 
 class ChromaSearch:
@@ -153,12 +205,17 @@ class ChromaSearch:
     graph files for writing, also through links.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dimensions: int) -> None:
         self._view = tempfile.TemporaryDirectory(prefix="kernel-kb-")
-        view = Path(self._view.name) / folder.name
-        copy_files(folder, view)
-        self._client = _client(view)
-        self._collection = self._client.get_collection(COLLECTION, embedding_function=None)
+        for number, copied in enumerate((_copy_graph, copy_files)):
+            view = Path(self._view.name) / str(number)
+            copied(folder, view)
+            self._client = _client(view)
+            self._collection = self._client.get_collection(COLLECTION, embedding_function=None)
+            # A version of Chroma that does need its texts to search gets all of them.
+            if self.nearest(np.eye(1, dimensions, dtype=np.float32)[0], 1):
+                return
+            self._client.close()
 
     def nearest(self, query: NDArray[np.float32], k: int) -> list[str]:
         """Ids of about the k nearest chunks to a unit-length query (d,)."""

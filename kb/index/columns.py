@@ -1,7 +1,7 @@
 """Chunk metadata as columns, so that a filter is a few array operations at any size."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -9,10 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kb.errors import IndexUnavailableError
+from kb.index.strings import StringTable, write_strings
+from kb.index.tokens import last_name
 from kb.parsing import PARSING
 from kb.records import Chunk
 
 Values = tuple[str, ...]
+
+
+def _one(value: str | None) -> Values:
+    return (value,) if value else ()
+
+
 _FIELDS: dict[str, Callable[[Chunk], Values]] = {
     "kinds": lambda chunk: (chunk.kind,),
     "languages": lambda chunk: (chunk.language,),
@@ -21,15 +29,20 @@ _FIELDS: dict[str, Callable[[Chunk], Values]] = {
     "bottlenecks": lambda chunk: chunk.bottlenecks,
     "architectures": lambda chunk: chunk.architectures,
     "dtypes": lambda chunk: chunk.dtypes,
-    "roles": lambda chunk: (chunk.role,) if chunk.role else (),
-    "ops": lambda chunk: (chunk.op,) if chunk.op else (),
+    "roles": lambda chunk: _one(chunk.role),
+    "ops": lambda chunk: _one(chunk.op),
     # Of entries alone: the headings of documents are as many as there are.
-    "sections": lambda chunk: (chunk.section,) if chunk.entry and chunk.section else (),
+    "sections": lambda chunk: _one(chunk.section) if chunk.entry else (),
     "entries": lambda chunk: (f"{chunk.kind}:{chunk.entry}",) if chunk.entry else (),
     "paths": lambda chunk: (chunk.path,),
-    "symbols": lambda chunk: (chunk.symbol,) if chunk.symbol else (),
-    "folds": lambda chunk: (chunk.fold,) if chunk.fold else (),
+    "symbols": lambda chunk: _one(chunk.symbol),
+    # What a symbol is called where it is used: `Class.method` → `method`.
+    "names": lambda chunk: _one(last_name(chunk.symbol or "")),
+    "folds": lambda chunk: _one(chunk.fold),
 }
+# Those with about as many values as there are chunks, one to a chunk; "" stands for none. They are
+# read where they are needed, and not when the generation is opened.
+_TABLES = frozenset({"paths", "symbols", "names", "folds"})
 
 
 class Column:
@@ -54,6 +67,21 @@ class Column:
         """Which distinct combinations are accepted, (distinct,)."""
         return np.fromiter((accepts(value) for value in self.values), bool, len(self.values))
 
+    def find(self, value: str) -> int | None:
+        """The code of a single value of a column of many."""
+        assert isinstance(self.values, _OneEach)
+        return self.values.table.find(value)
+
+    def rows_of(self, code: int) -> NDArray[np.intp]:
+        """The rows of one code, ascending."""
+        order, starts = self._by_code
+        return order[starts[code] : starts[code + 1]]
+
+    @cached_property
+    def _by_code(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        counts = np.bincount(self.codes, minlength=len(self.values))
+        return np.argsort(self.codes, kind="stable"), np.concatenate(([0], np.cumsum(counts)))
+
     @cached_property
     def having(self) -> Mapping[str, Sequence[int]]:
         """Single value → the codes of the combinations that hold it."""
@@ -62,6 +90,19 @@ class Column:
             for value in values:
                 found.setdefault(value, []).append(code)
         return found
+
+
+class _OneEach(Sequence[Values]):
+    """The values of a column that is one of `_TABLES`."""
+
+    def __init__(self, table: StringTable) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, code: int) -> Values:  # type: ignore[override]
+        return _one(self.table[code])
 
 
 class Columns:
@@ -76,7 +117,7 @@ class Columns:
 
 
 def write_columns(folder: Path, chunks: Sequence[Chunk]) -> None:
-    """Write one `.npy` of codes per field, and the values in `values.json`."""
+    """Write one `.npy` of codes per field, and its values: in `values.json`, or many as a table."""
     folder.mkdir()
     tables: dict[str, list[Values]] = {}
     for name, values_of in _FIELDS.items():
@@ -86,24 +127,27 @@ def write_columns(folder: Path, chunks: Sequence[Chunk]) -> None:
             np.uint32,
             len(chunks),
         )
+        if name in _TABLES:
+            strings = ("".join(values) for values in seen)
+            sorted_codes = np.empty(len(seen), np.uint32)
+            for code, value in enumerate(write_strings(folder / name, strings)):
+                sorted_codes[seen[_one(value)]] = code
+            codes = sorted_codes[codes]
+        else:
+            tables[name] = list(seen)
         np.save(folder / f"{name}.npy", codes)
-        tables[name] = list(seen)
     text = json.dumps({"count": len(chunks), "values": tables}, ensure_ascii=False)
     (folder / "values.json").write_text(text, encoding="utf-8")
 
 
-def differing_columns(columns: Columns, chunks: Sequence[Chunk]) -> list[str]:
-    """Names of the fields that do not say what the chunks say."""
-
-    def differs(name: str) -> bool:
-        column, values_of = columns[name], _FIELDS[name]
-        if len(column.codes) != len(chunks):
-            return True
-        if chunks and int(column.codes.max()) >= len(column.values):
-            return True
-        return any(column.of(row) != values_of(chunk) for row, chunk in enumerate(chunks))
-
-    return [name for name in _FIELDS if differs(name)]
+def differing_columns(columns: Columns, chunks: Iterable[Chunk]) -> list[str]:
+    """Names of the fields that do not say what the chunks say; as many chunks as rows."""
+    differing: set[str] = set()
+    for row, chunk in enumerate(chunks):
+        for name, values_of in _FIELDS.items():
+            if columns[name].of(row) != values_of(chunk):
+                differing.add(name)
+    return sorted(differing)
 
 
 def open_columns(folder: Path) -> Columns:
@@ -119,7 +163,9 @@ def open_columns(folder: Path) -> Columns:
     with PARSING:
         columns = {
             name: Column(
-                [tuple(value) for value in data["values"][name]],
+                _OneEach(StringTable(folder / name))
+                if name in _TABLES
+                else [tuple(value) for value in data["values"][name]],
                 # As a plain array: reading single values of a `memmap` is slow.
                 np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")),
             )

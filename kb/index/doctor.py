@@ -57,7 +57,7 @@ def examine(root: Path) -> Iterator[Finding]:
     yield _cache(layout)
     if not problems:
         yield from _sources(root)
-    left = [each for each in layout.names() if each != name]
+    left = [other for other in layout.names() if other != name]
     if left:
         detail = f"{len(left)} older held by readers or left over; the next ingest collects them"
         yield Finding("older generations", ok=True, detail=detail)

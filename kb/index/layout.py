@@ -9,7 +9,7 @@ import platformdirs
 
 from kb.errors import IndexUnavailableError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised whenever a generation written by an older version can no longer be read."""
 
 POINTER = "CURRENT"

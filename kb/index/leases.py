@@ -55,7 +55,8 @@ class Lease:
 def collect(folder: Path, trash: Path) -> bool:
     """Delete a generation unless a reader holds it. Returns whether it was deleted."""
     try:
-        fd = os.open(folder / MANIFEST, os.O_RDONLY | os.O_CLOEXEC)
+        # For writing, though nothing is written: over NFS an exclusive lock needs it (flock(2)).
+        fd = os.open(folder / MANIFEST, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         shutil.rmtree(folder, ignore_errors=True)
         return True

@@ -8,15 +8,16 @@ does where a name is only repeated within the text.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.caching import cached_by_word
 from kb.index.library import bm25s
+from kb.index.strings import StringTable, write_strings
 from kb.index.tokens import terms
 from kb.parsing import PARSING
 from kb.records import Chunk
@@ -29,6 +30,12 @@ FIELD_WEIGHTS = {"text": 1.0, "name": 12.0, "scope": 3.0, "title": 2.0, "place":
 _K1 = 3.0
 # Robertson's usual length normalisation suits chunks of a few hundred tokens.
 _B = 0.75
+# Postings that are sorted at once: 100 MB of scratch.
+_BLOCK = 2_000_000
+_MOST_INT32 = 2**31 - 1
+# Files that are memory-mapped: the vocabulary, and the number of distinct terms in each chunk.
+_TERMS, _DISTINCT = "terms", "distinct.npy"
+_ONE = array("f", [1])
 
 
 def split_symbol(symbol: str) -> tuple[str, str]:
@@ -49,53 +56,122 @@ def _fields(chunk: Chunk) -> dict[str, str]:
 
 
 def write_lexical(folder: Path, chunks: Iterable[Chunk]) -> None:
-    """Build the index and save it as memory-mappable arrays."""
+    """Build the index and save it as memory-mappable arrays; reads the chunks once, in order."""
     # bm25s stores and sums up scores but knows no fields, so the scores are ours.
-    vocabulary, scores = _scores(list(chunks))
+    postings = _Postings(chunks)
+    folder.mkdir()
+    vocabulary = postings.sort_vocabulary(write_strings(folder / _TERMS, postings.vocabulary))
+    scores, distinct = _scores(postings)
+    np.save(folder / _DISTINCT, distinct)
     index = bm25s().BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
     index.vocab_dict, index.scores, index.nonoccurrence_array = vocabulary, scores, None
     index.save(str(folder), show_progress=False)
 
 
-def _scores(chunks: Sequence[Chunk]) -> tuple[dict[str, int], dict[str, Any]]:
-    """Term → column, and the score of every term in every chunk by columns, rows ascending."""
-    vocabulary: dict[str, int] = {}
-    names = list(FIELD_WEIGHTS)
-    lengths = np.zeros((len(names), len(chunks)))
-    columns, rows, fields, counts = array("i"), array("i"), array("b"), array("f")
-    for row, chunk in enumerate(chunks):
-        for field, text in enumerate(_fields(chunk).values()):
-            found = Counter(terms(text))
-            lengths[field, row] = found.total()
-            columns.extend(vocabulary.setdefault(term, len(vocabulary)) for term in found)
-            counts.extend(found.values())
-            rows.extend([row] * len(found))
-            fields.extend([field] * len(found))
-    if not vocabulary:  # bm25s cannot hold nothing: a term that no query has
-        vocabulary, columns, rows = {"": 0}, array("i", [0]), array("i", [0])
-        fields, counts, lengths = array("b", [0]), array("f", [1]), np.zeros((len(names), 1))
-    count = max(len(chunks), 1)
-    present = np.maximum((lengths > 0).sum(axis=1, keepdims=True), 1)
-    average = np.maximum(lengths.sum(axis=1, keepdims=True) / present, 1.0)
-    weights = np.array([FIELD_WEIGHTS[name] for name in names])[:, None]
-    share = weights / (1 - _B + _B * lengths / average)
-    of_field, of_row = np.asarray(fields), np.asarray(rows)
-    key = np.asarray(columns).astype(np.int64) * count + of_row
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    weighted = (np.asarray(counts) * share[of_field, of_row])[order]
-    frequency = np.add.reduceat(weighted, first)
-    column, row_of = np.divmod(key[first], count)
-    pointers = np.searchsorted(column, np.arange(len(vocabulary) + 1))
-    occurrences = np.diff(pointers)
-    data = frequency / (frequency + _K1) * inverse_frequency(occurrences, count)[column]
-    return vocabulary, {
-        "data": data.astype(np.float32),
-        "indices": row_of.astype(np.int32),
-        "indptr": pointers.astype(np.int32),
-        "num_docs": count,
+class _Postings:
+    """How often each term stands in each field of each chunk, in the order of the chunks."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self.vocabulary: dict[str, int] = {}
+        # A row's postings end at `_ends[row]`; the lengths of its fields stand at 5 * row.
+        self._ends, self._lengths = array("q"), array("i")
+        self._columns, self._fields, self._counts = array("i"), array("b"), array("f")
+        vocabulary = self.vocabulary
+        for chunk in chunks:
+            for field, text in enumerate(_fields(chunk).values()):
+                counts = Counter(terms(text))
+                self._lengths.append(counts.total())
+                self._columns.extend(
+                    vocabulary.setdefault(term, len(vocabulary)) for term in counts
+                )
+                self._counts.extend(counts.values())
+                self._fields.extend([field] * len(counts))
+            self._ends.append(len(self._columns))
+        if not vocabulary:  # bm25s cannot hold nothing: a term that no query has
+            vocabulary[""] = 0
+            self._columns, self._fields, self._counts = array("i", [0]), array("b", [0]), _ONE
+            self._ends, self._lengths = array("q", [1]), array("i", [0] * len(FIELD_WEIGHTS))
+        self.chunks = len(self._ends)
+
+    def sort_vocabulary(self, terms: Sequence[str]) -> dict[str, int]:
+        """Number the columns by these, the vocabulary sorted; returns term → column."""
+        columns = np.empty(len(terms), dtype=np.int32)
+        for column, term in enumerate(terms):
+            columns[self.vocabulary[term]] = column
+        self.vocabulary = {term: column for column, term in enumerate(terms)}
+        numbered = np.asarray(self._columns)
+        for start in range(0, len(numbered), _BLOCK):
+            block = numbered[start : start + _BLOCK]
+            block[:] = columns[block]
+        return self.vocabulary
+
+    def shares(self) -> NDArray[np.float64]:
+        """What one occurrence in each field of each chunk counts, (fields, chunks)."""
+        lengths = np.asarray(self._lengths).reshape(self.chunks, -1).T
+        present = np.maximum((lengths > 0).sum(axis=1, keepdims=True), 1)
+        average = np.maximum(lengths.sum(axis=1, keepdims=True) / present, 1.0)
+        weights = np.array(list(FIELD_WEIGHTS.values()))[:, None]
+        shares: NDArray[np.float64] = weights / (1 - _B + _B * lengths / average)
+        return shares
+
+    def blocks(self) -> Iterator[tuple[slice, int, NDArray[np.int32]]]:
+        """Blocks of chunks: the slice of their postings, the first row, and each posting's row."""
+        ends, first, start = np.asarray(self._ends), 0, 0
+        while first < self.chunks:
+            last = max(int(np.searchsorted(ends, start + _BLOCK, side="right")), first + 1)
+            sizes = np.diff(ends[first:last], prepend=start)
+            rows = np.repeat(np.arange(first, last, dtype=np.int32), sizes)
+            yield slice(start, int(ends[last - 1])), first, rows
+            first, start = last, int(ends[last - 1])
+
+    def by_column(
+        self, shares: NDArray[np.float64]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+        """Column, row and weighted frequency of each term of a block's chunks, in that order."""
+        columns, fields = np.asarray(self._columns), np.asarray(self._fields)
+        counts = np.asarray(self._counts)
+        for stretch, first, rows in self.blocks():
+            width = int(rows[-1]) - first + 1 if len(rows) else 1
+            key = columns[stretch].astype(np.int64) * width + (rows - first)
+            order = np.argsort(key, kind="stable")
+            key = key[order]
+            starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else order
+            weighted = (counts[stretch] * shares[fields[stretch], rows])[order]
+            column, row = np.divmod(key[starts], width)
+            frequency = np.add.reduceat(weighted, starts) if len(key) else weighted
+            yield column, row + first, frequency
+
+
+def _scores(postings: _Postings) -> tuple[dict[str, Any], NDArray[np.int32]]:
+    """The score of every term in every chunk by columns, rows ascending, and each chunk's terms.
+
+    In blocks of chunks, so that beside the postings and the result little stands in memory.
+    """
+    shares = postings.shares()
+    occurrences = np.zeros(len(postings.vocabulary), dtype=np.int64)
+    distinct = np.zeros(postings.chunks, dtype=np.int32)
+    for column, row, _ in postings.by_column(shares):
+        occurrences += np.bincount(column, minlength=len(occurrences))
+        present, counts = np.unique(row, return_counts=True)
+        distinct[present] = counts
+    pointers = np.concatenate(([0], np.cumsum(occurrences)))
+    worth = inverse_frequency(occurrences, postings.chunks)
+    data = np.empty(pointers[-1], dtype=np.float32)
+    indices = np.empty(pointers[-1], dtype=np.int32)
+    following = pointers[:-1].copy()
+    for column, row, frequency in postings.by_column(shares):
+        present, starts, counts = np.unique(column, return_index=True, return_counts=True)
+        places = np.arange(len(column)) + np.repeat(following[present] - starts, counts)
+        data[places] = frequency / (frequency + _K1) * worth[column]
+        indices[places] = row
+        following[present] += counts
+    scores = {
+        "data": data,
+        "indices": indices,
+        "indptr": pointers.astype(np.int64 if pointers[-1] > _MOST_INT32 else np.int32),
+        "num_docs": postings.chunks,
     }
+    return scores, distinct
 
 
 def inverse_frequency(occurrences: Any, count: int) -> Any:
@@ -110,10 +186,17 @@ class LexicalIndex:
         """Open the index of a generation of `count` chunks."""
         library = bm25s()
         with PARSING:
-            index: Any = library.BM25.load(str(folder), mmap=True, show_progress=False)
+            index: Any = library.BM25.load(
+                str(folder), mmap=True, load_vocab=False, show_progress=False
+            )
+            self.distinct: NDArray[np.int32] = np.asarray(
+                np.load(folder / _DISTINCT, mmap_mode="r")
+            )
+            """How many different terms each chunk holds, (n,)."""
         self._stopwords = frozenset(library.stopwords.STOPWORDS_EN_PLUS)
         self._count = count
-        self._columns: dict[str, int] = index.vocab_dict
+        # A query asks for the same few words again and again.
+        self._column_of = cached_by_word(StringTable(folder / _TERMS).find)
         # As plain arrays: slicing a `memmap` is slow.
         self._pointers, self._rows, self._data = (
             np.asarray(index.scores[name]) for name in ("indptr", "indices", "data")
@@ -125,7 +208,7 @@ class LexicalIndex:
 
     def known(self, tokens: Sequence[str]) -> list[str]:
         """Those of the tokens that occur in any chunk."""
-        return [token for token in tokens if token in self._columns]
+        return [token for token in tokens if self._column_of(token) is not None]
 
     def scores(self, tokens: Sequence[str]) -> NDArray[np.float32]:
         """BM25 score of every chunk, (n,); zero where no token occurs."""
@@ -172,11 +255,6 @@ class LexicalIndex:
         found: NDArray[np.bool_] = having[at] == rows
         return found
 
-    @cached_property
-    def distinct(self) -> NDArray[np.intp]:
-        """How many different terms each chunk holds, (n,)."""
-        return np.bincount(self._rows, minlength=self._count)
-
     def idf(self, token: str) -> float:
         """Inverse document frequency of a token; highest for an unknown one."""
         stretch = self._stretch(token)
@@ -184,7 +262,7 @@ class LexicalIndex:
 
     def _stretch(self, token: str) -> slice:
         """Where the rows that hold a token stand, ascending, and what it is worth in each."""
-        column = self._columns.get(token)
+        column = self._column_of(token)
         if column is None:
             return slice(0, 0)
         return slice(int(self._pointers[column]), int(self._pointers[column + 1]))

@@ -62,7 +62,11 @@ class Generation:
                 dict.fromkeys(
                     [
                         *record.entry.examples,
-                        *(k for k, each in self.kernels.items() if slug in each.entry.techniques),
+                        *(
+                            k
+                            for k, kernel in self.kernels.items()
+                            if slug in kernel.entry.techniques
+                        ),
                     ]
                 )
             )

@@ -44,7 +44,7 @@ class IndexState:
     def without(self, source: str) -> "IndexState":
         """The state with nothing from that source."""
         return IndexState(
-            tuple(each for each in self.sources if each.name != source),
+            tuple(one for one in self.sources if one.name != source),
             tuple(technique for technique in self.techniques if technique.source != source),
             tuple(kernel for kernel in self.kernels if kernel.source != source),
             tuple(chunk for chunk in self.chunks if chunk.source != source),
@@ -53,13 +53,13 @@ class IndexState:
     def merged(self, other: "IndexState") -> "IndexState":
         """Both states together, in the one order that equal content always has."""
         return IndexState(
-            tuple(sorted(self.sources + other.sources, key=lambda each: each.name)),
-            tuple(sorted(self.techniques + other.techniques, key=lambda each: each.entry.slug)),
-            tuple(sorted(self.kernels + other.kernels, key=lambda each: each.entry.slug)),
+            tuple(sorted(self.sources + other.sources, key=lambda source: source.name)),
+            tuple(sorted(self.techniques + other.techniques, key=lambda record: record.entry.slug)),
+            tuple(sorted(self.kernels + other.kernels, key=lambda record: record.entry.slug)),
             tuple(
                 sorted(
                     self.chunks + other.chunks,
-                    key=lambda each: (each.source, each.path, each.start_line, each.id),
+                    key=lambda chunk: (chunk.source, chunk.path, chunk.start_line, chunk.id),
                 )
             ),
         )
@@ -96,12 +96,12 @@ def parse_entries(text: str) -> tuple[tuple[TechniqueRecord, ...], tuple[KernelR
     """The inverse of `IndexState.entries_json`."""
     data = json.loads(text)
     techniques = tuple(
-        TechniqueRecord(**{**each, "entry": Technique.model_validate(each["entry"])})
-        for each in data["techniques"]
+        TechniqueRecord(**{**values, "entry": Technique.model_validate(values["entry"])})
+        for values in data["techniques"]
     )
     kernels = tuple(
-        KernelRecord(**{**each, "entry": Kernel.model_validate(each["entry"])})
-        for each in data["kernels"]
+        KernelRecord(**{**values, "entry": Kernel.model_validate(values["entry"])})
+        for values in data["kernels"]
     )
     return techniques, kernels
 

@@ -4,13 +4,17 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kb.errors import IndexUnavailableError
 from kb.records import Chunk
 
+_FIELDS = tuple(field.name for field in fields(Chunk))
 _TUPLES = ("techniques", "bottlenecks", "architectures", "dtypes")
 
 
@@ -23,12 +27,14 @@ def write_chunks(path: Path, chunks: Iterable[Chunk]) -> None:
         )
         connection.executemany(
             "INSERT INTO chunk VALUES (?, ?, ?)",
-            (
-                (row, c.id, json.dumps(asdict(c), ensure_ascii=False))
-                for row, c in enumerate(chunks)
-            ),
+            ((row, chunk.id, _encode(chunk)) for row, chunk in enumerate(chunks)),
         )
     connection.close()
+
+
+def _encode(chunk: Chunk) -> str:
+    # `asdict` would copy every value first, which takes ten times as long.
+    return json.dumps({name: getattr(chunk, name) for name in _FIELDS}, ensure_ascii=False)
 
 
 def _decode(data: str) -> Chunk:
@@ -98,6 +104,16 @@ class ChunkStore:
         for (row,) in self._query("SELECT row FROM chunk WHERE id = ?", (chunk_id,)):
             return int(row)
         return None
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.intp]:
+        """The rows of the chunks with these ids, ascending; ids that are none are left out."""
+        marks = ",".join("?" * len(ids))
+        sql = f"SELECT row FROM chunk WHERE id IN ({marks}) ORDER BY row"  # noqa: S608 - only marks
+        return np.array([row for (row,) in self._query(sql, ids)], dtype=np.intp)
+
+    def count(self) -> int:
+        """How many chunks there are."""
+        return int(next(self._query("SELECT count(*) FROM chunk"))[0])
 
     def all(self) -> Iterator[Chunk]:
         """Every chunk in order."""

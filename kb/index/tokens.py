@@ -103,3 +103,16 @@ def identifiers(text: str) -> Iterator[str]:
         word = match.group()
         if "_" in word or "." in word or "::" in word or re.search(r"[a-z][A-Z]", word):
             yield word
+
+
+# Names of an index come up again in query after query.
+@cached_by_word
+def plain_name(symbol: str) -> str:
+    """A qualified name as names are compared: `ns::Class.Fn` → `ns.class.fn`."""
+    return symbol.replace("::", ".").lower().strip(".")
+
+
+@cached_by_word
+def last_name(symbol: str) -> str:
+    """The last part of a qualified name, as names are compared."""
+    return plain_name(symbol).rpartition(".")[2]

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from kb.parsing import PARSING
 
+_BLOCK = 512
+
 
 def write_vectors(path: Path, vectors: NDArray[np.float32]) -> None:
     """Write the matrix, (n, d) float32 with rows of unit length."""
@@ -21,12 +23,20 @@ class VectorMatrix:
         with PARSING:
             self.rows: NDArray[np.float32] = np.asarray(np.load(path, mmap_mode="r"))
 
-    def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Cosine to every chunk, (n,), for a unit-length query (d,)."""
+    def similarities(
+        self, query: NDArray[np.float32], rows: NDArray[np.intp] | None = None
+    ) -> NDArray[np.float32]:
+        """Cosine to every chunk, (n,), or to those at `rows`, for a unit-length query (d,)."""
         # Row by row on the calling thread. `@` wakes all of BLAS's threads for a millisecond of
         # work, and where other processes want the cores they wait for each other's time slices.
         # Nor does a row's cosine depend on the other rows.
-        similarities: NDArray[np.float32] = np.vecdot(self.rows, query)
+        if rows is None or len(rows) == len(self.rows):
+            every: NDArray[np.float32] = np.vecdot(self.rows, query)
+            return every
+        similarities = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), _BLOCK):  # a copy of a block stays in the cache
+            block = rows[start : start + _BLOCK]
+            similarities[start : start + _BLOCK] = np.vecdot(self.rows[block], query)
         return similarities
 
 

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -18,6 +18,7 @@ from kb.errors import IndexBusyError, IndexUnavailableError, KbError
 from kb.index.build import build_generation
 from kb.index.cache import EmbeddingCache, load_precomputed
 from kb.index.check import check_in_child
+from kb.index.chroma_server import forget, mirror, server_from_environment
 from kb.index.layout import IndexLayout, generation_number
 from kb.index.leases import collect
 from kb.index.manifest import Manifest, read_manifest
@@ -26,6 +27,8 @@ from kb.records import Chunk, text_hash
 
 # Vectors computed between two commits to the cache: what a kill can cost.
 _EMBED_BATCH = 64
+# Vectors read from the cache at once.
+_READ_BATCH = 5_000
 
 
 class IndexWriter:
@@ -34,6 +37,7 @@ class IndexWriter:
     def __init__(self, root: Path) -> None:
         self.layout = IndexLayout(root)
         self._lock = FileLock(self.layout.lock)
+        self._server = server_from_environment()
 
     def __enter__(self) -> Self:
         with explained(self.layout.root):
@@ -57,32 +61,44 @@ class IndexWriter:
         chunks: Sequence[Chunk],
         embedder: Embedder,
         on_done: Callable[[int], None] = lambda _count: None,
+        *,
+        at_once: int | None = None,
     ) -> tuple[NDArray[np.float32], int]:
         """Vectors for chunks, (n, d), from the cache where known, and how many were computed.
 
         Equal texts are embedded once. What was computed is in the cache before this returns, and
-        after every small batch.
+        after every `at_once` texts, by default a small number.
         """
         with (
             explained(self.layout.root),
             contextlib.closing(EmbeddingCache(self.layout.cache)) as cache,
         ):
-            texts = {text_hash(text): text for text in (c.embedding_text() for c in chunks)}
-            known = cache.get(embedder.name, list(texts))
-            shipped = load_precomputed(embedder.name) if len(known) < len(texts) else {}
-            known |= {key: shipped[key] for key in texts if key not in known and key in shipped}
-            missing = [key for key in texts if key not in known]
-            on_done(len(texts) - len(missing))
-            for start in range(0, len(missing), _EMBED_BATCH):
-                keys = missing[start : start + _EMBED_BATCH]
-                vectors = embedder.embed_documents([texts[key] for key in keys])
-                cache.put(embedder.name, zip(keys, vectors, strict=True))
-                known.update(zip(keys, vectors, strict=True))
+            hashes = [text_hash(chunk.embedding_text()) for chunk in chunks]
+            rows: dict[str, list[int]] = {}
+            for row, key in enumerate(hashes):
+                rows.setdefault(key, []).append(row)
+            vectors = np.empty((len(chunks), embedder.dimensions), np.float32)
+
+            def put(known: Mapping[str, NDArray[np.float32]]) -> None:
+                for key in known.keys() & rows.keys():
+                    vectors[rows.pop(key)] = known[key]
+
+            order = list(rows)
+            distinct = len(order)
+            for start in range(0, distinct, _READ_BATCH):
+                put(cache.get(embedder.name, order[start : start + _READ_BATCH]))
+            if rows:
+                put(load_precomputed(embedder.name))
+            on_done(distinct - len(rows))
+            missing, at_once = list(rows), at_once or _EMBED_BATCH
+            for start in range(0, len(missing), at_once):
+                keys = missing[start : start + at_once]
+                texts = [chunks[rows[key][0]].embedding_text() for key in keys]
+                fresh = dict(zip(keys, embedder.embed_documents(texts), strict=True))
+                cache.put(embedder.name, fresh.items())
+                put(fresh)
                 on_done(len(keys))
-        if not chunks:
-            return np.zeros((0, embedder.dimensions), np.float32), 0
-        rows = [known[text_hash(chunk.embedding_text())] for chunk in chunks]
-        return np.stack(rows).astype(np.float32), len(missing)
+        return vectors, len(missing)
 
     def current_manifest(self) -> Manifest | None:
         """Manifest of the current generation, or None if there is none that can be read."""
@@ -95,12 +111,21 @@ class IndexWriter:
             return None
 
     def publish(
-        self, state: IndexState, vectors: NDArray[np.float32], embedder: str, *, fresh: bool = False
+        self,
+        state: IndexState,
+        vectors: NDArray[np.float32],
+        embedder: str,
+        *,
+        content: str | None = None,
+        fresh: bool = False,
     ) -> Manifest:
         """Build a generation, check it in a child process, and make it the current one.
 
         Parameters
         ----------
+        content
+            `state.content(embedder)`, where the caller has it: at a million chunks it takes a
+            minute.
         fresh
             Build Chroma's files anew instead of from a copy of the current ones.
 
@@ -112,22 +137,30 @@ class IndexWriter:
             If the disk is full or read-only; the current generation stays.
         """
         with explained(self.layout.root):
-            manifest = self._build(state, vectors, embedder, fresh=fresh)
+            content = content or state.content(embedder)
+            manifest = self._build(state, vectors, embedder, content, fresh=fresh)
             self._switch(manifest.generation)
             self.collect()
         return manifest
 
     def _build(
-        self, state: IndexState, vectors: NDArray[np.float32], embedder: str, *, fresh: bool
+        self,
+        state: IndexState,
+        vectors: NDArray[np.float32],
+        embedder: str,
+        content: str,
+        *,
+        fresh: bool,
     ) -> Manifest:
         former = None
         if not fresh:
             current = self.current_manifest()
             if current is not None and current.embedder == embedder:
                 former = self.layout.generation(current.generation)
-        content = state.content(embedder)
-        staged = self.layout.staging / f"g{self._next_number():06d}-{content[:8]}"
-        manifest = build_generation(staged, state, vectors, embedder, former)
+        staged = self.layout.staging / self.next_name(content)
+        manifest = build_generation(
+            staged, state, vectors, embedder=embedder, content=content, former=former
+        )
         problems = check_in_child(staged)
         if problems:
             raise IndexUnavailableError(f"the new index failed its check: {'; '.join(problems)}")
@@ -151,6 +184,8 @@ class IndexWriter:
 
     def _switch(self, name: str) -> None:
         staged = self.layout.staging / name
+        if self._server is not None:
+            mirror(self._server, staged)
         _sync_tree(staged)
         self.layout.generations.mkdir(exist_ok=True)
         staged.rename(self.layout.generation(name))
@@ -167,9 +202,17 @@ class IndexWriter:
     def collect(self) -> None:
         """Delete generations that are not current and that no reader holds."""
         current = self.layout.current()
+        manifest = self.current_manifest() if self._server is not None else None
         for name in self.layout.names():
-            if name != current:
-                collect(self.layout.generation(name), self.layout.staging / "trash")
+            if name == current:
+                continue
+            former = None
+            with contextlib.suppress(KbError, FileNotFoundError):
+                former = read_manifest(self.layout.generation(name))
+            gone = collect(self.layout.generation(name), self.layout.staging / "trash")
+            if gone and former and manifest and former.content != manifest.content:
+                assert self._server is not None
+                forget(self._server, former)
 
 
 def _sync(path: Path) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kb.embedders import Embedder
 from kb.errors import InvalidInputError
-from kb.index.chroma import ChromaSearch
+from kb.index.nearest import Nearest
 from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.index.vectors import top
@@ -40,9 +40,10 @@ CANDIDATES = 100
 WORDS = 0.4
 # A pasted kernel is found by what it does; its words are its author's. Flat from 0.1 to 0.2.
 WORDS_OF_PASTED = 0.15
-# Up to this many chunks the exact product is quick (about 2 ms at 20,000 on 2 cores) and gives the
-# same answer every time; beyond it Chroma's graph takes over for unfiltered queries.
-EXACT_LIMIT = 200_000
+# Up to this many chunks the exact product takes no longer than the rest of a search (5 ms of one
+# core), and gives the same answer every time; beyond it a server asks Chroma's graph
+# (`kb.index.nearest`).
+EXACT_LIMIT = 100_000
 
 
 # Chunks that are looked into for the words of the query: the best by words.
@@ -126,9 +127,7 @@ class Searcher:
         self._functions = FunctionWeighing(generation)
         self._pieces = np.ones(generation.columns.count, dtype=np.bool_)
         self._pieces[self._entries.rows] = False
-        self._chroma: ChromaSearch | None = None
-        if generation.manifest.chunks > exact_limit:
-            self._chroma = ChromaSearch(generation.chroma_folder)
+        self.nearest = Nearest(generation, exact_limit)
 
     def techniques_in(self, code: str, language: str) -> tuple[str, ...]:
         """Slugs of the techniques that code of this language shows, sorted."""
@@ -184,24 +183,25 @@ class Searcher:
         text = said.text if said.pasted is None else said.pasted.embedding_text()
         words = lexical.scores(tokens)
         vector = self._embedder.embed_query(text)
-        dense = self.generation.vectors.similarities(vector) if self._chroma is None else None
+        dense = self.nearest.similarities(vector)
         ranker = Ranker(said, self.generation, self._names)
-        near = self._cosines(self._entries.rows, vector, dense)
+        near = self.nearest.of(self._entries.rows, vector, dense)
         entries = self._entries.score(tokens, lexical, near, mask)
         pieces = self._pieces if mask is None else self._pieces & mask
         lexical_rows = top(words, CANDIDATES, pieces & (words > 0))
-        dense_rows = self._nearest(vector, dense, pieces, whole=mask is None)
+        dense_rows = self.nearest.rows(vector, dense, CANDIDATES, pieces)
         defined = self._names.definitions(said.symbols)
         rows = np.unique(np.concatenate((lexical_rows, dense_rows, defined[pieces[defined]])))
-        cosines = self._cosines(rows, vector, dense)
+        cosines = self.nearest.of(rows, vector, dense)
         highest = float((words if mask is None else words[mask]).max(initial=0.0)) or 1.0
         share = WORDS if said.pasted is None else WORDS_OF_PASTED
         found_words, found_near = words[rows] / highest, np.maximum(cosines, 0.0)
         fused = share * found_words + (1 - share) * found_near
         candidates = Candidates(rows, found_words, found_near, fused)
         kept_near = near if mask is None else near[mask[self._entries.rows]]
-        found = words > 0 if mask is None else (words > 0) & mask
-        coverage = self._coverage(tokens, top(words, _COVERING, found))
+        ours = self._entries.rows if mask is None else self._entries.rows[mask[self._entries.rows]]
+        near_best = np.union1d(lexical_rows[:_COVERING], ours[words[ours] > 0])
+        coverage = self._coverage(tokens, near_best[top(words[near_best], _COVERING)])
         evidence = Evidence(
             *_nearness(np.append(cosines, kept_near)),
             coverage=coverage,
@@ -218,36 +218,6 @@ class Searcher:
         outside = said.of_field.outside and not self._names.codes(said.symbols)
         abstained = probability < self._calibration.threshold or not hits or outside
         return Ranking(hits, said, probability, evidence, abstained, ranker)
-
-    def _cosines(
-        self,
-        rows: NDArray[np.intp],
-        vector: NDArray[np.float32],
-        dense: NDArray[np.float32] | None,
-    ) -> NDArray[np.float32]:
-        """Of the query to each of the rows."""
-        return dense[rows] if dense is not None else self.generation.vectors.rows[rows] @ vector
-
-    def _nearest(
-        self,
-        vector: NDArray[np.float32],
-        dense: NDArray[np.float32] | None,
-        pieces: NDArray[np.bool_],
-        *,
-        whole: bool,
-    ) -> NDArray[np.intp]:
-        """Rows of the nearest chunks of no entry, best first; `whole` if nothing is filtered."""
-        if dense is None and self._chroma is not None and whole:
-            ids = self._chroma.nearest(vector, CANDIDATES)
-            found = (self.generation.store.row_of(each) for each in ids)
-            rows = np.array(
-                [row for row in found if row is not None and pieces[row]], dtype=np.intp
-            )
-            near = self.generation.vectors.rows[rows] @ vector
-            return rows[np.argsort(-near, kind="stable")]
-        if dense is None:
-            dense = self.generation.vectors.similarities(vector)
-        return top(dense, CANDIDATES, pieces)
 
     def _coverage(self, tokens: list[str], best: NDArray[np.intp]) -> float:
         """Share of the tokens' information that stands in any of the best chunks."""
@@ -363,8 +333,7 @@ class Searcher:
 
     def close(self) -> None:
         """Let Chroma's view go, if one was made. The generation stays open."""
-        if self._chroma is not None:
-            self._chroma.close()
+        self.nearest.close()
 
 
 def _notes(query: str, ranking: Ranking) -> list[str]:

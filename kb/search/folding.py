@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kb.index.reader import Generation
-from kb.search.names import last_name
+from kb.index.tokens import last_name
 
 # Two functions of one name that are this alike are copies, of another package or backend; only the
 # better one is shown. Without the name, siblings such as `load_a` and `load_b` would go as copies.

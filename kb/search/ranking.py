@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from kb.architectures import any_runs_on
 from kb.index.columns import Values
 from kb.index.reader import Generation
+from kb.index.tokens import plain_name
 from kb.search.entries import FROM_KERNEL
 from kb.search.gates import GateStanding, judge_gates
-from kb.search.names import NamedRows, plain_name
+from kb.search.names import NamedRows
 from kb.search.query import Understanding
 from kb.search.weighing import Said
 

@@ -27,13 +27,14 @@ _COLUMNS = {
     "architectures": "architectures",
     "symbol": "symbols",
     "source": "sources",
+    "path": "paths",
 }
 _OF_SOURCE: dict[str, Callable[[Source], str | None]] = {
     "version": lambda source: source.version,
     "licence": lambda source: source.licence,
     "url": lambda source: source.url,
 }
-_OF_CHUNK = ("title", "path", "start_line", "end_line")
+_OF_CHUNK = ("title", "start_line", "end_line")
 KEYS = (*_COLUMNS, *_OF_SOURCE, *_OF_CHUNK)
 _NEGATIONS = {"ne": "eq", "nin": "in"}
 # A filter is a tree; nobody needs one deeper than this.

@@ -271,7 +271,7 @@ FULL = OSError(28, "No space left on device")
             RuntimeError("database or disk is full"),
         ),
         (
-            "kb.index.chroma._upsert",
+            "kb.index.chroma.upsert",
             RuntimeError("IO error: No space left on device (os error 28)"),
         ),
         ("shutil.copyfile", FULL),

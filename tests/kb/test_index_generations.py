@@ -1,5 +1,7 @@
 """Readers and one writer: whole generations, never a mix, and nothing left behind."""
 
+import errno
+import fcntl
 import gc
 import os
 import threading
@@ -21,8 +23,10 @@ from support import (
 import kb.index.chroma
 from ingest.pipeline import Request, ingest, remove
 from kb.errors import IndexBusyError, InvalidInputError, NotFoundError, SourceError
+from kb.index.chroma import ChromaSearch
 from kb.index.layout import IndexLayout
 from kb.index.leases import Lease, collect
+from kb.index.nearest import Nearest
 from kb.index.reader import open_generation
 from kb.index.writer import IndexWriter
 from kb.search.models import Filters
@@ -93,6 +97,25 @@ def test_a_lease_lasts_until_the_last_of_several_is_given_back(index, code, tmp_
     assert collect(folder, tmp_path / "trash")
     with pytest.raises(FileNotFoundError):
         Lease(folder)
+
+
+def test_over_nfs_generations_are_collected_as_well(index, code, tmp_path, monkeypatch):
+    """There an exclusive lock is only given on a file that is open for writing."""
+    flock = fcntl.flock
+
+    def of_nfs(fd: int, operation: int) -> None:
+        mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        if operation & fcntl.LOCK_EX and mode == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(fd, operation)
+
+    monkeypatch.setattr("fcntl.flock", of_nfs)
+    add(code, index)
+    folder = current_folder(index)
+    lease = Lease(folder)
+    assert not collect(folder, tmp_path / "trash")
+    lease.release()
+    assert collect(folder, tmp_path / "trash")
 
 
 def test_searches_change_nothing_in_the_published_folder(index, corpus):
@@ -196,13 +219,13 @@ def test_a_collection_of_many_pages_is_brought_up_to_date_without_writing_it_ane
     stamp(folder, "first", files=40)
     add(folder, index)
     written: list[int] = []
-    upsert = kb.index.chroma._upsert
+    upsert = kb.index.chroma.upsert
 
     def counted(collection, chunks, vectors):
         written.append(len(chunks))
         upsert(collection, chunks, vectors)
 
-    monkeypatch.setattr("kb.index.chroma._upsert", counted)
+    monkeypatch.setattr("kb.index.chroma.upsert", counted)
     stamp(folder, "second", files=2)
     add(folder, index)
     assert written == [2]
@@ -441,3 +464,55 @@ def test_the_pointer_is_switched_in_one_step(index, code, monkeypatch):
     add(code, index)
     look()
     assert len(named) == 2
+
+
+def test_a_view_of_chroma_holds_the_graph_alone_and_finds_the_same(index, tmp_path, monkeypatch):
+    monkeypatch.setattr("kb.index.chroma._LEAST_WRITTEN", 2)  # all is in the graph's files
+    folder = tmp_path / "code"
+    folder.mkdir()
+    stamp(folder, "first", files=40)
+    add(folder, index)
+    with opened(index) as generation:
+        views = []
+        for left_out in ("slim", "whole"):
+            if left_out == "whole":
+                monkeypatch.setattr("kb.index.chroma._copy_graph", kb.index.chroma.copy_files)
+            one = ChromaSearch(generation.chroma_folder, generation.manifest.dimensions)
+            view = Path(one._view.name) / "0" / "chroma.sqlite3"
+            views.append(
+                (one.nearest(generation.vectors.rows[7], 20), b"Compute fn3" in view.read_bytes())
+            )
+            one.close()
+    (slim, has_no_text), (whole, has_text) = views
+    assert slim == whole
+    assert len(slim) == 20
+    assert (has_no_text, has_text) == (False, True)
+
+
+def test_chroma_of_another_make_gets_all_of_its_files(index, code, monkeypatch):
+    add(code, index)
+    answers = iter([[], ["an id"]])
+    monkeypatch.setattr(ChromaSearch, "nearest", lambda *_: next(answers))
+    with opened(index) as generation:
+        one = ChromaSearch(generation.chroma_folder, generation.manifest.dimensions)
+    assert one._collection.count() == generation.manifest.chunks
+    one.close()
+
+
+@pytest.mark.parametrize("kept_share", [1.0, 0.5, 0.1, 0.01])
+def test_the_graph_finds_what_the_product_finds_with_any_filter(index, tmp_path, kept_share):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    stamp(folder, "first", files=400)
+    add(folder, index)
+    with opened(index) as generation:
+        graph, product = Nearest(generation, 0), Nearest(generation, 1_000_000)
+        assert graph.similarities(generation.vectors.rows[0]) is not None
+        graph.prepare()
+        kept = np.random.default_rng(0).random(generation.manifest.chunks) < kept_share
+        for row in (0, 17):
+            query = generation.vectors.rows[row]
+            assert graph.similarities(query) is None
+            expected = product.rows(query, product.similarities(query), 10, kept)
+            assert set(graph.rows(query, None, 10, kept)) == set(expected)
+        graph.close()

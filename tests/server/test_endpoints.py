@@ -247,4 +247,6 @@ def test_metrics_count_requests_and_name_the_generation(client):
 
 def test_health_and_readiness(client):
     assert client.get("/healthz").json()["status"] == "alive"
-    assert client.get("/readyz").json() == {"status": "ready", "problem": None}
+    generation = client.get("/v1/index").json()["generation"]
+    ready = {"status": "ready", "generation": generation, "problem": None}
+    assert client.get("/readyz").json() == ready

@@ -1,0 +1,55 @@
+"""The chunks of one file, tagged; all that they depend on is its path, its text and the tags."""
+
+from collections import Counter
+from pathlib import PurePosixPath
+
+from ingest.chunkers import chunk_file
+from ingest.folding import fold_key
+from ingest.roles import role_of
+from ingest.tagging import tagged, tags_version
+from kb.corpus.detection import Detector
+from kb.records import Chunk, chunk_id
+
+CHUNKER_VERSION = "2"
+"""Raised when a chunker's output changes, so that unchanged files are chunked anew."""
+
+_DOCUMENT_LANGUAGES = {"markdown", "text"}
+
+
+def chunking_version(detector: Detector) -> str:
+    """Changes when chunks of an unchanged file would."""
+    return f"{CHUNKER_VERSION}-{tags_version(detector)}"
+
+
+def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[Chunk]:
+    """The chunks of a file that is no entry of a corpus."""
+    seen: Counter[tuple[str, str]] = Counter()
+    chunks: list[Chunk] = []
+    for piece in chunk_file(PurePosixPath(path), text):
+        if piece.is_trivial:
+            continue
+        document = piece.language in _DOCUMENT_LANGUAGES
+        key = (piece.symbol or "", piece.text)
+        chunks.append(
+            tagged(
+                Chunk(
+                    id=chunk_id(source, path, piece.symbol, piece.text, seen[key]),
+                    kind="doc" if document else "code",
+                    source=source,
+                    title=piece.symbol or piece.heading or path,
+                    path=path,
+                    start_line=piece.start_line,
+                    end_line=piece.end_line,
+                    language=piece.language,
+                    text=piece.text,
+                    symbol=piece.symbol,
+                    signature=piece.signature,
+                    section=piece.heading,
+                    role=role_of(piece),
+                    fold="" if document else fold_key(piece.text, piece.language),
+                ),
+                detector,
+            )
+        )
+        seen[key] += 1
+    return chunks

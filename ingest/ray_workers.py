@@ -1,0 +1,188 @@
+"""Chunk and embed on a Ray cluster: tasks read and write nothing, and this process is the writer.
+
+Nodes need this version of kernel-kb, not the sources: texts travel. Vectors are equal bit for bit
+where processors are of one kind; another kind may round the last bit of the model otherwise.
+Only this module imports Ray.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ingest.chunking import chunking_version, file_chunks
+from kb.corpus.detection import Detector
+from kb.corpus.entries import Technique
+from kb.embedders import Embedder, load_embedder
+from kb.embedders.base import OnDone, Vectors
+from kb.errors import KbError
+from kb.records import Chunk
+
+# Characters of files in one task: a tenth of a second of work, beside a millisecond to start it.
+_CHARACTERS = 200_000
+# Texts embedded in one task, and tasks at once for each processor, so that none waits.
+_TEXTS = 16
+_AHEAD = 2
+_CONNECT_SECONDS = 10.0
+
+_In = TypeVar("_In")
+
+
+@contextlib.contextmanager
+def ray_workers(address: str) -> Iterator["RayWorkers"]:
+    """The processors of a Ray cluster, until the context ends.
+
+    Parameters
+    ----------
+    address
+        `auto` for the cluster that this machine is in, `HOST:PORT` of its head, or `local` for
+        one that is started on this machine and ends with this process.
+
+    Raises
+    ------
+    KbError
+        Ray is not installed, or no cluster answers.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise KbError("--ray needs Ray: install it with `pip install 'kernel-kb[ray]'`")
+    ray = _ray()
+    failed = ray.exceptions.RayError
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    try:
+        _refuse_silence(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (OSError, RuntimeError, ValueError, failed) as error:
+        raise KbError(
+            f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}; start one with: "
+            "ray start --head --include-dashboard=false"
+        ) from error
+    try:
+        yield RayWorkers(int(ray.cluster_resources().get("CPU", 1)))
+    except failed as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, KbError):
+            raise KbError(f"a node of the Ray cluster: {cause}") from error
+        raise KbError(f"the Ray cluster failed: {str(error).strip().splitlines()[-1]}") from error
+    finally:
+        ray.shutdown()
+
+
+def _refuse_silence(address: str) -> None:
+    """Fail at once where nothing listens; Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "://" not in address:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+
+
+def _ray() -> Any:
+    importlib.import_module("ray.exceptions")
+    return importlib.import_module("ray")
+
+
+class RayWorkers:
+    """Hands work to a cluster of so many processors that is connected."""
+
+    def __init__(self, processors: int) -> None:
+        self._ray, self._processors = _ray(), processors
+        self._chunk, self._embed = self._ray.remote(_chunk), self._ray.remote(_embed)
+
+    def chunks(
+        self, source: str, files: Iterable[tuple[str, str]], detector: Detector
+    ) -> Iterator[tuple[str, list[Chunk]]]:
+        """See `ingest.workers.Workers`."""
+        techniques, version = self._ray.put(detector.entries), chunking_version(detector)
+        batches = _batches(files)
+        for part in self._in_order(
+            batches, lambda batch: self._chunk.remote(source, batch, techniques, version)
+        ):
+            yield from part
+
+    def embedding(self, embedder: Embedder) -> tuple[Embedder, int | None]:
+        """See `ingest.workers.Workers`; an endpoint is asked from here, since it does the work."""
+        at_once = _TEXTS * _AHEAD * self._processors
+        if embedder.name.startswith("openai:"):
+            return embedder, at_once
+        return _RayEmbedder(embedder, self._embedded), at_once
+
+    def _embedded(self, name: str, texts: Sequence[str]) -> Iterator[Vectors]:
+        batches = (texts[start : start + _TEXTS] for start in range(0, len(texts), _TEXTS))
+        yield from self._in_order(batches, lambda batch: self._embed.remote(name, batch))
+
+    def _in_order(self, inputs: Iterable[_In], start: Callable[[_In], Any]) -> Iterator[Any]:
+        """Results of tasks in the order of their inputs; a bounded number is on the way."""
+        started: deque[Any] = deque()
+        for item in inputs:
+            started.append(start(item))
+            if len(started) >= _AHEAD * self._processors:
+                yield self._ray.get(started.popleft())
+        while started:
+            yield self._ray.get(started.popleft())
+
+
+class _RayEmbedder:
+    """An embedder whose documents are embedded by tasks."""
+
+    def __init__(
+        self, embedder: Embedder, embedded: Callable[[str, Sequence[str]], Iterator[Vectors]]
+    ) -> None:
+        self.name, self.dimensions = embedder.name, embedder.dimensions
+        self.max_tokens = embedder.max_tokens
+        self.embed_query = embedder.embed_query
+        self._embedded = embedded
+
+    def embed_documents(self, texts: Sequence[str], on_done: OnDone | None = None) -> Vectors:
+        """See `Embedder.embed_documents`."""
+        parts = [np.empty((0, self.dimensions), np.float32)]
+        for part in self._embedded(self.name, texts):
+            parts.append(part)
+            if on_done is not None:
+                on_done(len(part))
+        return np.concatenate(parts)
+
+
+def _batches(files: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    batch: list[tuple[str, str]] = []
+    characters = 0
+    for path, text in files:
+        batch.append((path, text))
+        characters += len(text)
+        if characters >= _CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+# What follows runs on the nodes.
+
+_detectors: dict[str, Detector] = {}
+
+
+def _chunk(
+    source: str, files: list[tuple[str, str]], techniques: Sequence[Technique], version: str
+) -> list[tuple[str, list[Chunk]]]:
+    """Path and chunks of each file. The patterns are compiled once in a process."""
+    if version not in _detectors:
+        detector = Detector(techniques)
+        if chunking_version(detector) != version:
+            raise KbError("it has another version of kernel-kb")
+        _detectors.clear()
+        _detectors[version] = detector
+    return [(path, file_chunks(source, path, text, _detectors[version])) for path, text in files]
+
+
+@cache
+def _embedder(name: str) -> Embedder:
+    return load_embedder(name)
+
+
+def _embed(name: str, texts: Sequence[str]) -> Vectors:
+    """Vectors of texts, (n, d). The model is loaded once in a process."""
+    return _embedder(name).embed_documents(texts)

@@ -1,0 +1,95 @@
+"""The nearest chunks of a generation: by an exact product, or above a size by Chroma's graph."""
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.index.chroma import ChromaSearch
+from kb.index.chroma_server import RemoteSearch, server_from_environment
+from kb.index.reader import Generation
+from kb.index.vectors import VectorMatrix, top
+
+# What may be asked of Chroma's graph at once. It takes time in proportion, and at about this many
+# the exact product over the chunks that a filter keeps is as quick.
+_MOST_ASKED = 2_000
+# Chroma knows no filter here, so more is asked of it than is wanted: twice what would do if chunks
+# that are kept were as near to the query as others.
+_MORE = 2.0
+
+
+class Nearest:
+    """Finds the chunks nearest to a query.
+
+    Up to `exact_limit` chunks, and for a process that asks a few times and ends, the product with
+    every chunk is quickest, and gives the same answer every time. A server that is `prepared` asks
+    Chroma's graph above that size, and takes the product only with chunks that a narrow filter
+    keeps. Where `KB_CHROMA_URL` names a server, that one is asked at any size. What Chroma finds is
+    scored again.
+    """
+
+    def __init__(self, generation: Generation, exact_limit: int) -> None:
+        self._generation = generation
+        self._vectors: VectorMatrix = generation.vectors
+        self._is_large = generation.manifest.chunks > exact_limit
+        self._opening = threading.Lock()
+        self._graph: ChromaSearch | RemoteSearch | None = None
+        if (server := server_from_environment()) is not None:
+            self._graph = RemoteSearch(server, generation.manifest)
+
+    def prepare(self) -> None:
+        """Open the graph of a large generation, for the many queries to come.
+
+        It is copied and read into memory: at 10⁶ chunks that takes as long as a hundred products.
+        """
+        with self._opening:
+            if self._graph is None and self._is_large:
+                manifest = self._generation.manifest
+                self._graph = ChromaSearch(self._generation.chroma_folder, manifest.dimensions)
+
+    def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The cosine of every chunk, (n,); None where not every one is looked at."""
+        return self._vectors.similarities(query) if self._graph is None else None
+
+    def of(
+        self,
+        rows: NDArray[np.intp],
+        query: NDArray[np.float32],
+        similarities: NDArray[np.float32] | None,
+    ) -> NDArray[np.float32]:
+        """The cosine of some chunks, (rows,); `similarities` as given for the query."""
+        if similarities is not None:
+            return similarities[rows]
+        return self._vectors.similarities(query, rows)
+
+    def rows(
+        self,
+        query: NDArray[np.float32],
+        similarities: NDArray[np.float32] | None,
+        k: int,
+        kept: NDArray[np.bool_],
+    ) -> NDArray[np.intp]:
+        """Rows of the k nearest chunks that are kept, best first; `kept` is (n,)."""
+        if similarities is not None:
+            return top(similarities, k, kept)
+        among = int(np.count_nonzero(kept))
+        asked = int(_MORE * k * len(kept) / max(among, 1))
+        if self._graph is not None and asked <= _MOST_ASKED:
+            ids = self._graph.nearest(query, min(asked, len(kept)))
+            if ids is not None:
+                found = self._generation.store.rows_of(ids)
+                found = found[kept[found]]
+                if len(found) >= min(k, among):
+                    return found[top(self._vectors.similarities(query, found), k)]
+        rows = np.flatnonzero(kept)
+        return rows[top(self._vectors.similarities(query, rows), k)]
+
+    @property
+    def problem(self) -> str | None:
+        """Why the product is taken where a server was to be asked, if so."""
+        return self._graph.problem if isinstance(self._graph, RemoteSearch) else None
+
+    def close(self) -> None:
+        """Let Chroma go."""
+        if self._graph is not None:
+            self._graph.close()
