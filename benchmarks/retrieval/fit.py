@@ -1,11 +1,11 @@
 """Fit what sections, names and neighbours are worth: `python -m benchmarks.retrieval.fit`.
 
-The weights of `kb/search/weighing.py`, on the development half of the technique queries beside all
-packages. The scores of all entries for a query go through a softmax, whose cross-entropy to the
-squared grades is made small (ListNet: Cao et al., Learning to rank, ICML 2007); the score without
-weights is one feature among the others. It prints what cross-validation over queries says;
-`--write` puts the weights of the whole development half into `kb/data/entry_weights.yaml`. The test
-half is not read.
+The weights of `kb/search/weighing.py`, on the development half of the technique queries over the
+shipped corpus: what lies beside entries hardly changes what they score. The scores of all entries
+for a query go through a softmax, whose cross-entropy to the squared grades is made small (ListNet:
+Cao et al., Learning to rank, ICML 2007); the score without weights is one feature among the others.
+It prints what cross-validation over queries says; `--write` puts the weights of the whole
+development half into `kb/data/entry_weights.yaml`. The test half is not read.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.index.reader import Generation
 from kb.search.asked import asked_terms
+from kb.search.classifier import Classifier
 from kb.search.entries import Entries
 from kb.search.names import NamedRows
 from kb.search.query import QueryReader
@@ -58,10 +59,12 @@ def features_of(
     """(queries, m, features), the unweighed score first; grades, (queries, m); names, (m,)."""
     reader, entries = QueryReader(generation), Entries(generation)
     names, weighing = NamedRows(generation.columns), Weighing(generation, entries)
+    classifier = Classifier(embedder.name, entries.places)
     rows, grades = [], []
     for case in cases:
         said = reader.read(case.query)
-        near = generation.vectors.rows[entries.rows] @ embedder.embed_query(said.text)
+        vector = embedder.embed_query(said.text)
+        near = generation.vectors.rows[entries.rows] @ vector
         tokens = asked_terms(said, generation.lexical)
         scores = entries.score(tokens, generation.lexical, near, None)
         assert scores.text is not None  # the shipped corpus has entries
@@ -69,7 +72,8 @@ def features_of(
         speaks = ranker.said(entries.places)
         passed = entries.passed_on(scores.fused + speaks.named + speaks.gates)
         plain = scores.fused + passed + ranker.totals(scores.shown)
-        rows.append(weighing.features(scores.text, said, speaks, plain).T)
+        learned = classifier.opinion(vector).entries
+        rows.append(weighing.features(scores.text, said, speaks, plain, learned).T)
         graded = {answer.name: answer.grade for answer in case.answers}
         grades.append([graded.get(name, 0) for name in entries.names])
     return np.array(rows), np.array(grades, dtype=np.float64), entries.names
@@ -100,12 +104,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
     arguments = parser.parse_args()
     embedder = load_embedder()
-    built = build_index("full", arguments.work, embedder)
+    built = build_index("corpus", arguments.work, embedder)
     with opened(built.folder) as corpus:
         cases = [case for case in technique_cases(corpus) if case.half == "dev"]
         features, grades, names = features_of(cases, corpus.generation, embedder)
     _report("without weights", [features[..., 0]], cases, names)
-    held_out = [_cross_validated(features, grades, seed) for seed in range(_SEEDS)]
+    held_out = [cross_validated(features, grades, seed) for seed in range(_SEEDS)]
     _report("cross-validated", held_out, cases, names)
     weights = fit(features, grades)
     _report("fitted on all", [features @ weights], cases, names)
@@ -127,7 +131,8 @@ def _spread(scores: Floats) -> float:
     return float((ordered[:, 0] - ordered[:, _SEEN - 1]).mean())
 
 
-def _cross_validated(features: Floats, grades: Floats, seed: int) -> Floats:
+def cross_validated(features: Floats, grades: Floats, seed: int) -> Floats:
+    """Scores of each fold's entries, (queries, m), by the weights of the other folds."""
     fold = np.random.default_rng(seed).permutation(len(features)) % _FOLDS
     scores = np.zeros(grades.shape)
     for each in range(_FOLDS):

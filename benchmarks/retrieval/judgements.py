@@ -112,6 +112,12 @@ def unanswerable_cases(corpus: Corpus, path: Path = FOLDER / "unanswerable.yaml"
     return [Case(each.id, each.query, (), {"topic": each.topic}) for each in queries]
 
 
+def judged_texts() -> list[str]:
+    """All stored questions of both halves, which nothing may be taught."""
+    stored = (("techniques", TechniqueQuery), ("unanswerable", UnanswerableQuery))
+    return [each.query for name, model in stored for each in _read(FOLDER / f"{name}.yaml", model)]
+
+
 def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[Case]:
     """The kernel of each implementation as a query for the operator's other ones.
 

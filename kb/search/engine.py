@@ -17,6 +17,7 @@ from kb.index.vectors import top
 from kb.profiles.values import understood
 from kb.search.abstention import Calibration, Evidence, calibration, relevance
 from kb.search.asked import asked_terms
+from kb.search.classifier import Classifier
 from kb.search.entries import Entries, EntryScores
 from kb.search.filtering import filter_mask
 from kb.search.folding import fold
@@ -124,6 +125,7 @@ class Searcher:
         self._names = NamedRows(generation.columns)
         self._entries = Entries(generation)
         self._weighing = Weighing(generation, self._entries)
+        self._classifier = Classifier(generation.manifest.embedder, self._entries.places)
         self._functions = FunctionWeighing(generation)
         self._pieces = np.ones(generation.columns.count, dtype=np.bool_)
         self._pieces[self._entries.rows] = False
@@ -186,7 +188,8 @@ class Searcher:
         dense = self.nearest.similarities(vector)
         ranker = Ranker(said, self.generation, self._names)
         near = self.nearest.of(self._entries.rows, vector, dense)
-        entries = self._entries.score(tokens, lexical, near, mask)
+        opinion = self._classifier.opinion(vector)
+        entries = self._entries.score(tokens, lexical, near, mask)._replace(learned=opinion.entries)
         pieces = self._pieces if mask is None else self._pieces & mask
         lexical_rows = top(words, CANDIDATES, pieces & (words > 0))
         dense_rows = self.nearest.rows(vector, dense, CANDIDATES, pieces)
@@ -211,6 +214,7 @@ class Searcher:
             operator=float(bool(said.ops)),
             length=math.log1p(max(len(tokens), _FEW_WORDS)),
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
+            taught=opinion.applies,
         )
         probability = relevance(evidence, self._calibration)
         scored = self._scored(candidates, (lexical_rows, dense_rows), tokens, entries, ranker)
@@ -255,15 +259,17 @@ class Searcher:
         passed, weighed, meant, behind = np.zeros((4, len(found)))
         totals = ranker.totals(found)
         weighed[:first] = self._functions.added(ranker.understood, tokens, pieces, totals[:first])
-        if len(places) and entries.text is not None:
+        if len(places) and entries.text is not None and entries.learned is not None:
             said = ranker.said(self._entries.places)
             speaking = entries.fused + said.named + said.gates
             passed_on = self._entries.passed_on(speaking)
             passed[first:] = passed_on[places]
             plain = entries.fused + passed_on
             plain[places] += totals[first:]
-            added = self._weighing.added(entries.text, ranker.understood, said, plain)[places]
-            added = ordering(added, plain[places])
+            added = self._weighing.added(
+                entries.text, ranker.understood, said, plain, entries.learned
+            )
+            added = ordering(added[places], plain[places])
             asked = ranker.understood
             if not (asked.ops or asked.wants_kernel):
                 # Who names a technique and no operator gets it before its examples.

@@ -72,6 +72,8 @@ class EntryScores(NamedTuple):
     None where there are too few entries to tell what is rare among them."""
     text: EntryText | None = None
     """What the scores are made of; None where there are no entries."""
+    learned: NDArray[np.float64] | None = None
+    """What the classifier says of each, (m,), once it was asked."""
 
 
 class Entries:

@@ -58,8 +58,12 @@ FEATURES = (
     "improves on",
     "is improved by",
     "alike",
+    "learned",
+    "learned, with metrics",
 )
 """What is weighed, in the order of `Weighing.features`."""
+LEARNED = FEATURES[-2:]
+"""What the classifier says: as it is, and where the query gives metrics, which gates judge."""
 
 
 class Said(NamedTuple):
@@ -155,15 +159,25 @@ class Weighing:
             self._examples[technique, : len(mine)] = mine
 
     def added(
-        self, text: EntryText, understood: Understanding, said: Said, scores: Floats
+        self,
+        text: EntryText,
+        understood: Understanding,
+        said: Said,
+        scores: Floats,
+        learned: Floats,
     ) -> Floats:
         """What is added to each entry's score but for a constant, (m,); asked as `features`."""
         if not self.applies:
             return np.zeros(len(scores))
-        return self._weights @ self.features(text, understood, said, scores)
+        return self._weights @ self.features(text, understood, said, scores, learned)
 
     def features(
-        self, text: EntryText, understood: Understanding, said: Said, scores: Floats
+        self,
+        text: EntryText,
+        understood: Understanding,
+        said: Said,
+        scores: Floats,
+        learned: Floats,
     ) -> Floats:
         """`FEATURES` of each entry, (features, m).
 
@@ -177,6 +191,8 @@ class Weighing:
             What that says of it.
         scores
             What it scores without weights, (m,).
+        learned
+            What the classifier says of it, (m,).
         """
         count = len(self._entries.names)
         sections = len(_SECTIONS) + 1
@@ -208,6 +224,8 @@ class Weighing:
                 said.held,
                 said.held > 0,
                 *self._by_neighbours(text.fused + said.named + said.gates),
+                learned,
+                learned * bool(understood.metrics),
             )
         )
 

@@ -30,7 +30,8 @@ def features(generation, query, near=None):
     scores = entries.score(tokens, generation.lexical, flat, None)
     said = Ranker(understood, generation, NamedRows(generation.columns)).said(entries.places)
     weighing = Weighing(generation, entries)
-    found = weighing.features(scores.text, understood, said, scores.fused)
+    learned = np.linspace(0.1, 0.9, len(entries.names))
+    found = weighing.features(scores.text, understood, said, scores.fused, learned)
     assert found.shape == (len(FEATURES), len(entries.names))
     return entries, dict(zip(FEATURES, found, strict=True))
 
@@ -72,6 +73,14 @@ def test_neighbours_pass_what_they_score(generation):
     assert found["meaning: code"][place] == 0.0
 
 
+def test_what_was_learned_counts_apart_where_gates_judge(generation):
+    _, found = features(generation, "hot address")
+    assert found["learned"].min() > 0
+    assert not found["learned, with metrics"].any()
+    _, found = features(generation, "hot address, l2 hit rate 30 %")
+    assert (found["learned, with metrics"] == found["learned"]).all()
+
+
 def test_few_entries_are_scored_without_weights(generation):
     entries = Entries(generation)
     weighing = Weighing(generation, entries)
@@ -80,7 +89,7 @@ def test_few_entries_are_scored_without_weights(generation):
     scores = entries.score(["swizzl"], generation.lexical, np.zeros(len(entries.rows)), None)
     understood = QueryReader(generation).read("swizzle")
     said = Said(nothing, nothing, nothing)
-    assert not weighing.added(scores.text, understood, said, scores.fused).any()
+    assert not weighing.added(scores.text, understood, said, scores.fused, nothing).any()
 
 
 def test_what_a_metric_is_called_names_no_technique_and_no_operator(generation):

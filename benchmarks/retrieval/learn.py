@@ -1,0 +1,264 @@
+"""Teach what symptoms mean: `python -m benchmarks.retrieval.learn [--write]`.
+
+Trains the classifier of `kb/search/classifier.py` on the teaching set: networks of one hidden layer
+from a question's embedding to the techniques that answer it, by the cross-entropy to the squared
+grades. What resembles a question of KernelRetrieve is left out, and of the judged questions only
+the development half is scored, for which the weights of entries are cross-validated as in `fit`.
+
+`--write` records the classifier for the product; run `benchmarks.retrieval.fit --write` and
+`benchmarks.abstention.calibrate --write` after it. `--curve` trains on 1,000, 3,000 and all
+questions. `--left-out` leaves a tenth of the techniques out of training at a time, and scores the
+judged questions that ask for one of them, which the product then knows by its text alone.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import kb
+from benchmarks.retrieval.cases import Case
+from benchmarks.retrieval.fit import cross_validated, features_of
+from benchmarks.retrieval.indexes import build_index, opened
+from benchmarks.retrieval.judgements import judged_texts, technique_cases
+from benchmarks.retrieval.metrics import rank_metrics
+from benchmarks.retrieval.teaching import Question, copies, situations, teaching_questions, unlike
+from benchmarks.retrieval.work import default_work
+from kb.embedders import Embedder, load_embedder
+from kb.search.classifier import FILE, Classifier, Network
+from kb.search.weighing import FEATURES, LEARNED
+
+_TARGET = Path(kb.__file__).parent / "data" / FILE
+# Chosen on held-out situations of the teaching set.
+_UNITS = 512
+_SEEDS = 3
+_EPOCHS = 25
+_BATCH = 128
+_RATE = 1e-3
+_DECAY = 0.05
+_DROPPED = 0.4
+# A unit vector's components are small: so they have about the variance that layers are made for.
+_SCALE = 16.0
+# A technique of grade 3 is worth nine of grade 1, as in `fit`.
+_POWER = 2.0
+# One situation in eight is held out to see what was learned.
+_HELD_OUT = 8
+_TENTHS = 10
+_CURVE = (1_000, 3_000)
+
+Floats = NDArray[np.float64]
+
+
+class Teaching(NamedTuple):
+    """What is trained on, n questions."""
+
+    questions: list[Question]
+    vectors: NDArray[np.float32]
+    """(n, dimensions)."""
+    situations: NDArray[np.intp]
+    """(n,)."""
+
+    def of(self, rows: NDArray[np.intp]) -> "Teaching":
+        """Those in `rows`."""
+        questions = [self.questions[row] for row in rows]
+        return Teaching(questions, self.vectors[rows], self.situations[rows])
+
+
+def teaching(embedder: Embedder) -> Teaching:
+    """The teaching set without copies and without what resembles a judged question."""
+    questions = teaching_questions()
+    vectors = embedder.embed_documents([each.text for each in questions])
+    texts = judged_texts()
+    kept = unlike(questions, vectors, texts, embedder.embed_documents(texts))
+    kept[[later for _, later in copies(questions, vectors)]] = False
+    whole = Teaching(questions, vectors, situations(questions, vectors))
+    return whole.of(np.flatnonzero(kept))
+
+
+def targets(questions: Sequence[Question], techniques: Sequence[str]) -> NDArray[np.float32]:
+    """What each output should be, (n, techniques + 1), rows of sum 1.
+
+    A question that only other techniques answer has a row of zeros: nothing is learned from it.
+    """
+    place = {slug: at for at, slug in enumerate(techniques)}
+    wanted = np.zeros((len(questions), len(techniques) + 1), dtype=np.float32)
+    for row, each in zip(wanted, questions, strict=True):
+        for slug, grade in each.techniques.items():
+            if slug in place:
+                row[place[slug]] = grade**_POWER
+        row[-1] = float(not each.techniques)
+    return wanted / np.maximum(wanted.sum(axis=1, keepdims=True), 1e-9)
+
+
+def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Network:
+    """Networks from several seeds side by side. One thread: the same machine gives the same."""
+    torch.set_num_threads(1)
+    wanted = torch.from_numpy(targets(taught.questions, techniques))
+    counts = Counter(taught.situations.tolist())
+    # A situation counts for the square root of its questions: a paraphrase is no new one.
+    weights = torch.tensor([counts[each] ** -0.5 for each in taught.situations.tolist()])
+    vectors = torch.from_numpy(taught.vectors * _SCALE)
+    parts = [_trained(vectors, wanted, weights, seed) for seed in range(_SEEDS)]
+    hidden, hidden_bias, output, output_bias = zip(*parts, strict=True)
+    return Network(
+        embedder,
+        tuple(techniques),
+        np.concatenate(hidden, axis=1) * np.float32(_SCALE),
+        np.concatenate(hidden_bias),
+        np.concatenate(output) / np.float32(_SEEDS),
+        np.mean(output_bias, axis=0, dtype=np.float32),
+    )
+
+
+def _trained(
+    vectors: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor, seed: int
+) -> list[NDArray[np.float32]]:
+    """Weights and biases of both layers, (inputs, outputs) and (outputs,)."""
+    torch.manual_seed(seed)
+    layers = torch.nn.Sequential(
+        torch.nn.Dropout(0.1),
+        torch.nn.Linear(vectors.shape[1], _UNITS),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(_DROPPED),
+        torch.nn.Linear(_UNITS, wanted.shape[1]),
+    )
+    optimizer = torch.optim.AdamW(layers.parameters(), lr=_RATE, weight_decay=_DECAY)
+    steps = _EPOCHS * -(-len(vectors) // _BATCH)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    for _ in range(_EPOCHS):
+        for batch in torch.randperm(len(vectors)).split(_BATCH):
+            logs = torch.log_softmax(layers(vectors[batch]), dim=1)
+            losses = -(wanted[batch] * logs).sum(dim=1) * weights[batch]
+            optimizer.zero_grad()
+            (losses.sum() / weights[batch].sum()).backward()
+            optimizer.step()
+            schedule.step()
+    first, second = layers[1], layers[4]
+    found = (first.weight.T, first.bias, second.weight.T, second.bias)
+    return [each.detach().numpy() for each in found]
+
+
+def write(network: Network) -> None:
+    """Record a network in half precision. The same network gives the same bytes."""
+    arrays = {
+        name: getattr(network, name).astype(np.float16)
+        for name in ("hidden", "hidden_bias", "output", "output_bias")
+    }
+    np.savez_compressed(_TARGET, embedder=network.embedder, techniques=network.techniques, **arrays)
+
+
+class Judge:
+    """Scores networks on the development half of the technique queries, among entries alone."""
+
+    def __init__(self, embedder: Embedder, work: Path) -> None:
+        built = build_index("corpus", work, embedder)
+        with opened(built.folder) as corpus:
+            self.cases = [case for case in technique_cases(corpus) if case.half == "dev"]
+            found = features_of(self.cases, corpus.generation, embedder)
+        self._features, self._grades, self._names = found
+        self._vectors = embedder.embed_documents([case.query for case in self.cases])
+        self._embedder = embedder.name
+
+    def scores(self, network: Network | None) -> list[float]:
+        """nDCG@10 of each query, weights cross-validated; None for no network."""
+        features = self._features.copy()
+        at = [FEATURES.index(name) for name in LEARNED]
+        features[..., at] = 0.0
+        if network is not None:
+            places = {name: place for place, name in enumerate(self._names)}
+            classifier = Classifier(self._embedder, places, network)
+            told = np.array([classifier.opinion(each).entries for each in self._vectors])
+            measured = np.array([bool(each) for each in self._measured()])
+            features[..., at[0]] = told
+            features[..., at[1]] = told * measured[:, None]
+        scores = cross_validated(features, self._grades, 0)
+        return [self._score(*each) for each in zip(self.cases, scores, strict=True)]
+
+    def _measured(self) -> NDArray[np.bool_]:
+        """Which queries give metrics, (queries,)."""
+        near = self._features[..., FEATURES.index("meaning: nearest three, with metrics")]
+        found: NDArray[np.bool_] = near.any(axis=1)
+        return found
+
+    def _score(self, case: Case, scores: Floats) -> float:
+        ranking = [self._names[place] for place in np.argsort(-scores, kind="stable")]
+        return rank_metrics(ranking, case.answers)["nDCG@10"]
+
+
+def _report(name: str, scores: Sequence[float], cases: Sequence[Case]) -> None:
+    by_style: dict[str, list[float]] = {}
+    for case, score in zip(cases, scores, strict=True):
+        by_style.setdefault(case.labels["style"], []).append(score)
+    styles = ", ".join(f"{style} {np.mean(each):.3f}" for style, each in by_style.items())
+    print(f"{name:<24} nDCG@10 {np.mean(scores):.4f}: {styles}", flush=True)
+
+
+def _held_out(network: Network, taught: Teaching) -> str:
+    """How well questions of the teaching set are answered, as text."""
+    wanted = targets(taught.questions, network.techniques)
+    logs = network.log_probabilities(taught.vectors)
+    answered = wanted[:, -1] == 0
+    best = wanted[np.arange(len(wanted)), logs[:, :-1].argmax(axis=1)] == wanted.max(axis=1)
+    refused = logs[:, -1] > np.log(0.5)
+    return (
+        f"first technique right {best[answered].mean():.3f}; nothing applies: told of "
+        f"{refused[~answered].mean():.3f}, and of {refused[answered].mean():.3f} by mistake"
+    )
+
+
+def _left_out(judge: Judge, taught: Teaching, techniques: Sequence[str], embedder: str) -> None:
+    """Each tenth of the techniques left out of training in turn."""
+    groups = np.random.default_rng(0).permutation(len(techniques)) % _TENTHS
+    whole = judge.scores(train(taught, techniques, embedder))
+    known, unknown = [], []
+    for group in range(_TENTHS):
+        out = {slug for slug, each in zip(techniques, groups, strict=True) if each == group}
+        rest = [slug for slug in techniques if slug not in out]
+        rows = [n for n, q in enumerate(taught.questions) if not out & q.techniques.keys()]
+        network = train(taught.of(np.array(rows)), rest, embedder)
+        scores = judge.scores(network)
+        asked = {f"technique:{slug}" for slug in out}
+        for case, score, before in zip(judge.cases, scores, whole, strict=True):
+            if any(answer.grade == 3 and answer.name in asked for answer in case.answers):
+                unknown.append(score)
+                known.append(before)
+        print(f"without {', '.join(sorted(out))}: {np.mean(unknown):.4f} so far", flush=True)
+    print(f"{len(known)} questions: taught {np.mean(known):.4f}, left out {np.mean(unknown):.4f}")
+
+
+def main() -> None:
+    """Train, report, and with `--write` record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="record the classifier")
+    what.add_argument("--curve", action="store_true", help="train on fewer questions as well")
+    what.add_argument("--left-out", action="store_true", help="leave techniques out of training")
+    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
+    arguments = parser.parse_args()
+    embedder = load_embedder()
+    taught = teaching(embedder)
+    techniques = sorted({slug for each in taught.questions for slug in each.techniques})
+    if arguments.write:
+        write(train(taught, techniques, embedder.name))
+        return
+    judge = Judge(embedder, arguments.work)
+    if arguments.left_out:
+        _left_out(judge, taught, techniques, embedder.name)
+        return
+    order = np.random.default_rng(0).permutation(int(taught.situations.max()) + 1)
+    held = np.isin(taught.situations, order[::_HELD_OUT])
+    rows = np.random.default_rng(1).permutation(np.flatnonzero(~held))
+    _report("without a classifier", judge.scores(None), judge.cases)
+    for count in (*_CURVE, len(rows)) if arguments.curve else (len(rows),):
+        network = train(taught.of(np.sort(rows[:count])), techniques, embedder.name)
+        _report(f"taught {count:,} questions", judge.scores(network), judge.cases)
+        print("  held-out situations: " + _held_out(network, taught.of(np.flatnonzero(held))))
+
+
+if __name__ == "__main__":
+    main()

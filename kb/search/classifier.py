@@ -1,0 +1,107 @@
+"""How likely each technique answers a question, learned from questions written for teaching.
+
+A small network over the query's embedding, trained by `python -m benchmarks.retrieval.learn`. It
+knows what words do not say: that a warp's odd lanes doing other work is divergence. It knows the
+techniques that it was trained on and no others, so what it says is one feature among those that
+`kb/search/weighing.py` adds up, and a technique that it does not know keeps a middling value.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILE = "classifier_weights.npz"
+# Log-probabilities below this one tell no more: hundreds of times less likely than the best.
+FLOOR = -6.0
+# What a technique has that was not taught, where 1 is certainty and 0 is `FLOOR`.
+UNKNOWN = 0.5
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Networks of one hidden layer side by side, whose outputs are averaged."""
+
+    embedder: str
+    """The embeddings that it reads are this one's."""
+    techniques: tuple[str, ...]
+    """Slugs of what it knows; the last output, beyond these, stands for "nothing applies"."""
+    hidden: NDArray[np.float32]
+    """(dimensions, units)."""
+    hidden_bias: NDArray[np.float32]
+    """(units,)."""
+    output: NDArray[np.float32]
+    """(units, techniques + 1)."""
+    output_bias: NDArray[np.float32]
+    """(techniques + 1,)."""
+
+    def log_probabilities(self, vectors: NDArray[np.float32]) -> Floats:
+        """Of each output, (..., techniques + 1), for embeddings (..., dimensions)."""
+        active = np.maximum(vectors @ self.hidden + self.hidden_bias, 0.0)
+        logits = (active @ self.output + self.output_bias).astype(np.float64)
+        logits -= logits.max(axis=-1, keepdims=True)
+        found: Floats = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return found
+
+
+class Opinion(NamedTuple):
+    """What the classifier makes of one query."""
+
+    entries: Floats
+    """Of each entry, in [0, 1]: 1 for a technique that surely answers, 0 for kernels, (m,)."""
+    applies: float
+    """Log-odds that any technique answers, within `FLOOR` of 0; 0 where nothing is known."""
+
+
+@cache
+def shipped_network() -> Network:
+    """The network in `kb/data`."""
+    with np.load(BytesIO((files("kb") / "data" / FILE).read_bytes())) as stored:
+        return Network(
+            str(stored["embedder"]),
+            tuple(stored["techniques"].tolist()),
+            *(
+                stored[name].astype(np.float32)
+                for name in ("hidden", "hidden_bias", "output", "output_bias")
+            ),
+        )
+
+
+class Classifier:
+    """A network's opinion in the order of one generation's entries."""
+
+    def __init__(
+        self, embedder: str, places: Mapping[str, int], network: Network | None = None
+    ) -> None:
+        """`places` tells where each entry stands; `network` is the shipped one by default."""
+        self._network = network or shipped_network()
+        self.applies: bool = self._network.embedder == embedder
+        """Whether the index was made with the embedder that it was trained with."""
+        known = {f"technique:{slug}": at for at, slug in enumerate(self._network.techniques)}
+        self._entries = np.array(
+            [place for name, place in places.items() if name in known], dtype=np.intp
+        )
+        self._outputs = np.array([known[name] for name in places if name in known], dtype=np.intp)
+        self._plain = np.zeros(len(places))
+        for name, place in places.items():
+            if name.startswith("technique:"):
+                self._plain[place] = UNKNOWN
+
+    def opinion(self, vector: NDArray[np.float32]) -> Opinion:
+        """What is likely for a query with this embedding, (dimensions,)."""
+        if not self.applies:
+            return Opinion(self._plain, 0.0)
+        logs = self._network.log_probabilities(vector)
+        entries = self._plain.copy()
+        entries[self._entries] = 1.0 - np.maximum(logs, FLOOR)[self._outputs] / FLOOR
+        nothing = float(logs[-1])
+        any_of_them = math.log(max(-math.expm1(nothing), 1e-9))
+        return Opinion(entries, min(max(any_of_them - nothing, FLOOR), -FLOOR))
