@@ -82,6 +82,7 @@ class _Composer:
         self._others = self._available(selection.others)
         self._plain = plain_forms(selection, generation) if selection.facts else {}
         self._skipped: dict[str, str] = {}
+        self._entries = {slug: record.entry for slug, record in generation.kernels.items()}
 
     def compose(self) -> ContextResponse:
         """Return the fullest context that fits.
@@ -228,10 +229,9 @@ class _Composer:
         source = self._generation.sources[record.source]
         if short:
             return f"# {record.entry.title}\nQuoted data: {source.name}, {record.path}"
-        kernels = {name: kernel.entry for name, kernel in self._generation.kernels.items()}
-        own = self._telling(own_records(record.entry, kernels))
+        own = self._telling(own_records(record.entry, self._entries))
         told = f"; {measured_line(own, brief=True)}" if own else ""
-        if technique_line(record.entry, kernels) == NOT_MEASURED:
+        if technique_line(record.entry, self._entries) == NOT_MEASURED:
             told = f"; {NOT_MEASURED}"
         place = f"{record.path}{told}"
         return f"# {record.entry.title} ({slug})\n{provenance(source, place)}"
@@ -240,13 +240,10 @@ class _Composer:
         """Measurements to tell: beside a problem those on its operator."""
         if not self._selection.facts:
             return list(records)
-        kernels = self._generation.kernels
-        ops = {kernels[each.slug].entry.op for each in self._selection.kernels}
-        return [
-            record
-            for record in records
-            if record.baseline in kernels and kernels[record.baseline].entry.op in ops
-        ]
+        entries = self._entries
+        ops = {entries[each.slug].op for each in self._selection.kernels}
+        plain = [record for record in records if record.baseline in entries]
+        return [record for record in plain if entries[record.baseline].op in ops]
 
     def _part(
         self, slug: str, budget: Budget, *, cut: bool = True, long: bool = False, code: bool = True
@@ -321,7 +318,7 @@ class _Composer:
             space = Budget(room.limit - kept, room.measure).less(SEPARATOR)
             for example in [e for e in self._examples if e.slug not in self._skipped][:_TRIED]:
                 told = replace(example, note=self._beside(example))
-                packed = pack_example(told, space)
+                packed = pack_example(told, space, brief=last)
                 if packed is not None:
                     return [packed]
         return []
@@ -333,8 +330,7 @@ class _Composer:
         if better is None:
             better = self._examples[0].slug
             told = f"{better} is faster but does not fit into this budget."
-            kernels = {slug: each.entry for slug, each in self._generation.kernels.items()}
-            if not clearly_faster(kernels, better, example.slug, self._request.gpu):
+            if not clearly_faster(self._entries, better, example.slug, self._request.gpu):
                 return example.note
         return f"{example.note} {told} Get it with `kb show {better} --code` or get_kernel.".strip()
 

@@ -45,14 +45,20 @@ class PackedExample:
     text: str
 
 
-def pack_example(example: Example, budget: Budget) -> PackedExample | None:
-    """An example whole, in the fullest of its forms that fits; None if none does."""
+def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> PackedExample | None:
+    """An example whole, in the fullest of its forms that fits; None if none does.
+
+    With `brief`, the last form has the code alone below its title, its path and its first warning.
+    """
     fence = _FENCE_LANGUAGE.get(example.language, "")
     about = [f"## Example: {example.title}", f"{example.path} — {example.origin}"]
-    about += [line for line in (example.measured, example.note) if line]
-    opening, closing = "\n".join(about) + f"\n\n```{fence}\n", "\n```"
-    room = budget.less(opening, closing)
-    for form in example.forms():
-        if room.fits(form):
-            return PackedExample(example.id, f"{opening}{form}{closing}")
+    whole = [line for line in (example.measured, example.note) if line]
+    forms = list(example.forms())
+    warning = next(iter(prose_prefixes(example.note)), "")
+    briefest = [[warning] if warning else []] if forms and brief else []
+    for told, form in (*((whole, form) for form in forms), *((b, forms[-1]) for b in briefest)):
+        opening = "\n".join([*about, *told]) + f"\n\n```{fence}\n"
+        text = f"{opening}{form}\n```"
+        if budget.fits(text):
+            return PackedExample(example.id, text)
     return None

@@ -8,7 +8,7 @@ techniques: [register-caching, coalesced-access, kernel-fusion]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:
-  check: [[2, 64, 32], [3, 10, 21], [7, 100], [5, 33, 1], [3, 520], [1, 2, 7], [3, 2085]]
+  check: [[2, 64, 32], [3, 10, 21], [7, 100], [5, 33, 1], [3, 520], [1, 2, 7]]
   bench: [16384, 8192]
 check_params: {tile: 256, num_warps: 4}
 sources:
@@ -79,16 +79,9 @@ magnitude, or the mean of magnitudes. The tensor is seen as [batch, N, positions
 all N times a block of contiguous positions (over the last dimension: of rows) in registers: one
 reading and one writing.
 
-A row longer than that, or one of odd length, is read twice by one program, the second time
-backwards and out of L2: 32 warps leave room for two programs on a multiprocessor, whose rows L2
-holds. The row may begin anywhere. Its first and last few elements are taken by themselves, so that
-all between begins at a multiple of 16 bytes and loads wide. On an H100, 32768 rows of 65535
-bfloat16 values take 2.86 ms so, 4.61 with 8 warps (eight programs on a multiprocessor, whose rows
-L2 does not hold) and 5.60 with narrow loads and two launches; a copy takes 2.84 and `torch.compile`
-5.38 (2026-11-25, torch 2.11, Triton 3.6).
-
-Another long dimension takes two launches: programs reduce a slab of it each, and leave one number;
-then each merges the numbers of all slabs, in a fixed order, and divides its slab.
+A dimension longer than the registers of a program hold takes two launches: programs reduce a slab
+of it each, and leave one number; then each merges the numbers of all slabs, in a fixed order, and
+divides its slab. For long rows along the last dimension, lp-normalize-rows is faster.
 """
 
 import math
@@ -110,10 +103,6 @@ EPS = 1e-12
 MAX_PER_THREAD = 64
 # Those of 512 threads.
 MAX_TILE = 32768
-# Elements that a program of 32 warps takes at once from a row that it reads twice.
-MAX_BLOCK = 32768
-# A shorter row is not worth two readings.
-MIN_ROW = 2048
 # Along positions: in 16-bit dtypes the 32 bytes of a sector, the least that memory delivers.
 MIN_POSITIONS = 16
 
@@ -176,43 +165,6 @@ def _whole_kernel(
 
 
 @triton.jit
-def _row_kernel(
-    x_ptr, out_ptr, N, eps, KIND: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr
-):
-    """One row of contiguous [rows, N]; `UNIT` elements are 16 bytes."""
-    row_start = tl.program_id(0).to(tl.int64) * N
-    lead = row_start % UNIT
-    base = tl.multiple_of(row_start - lead, UNIT)
-    first = tl.multiple_of(tl.cdiv(lead, UNIT) * UNIT, UNIT)
-    end = tl.multiple_of((lead + N) // UNIT * UNIT, UNIT)
-    # The elements before the first whole unit, and those behind the last one.
-    side = tl.arange(0, 2 * UNIT)
-    edge = tl.where(side < UNIT, side, end + side - UNIT)
-    outside = tl.where(side < UNIT, edge < first, edge >= end)
-    mask = outside & (edge >= lead) & (edge < lead + N)
-    at_edge = tl.load(x_ptr + base + edge, mask=mask, other=0.0).to(tl.float32)
-    acc = tl.zeros((BLOCK,), dtype=tl.float32)
-    steps = tl.cdiv(end, BLOCK)
-    for step in tl.range(0, steps):
-        n = step * BLOCK + tl.arange(0, BLOCK)
-        inside = (n >= first) & (n < end)
-        x = tl.load(x_ptr + base + n, mask=inside, other=0.0, eviction_policy="evict_last")
-        acc = _collected(acc, x.to(tl.float32), KIND)
-    norm = _merged(acc, KIND)
-    edges = _merged(_collected(tl.zeros_like(at_edge), at_edge, KIND), KIND)
-    norm = _more(norm, edges) if KIND == "max" else norm + edges
-    scale = _scale(norm, N, eps, KIND)
-    out = out_ptr + base
-    tl.store(out + edge, (at_edge * scale).to(out_ptr.dtype.element_ty), mask=mask)
-    for step in tl.range(0, steps):
-        n = (steps - 1 - step) * BLOCK + tl.arange(0, BLOCK)
-        inside = (n >= first) & (n < end)
-        x = tl.load(x_ptr + base + n, mask=inside, other=0.0, eviction_policy="evict_first")
-        y = x.to(tl.float32) * scale
-        tl.store(out + n, y.to(out_ptr.dtype.element_ty), mask=inside)
-
-
-@triton.jit
 def _slab_kernel(
     x_ptr, out_ptr, parts_ptr, N, P, results, splits, slab, eps,
     stride_xb, stride_xn, stride_xp, stride_ob, stride_on, stride_op,
@@ -265,14 +217,6 @@ def _split(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
     return (view if dim < x.dim() - 1 else view.squeeze(2).t().unsqueeze(0)), dim
 
 
-def _in_units(view: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether rows of [1, N, rows] are contiguous, long, and lie alike in both tensors."""
-    length = view.shape[1]
-    plain = all(each.stride(1) == 1 and each.stride(2) == length for each in (view, target))
-    aligned = view.data_ptr() % 16 == 0 and target.data_ptr() % 16 == 0
-    return plain and aligned and length >= MIN_ROW
-
-
 def kernel_function(
     x: torch.Tensor,
     dim: int | None = 1,
@@ -303,14 +247,6 @@ def kernel_function(
     rows = dim == rank - 1
     least = min(1 if rows else MIN_POSITIONS, triton.next_power_of_2(positions))
     block_n = triton.next_power_of_2(length)
-    unit = 16 // max(x.element_size(), out.element_size())
-    if rows and _in_units(view, target) and (length > MAX_TILE or length % unit):
-        block = min(MAX_BLOCK, block_n // 2)
-        _row_kernel[(positions,)](
-            view, target, length, eps,
-            KIND=kind, UNIT=unit, BLOCK=block, num_warps=min(32, max(num_warps, block // 512)),
-        )  # fmt: skip
-        return out
     if block_n * least <= MAX_TILE:
         block_p = max(least, min(tile // block_n, triton.next_power_of_2(positions)))
         _whole_kernel[(batch * triton.cdiv(positions, block_p),)](
