@@ -85,7 +85,7 @@ def _norm_of(step: Step) -> set[str]:
         return set()
     for op in step.operators:
         if op.name in {"norm", "vector_norm", "normalize"}:
-            p = op.facts.get("p", 2)
+            p = 2 if op.facts.get("p") in {None, "fro"} else op.facts["p"]
             return {f"p{p:g}"} if isinstance(p, int | float) else set()
     names = {op.name for op in step.operators}
     made = [each.made_by for op in step.operators if op.kind == "reduce" for each in op.inputs]
