@@ -48,7 +48,7 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
     if LONG_ROW in special and step.kind in _TWICE and row and data is not None and data.bytes:
         size = row * DTYPE_BYTES.get(data.dtype, 4)
         if size == data.bytes:
-            yield "all elements belong together: blocks reduce a part each, and a second launch merges"
+            yield "all elements belong together: blocks reduce parts, and a second launch merges"
             return
         text = f"{row:,} elements ({size / 1e3:,.0f} kB) belong together and exceed one block's "
         text += "registers: they are read twice"
