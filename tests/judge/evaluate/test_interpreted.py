@@ -259,3 +259,12 @@ def test_a_kernel_that_converts_to_bfloat16_itself_is_not_called_wrong_here(judg
     found = judge(text, DOUBLE)
     assert found.verdict is Verdict.INCONCLUSIVE, found.reasons
     assert "converts to bfloat16" in found.reasons[0]
+
+
+def test_a_call_that_takes_too_long_at_a_long_shape_does_not_count(judge) -> None:
+    loop = "    for _ in range(0, columns * columns, 512):\n        tl.load(x)\n"
+    begins = "    at = tl.program_id(1)"
+    quadratic = columns().replace(begins, loop + begins)
+    found = judge(quadratic, DOUBLE)
+    assert found.verdict is Verdict.CORRECT, found.reasons
+    assert [case.constants for case in found.cases if "too long" in (case.why_not or "")]

@@ -1,0 +1,104 @@
+"""The interpreter without its repeated work: what kernels compute, and what it counts of them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+import torch
+import triton
+import triton.language as tl
+from judge.worker.interpreted import TooLongError, Watch
+
+watch = Watch()
+
+
+@triton.jit
+def halves(x):
+    return x / 2
+
+
+@triton.jit
+def sums(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, columns, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += halves(tl.load(x + row * columns + at, mask=at < columns, other=0.0))
+    tl.store(out + row, tl.sum(total, 0) + tl.max(total[None, :] * 0, 1).sum(0))
+
+
+@triton.jit
+def wraps(x, out):
+    at = tl.arange(0, 4)
+    tl.store(out + at, tl.load(x + at) * 2147483647 + 1)
+
+
+def run_sums():
+    x, out = torch.randn(3, 40), torch.empty(3)
+    sums[lambda meta: (x.shape[0],)](x, out, 40, BLOCK=16)
+    torch.testing.assert_close(out, x.sum(1) / 2)
+
+
+def run_wraps():
+    x = torch.tensor([1, 2, 3, -7], dtype=torch.int32)
+    out = torch.empty_like(x)
+    wraps[(1,)](x, out)
+    assert torch.equal(out, x * 2147483647 + 1), out
+
+
+{test}
+"""
+TESTS = {
+    "launches in a row, with functions of the device and of Triton": """
+for _ in range(3):
+    watch.begin(None)
+    run_sums()
+    run_wraps()
+assert not hasattr(tl.sum, "called"), "the language is as it was after a launch"
+try:
+    tl.arange(0, 4)
+except ValueError as error:
+    assert "_semantic" in str(error)
+else:
+    raise AssertionError("the language is still patched")
+""",
+    "programs and accesses are counted": """
+watch.begin(None)
+run_sums()
+assert watch.counts()["programs"] == {"sums, axis 0": 3}, watch.counts()
+assert watch.counts()["accesses"] == 3 * (3 + 1), watch.counts()
+assert watch.counts()["blocks"] == [16]
+assert list(watch.counts()["loops"].values()) == [3]
+""",
+    "a call of too many accesses ends whatever the host catches": """
+watch.begin(5)
+try:
+    try:
+        run_sums()
+    except Exception:
+        pass
+except TooLongError as error:
+    assert "more than 5 accesses" in str(error)
+else:
+    raise AssertionError("it went on")
+watch.begin(None)
+run_sums()
+""",
+}
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_interpreted_kernels(name: str, tmp_path) -> None:
+    program = tmp_path / "program.py"  # Triton reads the source of kernels from files
+    program.write_text(PROGRAM.format(test=TESTS[name]))
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(Path.cwd())},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
