@@ -8,6 +8,7 @@ import click
 from kb.errors import KbError
 
 _BEGIN, _END = "<!-- kernel-kb: begin -->", "<!-- kernel-kb: end -->"
+_CURSOR = "\nalwaysApply: false\n---\n"
 _PLACES = {
     "claude": ".claude/skills/kernel-kb/SKILL.md",
     "cursor": ".cursor/rules/kernel-kb.mdc",
@@ -56,6 +57,8 @@ def skill(agent: str | None, into: Path) -> None:
             text = _with_section(old, _text("AGENTS.md"))
         else:
             text = _text("SKILL.md")
+        if agent == "cursor":  # its rules have no name, and say when they apply
+            text = text.replace("name: kernel-kb\n", "").replace("\n---\n", _CURSOR, 1)
         place.write_text(text, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -91,6 +91,8 @@ class Trial:
             bench.start("candidate"), kernel, settings, call_seconds=options.call_seconds,
             hide=self.device == "cpu",
         )  # fmt: skip
+        # No smaller shape was to be had: the given one may be too much for the interpreter.
+        contestant.may_be_slow = options.interpret and shapes[0].label == "full"
         evidence.observations = contestant.observations
         # What a mistake would do is shown where it counts: a kernel can tell shapes apart.
         power, smaller = Power("given" if evidence.given_shape else "reduced"), Power("smaller")

@@ -11,6 +11,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from judge.problem.judge import JudgeDeclaration
+from judge.problem.literals import named_sizes
 from judge.problem.syntax import (
     ProblemFileError,
     Text,
@@ -50,6 +51,7 @@ class ProblemFile:
 
     name: str
     text: str
+    """The file's, with names for sizes that it writes as numbers (`literals.py`)."""
     sha256: str
     constants: Mapping[str, Constant]
     """The integers that shape variants may change, in the file's order."""
@@ -78,6 +80,10 @@ class ProblemFile:
         _require(module, file.name)
         try:
             constants = _constants(module, file.text)
+            text = file.text if constants else named_sizes(module, file.text)
+            if text != file.text:
+                module = parse(text, file.name)
+                constants = _constants(module, text)
         except RecursionError as error:
             raise ProblemFileError(f"{file.name}:1: nested too deeply to read") from error
         judge = _declaration(module, file.name)
@@ -89,7 +95,7 @@ class ProblemFile:
             )
         return cls(
             name=file.name,
-            text=file.text,
+            text=text,
             sha256=file.sha256,
             constants=constants,
             judge=judge,

@@ -21,7 +21,9 @@ def test_an_empty_project_gets_the_file_that_the_agent_loads(tmp_path, agent, pl
     text = (tmp_path / place).read_text()
     assert text.count("kb context --problem") == 1
     if agent != "agents":
-        assert text.startswith("---\nname: kernel-kb\ndescription: ")
+        head = "name: kernel-kb\n" if agent == "claude" else ""
+        assert text.startswith(f"---\n{head}description: ")
+        assert ("\nalwaysApply: false\n---\n" in text) == (agent == "cursor")
 
 
 def test_what_stands_in_agents_md_stays(tmp_path):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-cluster_utils = pytest.importorskip("ray.cluster_utils")
+from ray import cluster_utils  # noqa: E402
 
 from agent.cards import local  # noqa: E402
 from cli import cli  # noqa: E402
