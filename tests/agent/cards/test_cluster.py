@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-from ray import cluster_utils  # noqa: E402
+from ray import cluster_utils
 
-from agent.cards import local  # noqa: E402
-from cli import cli  # noqa: E402
+from agent.cards import local
+from cli import cli
 
 PROBLEM = """
 import torch
