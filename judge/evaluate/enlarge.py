@@ -44,6 +44,8 @@ _ENOUGH = 2
 # Beyond two blocks of 1024, odd: where a kernel's blocks are not known, and for the last dimension
 # wherever that is cheap.
 _LONG = 2253
+# Where a size is given beside which neither that nor two blocks are long.
+_LONGEST = 9011
 # What kernels that take no parts of a block may want sizes to be multiples of.
 _WHOLE = 256
 # How many dimensions are long in turn.
@@ -105,7 +107,6 @@ class Enlargement:
     """Why some shape that could have helped was not tried."""
     long: bool = False
     """Shapes are beyond what the loops want: a kernel may decline them."""
-    _whole: list[Mapping[str, int]] = field(default_factory=list)
     _dull: set[str] = field(default_factory=set)
     """Constants on which neither a loop nor a block depends."""
     _sizes: set[int] = field(default_factory=set)
@@ -142,11 +143,14 @@ class Enlargement:
         for place, name in enumerate(by_place(self.problem)[:_MOST_LONG]):
             if place and not self.progress().alone:
                 return
-            for size in self._lengths():
+            tried = len(self._tried)
+            for size in (*self._lengths(), _LONGEST):
                 if self._costs(name, size) > MOST_ACCESSES or self._spent > _ALL_ACCESSES:
                     continue
+                if size == _LONGEST and len(self._tried) > tried:
+                    break
                 yield from self._as_long(name, size, secret, large=not place)
-                if not self.progress().too_long:
+                if len(self._tried) > tried and not self.progress().too_long:
                     break
 
     def _lengths(self) -> list[int]:
@@ -219,8 +223,7 @@ class Enlargement:
                     self._dull.add(name)
                 if now.judged == before.judged:
                     whole = whole_blocks(self.problem, block, LIMIT_ELEMENTS)
-                    if whole is not None and whole.constants not in self._whole:
-                        self._whole.append(whole.constants)
+                    if whole is not None and whole.constants not in self._tried:
                         yield self._planned(whole, secret)
 
             if missed := [each for each in left_out if each not in self._dull]:

@@ -35,7 +35,7 @@ def problem(cols: int = 96, more: str = "") -> ProblemFile:
     return ProblemFile.parse(PROBLEM.format(cols=cols, more=more))
 
 
-def tried(*, takes, accesses: int = 10, alone: bool = True, too_long: bool = False):
+def tried(*, takes, accesses: int = 10, alone: bool = True, too_long: bool = False, cols: int = 96):
     """Shapes and kinds of values that are judged, of a kernel that takes what `takes` says."""
     programs = {"kernel, axis 0": 1 if alone else 2}
     state = LoopCounts({}, [], programs, accesses, accesses, 0.1, {}, 0, too_long, 0)
@@ -44,7 +44,7 @@ def tried(*, takes, accesses: int = 10, alone: bool = True, too_long: bool = Fal
         return state
 
     found = []
-    for shape in Enlargement(problem(), "", progress, given=False).shapes(secret=1):
+    for shape in Enlargement(problem(cols), "", progress, given=False).shapes(secret=1):
         found.append((dict(shape.constants), shape.cases[0].kind.value))
         taken = takes({"BATCH": 2, "ROWS": 16, "COLS": 96} | dict(shape.constants))
         state = replace(state, calls=state.calls + 1, judged=state.judged + taken)
@@ -75,6 +75,11 @@ def test_what_takes_whole_blocks_is_asked_for_those() -> None:
 def test_what_needs_the_given_sizes_beside_gets_them() -> None:
     found = tried(takes=lambda sizes: sizes["ROWS"] == 16)
     assert found[1] == ({"COLS": 2253}, "normal")
+
+
+def test_beside_a_long_given_size_a_longer_one_is_tried() -> None:
+    found = tried(takes=lambda sizes: True, alone=False, cols=4096)
+    assert [each["COLS"] for each, _ in found] == [9011, 9011]
 
 
 def test_a_kernel_of_many_accesses_is_not_asked_for_more() -> None:
