@@ -33,7 +33,7 @@ from kb.index.layout import IndexLayout
 RESULTS = Path(__file__).with_name("results")
 SIZES = (10_000, 100_000, 1_000_000)
 QUERIES = 100
-ROUNDS = 3
+ROUNDS = 2
 TIME_TARGET = 4.0
 MEMORY_TARGET_GIB = 4.0
 WRITTEN = "written.json"
