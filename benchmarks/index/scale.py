@@ -5,8 +5,8 @@ time of a search and of filtered ones, memory of a process that searches; beside
 query and asks Chroma for the nearest chunks of the same collection. Whoever searches does so in a
 process of its own; the two take turns, query by query, so that both meet the same load.
 
-An index is written once and kept; `--again` writes it anew. 10⁶ chunks take an hour on two
-cores, and 30 GB of disk while they are written.
+An index is written once and kept; `--again` writes it anew. 10⁶ chunks take about an hour on
+two idle cores, and 30 GB of disk while they are written.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from kb.index.layout import IndexLayout
 RESULTS = Path(__file__).with_name("results")
 SIZES = (10_000, 100_000, 1_000_000)
 QUERIES = 100
-ROUNDS = 3
+ROUNDS = 2
 TIME_TARGET = 4.0
 MEMORY_TARGET_GIB = 4.0
 WRITTEN = "written.json"

@@ -13,9 +13,11 @@ from kb.index.vectors import VectorMatrix, top
 # What may be asked of Chroma's graph at once. It takes time in proportion, and at about this many
 # the exact product over the chunks that a filter keeps is as quick.
 _MOST_ASKED = 2_000
-# Chroma knows no filter here, so more is asked of it than is wanted: twice what would do if chunks
-# that are kept were as near to the query as others.
-_MORE = 2.0
+# Chroma knows no filter here, so more is asked of it than would do if chunks that are kept were as
+# near to the query as others. More also widens the search: of the ten nearest at 10⁵ stand-ins
+# (`benchmarks/index/material.py`) 0.93 are found with 2, 0.96 with 4 and 0.98 with 8, which takes
+# longer than the product there (8 ms of a core; 5 ms with 4).
+_MORE = 4.0
 
 
 class Nearest:
