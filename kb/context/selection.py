@@ -14,10 +14,11 @@ from kb.index.tokens import tokenize
 from kb.patterns import LinearPattern
 from kb.production import Traits, best_rows
 from kb.profiles.keys import resolve_profile
+from kb.profiles.values import quantity, understood
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
-from kb.vocabulary import device_of, find_metric
+from kb.vocabulary import device_of
 
 # Entries looked at per search; a context names a handful of techniques at most.
 _DEPTH = 12
@@ -25,6 +26,8 @@ _DEPTH = 12
 _NOISE = 0.6
 # A profile's gates against a query's words, both in [0, 1].
 _GATE_WEIGHT = 1.0
+# Metrics of a profile that the facts repeat; the rest is in the reader's hands.
+_SHOWN_METRICS = 8
 # Where a profile was diagnosed, scores are of three parts: query, gates and diagnosis.
 _PARTS = 3
 # A kernel that already does it gains little from reading about it.
@@ -189,8 +192,8 @@ def _understood(profile: dict[str, float]) -> list[str]:
     if not profile:
         return []
     told = ", ".join(
-        f"{metric.label if (metric := find_metric(name)) else name} {value:g}"
-        for name, value in list(profile.items())[:8]
+        f"{metric.label} {quantity(metric.value, metric.unit)}"
+        for metric in understood(profile)[:_SHOWN_METRICS]
     )
     return [f"Profile: {told}."]
 

@@ -75,7 +75,7 @@ def roofline(roofs: Roofs, marks: Sequence[Mark]) -> Picture:
         start = max(corner, low_x)
         drawing.line([place(start, roofs.at(start, rate)), place(high_x, rate)], "roof")
         x, y = place(high_x, rate)
-        drawing.text(x, y - 4, f"{name} {si(rate)}", "", "end")
+        drawing.text(x, y - 8, f"{name} {si(rate)}", "", "end")
     drawing.line([place(low_x, roofs.bandwidth * low_x), place(ridge, peak)], "roof")
     for number, (mark, rate) in enumerate(points, start=1):
         x, y = place(mark.intensity, rate)
@@ -85,7 +85,7 @@ def roofline(roofs: Roofs, marks: Sequence[Mark]) -> Picture:
         drawing.text(0, _BOTTOM + 36 + 17 * number, f"{number}. {said[number - 1]}")
     return drawing.picture(
         f"{roofs.card}, data sheet, dense: {si(roofs.bandwidth)}B/s of DRAM (slope). Left of a "
-        "corner bytes limit, right of it arithmetic does."
+        "corner memory limits, right of it compute does."
     )
 
 
