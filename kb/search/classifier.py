@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 FILE = "classifier_weights.npz"
 # Log-probabilities below this one tell no more: hundreds of times less likely than the best.
 FLOOR = -6.0
+# Log-odds of "nothing applies" beyond this tell no more: of two words it is as sure as of twenty.
+SUREST = 2.0
 # What a technique has that was not taught, where 1 is certainty and 0 is `FLOOR`.
 UNKNOWN = 0.5
 
@@ -58,7 +60,7 @@ class Opinion(NamedTuple):
     entries: Floats
     """Of each entry, in [0, 1]: 1 for a technique that surely answers, 0 for kernels, (m,)."""
     applies: float
-    """Log-odds that any technique answers, within `FLOOR` of 0; 0 where nothing is known."""
+    """Log-odds that any technique answers, within `SUREST` of 0; 0 where nothing is known."""
 
 
 @cache
@@ -104,4 +106,4 @@ class Classifier:
         entries[self._entries] = 1.0 - np.maximum(logs, FLOOR)[self._outputs] / FLOOR
         nothing = float(logs[-1])
         any_of_them = math.log(max(-math.expm1(nothing), 1e-9))
-        return Opinion(entries, min(max(any_of_them - nothing, FLOOR), -FLOOR))
+        return Opinion(entries, min(max(any_of_them - nothing, -SUREST), SUREST))

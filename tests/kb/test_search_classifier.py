@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kb.embedders import load_embedder
-from kb.search.classifier import FLOOR, UNKNOWN, Classifier, Network, shipped_network
+from kb.search.classifier import FLOOR, SUREST, UNKNOWN, Classifier, Network, shipped_network
 from kb.vocabulary import taxonomy
 
 PLACES = {"technique:b": 0, "kernel:k": 1, "technique:new": 2, "technique:a": 3}
@@ -29,11 +29,11 @@ def opinion(*logits, embedder="model"):
 def test_techniques_are_scored_in_the_order_of_the_entries():
     told = opinion(50.0, 0.0, 0.0)
     assert told.entries.tolist() == pytest.approx([0.0, 0.0, UNKNOWN, 1.0])
-    assert told.applies == -FLOOR
+    assert told.applies == SUREST
     even = opinion(0.0, 0.0, 0.0)
     assert even.entries[[0, 3]] == pytest.approx(1 + np.log(3) / FLOOR)
     assert even.applies == pytest.approx(np.log(2))
-    assert opinion(0.0, 0.0, 50.0).applies == FLOOR
+    assert opinion(0.0, 0.0, 50.0).applies == -SUREST
 
 
 def test_a_technique_that_was_not_taught_stands_before_those_that_do_not_apply():
