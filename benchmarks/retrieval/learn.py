@@ -5,10 +5,10 @@ from a question's embedding to the techniques that answer it, by the cross-entro
 grades. What resembles a question of KernelRetrieve is left out, and of the judged questions only
 the development half is scored, for which the weights of entries are cross-validated as in `fit`.
 
-`--write` records the classifier for the product; run `benchmarks.retrieval.fit --write` and
-`benchmarks.abstention.calibrate --write` after it. `--curve` trains on 1,000, 3,000 and all
-questions. `--left-out` leaves a tenth of the techniques out of training at a time, and scores the
-judged questions that ask for one of them, which the product then knows by its text alone.
+`--write` records the classifier for the product; run `benchmarks.retrieval.fit --write` after it.
+`--curve` trains on 1,000, 3,000 and all questions. `--left-out` leaves a tenth of the techniques
+out of training at a time, and scores the judged questions that ask for one of them, which the
+product then knows by its text alone.
 """
 
 import argparse
@@ -182,7 +182,7 @@ class Judge:
         places = {name: place for place, name in enumerate(self._names)}
         # Without a network, no technique is told from another.
         classifier = Classifier(self._embedder if network else "", places, network)
-        told = np.array([classifier.opinion(each).entries for each in self._vectors])
+        told = np.array([classifier.likelihoods(each) for each in self._vectors])
         plain, measured = (FEATURES.index(name) for name in LEARNED)
         features[..., plain] = told
         features[..., measured] = told * self._measured()[:, None]
