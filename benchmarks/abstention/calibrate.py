@@ -29,7 +29,7 @@ from kb.search.models import Filters
 
 _QUESTIONS = Path(__file__).with_name("questions.yaml")
 _TARGET = Path(kb.__file__).parent / "data" / "abstention.yaml"
-# Weak regularisation: ten features and hundreds of questions do not overfit, but separable data
+# Weak regularisation: nine features and hundreds of questions do not overfit, but separable data
 # would push the weights up without end.
 _C = 3.0
 # At most this share of answerable calibration questions may be refused, of either index; the
@@ -49,17 +49,16 @@ def _questions() -> dict[str, dict[str, list[str]]]:
 
 
 def _fit_and_report(
-    work: Path, embedder: Embedder, questions: dict[str, dict[str, list[str]]], beside: str
+    work: Path, embedder: Embedder, questions: dict[str, dict[str, list[str]]]
 ) -> Calibration:
-    """`beside` is the index that holds packages as well."""
     with ExitStack() as stack:
         searchers: dict[str, Searcher] = {}
         asked: dict[str, list[str]] = {}
-        for name in ("corpus", beside):
+        for name in ("corpus", "full"):
             built = build_index(name, work, embedder)
             corpus = stack.enter_context(opened(built.folder))
             searchers[name] = Searcher(corpus.generation, embedder)
-            if name == beside:
+            if name == "full":
                 cases = function_cases(name, built, corpus)
                 asked[name] = [case.query for case in cases if case.half == "dev"]
         calibration = _fit(searchers, questions["calibrate"], asked)
@@ -131,13 +130,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="record the weights")
     parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    parser.add_argument(
-        "--beside", choices=("small", "full"), default="full", help="packages beside the corpus"
-    )
     arguments = parser.parse_args()
     questions = _questions()
     embedder = load_embedder()
-    calibration = _fit_and_report(arguments.work, embedder, questions, arguments.beside)
+    calibration = _fit_and_report(arguments.work, embedder, questions)
     if arguments.write:
         data = {
             "default": embedder.name,

@@ -5,10 +5,10 @@ from a question's embedding to the techniques that answer it, by the cross-entro
 grades. What resembles a question of KernelRetrieve is left out, and of the judged questions only
 the development half is scored, for which the weights of entries are cross-validated as in `fit`.
 
-`--write` records the classifier for the product; run `benchmarks.retrieval.fit --write` and
-`benchmarks.abstention.calibrate --write` after it. `--curve` trains on 1,000, 3,000 and all
-questions. `--left-out` leaves a tenth of the techniques out of training at a time, and scores the
-judged questions that ask for one of them, which the product then knows by its text alone.
+`--write` records the classifier for the product; run `benchmarks.retrieval.fit --write` after it.
+`--curve` trains on 1,000, 3,000 and all questions. `--left-out` leaves a tenth of the techniques
+out of training at a time, and scores the judged questions that ask for one of them, which the
+product then knows by its text alone.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from benchmarks.retrieval.teaching import Question, copies, situations, teaching
 from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.search.classifier import FILE, Classifier, Network
-from kb.search.weighing import FEATURES, LEARNED
+from kb.search.weighing import FEATURES, LEARNED, shipped_weights
 
 _TARGET = Path(kb.__file__).parent / "data" / FILE
 # Chosen on held-out situations of the teaching set.
@@ -92,10 +92,13 @@ def targets(questions: Sequence[Question], techniques: Sequence[str]) -> NDArray
             if slug in place:
                 row[place[slug]] = grade**_POWER
         row[-1] = float(not each.techniques)
-    return wanted / np.maximum(wanted.sum(axis=1, keepdims=True), 1e-9)
+    shares: NDArray[np.float32] = wanted / np.maximum(wanted.sum(axis=1, keepdims=True), 1e-9)
+    return shares
 
 
-def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Network:
+def train(
+    taught: Teaching, techniques: Sequence[str], embedder: str, seeds: int = _SEEDS
+) -> Network:
     """Networks from several seeds side by side. One thread: the same machine gives the same."""
     torch.set_num_threads(1)
     wanted = torch.from_numpy(targets(taught.questions, techniques))
@@ -103,14 +106,14 @@ def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Network
     # A situation counts for the square root of its questions: a paraphrase is no new one.
     weights = torch.tensor([counts[each] ** -0.5 for each in taught.situations.tolist()])
     vectors = torch.from_numpy(taught.vectors * _SCALE)
-    parts = [_trained(vectors, wanted, weights, seed) for seed in range(_SEEDS)]
+    parts = [_trained(vectors, wanted, weights, seed) for seed in range(seeds)]
     hidden, hidden_bias, output, output_bias = zip(*parts, strict=True)
     return Network(
         embedder,
         tuple(techniques),
-        np.concatenate(hidden, axis=1) * np.float32(_SCALE),
+        (np.concatenate(hidden, axis=1) * _SCALE).astype(np.float32),
         np.concatenate(hidden_bias),
-        np.concatenate(output) / np.float32(_SEEDS),
+        (np.concatenate(output) / seeds).astype(np.float32),
         np.mean(output_bias, axis=0, dtype=np.float32),
     )
 
@@ -164,26 +167,37 @@ class Judge:
         self._vectors = embedder.embed_documents([case.query for case in self.cases])
         self._embedder = embedder.name
 
-    def scores(self, network: Network | None) -> list[float]:
-        """nDCG@10 of each query, weights cross-validated; None for no network."""
+    def scores(self, network: Network | None, *, fit: bool = True) -> list[float]:
+        """nDCG@10 of each query.
+
+        Parameters
+        ----------
+        network
+            None for none at all.
+        fit
+            Whether the weights of entries are fitted with this network, and cross-validated, or
+            are the shipped ones.
+        """
         features = self._features.copy()
-        at = [FEATURES.index(name) for name in LEARNED]
-        features[..., at] = 0.0
-        if network is not None:
-            places = {name: place for place, name in enumerate(self._names)}
-            classifier = Classifier(self._embedder, places, network)
-            told = np.array([classifier.opinion(each).entries for each in self._vectors])
-            measured = np.array([bool(each) for each in self._measured()])
-            features[..., at[0]] = told
-            features[..., at[1]] = told * measured[:, None]
-        scores = cross_validated(features, self._grades, 0)
+        places = {name: place for place, name in enumerate(self._names)}
+        # Without a network, no technique is told from another.
+        classifier = Classifier(self._embedder if network else "", places, network)
+        told = np.array([classifier.likelihoods(each) for each in self._vectors])
+        plain, measured = (FEATURES.index(name) for name in LEARNED)
+        features[..., plain] = told
+        features[..., measured] = told * self._measured()[:, None]
+        if fit:
+            scores = cross_validated(features, self._grades, 0)
+        else:
+            shipped = shipped_weights().features
+            weights = np.array([shipped[name] for name in FEATURES])
+            scores = features[..., 0] + features @ weights
         return [self._score(*each) for each in zip(self.cases, scores, strict=True)]
 
     def _measured(self) -> NDArray[np.bool_]:
         """Which queries give metrics, (queries,)."""
         near = self._features[..., FEATURES.index("meaning: nearest three, with metrics")]
-        found: NDArray[np.bool_] = near.any(axis=1)
-        return found
+        return np.asarray(near.any(axis=1), dtype=np.bool_)
 
     def _score(self, case: Case, scores: Floats) -> float:
         ranking = [self._names[place] for place in np.argsort(-scores, kind="stable")]
@@ -212,23 +226,27 @@ def _held_out(network: Network, taught: Teaching) -> str:
 
 
 def _left_out(judge: Judge, taught: Teaching, techniques: Sequence[str], embedder: str) -> None:
-    """Each tenth of the techniques left out of training in turn."""
+    """Each tenth of the techniques left out of training in turn; the shipped weights of entries."""
     groups = np.random.default_rng(0).permutation(len(techniques)) % _TENTHS
-    whole = judge.scores(train(taught, techniques, embedder))
-    known, unknown = [], []
+    whole = judge.scores(train(taught, techniques, embedder, 1), fit=False)
+    without = judge.scores(None, fit=False)
+    found: list[tuple[float, float, float]] = []
     for group in range(_TENTHS):
         out = {slug for slug, each in zip(techniques, groups, strict=True) if each == group}
         rest = [slug for slug in techniques if slug not in out]
         rows = [n for n, q in enumerate(taught.questions) if not out & q.techniques.keys()]
-        network = train(taught.of(np.array(rows)), rest, embedder)
-        scores = judge.scores(network)
+        scores = judge.scores(train(taught.of(np.array(rows)), rest, embedder, 1), fit=False)
         asked = {f"technique:{slug}" for slug in out}
-        for case, score, before in zip(judge.cases, scores, whole, strict=True):
+        for case, *of_case in zip(judge.cases, whole, scores, without, strict=True):
             if any(answer.grade == 3 and answer.name in asked for answer in case.answers):
-                unknown.append(score)
-                known.append(before)
-        print(f"without {', '.join(sorted(out))}: {np.mean(unknown):.4f} so far", flush=True)
-    print(f"{len(known)} questions: taught {np.mean(known):.4f}, left out {np.mean(unknown):.4f}")
+                found.append((of_case[0], of_case[1], of_case[2]))
+        taught_them, left_out, unlearned = np.mean(found, axis=0)
+        print(
+            f"{len(found)} questions for left-out techniques: nDCG@10 {left_out:.4f}, "
+            f"{taught_them:.4f} where they are taught, {unlearned:.4f} without a classifier; "
+            f"last: {', '.join(sorted(out))}",
+            flush=True,
+        )
 
 
 def main() -> None:

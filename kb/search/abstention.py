@@ -34,8 +34,6 @@ class Evidence:
     """ln(1 + the query's words), at least of five: a few words are covered by chance."""
     known: float
     """Share of the query's words that the index has."""
-    taught: float
-    """Log-odds that a technique answers, by what the classifier learned; whatever an index has."""
 
     def features(self) -> tuple[float, ...]:
         """In the order of the calibrated weights."""

@@ -6,13 +6,11 @@ techniques that it was trained on and no others, so what it says is one feature 
 `kb/search/weighing.py` adds up, and a technique that it does not know keeps a middling value.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,15 +50,6 @@ class Network:
         return found
 
 
-class Opinion(NamedTuple):
-    """What the classifier makes of one query."""
-
-    entries: Floats
-    """Of each entry, in [0, 1]: 1 for a technique that surely answers, 0 for kernels, (m,)."""
-    applies: float
-    """Log-odds that any technique answers, within `FLOOR` of 0; 0 where nothing is known."""
-
-
 @cache
 def shipped_network() -> Network:
     """The network in `kb/data`."""
@@ -76,7 +65,7 @@ def shipped_network() -> Network:
 
 
 class Classifier:
-    """A network's opinion in the order of one generation's entries."""
+    """What a network says, in the order of one generation's entries."""
 
     def __init__(
         self, embedder: str, places: Mapping[str, int], network: Network | None = None
@@ -95,13 +84,16 @@ class Classifier:
             if name.startswith("technique:"):
                 self._plain[place] = UNKNOWN
 
-    def opinion(self, vector: NDArray[np.float32]) -> Opinion:
-        """What is likely for a query with this embedding, (dimensions,)."""
-        if not self.applies:
-            return Opinion(self._plain, 0.0)
-        logs = self._network.log_probabilities(vector)
-        entries = self._plain.copy()
-        entries[self._entries] = 1.0 - np.maximum(logs, FLOOR)[self._outputs] / FLOOR
-        nothing = float(logs[-1])
-        any_of_them = math.log(max(-math.expm1(nothing), 1e-9))
-        return Opinion(entries, min(max(any_of_them - nothing, FLOOR), -FLOOR))
+    def likelihoods(self, vector: NDArray[np.float32]) -> Floats:
+        """How likely each entry answers a query with this embedding, (dimensions,).
+
+        Returns
+        -------
+        Floats
+            In [0, 1]: 1 for a technique that surely does, 0 for kernels, (m,).
+        """
+        found = self._plain.copy()
+        if self.applies:
+            logs = self._network.log_probabilities(vector)
+            found[self._entries] = 1.0 - np.maximum(logs, FLOOR)[self._outputs] / FLOOR
+        return found

@@ -188,8 +188,8 @@ class Searcher:
         dense = self.nearest.similarities(vector)
         ranker = Ranker(said, self.generation, self._names)
         near = self.nearest.of(self._entries.rows, vector, dense)
-        opinion = self._classifier.opinion(vector)
-        entries = self._entries.score(tokens, lexical, near, mask)._replace(learned=opinion.entries)
+        learned = self._classifier.likelihoods(vector)
+        entries = self._entries.score(tokens, lexical, near, mask)._replace(learned=learned)
         pieces = self._pieces if mask is None else self._pieces & mask
         lexical_rows = top(words, CANDIDATES, pieces & (words > 0))
         dense_rows = self.nearest.rows(vector, dense, CANDIDATES, pieces)
@@ -214,7 +214,6 @@ class Searcher:
             operator=float(bool(said.ops)),
             length=math.log1p(max(len(tokens), _FEW_WORDS)),
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
-            taught=opinion.applies,
         )
         probability = relevance(evidence, self._calibration)
         scored = self._scored(candidates, (lexical_rows, dense_rows), tokens, entries, ranker)

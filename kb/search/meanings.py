@@ -31,6 +31,8 @@ class Meaning:
     """The metric whose name means it."""
     said: "Phrases | None" = None
     pattern: re.Pattern[str] | None = None
+    code: re.Pattern[str] | None = None
+    """What it looks like in code."""
     bound: tuple[str, float, float] | None = None
     """A metric, and the values below and above which its value has to lie."""
 
@@ -56,14 +58,26 @@ def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
         if not place.names[0].loose and is_spelled(place.names[0].metric, query, place)
     }
     alone = len(metrics) <= _FEW_METRICS
+    shares = ((each, _share(each, query, tokens, named, metrics)) for each in _meanings())
+    return _together(
+        (each, share * _AMONG_MANY if each.metric is not None and not alone else share)
+        for each, share in shares
+        if share
+    )
+
+
+def shown_by(code: str) -> Meant:
+    """What patterns in pasted code are symptoms of; takes time in proportion to it."""
+    return _together(
+        (each, 1.0) for each in _meanings() if each.code is not None and each.code.search(code)
+    )
+
+
+def _together(shares: Iterable[tuple[Meaning, float]]) -> Meant:
+    """Of all meanings, each with how much it is meant, the strongest for each entry."""
     weights: dict[str, float] = {}
     notes: dict[str, None] = {}
-    for meaning in _meanings():
-        share = _share(meaning, query, tokens, named, metrics)
-        if not share:
-            continue
-        if meaning.metric is not None and not alone:
-            share *= _AMONG_MANY
+    for meaning, share in shares:
         if meaning.note:
             notes[meaning.note] = None
         for kind, entries in (("technique", meaning.techniques), ("kernel", meaning.kernels)):
@@ -86,7 +100,7 @@ def _share(
         metric, below, above = meaning.bound
         if metric not in metrics or not above < metrics[metric] < below:
             return 0.0
-    if meaning.pattern is not None and meaning.pattern.search(query):
+    if any(each is not None and each.search(query) for each in (meaning.pattern, meaning.code)):
         return 1.0
     if meaning.said is not None and meaning.said.found_in(tokens):
         return 1.0
@@ -138,6 +152,7 @@ def _meaning(fields: dict[str, Any]) -> Meaning:
         metric=metric.name if metric is not None else None,
         said=Phrases(fields["said"]) if "said" in fields else None,
         pattern=re.compile(fields["pattern"]) if "pattern" in fields else None,
+        code=re.compile(fields["code"], re.MULTILINE) if "code" in fields else None,
         bound=bound,
     )
 

@@ -11,7 +11,7 @@ from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
 from kb.index.tokens import identifiers, spaced, terms
 from kb.profiles.mentions import read_mentions
-from kb.search.meanings import Field, Meant, field_of, meant_by
+from kb.search.meanings import Field, Meant, field_of, meant_by, shown_by
 from kb.search.pasted import Pasted, pasted_code
 from kb.search.spelling import Spelling
 from kb.vocabulary import find_gpu, gpu_names
@@ -193,6 +193,7 @@ class QueryReader:
             wants_kernel=True,
             pasted=pasted,
             used=frozenset(self.detector.techniques(pasted.code, pasted.language)),
+            meant=shown_by(pasted.code),
         )
 
 

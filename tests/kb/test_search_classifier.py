@@ -22,29 +22,25 @@ def network(*logits):
     )
 
 
-def opinion(*logits, embedder="model"):
-    return Classifier(embedder, PLACES, network(*logits)).opinion(np.ones(2, np.float32))
+def likelihoods(*logits, embedder="model"):
+    classifier = Classifier(embedder, PLACES, network(*logits))
+    return classifier.likelihoods(np.ones(2, np.float32))
 
 
 def test_techniques_are_scored_in_the_order_of_the_entries():
-    told = opinion(50.0, 0.0, 0.0)
-    assert told.entries.tolist() == pytest.approx([0.0, 0.0, UNKNOWN, 1.0])
-    assert told.applies == -FLOOR
-    even = opinion(0.0, 0.0, 0.0)
-    assert even.entries[[0, 3]] == pytest.approx(1 + np.log(3) / FLOOR)
-    assert even.applies == pytest.approx(np.log(2))
-    assert opinion(0.0, 0.0, 50.0).applies == FLOOR
+    assert likelihoods(50.0, 0.0, 0.0).tolist() == pytest.approx([0.0, 0.0, UNKNOWN, 1.0])
+    even = likelihoods(0.0, 0.0, 0.0)
+    assert even[[0, 3]] == pytest.approx(1 + np.log(3) / FLOOR)
 
 
 def test_a_technique_that_was_not_taught_stands_before_those_that_do_not_apply():
-    told = opinion(0.0, -50.0, 50.0).entries
-    assert told[PLACES["technique:new"]] == UNKNOWN > told[PLACES["technique:a"]]
+    found = likelihoods(0.0, -50.0, 50.0)
+    assert found[PLACES["technique:new"]] == UNKNOWN > found[PLACES["technique:a"]]
 
 
 def test_with_another_embedder_no_technique_is_ahead_of_another():
-    told = opinion(50.0, 0.0, 0.0, embedder="other")
-    assert told.entries.tolist() == [UNKNOWN, 0.0, UNKNOWN, UNKNOWN]
-    assert told.applies == 0.0
+    found = likelihoods(50.0, 0.0, 0.0, embedder="other")
+    assert found.tolist() == [UNKNOWN, 0.0, UNKNOWN, UNKNOWN]
 
 
 def test_the_shipped_network_knows_the_taxonomy_and_reads_the_shipped_embedder():
@@ -65,5 +61,5 @@ def test_a_symptom_is_read_without_the_words_of_its_cure(query, technique):
     shipped = shipped_network()
     embedder = load_embedder()
     places = {f"technique:{slug}": at for at, slug in enumerate(shipped.techniques)}
-    told = Classifier(embedder.name, places).opinion(embedder.embed_query(query)).entries
-    assert places[f"technique:{technique}"] in np.argsort(-told)[:3]
+    found = Classifier(embedder.name, places).likelihoods(embedder.embed_query(query))
+    assert places[f"technique:{technique}"] in np.argsort(-found)[:3]

@@ -8,7 +8,7 @@ from support import add, searcher
 from kb.corpus.loader import load_corpus, shipped_corpus
 from kb.embedders import load_embedder
 from kb.search.engine import Searcher
-from kb.search.meanings import field_of, meant_by
+from kb.search.meanings import field_of, meant_by, shown_by
 from kb.search.models import Filters
 from kb.search.opening import open_searcher
 from kb.vocabulary import find_metric, load_yaml
@@ -128,12 +128,43 @@ def test_the_words_of_a_sentence_are_no_name_of_a_counter():
     assert meant_by("barriers between the two phases", {}).entries == {}
 
 
+@pytest.mark.parametrize(
+    ("code", "technique"),
+    [
+        ("if (threadIdx.x % 2 == 0) y[i] = f(x); else y[i] = g(x);", "divergence-avoidance"),
+        ("sum += a[threadIdx.x * cols + j];", "coalesced-access"),
+        ("for (int j = 0; j < n; ++j)\n  atomicAdd(&count[key[j]], 1);", "atomics-privatization"),
+        ("  float seen[64];\n", "register-pressure"),
+    ],
+)
+def test_patterns_of_code_are_read_as_symptoms(code, technique):
+    kernel = f"__global__ void k(float *y) {{\n  int i = threadIdx.x;\n{code}\n}}"
+    assert max(shown_by(kernel).entries.items(), key=lambda item: item[1])[0] == (
+        f"technique:{technique}"
+    )
+    assert f"technique:{technique}" in meant_by(code, {}).entries
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;",
+        "float4 v = in[threadIdx.x * 4];",
+        "__shared__ float tile[64];",
+        "atomicAdd(total, sum);",
+        "float acc[8];",
+    ],
+)
+def test_what_good_kernels_have_as_well_is_no_symptom(code):
+    assert not shown_by(code).entries
+
+
 def test_meanings_name_entries_and_metrics_that_exist():
     corpus = load_corpus(shipped_corpus())
     slugs = {each.entry.slug for each in (*corpus.techniques, *corpus.kernels)}
     for each in load_yaml((DATA / "meanings.yaml").read_text()):
         assert {*each.get("techniques", ()), *each.get("kernels", ())} <= slugs
-        assert {"metric", "said", "pattern"} & each.keys()
+        assert {"metric", "said", "pattern", "code"} & each.keys()
         for metric in (each.get("metric"), each.get("with", {}).get("metric")):
             assert metric is None or find_metric(metric) is not None
         weights = (*each.get("techniques", {}).values(), *each.get("kernels", {}).values())
