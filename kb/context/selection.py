@@ -124,6 +124,8 @@ def select(
             choice = Choice(entry, choice.score * _ALREADY_USED, reason)
         if choice is not None:
             choices.append(choice)
+    if diagnose is not None and profile and not answers and ranking is None:
+        choices = []  # gates that hold tell what may help, not what limits a kernel
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
     best = choices[0].score if choices else 0.0
     choices = [choice for choice in choices if choice.score >= _NOISE * best][:MAX_TECHNIQUES]
