@@ -84,8 +84,8 @@ def _around(analysis: Analysis) -> Iterator[str]:
         across = step.kind in {"norm", "reduce", "softmax"} and row is not None
         if across and row is not None and _TILE % row == 0 and step.name == "group_norm":
             yield (
-                f"groups of {row} columns lie inside a tile of {_TILE}: reduce in the epilogue, with "
-                "a stage less, since a reshaped accumulator takes shared memory"
+                f"groups of {row} columns lie inside a tile of {_TILE}: reduce in the epilogue, "
+                "with a stage less, since a reshaped accumulator takes shared memory"
             )
         elif across and row is not None and row > _TILE:
             yield _beyond_a_tile(step, row)
