@@ -43,7 +43,7 @@ class Mount(Protocol):
         ...
 
     def running(self) -> AbstractContextManager[None]:
-        """Do what there is to do while the context lasts; leaving it ends everything soon."""
+        """Run the addition's background work; leaving the context stops it promptly."""
         ...
 
 

@@ -17,7 +17,7 @@ TUNE: Final = "tune"
 """Family of changed meta-parameters: no technique of its own, it is due again for each kernel."""
 # A family gets this many rounds of trying without gain before it is retired.
 PLATEAU_ROUNDS: Final = 2
-# Below this relative gain a round brought nothing: the issue's early stop.
+# A round that gains less than this fraction counts as having brought nothing.
 LEAST_GAIN: Final = 0.03
 
 

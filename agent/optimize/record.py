@@ -56,7 +56,7 @@ class Record:
     stopped: Stopped | None = None
     """None while the run goes on."""
     fresh_from: int = 0
-    """Number of closed rounds when the run was resumed after its end."""
+    """Number of closed rounds when an ended run was resumed; these no longer count as fruitless."""
     resumed_after: int = 0
     """Last round with proposals when the run was last resumed."""
     wall: float = 0.0

@@ -37,7 +37,7 @@ from kb.search.engine import Searcher
 _CITATION_SHARE = 0.08
 # Of a budget, what the chief technique's text gets beside a whole example, if it needs so much.
 _FIRST_SHARE = 0.3
-# Tokens of a technique's text below which it only names the thing; three characters each.
+# Fewest tokens of a technique's text that are worth showing; a token counts as three characters.
 _USEFUL = 60
 # Examples of this many kernels are tried before one is named instead of shown.
 _TRIED = 6
@@ -97,7 +97,7 @@ class _Composer:
             plan = [line for line in lines[1:] if line.startswith(PLAN)]
             smaller += [([lines[0], *plan], False)] if plan else []
             smaller += [(lines[:1], False), ([next(iter(prose_prefixes(lines[0])))], False)]
-        # A plain form comes last: the better kernels are tried beside ever less first.
+        # The better kernels first, beside ever less; plain forms only where none of that fits.
         for skipped in (self._plain, {}) if self._plain else ({},):
             self._skipped = skipped
             for facts, cited in ((lines, True), *smaller):
