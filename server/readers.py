@@ -86,7 +86,7 @@ class CurrentSearcher:
         return searcher
 
     def _keep(self, problem: str, refused: str | None) -> None:
-        """Keep serving the open generation, and do not retry the one that failed at every request."""
+        """Keep serving the open generation; the one that failed is not retried at every request."""
         if problem != self.problem:
             _LOG.error("the current generation cannot be opened", extra={"problem": problem})
         self.problem, self._refused = problem, refused

@@ -328,7 +328,7 @@ def _ratios(measured: Measurement) -> tuple[Ratio, ...]:
 
 
 def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
-    """Failed checks of the wall clock and of outputs: the candidate's as evidence, others' as notes."""
+    """Failed checks of clock and outputs: the candidate's as evidence, others' as notes."""
     candidate = next(iter(measured.tracks))
     flagged: dict[str, list[str]] = {}
     for name, track in measured.tracks.items():

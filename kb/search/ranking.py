@@ -30,8 +30,8 @@ NAMED_IN_PASSING = 0.4
 # A kernel or code chunk that shows a named technique.
 SHOWS_TECHNIQUE = 0.12
 _SHOWS_SHARE = SHOWS_TECHNIQUE / NAMED_TECHNIQUE
-# The chunk's operator is named. Doubling it lowered nDCG@10 of function search by 0.006: a word such
-# as "scale" names an operator in one sentence and nothing in the next.
+# The chunk's operator is named. Doubling it lowered nDCG@10 of function search by 0.006: a word
+# such as "scale" names an operator in one sentence and nothing in the next.
 NAMED_OP = 0.05
 # The chunk computes what a pasted kernel computes, which is read from its code.
 SAME_OP = 0.12
