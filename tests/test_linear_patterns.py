@@ -22,6 +22,7 @@ BOUNDED = {
     ("scan_cuda.py", "_LITERAL_END"): "possessive, and made of one quote each",
     ("scan_cuda.py", "_pattern"): "the judge's own process, whose time is limited",
     ("meanings.py", "_meaning"): "words of the shipped table of meanings",
+    ("docstrings.py", "summary"): "names of a kernel's parameters, on 2,000 characters",
     ("store.py", "_ID"): "a fixed number of hexadecimal digits",
     ("cudart.py", "_loaded"): "lines of this process's own /proc/self/maps",
 }

@@ -69,7 +69,7 @@ def test_every_kernel_of_the_corpus_is_a_file_when_it_is_shown(shipped_index):
     shown = 0
     for slug, record in open_generation(shipped_index).kernels.items():
         out = io.StringIO()
-        print_kernel(Console(file=out, width=80, highlight=False, emoji=False), record)
+        print_kernel(Console(file=out, width=80, highlight=False, emoji=False), record, [])
         assert record.code.strip() in out.getvalue(), slug
         if record.entry.language == "triton":
             ast.parse(out.getvalue())

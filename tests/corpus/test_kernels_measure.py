@@ -97,7 +97,7 @@ def test_a_wrong_and_a_crashing_kernel_are_recorded_and_the_rest_is_measured(mea
     assert kernels["add-wrong"]["failed"].startswith(
         "RuntimeError: no configuration is right: wrong"
     )
-    assert kernels["add-crashes"]["failed"] == "the process that ran it ended with status -6"
+    assert kernels["add-crashes"]["failed"] == "the judging process died with status -6"
     better = kernels["add-better"]
     assert set(better["times"]) == {"kernel", "add-plain", "eager"}
     assert better["bytes"] == 3 * 8 * 4 * 4

@@ -125,7 +125,7 @@ def test_a_source_whose_path_is_not_utf8_is_refused(filled, tmp_path, cli):
         (["query", ""], 1, "the query is empty"),
         (["query", "x", "-k", "0"], 1, "k: 0 is less than 1"),
         (["query", "x", "-k", "many"], 2, "not a valid integer"),
-        (["query", "x", "--architecture", "hopper"], 1, "'hopper' is not an architecture"),
+        (["query", "x", "--architecture", "hopper"], 1, "unknown GPU 'hopper': use one of"),
         (["query", "x", "--kind", "song"], 2, "'song' is not one of"),
         (["query", "x" * 20_001], 1, "query: has 20001 characters: at most 20000"),
         (["context"], 1, "give a problem, a query, a kernel or a profile"),

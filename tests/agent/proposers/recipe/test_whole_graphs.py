@@ -58,7 +58,7 @@ CASES = {
     ),
     "what has no kernel is PyTorch's": (
         "self.linear = nn.Linear(32, 16)",
-        "torch.logsumexp(torch.sigmoid(self.linear(x)), dim=1)", "torch.rand(B * 8, 32)",
+        "torch.logsumexp(torch.sigmoid(self.linear(x)), dim=0)", "torch.rand(B * 8, 32)",
         "logsumexp by PyTorch", Verdict.LIBRARY,
     ),
     "a flattened image": (
