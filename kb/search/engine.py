@@ -270,7 +270,7 @@ class Searcher:
             )
             added = ordering(added[places], plain[places])
             asked = ranker.understood
-            if not (asked.ops or asked.wants_kernel):
+            if not (asked.ops_apart or asked.wants_kernel):
                 # Who names a technique and no operator gets it before its examples.
                 values = np.full(len(plain), -np.inf)
                 values[places] = plain[places] + added

@@ -70,6 +70,8 @@ class Understanding:
     shares: dict[str, float] = field(default_factory=dict)
     """Technique → the share of the query's words that name it; 1 for what an identifier marks."""
     ops: tuple[str, ...] = ()
+    ops_apart: frozenset[str] = frozenset()
+    """Those that stand apart from a technique's name: the "GEMM" of "implicit GEMM" does not."""
     languages: tuple[str, ...] = ()
     dtypes: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
@@ -141,6 +143,8 @@ class QueryReader:
         alone = len(query.split()) == max(len(symbols), 1)
         sources = frozenset(self._sources.found_in(words))
         ops = {*self._ops.found_in(words), *operators_named(spaced(rest))}
+        named = self._techniques.terms_in(words)
+        apart = [word for word in words if word not in named]
         shown = self._shown_by(symbols)
         return Understanding(
             text=query,
@@ -152,6 +156,9 @@ class QueryReader:
             ),
             shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
             ops=tuple(sorted(ops)),
+            ops_apart=frozenset(
+                {*self._ops.found_in(apart), *operators_named(" ".join(apart))} & ops
+            ),
             languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
             dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),
             sources=sources,
