@@ -194,7 +194,7 @@ _INTERRUPTED = 130
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
 def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> None:
-    """Search for a faster kernel for PROBLEM, and prove that it is right and faster.
+    """Search for a faster kernel, and prove that it is one.
 
     PROBLEM is a file in KernelBench's format (Model, get_inputs, get_init_inputs), or
     a folder of such files. Each file of a folder gets its own run below --out.

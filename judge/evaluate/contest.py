@@ -8,18 +8,14 @@ from judge.evaluate import floor
 from judge.evaluate.bench import Bench, Desk, names
 from judge.evaluate.buffers import copy
 from judge.evaluate.cases import PlannedCase
-from judge.evaluate.correctness import Contestant, Outcome
+from judge.evaluate.correctness import Contestant
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.interleave import Contender
 from judge.evaluate.power import a_constant_passes
+from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Ceilings, Fault, TimingReport
 from judge.evaluate.session import WorkerError
-from judge.evaluate.stage import (
-    Prepared,
-    Settings,
-    Stage,
-    arguments,
-)
+from judge.evaluate.stage import Settings, Stage, arguments
 from judge.evaluate.timing import FULL, QUICK, time_contenders
 from judge.problem.forms import EAGER
 from judge.problem.kernel import KernelFile

@@ -11,7 +11,8 @@ from judge.evaluate.bench import Desk, Lent, names
 from judge.evaluate.buffers import copy, pristine, refill, unchanged
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.outputs import constant, sample, unlike
-from judge.evaluate.result import Case, Counterexample
+from judge.evaluate.prepared import Outcome, Prepared
+from judge.evaluate.result import Case
 from judge.evaluate.rules import Checked
 from judge.evaluate.session import (
     CommandFailedError,
@@ -19,31 +20,12 @@ from judge.evaluate.session import (
     WorkerError,
     WorkerTimedOutError,
 )
-from judge.evaluate.stage import Prepared, Settings, Stage, arguments, is_device_error
+from judge.evaluate.stage import Settings, Stage, arguments, is_device_error
 from judge.problem.kernel import KernelFile
 from judge.worker import messages as m
 
 # Operators that are named to the user.
 _NAMED = 5
-
-
-@dataclass(slots=True)
-class Outcome:
-    """One case, and what decides later."""
-
-    case: Case
-    cheats: list[str] = field(default_factory=list)
-    """Evidence of cheating that this case gave."""
-    inexact: dict[int, tuple[str, tuple[Counterexample, ...]]] = field(default_factory=dict)
-    """Outputs that differ although nothing has to be rounded: counts if that is required."""
-    exact: frozenset[int] | None = None
-    """Outputs where eager equals the oracle in this case; None if it does not count."""
-    fatal: bool = False
-    """The candidate's process is gone: no further case can be run."""
-    beside: bool = False
-    """Its values are right, and it read or wrote beside a tensor."""
-    host: str | None = None
-    """It is right only where the host sees the inputs' values: what of it computes, if known."""
 
 
 @dataclass(slots=True)

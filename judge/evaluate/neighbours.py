@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from judge.evaluate.faults import refuse_shortage
+from judge.evaluate.prepared import Prepared
 from judge.evaluate.result import Case
 from judge.evaluate.session import CommandFailedError
-from judge.evaluate.stage import FEW, STEPS, Prepared, Stage
+from judge.evaluate.stage import FEW, STEPS, Stage
 
 # Of errors that are spread like a normal distribution, the largest of eight exceeds 0.4 standard
 # deviations in all but one case of a thousand; a single one in two of three.

@@ -20,8 +20,9 @@ from judge.evaluate.cases import (
     PlannedShape,
     further_case,
 )
+from judge.evaluate.prepared import Prepared
 from judge.evaluate.result import PowerCheck
-from judge.evaluate.stage import Prepared, Stage
+from judge.evaluate.stage import Stage
 from judge.worker import messages as m
 from judge.worker.buffers import dtype_of
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,9 +13,9 @@ from judge.evaluate.cases import PlannedShape
 from judge.evaluate.compare import apart
 from judge.evaluate.faults import refuse_shortage
 from judge.evaluate.outputs import undefined
-from judge.evaluate.rules import Checked, Reference
+from judge.evaluate.prepared import Prepared
+from judge.evaluate.rules import Reference
 from judge.evaluate.session import CommandFailedError
-from judge.evaluate.tolerance import Bounds
 from judge.problem.judge import JudgeDeclaration
 from judge.worker import messages as m
 from judge.worker.buffers import dtype_of
@@ -49,32 +49,6 @@ class Settings:
     refill_seed: int
     """Secret: of the noise that replaces inputs before outputs are fetched."""
     declaration: JudgeDeclaration
-
-
-@dataclass(slots=True)
-class Prepared:
-    """The inputs of one case, and what is to come out."""
-
-    kind: m.ValueKind
-    why_not: str | None = None
-    """Why the case does not count."""
-    off: str | None = None
-    """How far eager is off, where the case counts all the same."""
-    raised: str | None = None
-    """The type of the error that the problem's code raised, if that is why."""
-    inputs: list[m.InputSpec] = field(default_factory=list)
-    pristine: list[Any] = field(default_factory=list)
-    """The input tensors in the judge's own memory; None where an input is no tensor."""
-    outputs: list[m.TensorSpec] = field(default_factory=list)
-    """What eager returned."""
-    overlaps: bool = False
-    """Eager itself returns outputs whose elements share memory."""
-    reference: Reference | None = None
-    eager: Checked | None = None
-    limits: list[Bounds | None] = field(default_factory=list)
-    """Bounds for the candidate."""
-    exact: frozenset[int] = frozenset()
-    """Outputs where nothing has to be rounded and eager equals the oracle."""
 
 
 class Stage:

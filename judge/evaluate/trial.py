@@ -9,15 +9,16 @@ from judge.evaluate import cases, neighbours
 from judge.evaluate.bench import Bench, Desk
 from judge.evaluate.cases import OF_INTEGERS, PlannedCase, PlannedShape
 from judge.evaluate.contest import Contest, Entrant
-from judge.evaluate.correctness import Contestant, Outcome
+from judge.evaluate.correctness import Contestant
 from judge.evaluate.enlarge import CALL_SECONDS, MOST_ACCESSES, Enlargement, LoopCounts
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.floor import StructuralZeros
 from judge.evaluate.options import Options
 from judge.evaluate.power import Power, with_more
+from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, WorkerError
-from judge.evaluate.stage import Prepared, Settings, Stage, is_device_error
+from judge.evaluate.stage import Settings, Stage, is_device_error
 from judge.evaluate.tolerance import loosened
 from judge.evaluate.verdict import (
     INTERPRETED_BFLOAT16,
@@ -380,20 +381,14 @@ class Trial:
         return decide(self.evidence).verdict in RIGHT
 
     def _time(self, bench: Bench, stage: Stage, settings: Settings, kernel: KernelFile) -> None:
+        options = self.options
         contest = Contest(
-            bench=bench,
-            stage=stage,
-            settings=settings,
-            entrants=[Entrant("candidate", kernel), *self.rivals],
-            baselines=self.options.baselines,
-            seeds=[secrets.randbits(_SEED_BITS) for _ in range(2)],
-            call_seconds=self.options.call_seconds,
-            say=self.say,
-            zero_fraction=self._zeros.fraction,
-            quick=self.options.quick,
-            ceilings=self.ceilings,
-            own=self.evidence.own,
-        )
+            bench=bench, stage=stage, settings=settings, say=self.say,
+            entrants=[Entrant("candidate", kernel), *self.rivals], baselines=options.baselines,
+            seeds=[secrets.randbits(_SEED_BITS) for _ in range(2)], quick=options.quick,
+            call_seconds=options.call_seconds, zero_fraction=self._zeros.fraction,
+            ceilings=self.ceilings, own=self.evidence.own,
+        )  # fmt: skip
         self.report = contest.run()
         self.notes += contest.notes
         self.evidence.wrong += contest.wrong

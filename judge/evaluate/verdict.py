@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from judge.evaluate.correctness import Observations, Outcome
+from judge.evaluate.correctness import Observations
 from judge.evaluate.finding import Finding
 from judge.evaluate.power import unproven
+from judge.evaluate.prepared import Outcome
 from judge.evaluate.result import Case, Fault, PowerCheck, Verdict
 from judge.problem.kernel import Language
 from judge.worker.messages import Observed, ValueKind

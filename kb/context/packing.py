@@ -48,14 +48,15 @@ class PackedExample:
 def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> PackedExample | None:
     """An example whole, in the fullest of its forms that fits; None if none does.
 
-    With `brief`, the last form has the code alone below its title, its path and its first warning.
+    With `brief`, the last form has only the first sentence of its note.
     """
     fence = _FENCE_LANGUAGE.get(example.language, "")
     about = [f"## Example: {example.title}", f"{example.path} — {example.origin}"]
     whole = [line for line in (example.measured, example.note) if line]
     forms = list(example.forms())
     warning = next(iter(prose_prefixes(example.note)), "")
-    briefest = [[warning] if warning else []] if forms and brief else []
+    short = [line for line in (example.measured, warning) if line]
+    briefest = [short] if forms and brief and short != whole else []
     for told, form in (*((whole, form) for form in forms), *((b, forms[-1]) for b in briefest)):
         opening = "\n".join([*about, *told]) + f"\n\n```{fence}\n"
         text = f"{opening}{form}\n```"

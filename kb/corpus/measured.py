@@ -1,6 +1,7 @@
 """Measurements of an entry in words: the same line on every surface."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from kb.corpus.entries import Kernel, Technique, Verified
 
@@ -60,7 +61,12 @@ def technique_line(
 def ranked_records(kernel: Kernel, kernels: Mapping[str, Kernel]) -> list[Verified]:
     """A kernel's records by card: the fastest of PyTorch's forms first, a plain version that is a
     straw man last."""
-    cards = list(dict.fromkeys(each.gpu for each in kernel.verified))
+    lead: dict[str, float] = {}
+    for each in kernel.verified:
+        if each.baseline in BASELINES:
+            lead[each.gpu] = min(lead.get(each.gpu, each.speedup), each.speedup)
+    # Where a card knows a faster rival, such as a vendor's library, its records come first.
+    cards = sorted(dict.fromkeys(r.gpu for r in kernel.verified), key=lambda c: lead.get(c, inf))
 
     def place(record: Verified) -> tuple[int, int, float]:
         plain = kernels.get(record.baseline)

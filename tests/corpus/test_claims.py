@@ -54,7 +54,8 @@ def test_a_figure_of_a_page_is_its_record_s(
 ) -> None:
     file = TECHNIQUES[slug]
     assert figure in file.entry.effect + file.body, "the page does not quote it: drop it here"
-    (record,) = [each for each in KERNELS[kernel].verified if each.baseline == baseline]
+    records = [each for each in KERNELS[kernel].verified if each.baseline == baseline]
+    record = records[0]  # pages quote the first card's
     decimals = len(figure.partition(".")[2])
     assert f"{getattr(record, value):.{decimals}f}" == figure
 

@@ -515,5 +515,6 @@ def test_the_graph_finds_what_the_product_finds_with_any_filter(index, tmp_path,
             assert graph.similarities(query) is None
             expected = product.rows(query, product.similarities(query), 10, kept)
             # A graph misses some, and rows that are equally near may change places.
-            assert len(set(graph.rows(query, None, 10, kept)) & set(expected)) >= 7
+            shared = set(graph.rows(query, None, 10, kept)) & set(expected)
+            assert len(shared) >= 0.7 * len(expected)
         graph.close()

@@ -9,9 +9,10 @@ from judge.evaluate.bench import Desk
 from judge.evaluate.buffers import Exporter
 from judge.evaluate.cases import EVERY_KIND, PlannedCase, PlannedShape, plan
 from judge.evaluate.correctness import Contestant
+from judge.evaluate.prepared import Prepared
 from judge.evaluate.rules import Reference
 from judge.evaluate.session import CommandFailedError, WorkerDiedError
-from judge.evaluate.stage import Prepared, Settings
+from judge.evaluate.stage import Settings
 from judge.problem.judge import JudgeDeclaration
 from judge.problem.kernel import KernelFile
 from judge.problem.source import ProblemFile
@@ -272,6 +273,8 @@ def test_the_interpreter_gets_small_shapes_only():
 
 
 def test_where_no_shape_can_be_changed_the_given_one_gets_every_kind():
-    fixed = ProblemFile.parse(PROBLEM.format(rows=4, cols=8).replace("ROWS, COLS", "torch.eye(1).shape"))
+    fixed = ProblemFile.parse(
+        PROBLEM.format(rows=4, cols=8).replace("ROWS, COLS", "torch.eye(1).shape")
+    )
     (shape,) = plan(fixed)
     assert [case.kind for case in shape.cases] == list(EVERY_KIND)

@@ -8,8 +8,8 @@ import torch
 from judge.evaluate.cases import PlannedShape
 from judge.evaluate.nvfp4 import quantize
 from judge.evaluate.power import Power, unproven
+from judge.evaluate.prepared import Prepared
 from judge.evaluate.rules import Reference
-from judge.evaluate.stage import Prepared
 from judge.problem.judge import JudgeDeclaration
 from judge.worker import messages as m
 from judge.worker.inputs import fill

@@ -2,8 +2,9 @@
 
 import pytest
 
-from judge.evaluate.correctness import Observations, Outcome
+from judge.evaluate.correctness import Observations
 from judge.evaluate.finding import Finding
+from judge.evaluate.prepared import Outcome
 from judge.evaluate.result import Case, Counterexample, PowerCheck, Verdict
 from judge.evaluate.verdict import Evidence, decide, require_exact
 from judge.problem.kernel import Language
