@@ -223,9 +223,9 @@ def test_contents_of_a_checked_contender_were_seen_by_no_other_before(judge: Jud
 
     judge.eager = watched("eager")
     judge.time(watched("candidate"), watched("other"))
-    # Warming up repeats contents; measured rounds repeat them for eager alone.
+    # Warming up repeats contents; measured rounds repeat them for eager alone, and there only where
+    # the random order has it come after another.
     warming = 3 * 3
-    assert "eager" in overlaps[warming:]
     assert not {"candidate", "other"} & set(overlaps[warming:])
 
 
