@@ -1,6 +1,5 @@
 """`kb optimize FOLDER`: a run for each problem, on the cards of a machine or of Ray."""
 
-import importlib.util
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ import click
 
 from cli.optimize_config import begun, default_folder, price_of, resumed
 from kb.errors import KbError
+from kb.ray_cluster import require_ray
 
 if TYPE_CHECKING:
     from agent.cards.pool import CardPool
@@ -184,8 +184,7 @@ def _cards(address: str | None, *, interpret: bool) -> "AbstractContextManager[C
         from agent.cards.local import local_cards  # noqa: PLC0415
 
         return local_cards(interpret=interpret)
-    if importlib.util.find_spec("ray") is None:
-        raise KbError("--ray needs Ray: install it with `pip install 'kernel-kb[ray]'`")
+    require_ray()
     from agent.cards.cluster import cluster_cards  # noqa: PLC0415 (loads Ray)
 
     return cluster_cards(address, interpret=interpret)

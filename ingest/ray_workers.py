@@ -2,14 +2,9 @@
 
 Nodes need this version of kernel-kb, not the sources: texts travel. Vectors are equal bit for bit
 where processors are of one kind; another kind may round the last bit of the model otherwise.
-Only this module imports Ray.
 """
 
 import contextlib
-import importlib
-import importlib.util
-import logging
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -23,6 +18,7 @@ from kb.corpus.entries import Technique
 from kb.embedders import Embedder, load_embedder
 from kb.embedders.base import OnDone, Vectors
 from kb.errors import KbError
+from kb.ray_cluster import connected, no_answer, require_listener, require_ray
 from kb.records import Chunk
 
 # Characters of files in one task: a tenth of a second of work, beside a millisecond to start it.
@@ -50,47 +46,30 @@ def ray_workers(address: str) -> Iterator["RayWorkers"]:
     KbError
         Ray is not installed, or no cluster answers.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise KbError("--ray needs Ray: install it with `pip install 'kernel-kb[ray]'`")
-    ray = _ray()
-    failed = ray.exceptions.RayError
-    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
-    try:
-        _refuse_silence(address)
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (OSError, RuntimeError, ValueError, failed) as error:
-        raise KbError(
-            f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}; start one with: "
-            "ray start --head --include-dashboard=false"
-        ) from error
-    try:
-        yield RayWorkers(int(ray.cluster_resources().get("CPU", 1)))
-    except failed as error:
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, KbError):
-            raise KbError(f"a node of the Ray cluster: {cause}") from error
-        raise KbError(f"the Ray cluster failed: {str(error).strip().splitlines()[-1]}") from error
-    finally:
-        ray.shutdown()
-
-
-def _refuse_silence(address: str) -> None:
-    """Fail at once where nothing listens; Ray itself would try for minutes."""
+    require_ray()
     host, colon, port = address.rpartition(":")
     if colon and port.isdigit() and "://" not in address:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-
-
-def _ray() -> Any:
-    importlib.import_module("ray.exceptions")
-    return importlib.import_module("ray")
+        try:
+            require_listener(host, int(port), _CONNECT_SECONDS)
+        except OSError as error:
+            raise no_answer(address, error) from error
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    with connected(address, **options) as ray:
+        try:
+            yield RayWorkers(ray)
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, KbError):
+                raise KbError(f"a node of the Ray cluster: {cause}") from error
+            why = str(error).strip().splitlines()[-1]
+            raise KbError(f"the Ray cluster failed: {why}") from error
 
 
 class RayWorkers:
-    """Hands work to a cluster of so many processors that is connected."""
+    """Hands work to all processors of the cluster that the module `ray` is connected to."""
 
-    def __init__(self, processors: int) -> None:
-        self._ray, self._processors = _ray(), processors
+    def __init__(self, ray: Any) -> None:
+        self._ray, self._processors = ray, int(ray.cluster_resources().get("CPU", 1))
         self._chunk, self._embed = self._ray.remote(_chunk), self._ray.remote(_embed)
 
     def chunks(

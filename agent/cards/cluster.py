@@ -1,16 +1,14 @@
 """The cards of a Ray cluster: an actor holds each, and passes requests on to its judging process.
 
 The actor has Ray's whole share of a card, so no other work of the cluster gets it. Requests travel
-with the files that they name. Only this module imports Ray.
+with the files that they name. This module imports Ray, and is loaded only for `--ray`.
 """
 
 import contextlib
 import hashlib
 import itertools
 import json
-import logging
 import queue
-import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -37,13 +35,13 @@ from agent.optimize.judge_process import (
 from agent.optimize.judge_requests import Describe, Request
 from judge.progress import Progress, Say, silent
 from kb.errors import InvalidInputError, KbError
+from kb.ray_cluster import START_ONE, connected, require_listener
 
 R = TypeVar("R", bound=BaseModel)
 
 # Starting an actor and a process with torch takes some seconds, tens from a cold disk.
 _START_S: Final = 180.0
 _END_S: Final = 5.0
-_START_ONE: Final = "start one with: ray start --head --include-dashboard=false"
 _ENDS: Final[dict[str, type[KbError]]] = {"lost": JudgeLostError, "fault": CardLostError}
 
 
@@ -182,9 +180,9 @@ def _require_reachable(address: str) -> None:
     if not host or not port.isdecimal() or "/" in host:
         raise InvalidInputError(f"--ray takes auto or HOST:PORT, not '{address}'")
     try:
-        socket.create_connection((host, int(port)), _END_S).close()
-    except (OSError, OverflowError) as error:
-        raise KbError(f"nothing answers at '{address}': {error}; {_START_ONE}") from error
+        require_listener(host, int(port), _END_S)
+    except OSError as error:
+        raise KbError(f"nothing answers at '{address}': {error}; {START_ONE}") from error
 
 
 @contextlib.contextmanager
@@ -209,17 +207,8 @@ def cluster_cards(
         There is no such cluster, it has no free card, or a node has another version of kernel-kb.
     """
     _require_reachable(address)
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        raise KbError(
-            f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}; {_START_ONE}"
-        ) from error
-    try:
-        with _started(_actors(interpret=interpret, most=most)) as pool:
-            yield pool
-    finally:
-        ray.shutdown()
+    with connected(address), _started(_actors(interpret=interpret, most=most)) as pool:
+        yield pool
 
 
 def _started(cards: list[RayCard]) -> CardPool:
