@@ -93,25 +93,24 @@ class _Folder(ast.NodeTransformer):
         left: list[ast.stmt] = []
         comment = None
         for statement in body:
-            hook = self._hook_of(statement)
+            text, whole = self._hook_of(statement)
             result = self.visit(statement)
             rest = result if isinstance(result, list) else [] if result is None else [result]
-            whole = isinstance(statement, ast.Assign) and hook is not None and hook[1]
-            above = comment if whole or hook is None else hook[0]
+            above = comment if whole or text is None else text
             if rest and above is not None:
                 setattr(rest[0], COMMENT, above)
                 comment = None
-            if whole and hook is not None:
-                comment = hook[0]
+            if whole:
+                comment = text
             left += rest
             if left and isinstance(left[-1], ast.Return | ast.Raise):
                 break  # a folded branch that returns: nothing behind it is reached
         return left
 
-    def _hook_of(self, statement: ast.stmt) -> tuple[str, bool] | None:
+    def _hook_of(self, statement: ast.stmt) -> tuple[str | None, bool]:
         """What to say of a call of a hook that is not given; whether it is all of a statement."""
         if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-            return None
+            return None, False
         for call in ast.walk(statement.value):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
                 continue
@@ -124,7 +123,7 @@ class _Folder(ast.NodeTransformer):
                 f"# Work fused into {side} goes here: {name} = f({name}).",
                 statement.value is call,
             )
-        return None
+        return None, False
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Load) and node.id in self._bindings:

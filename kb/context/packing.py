@@ -52,12 +52,11 @@ def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> Pa
     """
     fence = _FENCE_LANGUAGE.get(example.language, "")
     about = [f"## Example: {example.title}", f"{example.path} — {example.origin}"]
-    whole = [line for line in (example.measured, example.note) if line]
-    forms = list(example.forms())
-    warning = next(iter(prose_prefixes(example.note)), "")
-    short = [line for line in (example.measured, warning) if line]
-    briefest = [short] if forms and brief and short != whole else []
-    for told, form in (*((whole, form) for form in forms), *((b, forms[-1]) for b in briefest)):
+    attempts = [(example.note, form) for form in example.forms()]
+    if brief and attempts:
+        attempts.append((next(iter(prose_prefixes(example.note)), ""), attempts[-1][1]))
+    for note, form in attempts:
+        told = [line for line in (example.measured, note) if line]
         opening = "\n".join([*about, *told]) + f"\n\n```{fence}\n"
         text = f"{opening}{form}\n```"
         if budget.fits(text):

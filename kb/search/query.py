@@ -143,8 +143,11 @@ class QueryReader:
         alone = len(query.split()) == max(len(symbols), 1)
         sources = frozenset(self._sources.found_in(words))
         ops = {*self._ops.found_in(words), *operators_named(spaced(rest))}
-        named = self._techniques.terms_in(words)
-        apart = [word for word in words if word not in named]
+        ops_apart = frozenset(ops)
+        if techniques and ops:
+            named = self._techniques.terms_in(words)
+            apart = [word for word in words if word not in named]
+            ops_apart &= {*self._ops.found_in(apart), *operators_named(" ".join(apart))}
         shown = self._shown_by(symbols)
         return Understanding(
             text=query,
@@ -156,9 +159,7 @@ class QueryReader:
             ),
             shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
             ops=tuple(sorted(ops)),
-            ops_apart=frozenset(
-                {*self._ops.found_in(apart), *operators_named(" ".join(apart))} & ops
-            ),
+            ops_apart=ops_apart,
             languages=tuple(dict.fromkeys(_LANGUAGES[w] for w in words if w in _LANGUAGES)),
             dtypes=frozenset(dtype for word in words for dtype in _DTYPES.get(word, ())),
             sources=sources,
