@@ -29,8 +29,9 @@ _START = "Slower than PyTorch: a start, not an example to follow."
 _LEAST_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
                       "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain"})  # fmt: skip
-# Kernels that reduce the rows of a product.
-_ROW_REDUCE = "row-reduce"
+# A product that more work follows, and one whose rows are reduced to a number of these kinds.
+_EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
+_KINDS = frozenset({"sum", "mean", "max", "min", "logsumexp"})
 # Families for what the module needs beside its heaviest operator, at most.
 _OTHERS = 2
 # A step that takes less of the estimated time than this needs no example of its own.
@@ -117,14 +118,15 @@ def _for_step(
 ) -> list[Candidate]:
     family = step.family
     assert family is not None
-    special = attributes(step)
+    special = attributes(step) | _surroundings(analysis, step)
     preferred = [slug for each in family.prefer if each in special for slug in family.prefer[each]]
-    reduction = _row_reduction(analysis) if step is analysis.heaviest else None
-    if reduction is not None:
-        preferred = [*family.prefer.get(_ROW_REDUCE, ()), *preferred]
-    if step.kind == "matmul" and step is analysis.heaviest and analysis.after:
-        preferred += family.prefer.get("epilogue", ())
-    fitting = {s: kernel for s, kernel in kernels.items() if special.isdisjoint(unfit_for(s))}
+    # Kernels that give rows' sums are for nothing else.
+    barred = () if _ROW_REDUCE in special else family.prefer.get(_ROW_REDUCE, ())
+    fitting = {
+        slug: kernel
+        for slug, kernel in kernels.items()
+        if special.isdisjoint(unfit_for(slug)) and slug not in barred
+    }
     made_for = frozenset(slug for slugs in family.prefer.values() for slug in slugs) - _GENERAL
     slugs = ranked(fitting, family.ops, preferred, gpu, made_for)
     needed = [slug for each in family.needs if each in special for slug in family.needs[each]]
@@ -162,11 +164,18 @@ def _for_step(
     return found
 
 
+def _surroundings(analysis: Analysis, step: Step) -> set[str]:
+    """What follows a product, in words as those of `attributes`."""
+    if step is not analysis.heaviest or step.kind != "matmul" or not analysis.after:
+        return set()
+    return {_EPILOGUE} if _row_reduction(analysis) is None else {_EPILOGUE, _ROW_REDUCE}
+
+
 def _row_reduction(analysis: Analysis) -> Step | None:
     """The reduction of a product's whole rows that comes next but for elementwise work."""
     heaviest = analysis.heaviest
     after = next((step for step in analysis.after if step.kind != "elementwise"), None)
-    if heaviest is None or heaviest.kind != "matmul" or after is None or after.kind != "reduce":
+    if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _KINDS:
         return None
     shape = heaviest.main.outputs[0].shape if heaviest.main.outputs else None
     return after if shape and row_of(after) == shape[-1] else None

@@ -224,3 +224,13 @@ def test_there_is_no_plan_where_the_facts_say_all():
     assert plan_line(analysed(problem("torch.relu(a @ b)", square, square)), None) is None
     text = HEAD + "def forward(x):\n    return torch.softmax(x, -1)\n"
     assert plan_line(analysed(text), card_of("H200")) is None
+
+
+def test_rows_of_a_product_are_reduced_by_a_kernel_only_where_it_can(context):
+    def asked(result):
+        layers = "self.f = nn.Linear(1024, 4096)"
+        return context(problem(result, "torch.rand(16384, 1024)", layers=layers))
+
+    assert shown(asked("torch.logsumexp(self.f(a), 1)"))[0] == "matmul-row-reduce"
+    for result in ("self.f(a)", "torch.relu(self.f(a))", "torch.norm(self.f(a), dim=1)"):
+        assert "matmul-row-reduce" not in asked(result).text
