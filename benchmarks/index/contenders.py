@@ -1,21 +1,19 @@
 """Who searches in `scale`: this project, and embedding with Chroma's collection alone."""
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from benchmarks.index.material import ARCHITECTURES
+from benchmarks.server.bare import K, bare_search
 from kb.embedders.onnx import OnnxEmbedder
-from kb.index.chroma import open_collection
 from kb.index.reader import open_generation
 from kb.search.engine import Searcher
 from kb.search.models import Filters
 
-K = 10
 # Chroma's own default; the collection has a wider one.
 EF_SEARCH = 100
 UNFILTERED = "none"
@@ -32,39 +30,31 @@ FILTERS: dict[str, tuple[Filters, dict[str, Any]]] = {
 _Search = Callable[[str, str], Any]
 
 
-def _ours(index: Path, _scratch: Path) -> _Search:
+@contextmanager
+def _ours(index: Path) -> Iterator[_Search]:
     searcher = Searcher(open_generation(index), OnnxEmbedder())
     searcher.nearest.prepare()  # as a server does
 
     def search(query: str, kept: str) -> Any:
         return searcher.search(query, K, FILTERS[kept][0] if kept in FILTERS else None)
 
-    return search
+    yield search
+    searcher.close()
 
 
-def _bare(index: Path, scratch: Path) -> _Search:
-    generation = open_generation(index)
-    folder = Path(shutil.copytree(generation.chroma_folder, scratch / "chroma"))
-    generation.close()
-    embedder = OnnxEmbedder()
-    with open_collection(folder) as collection:
-        collection.modify(configuration={"hnsw": {"ef_search": EF_SEARCH}})
-    held = open_collection(folder)
-    collection = held.__enter__()
+@contextmanager
+def _bare(index: Path) -> Iterator[_Search]:
+    with bare_search(index, EF_SEARCH) as asked:
 
-    def search(query: str, kept: str) -> Any:
-        return collection.query(
-            query_embeddings=[embedder.embed_query(query)],
-            n_results=K,
-            where=FILTERS[kept][1] if kept in FILTERS else None,
-            include=["documents", "metadatas", "distances"],
-        )
+        def search(query: str, kept: str) -> Any:
+            return asked(query, FILTERS[kept][1] if kept in FILTERS else None)
 
-    search.held = held  # type: ignore[attr-defined]  # else the client would close
-    return search
+        yield search
 
 
-CONTENDERS: dict[str, Callable[[Path, Path], _Search]] = {"kb": _ours, "bare": _bare}
+CONTENDERS: dict[str, Callable[[Path], AbstractContextManager[_Search]]] = {
+    "kb": _ours, "bare": _bare,
+}  # fmt: skip
 
 
 def _memory_gib(name: str) -> float:
@@ -74,9 +64,8 @@ def _memory_gib(name: str) -> float:
 
 def serve(name: str, index: str, connection: Connection) -> None:
     """Open, say what that took, and answer each query with what it took, until None comes."""
-    with tempfile.TemporaryDirectory(prefix="kernel-kb-") as scratch:
-        start = time.perf_counter()
-        search = CONTENDERS[name](Path(index), Path(scratch))
+    start = time.perf_counter()
+    with CONTENDERS[name](Path(index)) as search:
         opened = time.perf_counter() - start
         search("warm up the kernel", UNFILTERED)
         connection.send({"open_s": opened, "first_answer_s": time.perf_counter() - start})

@@ -23,24 +23,30 @@ K = 10
 
 
 @contextmanager
-def bare_search(index: Path) -> Iterator[Callable[[str], Any]]:
-    """Query text → Chroma's answer with documents and metadata, on a copy of its files."""
+def bare_search(index: Path, ef_search: int | None = None) -> Iterator[Callable[..., Any]]:
+    """Query text and Chroma's `where` (by default none) → its answer with documents and metadata,
+    on a copy of its files. `ef_search` is how wide it searches; by default as the index says.
+    """
     embedder = OnnxEmbedder()
-    generation = open_generation(index)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(prefix="kernel-kb-") as place:
+        generation = open_generation(index)
         folder = copytree(generation.chroma_folder, Path(place) / "chroma")
+        generation.close()
+        if ef_search is not None:  # counts from the next opening on
+            with open_collection(folder) as collection:
+                collection.modify(configuration={"hnsw": {"ef_search": ef_search}})
         with open_collection(folder) as collection:
 
-            def search(query: str) -> Any:
+            def search(query: str, where: dict[str, Any] | None = None) -> Any:
                 vector = embedder.embed_query(query)
                 return collection.query(
                     query_embeddings=[vector],
                     n_results=K,
+                    where=where,
                     include=["documents", "metadatas", "distances"],
                 )
 
             yield search
-    generation.close()
 
 
 def main(index: str, queries: str, seconds: str) -> None:
