@@ -2,9 +2,9 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,8 +58,10 @@ class Runner:
         KbError
             The start is not right, or nothing can be judged here.
         """
-        limits = read_config(root).limits if (root / "config.json").exists() else None
-        with run_folder(root, config) as folder:
+        begun = (root / "config.json").exists()
+        limits = read_config(root).limits if begun else None
+        taken = RunFolder.resume(root, config) if begun else RunFolder.create(root, config)
+        with taken as folder:
             ended = folder.record.stopped is not None and folder.record.standing is not None
             if not ended or config.limits != limits:
                 kind = self._kind(folder.record, **more)
@@ -84,14 +86,6 @@ class Runner:
                 if find_spec(kind, specs).name == standing.gpu:
                     return kind
         return standing.gpu
-
-
-@contextmanager
-def run_folder(root: Path, config: RunConfig) -> Iterator[RunFolder]:
-    """The run in a folder, begun or taken up."""
-    begun = (root / "config.json").exists()
-    with RunFolder.resume(root, config) if begun else RunFolder.create(root, config) as folder:
-        yield folder
 
 
 def share(

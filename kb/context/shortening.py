@@ -30,8 +30,8 @@ from kb.context.printing import Printer
 from kb.parsing import PARSING
 
 ENTRY = "kernel_function"
-# Names that a kernel file gives to its checks.
-_CHECKING = frozenset({"reference", "make_inputs", "agrees", "library"})
+# Names that a kernel file gives to its checks; recipes leave them behind as well.
+CHECKING = frozenset({"reference", "make_inputs", "agrees", "library"})
 # A constant that reaches one helper reaches the next in the next pass; files have four levels.
 _PASSES = 6
 _WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas",
@@ -241,7 +241,7 @@ class _File:
 
     def statements(self) -> list[ast.stmt]:
         """Top-level statements of the short form, in the file's order."""
-        reached = self._reached() - _CHECKING
+        reached = self._reached() - CHECKING
         body: list[ast.stmt] = []
         for statement in self._module.body:
             if isinstance(statement, ast.FunctionDef):

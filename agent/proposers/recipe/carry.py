@@ -5,9 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-# What a corpus file has for its own checks.
-_FOR_CHECKS: Final = frozenset({"reference", "make_inputs", "agrees", "library"})
-ENTRY: Final = "kernel_function"
+from kb.context.shortening import CHECKING, ENTRY
+
 _TUNABLES: Final = "TUNABLES"
 # How launch code compiles the `.cu` beside it, and what only that needs.
 _LOADS: Final = re.compile(r"nvcc\.load\(\s*Path\(__file__\)\.with_suffix\(\"\.cu\"\),\s*")
@@ -137,7 +136,7 @@ def _with_cuda(text: str, cuda: str, suffix: str) -> str:
 def _for_checks(tree: ast.Module) -> set[str]:
     """Functions for checks, and those that nothing else calls."""
     functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
-    dropped = functions & _FOR_CHECKS
+    dropped = functions & CHECKING
     while True:
         kept = [e for e in tree.body if not (isinstance(e, ast.FunctionDef) and e.name in dropped)]
         read = {n.id for each in kept for n in ast.walk(each) if isinstance(n, ast.Name)}
@@ -164,7 +163,7 @@ def _defined(tree: ast.Module) -> set[str]:
             found |= {target.id for target in each.targets if isinstance(target, ast.Name)}
         elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             found.add(each.target.id)
-    return found - _FOR_CHECKS
+    return found - CHECKING
 
 
 def _choices(tree: ast.Module) -> dict[str, list[Any]]:

@@ -21,7 +21,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return torch.relu(x) * {factor}
+        return torch.relu(x) + {factor}
 
 
 def get_inputs():
@@ -38,7 +38,7 @@ PROBLEMS = 8
 def problems(tmp_path_factory):
     folder = tmp_path_factory.mktemp("problems")
     for factor in range(PROBLEMS):
-        (folder / f"scale_{factor}.py").write_text(PROBLEM.format(factor=factor))
+        (folder / f"plus_{factor}.py").write_text(PROBLEM.format(factor=factor))
     return folder
 
 
@@ -66,7 +66,7 @@ def decisions(run):
 
 def _lasting(value):
     if isinstance(value, dict):
-        passing = ("wall", "at", "error_share")
+        passing = ("wall", "at", "error_share", "disclosures")
         return {key: _lasting(each) for key, each in value.items() if key not in passing}
     return [_lasting(each) for each in value] if isinstance(value, list) else value
 
