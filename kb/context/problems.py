@@ -28,7 +28,8 @@ _START = "Slower than PyTorch: a start, not an example to follow."
 # Below this part of PyTorch's speed a kernel is no start either.
 _LEAST_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
-                      "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain"})  # fmt: skip
+                      "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain",
+                      "lp-normalize-dim"})  # fmt: skip
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
 _EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
 _KINDS = frozenset({"sum", "mean", "max", "min", "logsumexp"})
@@ -154,8 +155,9 @@ def _for_step(
             notes.append(_START)
         if kernels[slug].op in family.training and step.main.facts.get("training") is not False:
             notes.append(f"Not the same operation: {family.training[kernels[slug].op]}.")
-        if family.unlike:
-            notes.append(f"Not the same operation: {family.unlike}.")
+        unlike = [family.unlike, *(t for each, t in family.unlike_for.items() if each in special)]
+        if any(unlike):
+            notes += [f"Not the same operation: {each}." for each in unlike if each]
         elif lacking:
             notes.append(
                 f"Not the same operation: put {step.name} in the place of the kernel's function."

@@ -1,5 +1,6 @@
 """What is special about a step: attributes that choose between kernels and between techniques."""
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +13,7 @@ SHORT_ROW: Final = "short-row"
 UNIT_STRIDE: Final = "unit-stride"
 MANY_RESULTS: Final = "many-results"
 ONE_TILE: Final = "one-tile"
+WHOLE: Final = "whole"
 # float32 values that the registers of one block can hold beside what is computed from them: 32 of
 # each of 1024 threads. Twice as few are no burden.
 _ON_CHIP = 32768
@@ -35,6 +37,8 @@ def attributes(step: Step) -> frozenset[str]:
         found |= {LONG_ROW} if together > _ON_CHIP else set()
         found |= {SHORT_ROW} if together <= _AT_EASE else set()
     found |= _norm_of(step) | _result_of(step)
+    if any(op.facts.get("full") for op in step.operators):
+        found.add(WHOLE)
     stride = step.main.facts.get("stride")
     if step.kind == "conv_transpose" and stride and all(each == 1 for each in stride):
         found.add(UNIT_STRIDE)
@@ -80,13 +84,14 @@ def _of_dimension(op: Operator, shape: Shape) -> int | None:
 
 
 def _norm_of(step: Step) -> set[str]:
-    """`p1`, `p2` or `mean-abs`: by what a normalization divides, where that is told."""
+    """`p1`, `p2`, `pinf`, `other-p` or `mean-abs`: by what a normalization divides, if told."""
     if step.name not in {"normalize", "norm", "vector_norm"}:
         return set()
     for op in step.operators:
         if op.name in {"norm", "vector_norm", "normalize"}:
             p = 2 if op.facts.get("p") in {None, "fro"} else op.facts["p"]
-            return {f"p{p:g}"} if isinstance(p, int | float) else set()
+            known = isinstance(p, int | float)
+            return {f"p{p:g}" if p in {1, 2, math.inf} else "other-p"} if known else set()
     names = {op.name for op in step.operators}
     made = [each.made_by for op in step.operators if op.kind == "reduce" for each in op.inputs]
     names |= {op.name for op in made if op is not None}

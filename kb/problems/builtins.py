@@ -1,5 +1,6 @@
 """Python's own functions as constructors and `forward` methods use them, with bounded results."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,8 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
         for each in first[1:]:
             total = recorder.operate("add", [total, each])
         return total
+    if name == "float" and isinstance(first, str):
+        return math.inf if first.strip().lower() in {"inf", "+inf", "infinity"} else UNKNOWN
     flat: Any = values if len(values) > 1 or name in {"abs", "int", "float", "round"} else first
     items = list(flat) if isinstance(flat, list | tuple) else [flat]
     if not all(isinstance(each, int | float) for each in items):

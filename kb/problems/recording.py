@@ -95,9 +95,13 @@ class Recorder(Interpreter):
             moves.copied(op, rest, named)
         else:
             (RULES.get(kind) or PRODUCT_RULES[kind])(op, arguments)
+        if "ord" in arguments:  # torch.linalg's name for it
+            arguments["p"] = arguments["ord"]
         for key in ("reduction", "p", "approximate", "causal", "diagonal", "training"):
             if key in arguments and isinstance(arguments[key], str | int | float):
                 op.facts.setdefault(key, arguments[key])
+        if arguments.get("p") is UNKNOWN:
+            op.facts["p"] = "unknown"  # not PyTorch's default
         if kind == "unknown":
             self.unknown.setdefault(name)
         if self.recording and len(self.operators) < MAX_OPERATORS:
@@ -300,7 +304,7 @@ class Recorder(Interpreter):
         """Return an attribute of a value."""
         match owner:
             case Library(path=path):
-                if path == "math" and name in {"pi", "e", "inf"}:
+                if path in {"math", "torch", "numpy"} and name in {"pi", "e", "inf"}:
                     return getattr(math, name)
                 return Library(f"{path}.{name}")
             case Tensor():

@@ -91,7 +91,8 @@ def same(op: Operator, arguments: Arguments) -> None:
     """As large as the first operand; `dim` is noted."""
     first = op.inputs[0]
     _one(op, first.shape, first.dtype)
-    dim = arguments.get("dim", -1 if op.kind in {"softmax", "scan"} else None)
+    usual = -1 if op.kind in {"softmax", "scan"} else 1 if op.name == "normalize" else None
+    dim = arguments.get("dim", usual)
     op.facts["dim"] = dim if isinstance(dim, int) else None
     for key in ("num_groups", "normalized_shape"):
         if key in arguments:

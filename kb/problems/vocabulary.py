@@ -36,6 +36,8 @@ class Family:
     """Slugs of what makes such a kernel fast, the chief one first."""
     unlike: str = ""
     """Set where those kernels do another operation: the sentence that says so."""
+    unlike_for: dict[str, str] = field(default_factory=dict)
+    """Attribute → the sentence that says so where a step has it."""
     training: dict[str, str] = field(default_factory=dict)
     """A kernel's `op` → what it lacks of a module in training mode."""
     prefer: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -96,6 +98,11 @@ def layer_kind(name: str) -> LayerKind | None:
     return LayerKind(str(entry["op"]).format(rank[0] if rank else ""), tuple(entry["arguments"]))
 
 
+# Entries of a family that are taken as they stand.
+_AS_WRITTEN = ("unlike", "unlike_for", "training", "fused", "settles", "options", "alone",
+               "epilogue")  # fmt: skip
+
+
 @cache
 def _families() -> dict[str, Family]:
     found: dict[str, Family] = {}
@@ -103,10 +110,9 @@ def _families() -> dict[str, Family]:
         prefer = {key: tuple(slugs) for key, slugs in entry.get("prefer", {}).items()}
         needs = {key: tuple(slugs) for key, slugs in entry.get("needs", {}).items()}
         family = Family(
-            name, tuple(entry["ops"]), tuple(entry["techniques"]), entry.get("unlike", ""),
-            entry.get("training", {}), prefer, needs, entry.get("fused", ""),
-            entry.get("settles", {}), entry.get("options", {}), entry.get("alone", {}),
-            tuple(entry.get("usual", ())), entry.get("epilogue", {}),
+            name, tuple(entry["ops"]), tuple(entry["techniques"]),
+            prefer=prefer, needs=needs, usual=tuple(entry.get("usual", ())),
+            **{key: entry[key] for key in _AS_WRITTEN if key in entry},
         )  # fmt: skip
         found.update(dict.fromkeys(entry["names"], family))
     return found

@@ -56,7 +56,16 @@ ROWS = {
     "between": ("torch.softmax(a, -1)", "64, 20000", 20000, {"last-dim"}),
     "group": ("F.group_norm(a, 4)", "2, 8, 100, 10", 2000, {"short-row"}),
     "layer": ("F.layer_norm(a, (100, 10))", "2, 8, 100, 10", 1000, {"short-row"}),
-    "whole": ("a.sum()", "1000, 100", 100000, {"long-row"}),
+    "whole": ("a.sum()", "1000, 100", 100000, {"long-row", "whole"}),
+    "p3": ("F.normalize(a, p=3.0)", "8, 5", 5, {"other-p", "short-row", "last-dim"}),
+    "p4": (
+        "a / torch.linalg.vector_norm(a, ord=4, dim=1, keepdim=True)", "8, 5", 5,
+        {"other-p", "short-row", "last-dim"},
+    ),
+    "largest": (
+        "F.normalize(a, p=float('inf'))", "8, 5", 5, {"pinf", "short-row", "last-dim"},
+    ),
+    "not told": ("F.normalize(a, p=config.p)", "8, 5", 5, {"short-row", "last-dim"}),
     "l2": ("a / torch.norm(a, dim=1, keepdim=True)", "8, 5", 5, {"p2", "short-row", "last-dim"}),
     "l1": (
         "a / torch.sum(torch.abs(a), dim=1, keepdim=True)", "8, 5", 5,
@@ -86,6 +95,26 @@ def test_causal_attention_gets_a_causal_kernel_whoever_spells_it(context):
     fused = context(problem(call, QUERY, QUERY, QUERY))
     assert not shown(fused) or "a start, not an example to follow" in fused.text
     assert "attention kernel of the knowledge base was measured slower than PyTorch" in fused.text
+
+
+@pytest.mark.parametrize(
+    ("result", "named", "words"),
+    [
+        ("F.normalize(a, p=3.0)", "lp-normalize-rows", "Not the same operation: its norms are L1"),
+        ("F.normalize(a, p=torch.inf)", "lp-normalize-rows", "its norm `max`"),
+        ("F.normalize(a, p=1)", "lp-normalize-rows", "its norm `l1`"),
+        ("F.normalize(a, p=1, dim=0)", "lp-normalize-dim", "which does not fit into this budget"),
+        (
+            "torch.norm(a, dim=1)",
+            "reduce-dim-split",
+            "Not the same operation: the kernel shown sum",
+        ),
+    ],
+)
+def test_a_norm_gets_a_kernel_of_its_order_and_dimension_or_is_told(context, result, named, words):
+    response = context(problem(result, "torch.rand(4096, 8192)"), 2000)
+    assert (shown(response) or ["lp-normalize-dim"])[0] == named
+    assert words in response.text
 
 
 def test_batch_norm_in_training_is_not_passed_for_another(context):
