@@ -111,9 +111,9 @@ def train(
     return Network(
         embedder,
         tuple(techniques),
-        (np.concatenate(hidden, axis=1) * _SCALE).astype(np.float32),
+        (np.concatenate(hidden) * _SCALE).astype(np.float32),
         np.concatenate(hidden_bias),
-        (np.concatenate(output) / seeds).astype(np.float32),
+        (np.concatenate(output, axis=1) / seeds).astype(np.float32),
         np.mean(output_bias, axis=0, dtype=np.float32),
     )
 
@@ -121,7 +121,7 @@ def train(
 def _trained(
     vectors: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor, seed: int
 ) -> list[NDArray[np.float32]]:
-    """Weights and biases of both layers, (inputs, outputs) and (outputs,)."""
+    """Weights and biases of both layers, (outputs, inputs) and (outputs,)."""
     torch.manual_seed(seed)
     layers = torch.nn.Sequential(
         torch.nn.Dropout(0.1),
@@ -142,7 +142,7 @@ def _trained(
             optimizer.step()
             schedule.step()
     first, second = layers[1], layers[4]
-    found = (first.weight.T, first.bias, second.weight.T, second.bias)
+    found = (first.weight, first.bias, second.weight, second.bias)
     return [each.detach().numpy() for each in found]
 
 

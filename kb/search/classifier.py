@@ -33,18 +33,21 @@ class Network:
     techniques: tuple[str, ...]
     """Slugs of what it knows; the last output, beyond these, stands for "nothing applies"."""
     hidden: NDArray[np.float32]
-    """(dimensions, units)."""
+    """(units, dimensions)."""
     hidden_bias: NDArray[np.float32]
     """(units,)."""
     output: NDArray[np.float32]
-    """(units, techniques + 1)."""
+    """(techniques + 1, units)."""
     output_bias: NDArray[np.float32]
     """(techniques + 1,)."""
 
     def log_probabilities(self, vectors: NDArray[np.float32]) -> Floats:
         """Of each output, (..., techniques + 1), for embeddings (..., dimensions)."""
-        active = np.maximum(vectors @ self.hidden + self.hidden_bias, 0.0)
-        logits = (active @ self.output + self.output_bias).astype(np.float64)
+        # On the calling thread, as in `kb.index.vectors`.
+        active = np.maximum(np.vecdot(self.hidden, vectors[..., None, :]) + self.hidden_bias, 0.0)
+        logits = (np.vecdot(self.output, active[..., None, :]) + self.output_bias).astype(
+            np.float64
+        )
         logits -= logits.max(axis=-1, keepdims=True)
         found: Floats = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         return found

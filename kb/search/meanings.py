@@ -9,6 +9,7 @@ from typing import Any
 
 from kb.index.tokens import terms
 from kb.profiles.names import find_names, is_spelled
+from kb.search.phrases import Phrases
 from kb.vocabulary import find_metric, load_yaml
 
 # A stall or a pipe at this share of the time is as clear as its name alone.
@@ -29,7 +30,8 @@ class Meaning:
     note: str = ""
     metric: str | None = None
     """The metric whose name means it."""
-    said: "Phrases | None" = None
+    said: tuple[str, ...] = ()
+    """Phrases that mean it."""
     pattern: re.Pattern[str] | None = None
     code: re.Pattern[str] | None = None
     """What it looks like in code."""
@@ -58,7 +60,11 @@ def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
         if not place.names[0].loose and is_spelled(place.names[0].metric, query, place)
     }
     alone = len(metrics) <= _FEW_METRICS
-    shares = ((each, _share(each, query, tokens, named, metrics)) for each in _meanings())
+    said = _said().found_in(tokens)
+    shares = (
+        (each, _share(each, query, number in said, named, metrics))
+        for number, each in enumerate(_meanings())
+    )
     return _together(
         (each, share * _AMONG_MANY if each.metric is not None and not alone else share)
         for each, share in shares
@@ -91,7 +97,7 @@ def _together(shares: Iterable[tuple[Meaning, float]]) -> Meant:
 def _share(
     meaning: Meaning,
     query: str,
-    tokens: list[str],
+    said: bool,
     named: Iterable[str],
     metrics: Mapping[str, float],
 ) -> float:
@@ -100,9 +106,9 @@ def _share(
         metric, below, above = meaning.bound
         if metric not in metrics or not above < metrics[metric] < below:
             return 0.0
-    if any(each is not None and each.search(query) for each in (meaning.pattern, meaning.code)):
+    if said:
         return 1.0
-    if meaning.said is not None and meaning.said.found_in(tokens):
+    if any(each is not None and each.search(query) for each in (meaning.pattern, meaning.code)):
         return 1.0
     if meaning.metric is None or meaning.metric not in named:
         return 0.0
@@ -113,29 +119,16 @@ def _share(
     return 1.0
 
 
-class Phrases:
-    """Phrases as token sequences, found in one pass over a text's tokens."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._by_first: dict[str, list[tuple[str, ...]]] = {}
-        for name in names:
-            phrase = tuple(terms(name))
-            self._by_first.setdefault(phrase[0], []).append(phrase)
-
-    def found_in(self, tokens: list[str]) -> set[tuple[str, ...]]:
-        """The phrases that stand in a text, as tokens."""
-        return {
-            phrase
-            for at, token in enumerate(tokens)
-            for phrase in self._by_first.get(token, ())
-            if tuple(tokens[at : at + len(phrase)]) == phrase
-        }
-
-
 @cache
 def _meanings() -> tuple[Meaning, ...]:
     text = (files("kb") / "data" / "meanings.yaml").read_text(encoding="utf-8")
     return tuple(_meaning(fields) for fields in load_yaml(text))
+
+
+@cache
+def _said() -> Phrases[int]:
+    """Phrase → the number of what it means."""
+    return Phrases((name, number) for number, each in enumerate(_meanings()) for name in each.said)
 
 
 def _meaning(fields: dict[str, Any]) -> Meaning:
@@ -150,7 +143,7 @@ def _meaning(fields: dict[str, Any]) -> Meaning:
         kernels=fields.get("kernels", {}),
         note=fields.get("note", ""),
         metric=metric.name if metric is not None else None,
-        said=Phrases(fields["said"]) if "said" in fields else None,
+        said=tuple(fields.get("said", ())),
         pattern=re.compile(fields["pattern"]) if "pattern" in fields else None,
         code=re.compile(fields["code"], re.MULTILINE) if "code" in fields else None,
         bound=bound,
@@ -173,19 +166,20 @@ def field_of(query: str) -> Field:
     """How the words of a query stand to the field."""
     words = _field_words()
     tokens = terms(query)
-    seen, libraries = words["field"].found_in(tokens), words["libraries"].found_in(tokens)
-    neutral = frozenset(token for phrase in seen | libraries for token in phrase)
-    return Field(len(seen), neutral, bool(words["outside"].found_in(tokens)))
+    seen, libraries, outside = (words[name] for name in ("field", "libraries", "outside"))
+    neutral = frozenset(seen.terms_in(tokens) | libraries.terms_in(tokens))
+    return Field(len(seen.found_in(tokens)), neutral, bool(outside.found_in(tokens)))
 
 
 @cache
-def _field_words() -> dict[str, Phrases]:
+def _field_words() -> dict[str, Phrases[tuple[str, ...]]]:
     text = (files("kb") / "data" / "field_words.yaml").read_text(encoding="utf-8")
     data = load_yaml(text)
     groups = data["field"]
     field = [word for name, value in groups.items() if name != "phrases" for word in value.split()]
+    words = {"field": [*field, *groups["phrases"]], "libraries": data["libraries"]}
+    words["outside"] = data["outside"]
     return {
-        "field": Phrases([*field, *groups["phrases"]]),
-        "libraries": Phrases(data["libraries"]),
-        "outside": Phrases(data["outside"]),
+        group: Phrases((name, tuple(terms(name))) for name in names)
+        for group, names in words.items()
     }

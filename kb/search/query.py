@@ -13,6 +13,7 @@ from kb.index.tokens import identifiers, spaced, terms
 from kb.profiles.mentions import read_mentions
 from kb.search.meanings import Field, Meant, field_of, meant_by, shown_by
 from kb.search.pasted import Pasted, pasted_code
+from kb.search.phrases import Phrases
 from kb.search.spelling import Spelling
 from kb.vocabulary import find_gpu, gpu_names
 
@@ -110,17 +111,15 @@ class QueryReader:
         self._entries = entries
         self._lexical = generation.lexical
         self._spelling = Spelling(generation)
-        self._techniques = _Phrases()
-        for slug, record in generation.techniques.items():
-            for name in _names(record):
-                self._techniques.add(name, slug)
-        self._ops = _Phrases()
-        for op in {value for values in generation.columns["ops"].values for value in values}:
-            self._ops.add(op.replace("-", " "), op)
-        self._sources = _Phrases()
-        for source in generation.sources:
-            if (said := _said_of(source)) is not None:
-                self._sources.add(said, source)
+        ops = {value for values in generation.columns["ops"].values for value in values}
+        said = ((_said_of(source), source) for source in generation.sources)
+        self._techniques = _phrases(
+            (name, slug)
+            for slug, record in generation.techniques.items()
+            for name in _names(record)
+        )
+        self._ops = _phrases((op.replace("-", " "), op) for op in ops)
+        self._sources = _phrases((name, source) for name, source in said if name is not None)
 
     @cached_property
     def detector(self) -> Detector:
@@ -205,35 +204,11 @@ class QueryReader:
         )
 
 
-class _Phrases:
-    """Names as token sequences, found in a query in one pass."""
-
-    def __init__(self) -> None:
-        self._by_first: dict[str, list[tuple[list[str], str]]] = {}
-
-    def add(self, name: str, meaning: str) -> None:
-        phrase = terms(name)
-        if len("".join(phrase)) >= _SHORTEST_NAME:
-            self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
-
-    def terms_in(self, tokens: list[str]) -> set[str]:
-        """Tokens of the names that stand in the query."""
-        return {
-            token
-            for position, first in enumerate(tokens)
-            for phrase, _ in self._by_first.get(first, ())
-            if tokens[position : position + len(phrase)] == phrase
-            for token in phrase
-        }
-
-    def found_in(self, tokens: list[str]) -> dict[str, int]:
-        """Meaning → tokens of its longest name that stands in the query."""
-        found: dict[str, int] = {}
-        for position, token in enumerate(tokens):
-            for phrase, meaning in self._by_first.get(token, ()):
-                if tokens[position : position + len(phrase)] == phrase:
-                    found[meaning] = max(found.get(meaning, 0), len(phrase))
-        return found
+def _phrases(names: Iterable[tuple[str, str]]) -> Phrases[str]:
+    """Names that are long enough to mean something where they stand."""
+    return Phrases(
+        (name, meaning) for name, meaning in names if len("".join(terms(name))) >= _SHORTEST_NAME
+    )
 
 
 def _names(record: TechniqueRecord) -> Iterable[str]:

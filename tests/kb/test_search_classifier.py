@@ -15,9 +15,9 @@ def network(*logits):
     return Network(
         "model",
         ("a", "b"),
-        np.zeros((2, 1), np.float32),
+        np.zeros((1, 2), np.float32),
         np.zeros(1, np.float32),
-        np.zeros((1, 3), np.float32),
+        np.zeros((3, 1), np.float32),
         np.array(logits, np.float32),
     )
 

@@ -1,0 +1,39 @@
+"""Names of several words, found in a text's tokens in one pass."""
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from kb.index.tokens import terms
+
+T = TypeVar("T")
+
+
+class Phrases(Generic[T]):
+    """Names as token sequences, each with what it stands for."""
+
+    def __init__(self, names: Iterable[tuple[str, T]] = ()) -> None:
+        self._by_first: dict[str, list[tuple[list[str], T]]] = {}
+        for name, meaning in names:
+            self.add(name, meaning)
+
+    def add(self, name: str, meaning: T) -> None:
+        """Find this name as well."""
+        phrase = terms(name)
+        self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
+
+    def _standing(self, tokens: list[str]) -> Iterator[tuple[list[str], T]]:
+        for position, first in enumerate(tokens):
+            for phrase, meaning in self._by_first.get(first, ()):
+                if tokens[position : position + len(phrase)] == phrase:
+                    yield phrase, meaning
+
+    def terms_in(self, tokens: list[str]) -> set[str]:
+        """Tokens of the names that stand in a text."""
+        return {token for phrase, _ in self._standing(tokens) for token in phrase}
+
+    def found_in(self, tokens: list[str]) -> dict[T, int]:
+        """Meaning → tokens of its longest name that stands in a text."""
+        found: dict[T, int] = {}
+        for phrase, meaning in self._standing(tokens):
+            found[meaning] = max(found.get(meaning, 0), len(phrase))
+        return found
