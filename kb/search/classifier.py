@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Networks of one hidden layer side by side, whose outputs are averaged."""
+    """A network of one hidden layer."""
 
     embedder: str
     """The embeddings that it reads are this one's."""

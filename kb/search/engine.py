@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -294,16 +295,20 @@ class Searcher:
 
     def _kept(self, scored: Scored, k: int) -> list[Hit]:
         """The k best distinct answers."""
-        hits = [self._hit(scored, place) for place in fold(scored.rows, self.generation, k)]
+        ranks = [{row: rank for rank, row in enumerate(o.tolist(), 1)} for o in scored.orders]
+        hits = [self._hit(scored, at, ranks) for at in fold(scored.rows, self.generation, k)]
         return sorted(hits, key=lambda hit: (-hit.total, hit.row))[:k]
 
-    def _hit(self, scored: Scored, place: int) -> Hit:
-        """One candidate, with what its text and its neighbours are worth in parts."""
+    def _hit(self, scored: Scored, place: int, ranks: Sequence[Mapping[int, int]]) -> Hit:
+        """One candidate, with what its text and its neighbours are worth in parts.
+
+        `ranks`: row → its rank by words, and by meaning.
+        """
         row = int(scored.rows[place])
         parts: dict[str, Any] = {"fused": float(scored.fused[place])}
-        for name, order in zip(("lexical rank", "dense rank"), scored.orders, strict=True):
-            if len(found := np.flatnonzero(order == row)):
-                parts[name] = int(found[0]) + 1
+        for name, rank in zip(("lexical rank", "dense rank"), ranks, strict=True):
+            if row in rank:
+                parts[name] = rank[row]
         kind = self.generation.columns["kinds"].of(row)[0]
         if passed := float(scored.passed[place]):
             parts[PASSED_ON[kind == "technique"]] = passed

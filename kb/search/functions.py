@@ -79,7 +79,8 @@ class FunctionWeighing:
         # they are together; all 0 until the symbol is first seen.
         self._names = np.zeros((len(self._symbols.values), _MOST_TERMS), dtype=np.int32)
         self._own = np.zeros(len(self._names))
-        self._numbers: dict[str, int] = {}
+        # Term of any of them → its number, and how rare it is.
+        self._terms: dict[str, tuple[int, float]] = {}
         self._next = count(1)
         weights = shipped_weights()
         self._weights = np.array([weights.features[name] for name in FEATURES])
@@ -157,16 +158,21 @@ class FunctionWeighing:
             self._see(code)
         names, shared = self._names[codes], np.zeros(len(rows))
         for term, worth in information.items():
-            if (number := self._numbers.get(term)) is not None:
-                shared[(names == number).any(axis=1)] += worth
+            if (known := self._terms.get(term)) is not None:
+                shared[(names == known[0]).any(axis=1)] += worth
         return shared, self._own[codes]
 
     def _see(self, code: int) -> None:
         symbol = self._symbols.values[code]
         found = sorted(name_terms(symbol[0]))[:_MOST_TERMS] if symbol else []
-        numbers = [self._numbers.setdefault(term, next(self._next)) for term in found] or [-1]
-        self._own[code] = sum(map(self._generation.lexical.idf, found))
+        known = [self._terms.get(term) or self._note(term) for term in found]
+        self._own[code] = sum(rarity for _, rarity in known)
+        numbers = [number for number, _ in known] or [-1]
         self._names[code, : len(numbers)] = numbers
+
+    def _note(self, term: str) -> tuple[int, float]:
+        known = (next(self._next), self._generation.lexical.idf(term))
+        return self._terms.setdefault(term, known)
 
     @cached_property
     def _later(self) -> Floats:

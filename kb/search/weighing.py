@@ -267,7 +267,8 @@ class Weighing:
         plain[kernel] = scores[derived_from]
         np.maximum.at(better, derived_from, scores[kernel])
         best = np.argsort(-scores, kind="stable")[:_BEST]
-        near = np.maximum(self._directions @ self._directions[best].T, 0.0)
+        cosines = np.vecdot(self._directions[:, None], self._directions[best])
+        near = np.maximum(cosines, 0.0)
         near[best, np.arange(len(best))] = 0.0  # itself
         alike = near @ ahead[best]
         return (

@@ -35,7 +35,7 @@ def small(monkeypatch):
 
 def test_a_network_tells_techniques_and_nothing_apart_and_comes_out_the_same_again(small):
     lesson, kinds = taught()
-    networks = [learn.train(lesson, SLUGS, "model", seeds=2) for _ in range(2)]
+    networks = [learn.train(lesson, SLUGS, "model") for _ in range(2)]
     logs = networks[0].log_probabilities(lesson.vectors)
     assert np.allclose(np.exp(logs).sum(axis=1), 1.0)
     assert (logs.argmax(axis=1) == kinds).mean() > 0.95
@@ -56,7 +56,7 @@ def test_grades_are_shared_out_by_their_squares_among_the_techniques_that_are_ta
 
 def test_what_is_recorded_is_what_the_product_reads(small, tmp_path, monkeypatch):
     lesson, _ = taught()
-    network = learn.train(lesson, SLUGS, "model", seeds=1)
+    network = learn.train(lesson, SLUGS, "model")
     monkeypatch.setattr(learn, "_TARGET", tmp_path / classifier.FILE)
     learn.write(network)
     first = (tmp_path / classifier.FILE).read_bytes()
