@@ -354,5 +354,6 @@ def _notes(query: str, ranking: Ranking) -> list[str]:
 
 def _nearness(cosines: NDArray[np.float32]) -> tuple[float, float]:
     """The highest cosine, and the mean of the highest ones."""
-    near = -np.sort(-cosines)[:_NEAREST]
-    return (float(near[0]), float(near.mean())) if len(near) else (0.0, 0.0)
+    count = min(_NEAREST, len(cosines))
+    near = np.partition(cosines, -count)[-count:] if count else cosines
+    return (float(near.max()), float(near.mean())) if len(near) else (0.0, 0.0)
