@@ -1,5 +1,6 @@
 """New generations, damaged ones, and requests while they change."""
 
+import mmap
 import shutil
 import threading
 import time
@@ -129,13 +130,16 @@ def test_a_damaged_new_generation_leaves_the_open_one_in_use(client_on_copy, fil
     assert "kb rebuild" in client_on_copy.get("/readyz").json()["problem"]
 
 
-def test_files_cut_short_while_in_use_stop_no_more_than_a_worker(filled):
+def test_files_cut_short_while_in_use_stop_no_more_than_a_worker(shipped_index, tmp_path):
     """A memory-mapped file that shrinks kills whoever reads it; another worker takes over."""
-    folder = IndexLayout(filled).generation(IndexLayout(filled).current())
-    good = (folder / "vectors.npy").read_bytes()
-    with serving(filled, "--rate-per-second", "0") as server:
+    index = shutil.copytree(shipped_index, tmp_path / "index")
+    folder = IndexLayout(index).generation(IndexLayout(index).current())
+    mapped = folder / "lexical" / "indices.csc.index.npy"
+    good = mapped.read_bytes()
+    assert len(good) > 2 * mmap.PAGESIZE  # what is left of a page reads as zeros
+    with serving(index, "--rate-per-second", "0") as server:
         assert server.search(QUERY)["results"]
-        with (folder / "vectors.npy").open("r+b") as file:
+        with mapped.open("r+b") as file:
             file.truncate(64)
         try:
             status = server.post("/v1/search", json={"query": QUERY}).status_code
@@ -143,7 +147,7 @@ def test_files_cut_short_while_in_use_stop_no_more_than_a_worker(filled):
             status = None
         assert status in (None, 503)
         server.wait_until(503)
-        (folder / "vectors.npy").write_bytes(good)
+        mapped.write_bytes(good)
         server.wait_until(200)
         assert server.search(QUERY)["results"]
 
