@@ -322,6 +322,10 @@ def test_a_running_evaluation_that_is_removed_ends_at_once_and_leaves_nothing(pl
     place.over(quick)
     assert not place.store.folder.exists()
     assert slow not in {each.id for each in place.store.all()}
+    deadline = time.monotonic() + 20  # it is told after its folder is gone
+    while not place.ended["cancelled"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert place.ended["cancelled"] == 1
 
 

@@ -68,7 +68,7 @@ def test_elsewhere_they_are_taken_on_the_problem_s_own_values(judge):
 
 
 def test_a_result_replayed_on_the_problem_s_own_values_is_not_what_is_timed(judge):
-    """It is within tolerance there, so only what it would gain can be taken away."""
+    """It is within tolerance there for most draws, so what it would gain has to be taken away."""
     found = judge(UNIFORM, REPLAYS_UNIFORM)
     assert found.verdict is not Verdict.CORRECT
-    assert any(NOTE in text for text in found.disclosures)
+    assert not found.timings or any(NOTE in text for text in found.disclosures)
