@@ -154,7 +154,8 @@ class Runner:
         try:
             request = self._store.request(job.id)
         except NotFoundError:
-            self._over(job, None, "what was sent cannot be read any more: send it again")
+            if not self._is_dropped(job):
+                self._over(job, None, "what was sent cannot be read any more: send it again")
             return
         reporter = _Reporter(self._store, job)
         shown = self._store.shown_at_start(job.id, request)
@@ -175,15 +176,22 @@ class Runner:
         told = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
         outcome = found[0] if found else None
-        if self._store.is_cancelled(job.id):
-            self._store.forget(job.id)
-            self._ended("cancelled")
-        elif isinstance(outcome, EvaluationAnswer):
+        if self._is_dropped(job):
+            return
+        if isinstance(outcome, EvaluationAnswer):
             self._over(told, outcome, None)
         elif self._stopping.is_set():
             self._store.give_back(told)
         else:
             self._over(told, None, why or self._reason(outcome))
+
+    def _is_dropped(self, job: EvaluationJob) -> bool:
+        """Whether an evaluation was cancelled; forgets it if so."""
+        if not self._store.is_cancelled(job.id):
+            return False
+        self._store.forget(job.id)
+        self._ended("cancelled")
+        return True
 
     def _watch(self, job: EvaluationJob, thread: threading.Thread) -> str:
         """Wait until an evaluation ends, or end it. Returns why, if its time is up."""

@@ -322,11 +322,24 @@ def test_a_running_evaluation_that_is_removed_ends_at_once_and_leaves_nothing(pl
     place.over(quick)
     assert not place.store.folder.exists()
     assert slow not in {each.id for each in place.store.all()}
-    deadline = time.monotonic() + 20  # it is told after its folder is gone
-    while not place.ended["cancelled"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
     assert place.ended["cancelled"] == 1
+
+
+def test_one_that_is_removed_when_it_has_just_been_taken_is_cancelled_and_not_failed(
+    place, monkeypatch
+):
+    take = place.store.take
+
+    def take_and_remove():
+        if (job := take()) is not None and job.id == first:
+            place.store.remove(job.id)
+        return job
+
+    monkeypatch.setattr(place.store, "take", take_and_remove)
+    first, second = place.send(), place.send()
+    place.runner()
+    assert place.over(second).verdict is Verdict.CORRECT
+    assert place.ended == {"cancelled": 1, "correct": 1}
 
 
 def test_what_was_interrupted_twice_by_a_death_is_not_run_again(place):
