@@ -154,7 +154,7 @@ class Runner:
         try:
             request = self._store.request(job.id)
         except NotFoundError:
-            if not self._is_dropped(job):
+            if not self._forgets_cancelled(job):
                 self._over(job, None, "what was sent cannot be read any more: send it again")
             return
         reporter = _Reporter(self._store, job)
@@ -176,7 +176,7 @@ class Runner:
         told = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
         outcome = found[0] if found else None
-        if self._is_dropped(job):
+        if self._forgets_cancelled(job):
             return
         if isinstance(outcome, EvaluationAnswer):
             self._over(told, outcome, None)
@@ -185,8 +185,8 @@ class Runner:
         else:
             self._over(told, None, why or self._reason(outcome))
 
-    def _is_dropped(self, job: EvaluationJob) -> bool:
-        """Whether an evaluation was cancelled; forgets it if so."""
+    def _forgets_cancelled(self, job: EvaluationJob) -> bool:
+        """Forget an evaluation if it was cancelled. Returns whether it was."""
         if not self._store.is_cancelled(job.id):
             return False
         self._store.forget(job.id)

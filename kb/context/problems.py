@@ -155,13 +155,12 @@ def _for_step(
             notes.append(_START)
         if kernels[slug].op in family.training and step.main.facts.get("training") is not False:
             notes.append(f"Not the same operation: {family.training[kernels[slug].op]}.")
-        unlike = [family.unlike, *(t for each, t in family.unlike_for.items() if each in special)]
-        if any(unlike):
-            notes += [f"Not the same operation: {each}." for each in unlike if each]
-        elif lacking:
-            notes.append(
-                f"Not the same operation: put {step.name} in the place of the kernel's function."
-            )
+        unlike = [text for each, text in family.unlike_for.items() if each in special]
+        if family.unlike:
+            unlike.append(family.unlike)
+        if lacking and not unlike:
+            unlike.append(f"put {step.name} in the place of the kernel's function")
+        notes += [f"Not the same operation: {each}." for each in unlike]
         found.append(Candidate(slug, options, " ".join(notes)))
     return found
 

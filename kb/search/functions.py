@@ -154,7 +154,7 @@ class FunctionWeighing:
     ) -> tuple[Floats, Floats]:
         """The information of given terms that each candidate's name has, and of all its own."""
         codes = self._symbols.codes[rows]
-        for code in codes[self._names[codes, 0] == 0].tolist():
+        for code in set(codes[self._names[codes, 0] == 0].tolist()):
             self._see(code)
         names, shared = self._names[codes], np.zeros(len(rows))
         for term, worth in information.items():

@@ -21,7 +21,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return torch.relu(x) + {factor}
+        return torch.relu(x) + {added}
 
 
 def get_inputs():
@@ -37,8 +37,8 @@ PROBLEMS = 8
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory):
     folder = tmp_path_factory.mktemp("problems")
-    for factor in range(PROBLEMS):
-        (folder / f"plus_{factor}.py").write_text(PROBLEM.format(factor=factor))
+    for added in range(PROBLEMS):
+        (folder / f"plus_{added}.py").write_text(PROBLEM.format(added=added))
     return folder
 
 
