@@ -1,17 +1,24 @@
 """Compare outputs with the oracle's, in chunks: tensors of 2³¹ elements need no copies."""
 
+import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import torch
 
 from judge.evaluate.result import Counterexample
 from judge.evaluate.tolerance import Bounds
 
+T = TypeVar("T")
+
 # 2²³ elements are 64 MB in float64; about ten such temporaries are alive at a time.
 _CHUNK = 2**23
+# Outputs on a GPU from this size on are first read in one pass (`compare_kernels`); smaller ones
+# are not worth its compilation.
+_LARGE = 2**24
 _EXAMPLES = 5
 _EXACT_ONLY = Bounds(0.0, 0.0, 0.0)
 
@@ -73,21 +80,41 @@ def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
     """
     if not (dtype.is_floating_point or dtype.is_complex):
         return Expected(values, dtype, 0.0, 0.0, representable=True)
-    squares = torch.zeros((), dtype=torch.float64, device=values.device)
-    finite_count = torch.zeros((), dtype=torch.int64, device=values.device)
-    unlike = torch.zeros((), dtype=torch.int64, device=values.device)
     largest = float(torch.finfo(_real_dtype(dtype)).max)
+    found = _at_once(values, dtype, lambda kernels: kernels.size(values, dtype, largest))
+    squares, count, rounded = found or _size(values, dtype, largest)
+    norm = max(math.sqrt(squares), sensitivity)
+    rms = norm / math.sqrt(count) if count else 0.0
+    wider = values.dtype.itemsize > dtype.itemsize
+    return Expected(values, dtype, norm, rms, representable=wider and not rounded)
+
+
+def _size(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
+    """See `compare_kernels.size`."""
+    squares = torch.zeros((), dtype=torch.float64, device=values.device)
+    count = torch.zeros((), dtype=torch.int64, device=values.device)
+    rounded = torch.zeros((), dtype=torch.int64, device=values.device)
     for _, chunk in _chunks(values):
         wide = chunk.double()
         finite = torch.isfinite(wide)
         # What overflows in the dtype counts as its largest number, as in the comparison.
         squares += torch.where(finite, wide.clamp(-largest, largest), 0.0).square().sum()
-        finite_count += finite.sum()
-        unlike += _differ(wide.to(_real_dtype(dtype)).double(), wide).sum()
-    norm, count = max(math.sqrt(float(squares)), sensitivity), int(finite_count)
-    rms = norm / math.sqrt(count) if count else 0.0
-    wider = values.dtype.itemsize > dtype.itemsize
-    return Expected(values, dtype, norm, rms, representable=wider and int(unlike) == 0)
+        count += finite.sum()
+        rounded += _differ(wide.to(_real_dtype(dtype)).double(), wide).sum()
+    return float(squares), int(count), int(rounded)
+
+
+def _at_once(values: Any, dtype: Any, ask: Callable[[ModuleType], T]) -> T | None:
+    """What `compare_kernels` answers; None where it cannot, or tensors are not worth it."""
+    if values.device.type != "cuda" or values.numel() < _LARGE:
+        return None
+    # Triton may be missing, or unable to compile.
+    with contextlib.suppress(Exception):
+        from judge.evaluate import compare_kernels  # noqa: PLC0415
+
+        if compare_kernels.fits(values, dtype):
+            return ask(compare_kernels)
+    return None
 
 
 def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0) -> Difference:
@@ -113,6 +140,13 @@ def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0
     if expected.exact:
         return _compare_exact(got, expected, output)
     found = _Found(expected, limits or _EXACT_ONLY, output, exact=limits is None)
+    sums = _at_once(
+        expected.values,
+        expected.dtype,
+        lambda kernels: kernels.difference(got, expected.values, **found.measures),
+    )
+    if sums is not None and (result := found.of(sums)).problem is None:
+        return result  # what is wrong is looked at again, for examples
     for (start, left), (_, right) in zip(_chunks(got), _chunks(expected.values), strict=True):
         found.add(start, left, right)
     return found.result()
@@ -147,6 +181,25 @@ class _Found:
         self._furthest_example: list[Counterexample] = []
         self._examples: list[Counterexample] = []
 
+    @property
+    def measures(self) -> dict[str, float]:
+        """What `compare_kernels.difference` has to know."""
+        return {
+            "absolute": self._limits.absolute,
+            "rms": self._expected.rms,
+            "allowed": self._limits.worst,
+            "largest": float(torch.finfo(self._format).max),
+        }
+
+    def of(self, sums: tuple[float, float, float, int, int, int]) -> Difference:
+        """What the sums of `compare_kernels.difference` say, without examples."""
+        found = _Found(self._expected, self._limits, self._output, exact=self._exact)
+        squares, largest, worst, found._unequal, found._not_finite, found._bad = sums
+        found._squares.fill_(squares)
+        found._largest.fill_(largest)
+        found._worst.fill_(worst)
+        return found.result()
+
     def add(self, start: int, got: Any, values: Any) -> None:
         """Compare one chunk, which begins at flat index `start`."""
         left, right = got.double(), values.double()
@@ -161,7 +214,7 @@ class _Found:
         scaled = torch.where(counting > 0, counting / (within.abs() + self._expected.rms), 0.0)
         self._squares += counting.square().sum()
         self._largest = torch.maximum(self._largest, error.max())
-        self._worst = torch.maximum(self._worst, scaled.nan_to_num(nan=0.0).max())
+        self._worst = torch.maximum(self._worst, scaled.nan_to_num(nan=0.0, posinf=math.inf).max())
         unequal = _differ(left, right.to(self._format).double())
         bad = unequal if self._exact else unlike | (usable & (scaled > self._limits.worst))
         self._unequal += int(unequal.sum())

@@ -79,7 +79,15 @@ def locked(
     # Not the lock file itself: opening a lock file truncates it, whether the lock is had or not.
     note = place / f"{name}.holder.json"
     lock = FileLock(place / f"{name}.lock", is_singleton=False, thread_local=False)
-    _acquire(lock, card, note, timeout, say)
+    # Whoever has this is next, so that one who gives the card back and asks for it again at once
+    # stands behind those who wait.
+    turn = FileLock(place / f"{name}.next.lock", is_singleton=False, thread_local=False)
+    end = time.monotonic() + timeout
+    _acquire(turn, card, note, end, timeout, say)
+    try:
+        _acquire(lock, card, note, end, timeout, say)
+    finally:
+        turn.release()
     try:
         note.write_text(json.dumps({"pid": os.getpid(), "since": int(time.time())}))
         yield
@@ -89,8 +97,9 @@ def locked(
         lock.release()
 
 
-def _acquire(lock: FileLock, card: str, note: Path, timeout: float, say: Say) -> None:
-    end = time.monotonic() + timeout
+def _acquire(  # noqa: PLR0917
+    lock: FileLock, card: str, note: Path, end: float, timeout: float, say: Say
+) -> None:
     said_at: float | None = None
     while True:
         try:

@@ -23,14 +23,22 @@ from judge.evaluate.stage import FEW, STEPS, Stage
 # Of errors that are spread like a normal distribution, the largest of eight exceeds 0.4 standard
 # deviations in all but one case of a thousand; a single one in two of three.
 _NEIGHBOURS = 8
-# Beyond so many times its bound a result is wrong, whatever the neighbours say.
+# Beyond so many times its bound a result is wrong, whatever the neighbours say; but for roundings
+# that are a small part of it, since eager's error, and the bound with it, can be next to nothing.
 _CLOSE = 64.0
+_SMALL_PART = 1 / 16
 # Roundings of numbers as large as the inputs, or as 1: probabilities are, whatever the inputs.
 _ROUNDINGS = 8 * 2.0**-24
 
 
-def is_close(case: Case) -> bool:
-    """Whether a case failed by so little that its bounds deserve a second look."""
+def is_close(case: Case, roundings: float) -> bool:
+    """Whether a case failed by so little that its bounds deserve a second look.
+
+    Parameters
+    ----------
+    roundings
+        The absolute error that roundings explain.
+    """
     ratio, worst = case.norm_ratio, case.max_rel
     if case.passed or not case.counted or case.refused or ratio is None or worst is None:
         return False
@@ -39,13 +47,15 @@ def is_close(case: Case) -> bool:
         return False
     if not math.isfinite(case.max_abs or 0.0):  # NaN or infinities out of place
         return False
-    return math.isinf(ratio) or ratio <= _CLOSE * norm
+    if math.isinf(ratio) or ratio <= _CLOSE * norm:
+        return True
+    return (case.max_abs or 0.0) <= roundings and ratio <= _SMALL_PART
 
 
-def widen(stage: Stage, prepared: Prepared) -> bool:
-    """Give a case the bounds that eager's errors on neighbouring inputs call for.
+def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
+    """Give a case that failed by little the bounds that eager's errors close by call for.
 
-    Where eager is off there altogether, the case does not count any more.
+    Where eager is off on neighbouring inputs altogether, the case does not count any more.
 
     Returns
     -------
@@ -53,7 +63,7 @@ def widen(stage: Stage, prepared: Prepared) -> bool:
     float64 or NVFP4.
     """
     reference = prepared.reference
-    if reference is None or reference.values is not None:
+    if case.passed or reference is None or reference.values is not None:
         return False
     few = [
         each is not None and each.values.numel() < FEW and each.dtype != torch.float64
@@ -62,6 +72,8 @@ def widen(stage: Stage, prepared: Prepared) -> bool:
     if not any(few):
         return False
     small = _ROUNDINGS * max(1.0, _largest(prepared.pristine))
+    if not is_close(case, small):
+        return False
     found = [
         replace(limit, absolute=max(limit.absolute, small)) if limit is not None and wide else limit
         for limit, wide in zip(prepared.limits, few, strict=True)

@@ -278,7 +278,7 @@ class Trial:
                 each.tensor is not None and "float" in each.tensor.dtype for each in prepared.inputs
             )
             outcome = contestant.run(stage, prepared, planned)
-            if neighbours.is_close(outcome.case) and neighbours.widen(stage, prepared):
+            if neighbours.widen(stage, prepared, outcome.case):
                 again = contestant.run(stage, prepared, planned)
                 outcome = outcome if again.case.counted and not again.case.passed else again
             self.evidence.outcomes.append(outcome)

@@ -22,6 +22,14 @@ with locked(sys.argv[1], folder=Path(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.readline()
 """
+WAIT = """
+import sys
+from pathlib import Path
+from judge.evaluate.gpulock import locked
+with locked(sys.argv[1], folder=Path(sys.argv[2]), say=lambda _: print("waiting", flush=True)):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
 CARD = "GPU-8f3b0a9e-1"
 
 
@@ -96,3 +104,25 @@ def test_the_locks_are_in_the_users_runtime_folder(
     assert lock_folder() == tmp_path / "kernel-kb" / "gpus"
     with locked(CARD, timeout=0):
         assert (lock_folder() / f"{CARD}.lock").exists()
+
+
+def test_who_asks_again_at_once_stands_behind_who_waits(tmp_path: Path) -> None:
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", WAIT, CARD, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )  # fmt: skip
+    assert waiting.stdout is not None
+    try:
+        with locked(CARD, folder=tmp_path):
+            assert waiting.stdout.readline() == "waiting\n"
+        # It looks four times a second; this asks at once, and would win without a turn.
+        with (
+            pytest.raises(GpuBusyError),
+            locked(CARD, folder=tmp_path, timeout=0),
+        ):
+            pytest.fail("overtaken")
+        assert waiting.stdout.readline() == "held\n"
+    finally:
+        waiting.kill()
+        waiting.communicate()
