@@ -139,6 +139,11 @@ def _read_code(path: str) -> str:
 @kernel_name_option
 @click.option("--gpu", help="A GPU or an architecture: leaves out what does not run on it.")
 @click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32", "float16", "bfloat16"]),
+    help="In which the problem runs. Default: as its file says.",
+)
+@click.option(
     "--language", type=click.Choice(["triton", "cuda"]), help="Only examples in this language."
 )
 @click.option(

@@ -147,7 +147,9 @@ class IndexAdvisor:
             request = request.model_copy(update={"exclude": [*request.exclude, *sorted(hidden)]})
         try:
             # Its operators say what to read about, also where nothing was measured.
-            asked = request.model_copy(update={"problem": config.problem.source})
+            asked = request.model_copy(
+                update={"problem": config.problem.source, "dtype": config.dtype}
+            )
             found = build_context(asked, self._searcher)
         except InvalidInputError:  # no module that can be read, or a card of the user's own
             plain = request.model_copy(update={"gpu": architecture})

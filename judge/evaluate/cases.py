@@ -26,7 +26,13 @@ EVERY_KIND = (
     ValueKind.INF,
 )
 # What may tell wrong kernels from right ones where zero-mean and given values cannot.
-MORE_TELLING = (ValueKind.SHIFTED, ValueKind.UNEVEN, ValueKind.LARGE, ValueKind.UNEVEN)
+MORE_TELLING = (
+    ValueKind.SHIFTED,
+    ValueKind.UNEVEN,
+    ValueKind.LARGE,
+    ValueKind.APART,
+    ValueKind.UNEVEN,
+)
 # Kinds that make sense where no input has values to choose.
 OF_INTEGERS = (ValueKind.GIVEN, ValueKind.NORMAL)
 # Of so few cases none is without hidden values: each may be a process's second call.

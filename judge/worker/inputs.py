@@ -41,6 +41,9 @@ _HALVINGS: Final = 6
 # The mean of kind "shifted": a bfloat16 there still has two bits behind the point.
 _SHIFT: Final = 32.0
 
+# The means of kind "apart": this many powers of two up to the same.
+_MEANS: Final = 8
+
 # Infinities of each sign in an input of kind "inf"; fewer in small inputs.
 _INFINITIES: Final = 2
 
@@ -146,6 +149,8 @@ def _write(tensor: Any, kind: ValueKind, random: torch.Generator) -> None:
             _infinities(tensor, random)
         case ValueKind.SHIFTED:
             _draw(tensor, lambda t: t.normal_(_SHIFT, 1.0, generator=random))
+        case ValueKind.APART:
+            _draw(tensor, lambda t: _part(t.normal_(0.0, 1.0, generator=random), random))
         case ValueKind.UNEVEN:
             _draw(tensor, lambda t: _scale(t, random))
 
@@ -168,6 +173,16 @@ def _scale(tensor: Any, random: Any) -> None:
         )
         shape = [size if each == dim else 1 for each in range(tensor.dim())]
         tensor.mul_(torch.exp2(-powers.to(tensor.dtype)).view(shape))
+
+
+def _part(tensor: Any, random: Any) -> None:
+    """Add a power of two of either sign to each element of the first dimension."""
+    shape = [each if dim == 0 else 1 for dim, each in enumerate(tensor.shape)]
+    drawn = torch.randint(
+        2 * _MEANS, shape, generator=random, device=tensor.device, dtype=torch.int64
+    )
+    mean = torch.exp2((drawn // 2).to(tensor.dtype)) * (_SHIFT / 2.0 ** (_MEANS - 1))
+    tensor.add_(torch.where(drawn % 2 == 0, mean, -mean))
 
 
 def _infinities(tensor: Any, random: Any) -> None:

@@ -74,6 +74,9 @@ class ValueKind(StrEnum):
     decide a sum, so that it matters whether they are in it."""
     SHIFTED = "shifted"
     """Mean 32, standard deviation 1: an element that is left out moves every sum the same way."""
+    APART = "apart"
+    """Standard deviation 1, and along the first dimension means of their own, 1/4 to 32 of either
+    sign: samples differ although each is summed up whole, or saturates."""
 
 
 # --- tensors and arguments -----------------------------------------------------------------------

@@ -45,6 +45,8 @@ class ContextRequest(_Model):
     """Nsight Compute metric (or an alias) → value."""
     gpu: str | None = None
     """A GPU's name or an architecture: what does not run on it is left out."""
+    dtype: Literal["float64", "float32", "float16", "bfloat16"] | None = None
+    """In which the problem's inputs and parameters are, where its text says float32."""
     language: Literal["triton", "cuda"] | None = None
     """Examples in this language only."""
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_BUDGET)] | None = None

@@ -66,10 +66,20 @@ class Advice:
     """The problem in words, for a search."""
 
 
-def advise(
-    text: str, generation: Generation, gpu: str | None, language: str | None, device: str | None
+def advise(  # noqa: PLR0917 (as a request has them)
+    text: str,
+    generation: Generation,
+    gpu: str | None,
+    language: str | None,
+    device: str | None,
+    dtype: str | None = None,
 ) -> Advice:
     """Read a problem and say what it asks for.
+
+    Parameters
+    ----------
+    dtype
+        In which it runs, where that is not what its text says.
 
     Raises
     ------
@@ -77,7 +87,7 @@ def advise(
         The text is no module that can be read, or no card goes by the name.
     """
     card = card_of(gpu)
-    analysis = analyse(read_problem(text), card)
+    analysis = analyse(read_problem(text, dtype=dtype), card)
     kernels = usable(generation, language, device)
     facts = fact_lines(analysis, card)
     plan = plan_line(analysis, card)

@@ -48,8 +48,13 @@ def is_problem(text: str) -> bool:
     return bool(_MODULE.search(text)) and not _NOT_A_PROBLEM.search(text)
 
 
-def read_problem(text: str, name: str = "problem") -> Problem:
+def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> Problem:
     """Read a module or a function of PyTorch.
+
+    Parameters
+    ----------
+    dtype
+        Of what is float32 in the text, where the module runs in another, such as bfloat16.
 
     Raises
     ------
@@ -83,7 +88,7 @@ def read_problem(text: str, name: str = "problem") -> Problem:
     given = [each for each in inputs if isinstance(each, Tensor)]
     if not given:
         given = _used(recorder.operators, "input")
-    return Problem(
+    found = Problem(
         name=target.node.name if isinstance(target, Class) else _name_of(target),
         operators=recorder.operators,
         inputs=given,
@@ -92,6 +97,17 @@ def read_problem(text: str, name: str = "problem") -> Problem:
         unknown=tuple(recorder.unknown),
         whole=whole,
     )
+    if dtype is not None:
+        _cast(found, dtype)
+    return found
+
+
+def _cast(problem: Problem, dtype: str) -> None:
+    """Take what is float32 to be of `dtype`."""
+    used = (t for op in problem.operators for t in (*op.inputs, *op.outputs))
+    for each in (*problem.inputs, *problem.parameters, *problem.outputs, *used):
+        if each.dtype == "float32":
+            each.dtype = dtype
 
 
 def _parsed(text: str, name: str) -> ast.Module:

@@ -166,6 +166,10 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
             ),
         ] = None,
         gpu: Annotated[str | None, Field(description="GPU name, such as H100, or sm_90a.")] = None,
+        dtype: Annotated[
+            str | None,
+            Field(description="In which the problem runs, such as bfloat16, if not as it says."),
+        ] = None,
         language: Annotated[Language | None, Field(description="Only this language.")] = None,
         max_tokens: Annotated[
             int | None,
@@ -193,6 +197,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
             kernel=kernel,
             profile=profile,
             gpu=gpu,
+            dtype=dtype,
             language=language,
             max_tokens=None if max_tokens is None else min(max_tokens, MOST_TOKENS),
             max_chars=None if max_chars is None else min(max_chars, MOST_CHARS),

@@ -178,3 +178,19 @@ def test_what_is_no_problem_is_refused_in_one_line(searcher):
 def test_the_labels_know_every_problem_here():
     labels = read_labels()
     assert [name for name in PROBLEMS if label_of(name, labels) is None] == []
+
+
+def test_work_and_floor_are_counted_in_the_format_in_which_the_problem_runs(searcher) -> None:
+    text = module("gemm_silu")
+    plain, half = (
+        build_context(ContextRequest(problem=text, gpu="H100", dtype=dtype), searcher).text
+        for dtype in (None, "bfloat16")
+    )
+    assert "[512, 2048] float32" in plain
+    assert "in three TF32 products" in plain
+    assert "[512, 2048] bfloat16" in half
+    assert "TF32" not in half.split("Plan:")[0].split("---")[0]
+    megabytes = [re.search(r"([\d.]+) MB of inputs", each) for each in (plain, half)]
+    assert all(megabytes)
+    one, other = (float(each[1]) for each in megabytes if each)
+    assert other == pytest.approx(one / 2, rel=0.02)

@@ -1,5 +1,6 @@
 """A search as the roles read it: the same facts in the same words for each."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,6 +19,8 @@ _LINE = 400
 # Metrics of the profile beyond those that the diagnosis cites.
 _PROFILE = 40
 Suffix = Literal[".py", ".cu"]
+# Headings of what a context shows end with its slug.
+_NAMED = re.compile(r"^#[^\n]{0,300}\(([a-z0-9-]{1,80})\)$", re.MULTILINE)
 SOURCE = "source"
 """Id by which a plan cites the kernel's own text."""
 
@@ -90,9 +93,15 @@ class Brief:
 
     @property
     def citable(self) -> tuple[str, ...]:
-        """What a plan may cite, without the ids that searches give."""
+        """What a plan is told that it may cite: what it can read here."""
         measured = (each.id for each in self.evidence)
-        return tuple(dict.fromkeys((*measured, *self.techniques, *self.chunks, SOURCE)))
+        shown = _NAMED.findall(self.knowledge)
+        return tuple(dict.fromkeys((*measured, *shown, SOURCE)))
+
+    @property
+    def accepted(self) -> frozenset[str]:
+        """What may stand as a plan's evidence, without the ids that searches give."""
+        return frozenset((*self.citable, *self.techniques, *self.chunks))
 
     def evidence_on(self, kernel: str) -> tuple[Line, ...]:
         """What was measured of a kernel: of the leader what plans cite, of others the profile."""

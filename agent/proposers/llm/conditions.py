@@ -40,14 +40,10 @@ def facts(state: SearchState) -> tuple[str, ...]:
     """What can be read of the problem: operators, work, floor. Empty where it cannot be read."""
     spec = _spec(state)
     try:
-        analysis = analyse(read_problem(state.problem.source, state.problem.stem), spec)
+        problem = read_problem(state.problem.source, state.problem.stem, state.dtype)
+        analysis = analyse(problem, spec)
     except KbError:
         return ()
-    if state.dtype not in (None, analysis.dtype):
-        return (
-            f"This run is in {state.dtype}; bytes and floors in the knowledge base are counted in "
-            f"{analysis.dtype}, as in the file.",
-        )
     plan = plan_line(analysis, spec)
     return (*fact_lines(analysis, spec), *([plan] if plan else []))
 

@@ -26,8 +26,9 @@ class Plan(_Reply):
     """Id of the kernel to change."""
     technique: str
     """Slug of the technique, from the list of the request, or `other`."""
-    claim: _Line
-    """One sentence: what is changed, and why that makes the kernel faster."""
+    claim: Annotated[str, Field(min_length=1, max_length=8000)]
+    """What is changed, and why that makes the kernel faster: all that the programmer has to know,
+    in at most 8,000 characters."""
     metric: str | None
     """Nsight Compute metric that should move, of those in the evidence; null where none is."""
     direction: Literal["up", "down"] | None
@@ -35,7 +36,7 @@ class Plan(_Reply):
     expected: float | None
     """The value it should reach, in the unit of the evidence; null where you cannot tell."""
     risk: _Line
-    """What may go wrong."""
+    """What may go wrong, in at most 2,000 characters."""
     evidence: Annotated[list[str], Field(min_length=1, max_length=12)]
     """Ids of what the claim rests on: `E1` and so on, slugs in the knowledge, ids of chunks."""
 

@@ -43,7 +43,7 @@ def plan(
 def objection(plans: Plans, brief: Brief, found: tuple[str, ...] = ()) -> str:
     """What is wrong with plans that have the right form; empty if nothing."""
     known = titles()
-    citable = {*brief.citable, *found}
+    citable = {*brief.accepted, *found}
     for each in plans.plans:
         if each.parent not in brief.parents:
             return f"there is no kernel '{each.parent}'; there are {', '.join(brief.parents)}"

@@ -126,7 +126,16 @@ def test_attempts_are_told_with_errors_and_what_ran(prompts):
     assert "ran without a kernel of its own" in planner
 
 
-def test_a_run_in_another_dtype_is_told_that_counts_are_the_files(prompts):
+def test_a_run_in_another_dtype_is_counted_in_it(prompts):
     planner, _ = prompts(state(problem=INFO, dtype="bfloat16"))
-    assert "This run is in bfloat16" in planner
-    assert "counted in float32" in planner
+    facts = planner[planner.index("What can be read of it") :].split("\n\n#")[0]
+    assert "bfloat16" in facts
+    assert "float32" not in facts
+
+
+def test_a_plan_is_told_to_cite_only_what_it_can_read(prompts):
+    told = "# Swizzle (pid-swizzling)\nSort the programs.\n\n(Showing 1 of 2)\nNot shown: skinny."
+    context = Context(text=told, chunks=("chunk-1",), techniques=("pid-swizzling", "split-k"))
+    planner, _ = prompts(state(context=context))
+    assert "pid-swizzling, source (`source` is" in planner
+    assert "chunk-1" not in planner
