@@ -181,6 +181,25 @@ def test_uneven_values_let_a_few_rows_decide():
     assert rows.sort(descending=True).values[:16].sum() > 0.4 * rows.sum()
 
 
+def test_samples_that_are_summed_up_whole_differ_where_each_has_a_mean_of_its_own():
+    weights = torch.randn(8, 64).double() / 8**0.5
+
+    def saturating(x):
+        return torch.sigmoid(x @ weights).sum((1, 2))
+
+    def values(kind):
+        tensor = torch.rand(32, 4096, 8).to(torch.bfloat16)
+        fill(tensor, kind, 5)
+        return tensor
+
+    stage, power = Stage(saturating), Power("given")
+    for kind in (m.ValueKind.NORMAL, m.ValueKind.GIVEN, m.ValueKind.SHIFTED, m.ValueKind.LARGE):
+        power.examine(stage, stage.prepare(kind, values(kind)))
+    assert "mean" in missed(power)
+    power.examine(stage, stage.prepare("apart", values(m.ValueKind.APART)))
+    assert "mean" not in missed(power)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in m.ValueKind if kind is not m.ValueKind.ZERO])
 @pytest.mark.parametrize("part", [torch.tril, torch.triu])
 def test_every_kind_of_values_keeps_a_triangle_of_zeros(kind, part) -> None:
