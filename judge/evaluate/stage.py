@@ -22,6 +22,8 @@ from judge.worker.buffers import dtype_of
 
 # Sums of 256 outputs are all small at once so seldom that nobody will see it.
 FEW = 256
+# Redrawn parameters that are named.
+_NAMED = 4
 # Of eager's error: what two of its calls may differ by if the error is that of its roundings.
 _SAME_SHARE = 0.1
 _OF_MISTAKES = ("mutant", "mutant.values", "moved")
@@ -84,6 +86,8 @@ class Stage:
         self.worker = desk.worker
         self._desk = desk
         self.problem = self.worker.use_variant(shape.source, seed=settings.model_seed)
+        self.redrawn = _redrawn(self.problem.redrawn)
+        """What was done to parameters, in words."""
         self.worker.contender("eager")
         self._terms: float | None = None
         self._narrowed = False
@@ -381,3 +385,13 @@ def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:
         m.ValueArgument(value=spec.value) if each is None else m.BufferArgument(buffer=each.name)
         for spec, each in zip(inputs, lent, strict=True)
     ]
+
+
+def _redrawn(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        "parameters that are alike throughout, such as a norm's weights of 1, were given other "
+        f"values: {', '.join(names[:_NAMED])}{more}"
+    )

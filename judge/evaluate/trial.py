@@ -295,8 +295,9 @@ class Trial:
         """What a prepared case says of the problem and its oracle."""
         if planned.loose:
             prepared.limits = [loosened(limit) for limit in prepared.limits]
-        if prepared.off and prepared.off not in self.notes:
-            self.notes.append(prepared.off)
+        for said in (prepared.off, stage.redrawn):
+            if said and said not in self.notes:
+                self.notes.append(said)
         if self.options.interpret and stage.computes_in("bfloat16", prepared):
             self.evidence.untold = INTERPRETED_BFLOAT16
         self.evidence.eager = self.evidence.eager or stage.observed

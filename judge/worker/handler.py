@@ -123,6 +123,7 @@ class Handler:
             attributes=problem.attributes,
             init_inputs=problem.encoded_init_inputs(),
             input_names=problem.input_names,
+            redrawn=problem.redrawn,
         )
 
     def _describe_inputs(self, command: m.DescribeInputs) -> m.Reply:

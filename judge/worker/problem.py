@@ -1,21 +1,26 @@
 """A problem file, executed: its model, what the model holds, and the inputs it makes."""
 
 import inspect
+import math
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from judge.worker.buffers import dtype_of, spec_of
 from judge.worker.messages import InputSpec, Parameter, Precision
 from judge.worker.modules import execute, member
-from judge.worker.seeds import seed_everything, set_precision
+from judge.worker.seeds import generator, seed_everything, set_precision
 from judge.worker.values import NotEncodableError, encode
 
 # A tensor-free attribute longer than this (as JSON) configures nothing.
 _MAX_ATTRIBUTE_CHARS: Final = 2000
 _MAX_ATTRIBUTES: Final = 2000
+# What norms of PyTorch keep beside their parameters, and how numbers can be drawn.
+_STATISTICS: Final = ("running_mean", "running_var")
+_DRAWN: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class InputError(Exception):
@@ -67,6 +72,7 @@ class LoadedProblem:
             self.model: Any = model_class(*self.init_inputs)
         self.model.requires_grad_(False)
         move(self.model, self.device, self.dtype)
+        self.redrawn = _part_constants(self.model, seed)
         set_precision(precision)
         self.input_names = _forward_names(model_class)
         self.attributes = _attributes(self.model, model_class, self.init_inputs)
@@ -133,6 +139,33 @@ def move(model: Any, device: Any, dtype: Any) -> None:
             if isinstance(value, torch.Tensor):
                 cast = dtype if dtype is not None and value.is_floating_point() else value.dtype
                 setattr(module, name, value.detach().to(device, cast))
+
+
+def _part_constants(model: Any, seed: int) -> list[str]:
+    """Draw the values of what is learned and alike throughout: norms' weights of 1, biases of 0.
+
+    A kernel that leaves them out would be right, until the model is trained. Values are within
+    half of what they were, or within half of 1 where that is 0; signs stay.
+    """
+    learned = list(model.named_parameters())
+    for prefix, module in model.named_modules():
+        if type(module).__module__.startswith("torch.nn."):
+            buffers = module.named_buffers(prefix, recurse=False)
+            learned += [each for each in buffers if each[0].endswith(_STATISTICS)]
+    redrawn = []
+    for number, (name, each) in enumerate(learned):
+        if isinstance(each, FakeTensor):  # where kernels are only compiled
+            continue
+        if each.dtype not in _DRAWN or each.numel() < 2 or 0 in each.stride():
+            continue
+        first = float(each.reshape(-1)[0])
+        if not math.isfinite(first) or not bool((each == first).all()):
+            continue
+        drawn = torch.empty(each.shape, dtype=torch.float32, device=each.device)
+        drawn.uniform_(0.5, 1.5, generator=generator(each.device, seed, number))
+        each.copy_(drawn * (first or 1.0))
+        redrawn.append(name)
+    return redrawn
 
 
 def named_tensors(model: Any) -> list[tuple[Parameter, Any]]:

@@ -33,6 +33,8 @@ class Problem(Reply):
     """`get_init_inputs()` encoded, None where it holds what JSON cannot carry."""
     input_names: list[Label] = Field(max_length=200)
     """Parameters of `Model.forward` without `self`."""
+    redrawn: list[Label] = Field(default=[], max_length=2000)
+    """Parameters that were alike throughout, and have values of their own now."""
 
 
 class Inputs(Reply):

@@ -169,6 +169,15 @@ class ModelNew(torch.nn.Module):
     assert judge(KERNEL + kernel).verdict is Verdict.CORRECT
 
 
+def test_what_is_learned_cannot_be_left_out_although_it_begins_as_one(judge):
+    problem = PROBLEM.replace("torch.rand(columns) + 0.5", "torch.ones(columns)")
+    assert judge(KERNEL + RIGHT, problem).verdict is Verdict.CORRECT
+    lazy = "def kernel_function(x):\n    return run(x, torch.ones_like(x[0]))\n"
+    found = judge(KERNEL + lazy, problem)
+    assert "elements are off by" in wrong(found)
+    assert any("were given other values: weight" in note for note in found.disclosures)
+
+
 def test_off_by_one_at_the_tail_is_wrong_and_shown(judge):
     kernel = "def kernel_function(x, weight):\n    return run(x, weight, x.shape[1] - 1)\n"
     found = judge(KERNEL + kernel)

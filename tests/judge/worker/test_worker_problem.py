@@ -5,6 +5,7 @@ import torch
 
 from judge.evaluate.session import CommandFailedError, Session
 from judge.worker import messages as m
+from judge.worker.problem import LoadedProblem
 from tests.judge.worker.little import (
     LINEAR,
     POOL,
@@ -29,6 +30,74 @@ def test_a_problem_tells_its_tensors_attributes_and_arguments(evaluation: Sessio
     assert told.attributes["linear.in_features"] == told.attributes["features"] == 16
     assert told.init_inputs == [16, 4]
     assert told.input_names == ["x"]
+
+
+ALIKE = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+        self.scale = nn.Parameter(torch.full((3,), -2.0))
+        self.one = nn.Parameter(torch.ones(1))
+        self.linear = nn.Linear(8, 4)
+        self.register_buffer("mask", torch.ones(8))
+        self.steps = torch.zeros(5)
+
+    def forward(self, x):
+        return self.linear(self.norm(x) * self.mask) * self.one + self.scale.sum()
+
+
+def get_inputs():
+    return [torch.rand(6, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+HOST = {"device": "cpu", "dtype": None, "precision": "ieee"}
+
+
+def test_what_is_learned_and_alike_throughout_is_drawn_and_nothing_else(tmp_path) -> None:
+    one, again, other = (
+        LoadedProblem(
+            ALIKE,
+            name="alike",
+            folder=tmp_path,
+            device="cpu",
+            dtype=None,
+            precision="ieee",
+            seed=seed,
+        )
+        for seed in (3, 3, 4)
+    )
+    assert one.redrawn == [
+        "scale", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var",
+    ]  # fmt: skip
+    values, same, else_ = (
+        {described.name: tensor for described, tensor in each.tensors()}
+        for each in (one, again, other)
+    )
+    for name in one.redrawn:
+        assert values[name].unique().numel() > 1
+        assert torch.equal(values[name], same[name])
+        assert not torch.equal(values[name], else_[name])
+    assert bool((values["norm.running_var"] >= 0.5).all())
+    assert bool((values["norm.bias"] > 0).all())
+    assert bool((values["scale"] <= -1).all())
+    for name, constant in (("one", 1.0), ("mask", 1.0), ("steps", 0.0)):
+        assert bool((values[name] == constant).all())
+    assert (
+        LoadedProblem(
+            LINEAR, name="l", folder=tmp_path, device="cpu", dtype=None, precision="ieee", seed=3
+        ).redrawn
+        == []
+    )
 
 
 def test_tuples_in_constructor_arguments_are_kept_apart_from_lists(evaluation: Session) -> None:
@@ -149,7 +218,7 @@ import torch.nn as nn
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(4)
+        self.norm = nn.BatchNorm1d(4, affine=False)
         self.calls = 0
 
     def forward(self, x):
