@@ -169,11 +169,11 @@ class KernelMemory:
             after = each - int(self._ends[place]) if place >= 0 else _NEAR
             before = int(self._starts[place + 1]) - each if place + 1 < self._count else _NEAR
             if min(after, before) < _NEAR:
-                where = (
-                    f"{after} bytes behind the end of" if after <= before
-                    else f"{before} bytes before the beginning of"
-                )  # fmt: skip
-                self.outside = f"a kernel {what} {where} a tensor"
+                if after > before:
+                    where = f"{before} bytes before the beginning"
+                else:
+                    where = f"{after} bytes behind the end" if after else "right behind the end"
+                self.outside = f"a kernel {what} {where} of a tensor"
                 return
 
     def _sort(self) -> None:
