@@ -181,3 +181,25 @@ def test_what_is_slower_than_pytorch_counts_as_pytorch():
     assert compared([run("index", 2.0), run("empty", 1.0)], "empty", "over_compile")["ratio"] == 2.0
     half = [run("index", 2.0), run("empty", 1.0, None)]
     assert compared(half, "empty", "over_compile") is None  # of pairs that ended
+
+
+def test_the_published_figures_are_those_of_the_record():
+    [record] = Path("benchmarks/optimize/results").glob("lift-*.json")
+    found = json.loads(record.read_text())
+    page = Path("docs/optimize.md").read_text()
+    for arm in ARMS[1:]:
+        speed = found["pairs"][arm]["over_compile"]
+        told = f"{speed['ratio']:.3f}"
+        assert told in page
+        assert f"({speed['low']:.3f} to {speed['high']:.3f})" in page
+    ended = [each for each in found["runs"] if each["ended"] is not None]
+    assert f"{len(ended)} ended" in " ".join(page.split())
+    assert f"All {sum(each['judged'] for each in ended)} kernels" in page
+    assert all(each["right"] == each["judged"] for each in ended)
+    for each in ended:
+        beginning = f"| {each['name'].removeprefix('level').split('_')[0]} "
+        [line] = [line for line in page.splitlines() if line.startswith(beginning)]
+        cells = [cell.strip() for cell in line.split("|")[2:]]
+        place = ARMS.index(each["arm"])
+        assert cells[place] == f"{each['over_compile']:.2f}"
+        assert cells[3 + place] == str(each["tokens_out"])
