@@ -1,12 +1,10 @@
-"""The `--dtype` option of the commands that run kernels."""
+"""The `--dtype` option."""
 
 from typing import Any
 
 import click
 
-DTYPES = ("float32", "float16", "bfloat16", "float64")
-SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16",
-         "fp64": "float64", "double": "float64"}  # fmt: skip
+from kb.dtypes import DTYPES, full_dtype
 
 
 class Dtype(click.ParamType[str]):
@@ -16,11 +14,10 @@ class Dtype(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The full name; a usage error for anything else."""
-        spelled = str(value).lower().removeprefix("torch.")
-        found = SHORT.get(spelled, spelled)
+        found = full_dtype(value)
         if found not in DTYPES:
             self.fail(f"'{value}' is none of {', '.join(DTYPES)} (or bf16, fp16, …)", param, ctx)
-        return found
+        return str(found)
 
 
 dtype_option = click.option(

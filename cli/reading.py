@@ -10,6 +10,7 @@ import click
 from pydantic import BaseModel, ValidationError
 
 from cli import Session
+from cli.dtypes import dtype_option
 from cli.profiles import PROFILE_HELP, kernel_name_option, read_profile_text
 from kb.corpus.measured import ranked_records, technique_line
 from kb.errors import InvalidInputError, KbError, NotFoundError
@@ -138,11 +139,7 @@ def _read_code(path: str) -> str:
 @click.option("--profile", metavar="FILE", help=PROFILE_HELP)
 @kernel_name_option
 @click.option("--gpu", help="A GPU or an architecture: leaves out what does not run on it.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float64", "float32", "float16", "bfloat16"]),
-    help="In which the problem runs. Default: as its file says.",
-)
+@dtype_option
 @click.option(
     "--language", type=click.Choice(["triton", "cuda"]), help="Only examples in this language."
 )

@@ -2,8 +2,16 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
+from kb.dtypes import Dtype, full_dtype
 from kb.problems.reading import MAX_PROBLEM_CHARS, is_problem
 from kb.search.models import MAX_QUERY_CHARS
 
@@ -45,8 +53,9 @@ class ContextRequest(_Model):
     """Nsight Compute metric (or an alias) → value."""
     gpu: str | None = None
     """A GPU's name or an architecture: what does not run on it is left out."""
-    dtype: Literal["float64", "float32", "float16", "bfloat16"] | None = None
-    """In which the problem's inputs and parameters are, where its text says float32."""
+    dtype: Annotated[Dtype | None, BeforeValidator(full_dtype)] = None
+    """In which the problem's inputs and parameters are, where its text says float32; `bf16` and the
+    like are known."""
     language: Literal["triton", "cuda"] | None = None
     """Examples in this language only."""
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_BUDGET)] | None = None

@@ -184,7 +184,7 @@ def test_work_and_floor_are_counted_in_the_format_in_which_the_problem_runs(sear
     text = module("gemm_silu")
     plain, half = (
         build_context(ContextRequest(problem=text, gpu="H100", dtype=dtype), searcher).text
-        for dtype in (None, "bfloat16")
+        for dtype in (None, "bf16")
     )
     assert "[512, 2048] float32" in plain
     assert "in three TF32 products" in plain
