@@ -4,10 +4,10 @@ from pathlib import Path
 
 from judge.options import RunOptions
 from judge.problem.forms import EAGER, MODEL_FORMS
+from kb.dtypes import DTYPES
 
 __all__ = ["BASELINES", "CALL_SECONDS", "DTYPES", "EAGER", "LEAST_SEEDS", "Options"]
 
-DTYPES = ("float32", "float16", "bfloat16", "float64")
 BASELINES = MODEL_FORMS
 """Forms of the problem's own model that a kernel is compared with."""
 LEAST_SEEDS = 5

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from judge.worker.buffers import OpenBuffers
 from judge.worker.messages import InputSpec, ValueKind
 from judge.worker.problem import InputError, LoadedProblem
-from judge.worker.seeds import generator
+from judge.worker.seeds import DRAWN, generator
 
 # Bounds of "large". In float32 and bfloat16 (both up to 2^128) the cubes of 2^40 are 2^120, and 256
 # of them can be summed: activations with cubes, squares and products of a million terms stay
@@ -46,9 +46,6 @@ _MEANS: Final = 8
 
 # Infinities of each sign in an input of kind "inf"; fewer in small inputs.
 _INFINITIES: Final = 2
-
-# Drawn in place by torch; others are drawn in float32 and cast.
-_DRAWN: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def describe(problem: LoadedProblem, seed: int) -> list[InputSpec]:
@@ -117,7 +114,7 @@ def fill(tensor: Any, kind: ValueKind, seed: int, index: int = 0) -> None:
 
 def _triangle(tensor: Any) -> Callable[[Any], Any] | None:
     """Return what zeroes the other triangle in place, where that is zero and this one is not."""
-    if tensor.dtype not in _DRAWN or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
+    if tensor.dtype not in DRAWN or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
         return None
     row, col = (size - 1 for size in tensor.shape[-2:])
     # A corner first: few matrices need to be read whole.
@@ -156,7 +153,7 @@ def _write(tensor: Any, kind: ValueKind, random: torch.Generator) -> None:
 
 
 def _draw(tensor: Any, write: Any) -> None:
-    if tensor.dtype in _DRAWN:
+    if tensor.dtype in DRAWN:
         write(tensor)
     else:
         wide = tensor.float()

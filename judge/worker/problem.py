@@ -12,15 +12,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from judge.worker.buffers import dtype_of, spec_of
 from judge.worker.messages import InputSpec, Parameter, Precision
 from judge.worker.modules import execute, member
-from judge.worker.seeds import generator, seed_everything, set_precision
+from judge.worker.seeds import DRAWN, generator, seed_everything, set_precision
 from judge.worker.values import NotEncodableError, encode
 
 # A tensor-free attribute longer than this (as JSON) configures nothing.
 _MAX_ATTRIBUTE_CHARS: Final = 2000
 _MAX_ATTRIBUTES: Final = 2000
-# What norms of PyTorch keep beside their parameters, and how numbers can be drawn.
+# What norms of PyTorch keep beside their parameters.
 _STATISTICS: Final = ("running_mean", "running_var")
-_DRAWN: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class InputError(Exception):
@@ -156,7 +155,7 @@ def _part_constants(model: Any, seed: int) -> list[str]:
     for number, (name, each) in enumerate(learned):
         if isinstance(each, FakeTensor):  # where kernels are only compiled
             continue
-        if each.dtype not in _DRAWN or each.numel() < 2 or 0 in each.stride():
+        if each.dtype not in DRAWN or each.numel() < 2 or 0 in each.stride():
             continue
         first = float(each.reshape(-1)[0])
         if not math.isfinite(first) or not bool((each == first).all()):

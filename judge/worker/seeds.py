@@ -1,12 +1,15 @@
 """Random number generators and precision: set alike before whatever contenders do."""
 
 import random
-from typing import Any
+from typing import Any, Final
 
 import numpy
 import torch
 
 from judge.worker.messages import Precision
+
+# Formats in which torch draws numbers; others are drawn in float32 and cast.
+DRAWN: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def seed_everything(seed: int) -> None:
