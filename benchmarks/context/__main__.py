@@ -16,10 +16,11 @@ from kb.search.opening import open_searcher
 @click.option("--tokens", multiple=True, type=int, default=(3000, 1500), help="Budgets.")
 @click.option("--gpu", default="H200", help="Card that contexts are asked for.")
 @click.option("--language", default="triton", help="Language that contexts are asked for.")
+@click.option("--dtype", help="Format that they run in; else as their text says.")
 @click.option("--details", is_flag=True, help="Print one line a problem, what failed first.")
 def main(
     folders: tuple[Path, ...], index: Path, tokens: tuple[int, ...], gpu: str, language: str,
-    *, details: bool,
+    dtype: str | None, *, details: bool,
 ) -> None:  # fmt: skip
     """Print first, body, whole, relevant, tokens and latency for each folder of problems."""
     searcher = open_searcher(index)
@@ -27,8 +28,9 @@ def main(
         files = sorted(folder.glob("*.py"))
         for budget in tokens:
             found = measure(
-                files, searcher, shipped_corpus(), tokens=budget, gpu=gpu, language=language
-            )
+                files, searcher, shipped_corpus(), tokens=budget, gpu=gpu, language=language,
+                dtype=dtype,
+            )  # fmt: skip
             click.echo(json.dumps({"folder": folder.name, "tokens": budget, **table(found)}))
             if details:
                 click.echo("\n".join(lines(found)))

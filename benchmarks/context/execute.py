@@ -14,7 +14,7 @@ import sys
 import tempfile
 import types
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ class Job:
     params: dict[str, Any] = field(default_factory=dict)
     options: dict[str, str | int | None] = field(default_factory=dict)
     """Arguments that are settled in the code as shown."""
+    turned: tuple[bool, ...] = ()
+    """Layouts of the first operands that it was cut to, in rows of whole 16 bytes."""
+    given: tuple[str, ...] = ()
+    """Optional arguments that it needs: vectors as long as the result's rows."""
 
 
 def run(jobs: Iterable[Job]) -> dict[str, str | None]:
@@ -73,13 +77,21 @@ def _check(job: dict[str, Any], folder: Path) -> str | None:
     file.write_text(job["code"], encoding="utf-8")
     shown, entry = _module(file), _module(Path(job["path"]))
     seed = zlib.crc32(job["slug"].encode())
-    for place, size in enumerate(job["sizes"]):
-        inputs = entry.make_inputs(list(size), getattr(torch, job["dtype"]), "cpu", seed)
+    dtype = getattr(torch, job["dtype"])
+    sizes = [_whole_rows(size) for size in job["sizes"]] if job["turned"] else job["sizes"]
+    for place, size in enumerate(sizes):
+        inputs = _laid_out(entry.make_inputs(list(size), dtype, "cpu", seed), job["turned"])
+        # What the reference does not know is there and does nothing.
+        known = inspect.signature(entry.reference).parameters
+        added = {
+            name: (torch.randn if name in known else torch.zeros)(inputs[1].shape[-1], dtype=dtype)
+            for name in job["given"]
+        }
         try:
-            values, expected = _expected(entry, inputs, job["options"])
+            values, expected = _expected(entry, inputs, job["options"] | added)
             break
         except RuntimeError:  # such as an output padding that needs a stride
-            if place == len(job["sizes"]) - 1:
+            if place == len(sizes) - 1:
                 raise
     takes = inspect.signature(shown.kernel_function).parameters
     given = {k: _copy(v) for k, v in values.items() if k in takes}
@@ -87,6 +99,20 @@ def _check(job: dict[str, Any], folder: Path) -> str | None:
     found = compare(shown.kernel_function(**given, **params), expected,
                     agrees=getattr(entry, "agrees", None))  # fmt: skip
     return found.problem
+
+
+def _whole_rows(size: Sequence[int]) -> list[int]:
+    """A product's size with M, N and K multiples of 16."""
+    return [*(-(-length // 16) * 16 for length in size[:3]), *size[3:]]
+
+
+def _laid_out(inputs: list[Any], turned: Sequence[bool]) -> list[Any]:
+    """The inputs with the first ones in the layouts that the code was cut to."""
+    laid = [
+        x.T.contiguous().T if each else x.contiguous()
+        for x, each in zip(inputs, turned, strict=False)
+    ]
+    return [*laid, *inputs[len(laid) :]]
 
 
 def _expected(
@@ -100,10 +126,16 @@ def _expected(
     values |= settled
     known = inspect.signature(entry.reference).parameters
     expected = entry.reference(
-        *(_copy(values[name]) for name in names[: len(inputs)]),
-        **{k: v for k, v in settled.items() if k in known and k not in names[: len(inputs)]},
+        *(_copy(_wide(values[name])) for name in names[: len(inputs)]),
+        **{k: _wide(v) for k, v in settled.items() if k in known and k not in names[: len(inputs)]},
     )
-    return values, expected
+    narrow = inputs[0].dtype != getattr(_wide(inputs[0]), "dtype", None)
+    return values, expected.to(inputs[0].dtype) if narrow else expected
+
+
+def _wide(value: Any) -> Any:
+    """A float16 tensor in float32, so that the reference does not round on the way."""
+    return value.float() if str(getattr(value, "dtype", "")) == "torch.float16" else value
 
 
 def _copy(value: Any) -> Any:
@@ -112,6 +144,10 @@ def _copy(value: Any) -> Any:
 
 def main() -> None:
     """Check the jobs on standard input."""
+    import torch
+
+    # Shown code runs on a card alone; there it asks how many programs to start.
+    torch.cuda.get_device_properties = lambda _: types.SimpleNamespace(multi_processor_count=2)
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:
             job = json.loads(line)

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"^## Example: .*\(([a-z0-9-]+)\)$", re.MULTILINE)
 _MEMORY_ACCESS = re.compile(r"tl\.store\(|\.store\(\[")
 _REPEATS = 3
+_HALF = 2  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,9 @@ def shown_example(text: str) -> tuple[str, str] | None:
 
 
 def measure(
-    files: list[Path], searcher: Searcher, corpus: Path, *, tokens: int, gpu: str, language: str
-) -> list[Outcome]:
+    files: list[Path], searcher: Searcher, corpus: Path, *, tokens: int, gpu: str, language: str,
+    dtype: str | None = None,
+) -> list[Outcome]:  # fmt: skip
     """Build the context of each problem, run what it shows, and judge it by the labels."""
     labels, grades = read_labels(), read_grades()
     outcomes: list[Outcome] = []
@@ -90,26 +92,22 @@ def measure(
     for file in files:
         text = file.read_text(encoding="utf-8")
         request = ContextRequest.model_validate(
-            {"problem": text, "gpu": gpu, "language": language, "max_tokens": tokens}
-        )
+            {"problem": text, "gpu": gpu, "language": language, "dtype": dtype,
+             "max_tokens": tokens}
+        )  # fmt: skip
         response, took = _timed(request, searcher)
         graded = grades.get(f"{file.parent.name}/{file.stem}", {})
         outcome = _judge(file.stem, response, took, labels, graded, searcher)
         shown = shown_example(response.text)
         if shown is not None and outcome.body:
             slug, code = shown
-            job = job_of(slug, code, searcher, corpus, text=text, gpu=gpu, language=language)
+            job = job_of(slug, code, searcher, corpus, request)
             jobs.setdefault(code, job)
             outcome.problem = code
         outcomes.append(outcome)
     unique = list(jobs.values())
     keyed = {f"{number}:{job.slug}": job for number, job in enumerate(unique)}
-    answers = run(
-        [
-            Job(key, j.code, j.path, j.sizes, j.dtype, j.params, j.options)
-            for key, j in keyed.items()
-        ]
-    )
+    answers = run(replace(job, slug=key) for key, job in keyed.items())
     verdicts = {job.code: answers[key] for key, job in keyed.items()}
     for outcome in outcomes:
         if outcome.problem:
@@ -146,29 +144,33 @@ def _judge(
     return Outcome(name, slug, first, body, False, relevant, response.tokens, took)
 
 
-def job_of(
-    slug: str, code: str, searcher: Searcher, corpus: Path, *, text: str, gpu: str, language: str
-) -> Job:
+def job_of(slug: str, code: str, searcher: Searcher, corpus: Path, request: ContextRequest) -> Job:
     """Return what runs a shown example against the reference of its entry, at a small size."""
     generation = searcher.generation
     record = generation.kernels[slug]
-    options: dict[str, str | int | None] = {}
-    if text:
-        advice = advise(text, generation, gpu, language, device_of(gpu))
-        chosen = next((each for each in (*advice.first, *advice.others) if each.slug == slug), None)
-        options = dict(chosen.options) if chosen is not None else {}
-    return small_job(slug, code, record.entry.model_dump(), corpus / record.path, options)
+    job = small_job(slug, code, record.entry.model_dump(), corpus / record.path)
+    device = device_of(request.gpu) if request.gpu else None
+    advice = advise(
+        request.problem or "", generation, request.gpu, request.language, device, request.dtype
+    )
+    chosen = next((each for each in (*advice.first, *advice.others) if each.slug == slug), None)
+    if chosen is None:
+        return job
+    # The interpreter's products of bfloat16 are wrong; float16 is as wide.
+    dtype = "float16" if chosen.assumed.itemsize == _HALF else job.dtype
+    assumed = chosen.assumed
+    return replace(
+        job, options=dict(chosen.options), turned=assumed.turned, given=assumed.given, dtype=dtype
+    )
 
 
-def small_job(
-    slug: str, code: str, entry: dict[str, Any], path: Path, options: dict[str, str | int | None]
-) -> Job:
+def small_job(slug: str, code: str, entry: dict[str, Any], path: Path) -> Job:
     """Return the job of an entry's check sizes in its most exact dtype."""
     dtypes = entry["dtypes"]
     dtype = "float32" if "float32" in dtypes else dtypes[0]
     dtype = {"float8_e4m3": "float8_e4m3fn"}.get(dtype, dtype)
     sizes = tuple(tuple(size) for size in entry["sizes"]["check"])
-    return Job(slug, code, str(path), sizes, dtype, dict(entry["check_params"]), options)
+    return Job(slug, code, str(path), sizes, dtype, dict(entry["check_params"]))
 
 
 def table(outcomes: list[Outcome]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from kb.context.choosing import clearly_faster
 from kb.context.cutting import prose_prefixes
 from kb.context.diagnosing import Diagnose
 from kb.context.materials import (
+    Candidate,
     Example,
     code_example,
     kernel_example,
@@ -23,7 +24,6 @@ from kb.context.models import (
     ContextTechnique,
 )
 from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sections
-from kb.context.problems import Candidate
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line, own_records, technique_line
@@ -163,10 +163,7 @@ class _Composer:
         first = candidates is self._selection.kernels
         production = self._selection.production if first else []
         found = [code_example(generation, row) for row in production]
-        found += [
-            kernel_example(generation, each.slug, self._request.gpu, each.options, each.note)
-            for each in candidates
-        ]
+        found += [kernel_example(generation, each, self._request.gpu) for each in candidates]
         if first:
             matched = [row for row in self._selection.code if row not in production]
             found += [code_example(generation, row) for row in matched]

@@ -203,10 +203,12 @@ class _Folder(ast.NodeTransformer):
             if value is _NOTHING:
                 kept.append(each)
             elif bool(value) is stops:
-                kept.append(each)
+                # What decides it goes alone, unless something before it has to be done.
+                done = any(isinstance(n, ast.Call) for other in kept for n in ast.walk(other))
+                kept = [*kept, each] if done else [each]
                 break
-            elif last and not kept:
-                kept.append(each)
+            elif last and (not kept or not isinstance(value, bool)):
+                kept.append(each)  # `x or 0` is not `x`
         if len(kept) == 1:
             return kept[0]
         node.values = kept

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kb.context.assuming import NOTHING, Assumed
 from kb.context.choosing import times_line
 from kb.context.cutting import prose_blocks
 from kb.context.shortening import short_form
 from kb.index.reader import Generation
 from kb.records import QUESTION, Chunk, Source
+
+Options = tuple[tuple[str, str | int | None], ...]
 
 # The section that says what to do; where an entry has none, the one after it says what it is.
 IN_SHORT = "In short"
@@ -33,6 +36,19 @@ _EFFECT_LINE = "Effect:"
 
 # Axes in brackets; the lengths are bounded, as is the file.
 _SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kernel that a context may show."""
+
+    slug: str
+    options: Options = ()
+    """Arguments that the problem settles."""
+    assumed: Assumed = NOTHING
+    """What it settles about the tensors."""
+    note: str = ""
+    """What has to be said with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +143,19 @@ def short_sections(generation: Generation, slug: str, exclude: frozenset[str]) -
     return sections[:1]
 
 
-def kernel_example(
-    generation: Generation,
-    slug: str,
-    gpu: str | None = None,
-    options: tuple[tuple[str, str | int | None], ...] = (),
-    note: str = "",
-) -> Example:
+def kernel_example(generation: Generation, chosen: Candidate, gpu: str | None = None) -> Example:
     """A kernel of a corpus as an example: the short form of its file, then without comments."""
+    slug, note, assumed = chosen.slug, chosen.note, chosen.assumed
     record = generation.kernels[slug]
     entry = record.entry
     chunks = kernel_chunks(generation, slug)
+    if entry.language == "triton" and str(assumed):
+        note = f"{note} Cut to this problem: {assumed}.".lstrip()
 
     def forms() -> tuple[str, ...]:
-        form = short_form(record.code, options) if entry.language == "triton" else None
+        form = (
+            short_form(record.code, chosen.options, assumed) if entry.language == "triton" else None
+        )
         return (record.code.strip(),) if form is None else (form.code, form.bare)
 
     return Example(

@@ -48,10 +48,10 @@ class Printer:
         above = self._above(node, level)
         if isinstance(node, ast.FunctionDef):
             head = [f"@{ast.unparse(each)}" for each in node.decorator_list]
-            shell = self._head(node)
+            shell = self._head(node, level)
             return [*above, *_placed([*head, *shell], level), *self._block(node.body, level + 1)]
         if isinstance(node, ast.If | ast.For | ast.While | ast.With):
-            lines = [*above, *_placed(self._head(node), level)]
+            lines = [*above, *_placed(self._head(node, level), level)]
             lines += self._block(node.body, level + 1)
             orelse = getattr(node, "orelse", [])
             if len(orelse) == 1 and isinstance(orelse[0], ast.If) and isinstance(node, ast.If):
@@ -67,12 +67,12 @@ class Printer:
         if _is_text(node):
             return [*above, *_docstring(node, level)]
         source = self._unchanged(node)
-        return [*above, *_placed(source or _wrapped(ast.unparse(node)), level)]
+        return [*above, *_placed(source or _wrapped(ast.unparse(node), level), level)]
 
     def _block(self, body: list[ast.stmt], level: int) -> list[str]:
         return [line for statement in body for line in self._statement(statement, level)]
 
-    def _head(self, node: ast.stmt) -> list[str]:
+    def _head(self, node: ast.stmt, level: int) -> list[str]:
         """The lines of a compound statement before its block."""
         shell = _shell(node)
         original = self._original.get((node.lineno, node.col_offset))
@@ -85,7 +85,7 @@ class Printer:
             if text and not self._keep:
                 text = [_bare(line) for line in text]
             return textwrap.dedent("\n".join(text)).splitlines()
-        return _wrapped("\n".join(ast.unparse(shell).splitlines()[:-1]))
+        return _wrapped("\n".join(ast.unparse(shell).splitlines()[:-1]), level)
 
     def _unchanged(self, node: ast.stmt) -> list[str] | None:
         original = self._original.get((getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
@@ -154,23 +154,24 @@ def _bare(line: str) -> str:
     return line if place < 0 or quoted else line[:place]
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrapped(text: str, level: int) -> list[str]:
     """Lines of at most 100 characters, broken after commas within brackets."""
-    if len(text) <= _WIDTH:
+    width = _WIDTH - len(_INDENT) * level
+    if len(text) <= width:
         return text.splitlines()
     lines: list[str] = []
     for line in text.splitlines():
-        lines += _broken(line)
+        lines += _broken(line, width)
     return lines
 
 
-def _broken(line: str) -> list[str]:
+def _broken(line: str, width: int) -> list[str]:
     lead = line[: len(line) - len(line.lstrip())]
     breaks = _breaks(line)
     found: list[str] = []
     start = 0
-    while len(line) - start > _WIDTH:
-        room = _WIDTH - (len(lead) + len(_INDENT) if start else 0)
+    while len(line) - start > width:
+        room = width - (len(lead) + len(_INDENT) if start else 0)
         fitting = [place for place in breaks if start < place <= start + room]
         if not fitting:
             break

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from kb.context.assuming import Assumed
 from kb.context.choosing import is_slower, merit, ranked, slower_ones, usable
+from kb.context.materials import Candidate, Options
 from kb.corpus.entries import Kernel
 from kb.gpus import GpuSpec
 from kb.index.reader import Generation
@@ -12,9 +14,8 @@ from kb.problems.facts import bound_of, card_of, fact_lines
 from kb.problems.plan import plan_line
 from kb.problems.reading import read_problem
 from kb.problems.steps import Step
-from kb.problems.vocabulary import Settled, unfit_for
-
-Options = tuple[tuple[str, str | int | None], ...]
+from kb.problems.values import DTYPE_BYTES, Operator, Tensor
+from kb.problems.vocabulary import Settled, suits
 
 # What helps whatever the operator, by the bound to expect.
 _BY_BOUND = {
@@ -33,21 +34,13 @@ _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-c
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
 _EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
 _KINDS = frozenset({"sum", "mean", "max", "min", "logsumexp"})
+# Products of two operands, and the kernels that take them as their first two arguments.
+_PRODUCTS = frozenset({"linear", "matmul", "mm"})
+_TWO_OPERANDS = frozenset({"matmul", "matmul-reduce"})
 # Families for what the module needs beside its heaviest operator, at most.
 _OTHERS = 2
 # A step that takes less of the estimated time than this needs no example of its own.
 _MATTERS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A kernel that a context may show."""
-
-    slug: str
-    options: Options = ()
-    """Arguments that the problem settles."""
-    note: str = ""
-    """What has to be said with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +124,7 @@ def _for_step(
     assert family is not None
     special = attributes(step) | _surroundings(analysis, step)
     preferred = [slug for each in family.prefer if each in special for slug in family.prefer[each]]
-    # Kernels that give rows' sums are for nothing else.
-    barred = () if _ROW_REDUCE in special else family.prefer.get(_ROW_REDUCE, ())
-    fitting = {
-        slug: kernel
-        for slug, kernel in kernels.items()
-        if special.isdisjoint(unfit_for(slug)) and slug not in barred
-    }
+    fitting = {slug: kernel for slug, kernel in kernels.items() if suits(slug, special)}
     made_for = frozenset(slug for slugs in family.prefer.values() for slug in slugs) - _GENERAL
     slugs = ranked(fitting, family.ops, preferred, gpu, made_for)
     needed = [slug for each in family.needs if each in special for slug in family.needs[each]]
@@ -171,7 +158,8 @@ def _for_step(
         if lacking and not unlike:
             unlike.append(f"put {step.name} in the place of the kernel's function")
         notes += [f"Not the same operation: {each}." for each in unlike]
-        found.append(Candidate(slug, options, " ".join(notes)))
+        assumed = _assumed(step, kernels[slug], on_gpu=gpu is not None)
+        found.append(Candidate(slug, options, assumed, " ".join(notes)))
     return found
 
 
@@ -205,6 +193,8 @@ def _options(
         return (), False
     settled: Settled = {}
     lacking = False
+    if step.main.name in _PRODUCTS and len(step.main.inputs) == 2:  # no bias
+        settled["bias"] = None
     if family.options:
         given = family.options.get(step.name)
         lacking = given is None
@@ -223,6 +213,36 @@ def _options(
         if value is not None and all(each == 1 for each in _listed(value)):
             settled[name] = 1
     return tuple(sorted(settled.items(), key=lambda pair: pair[0])), lacking
+
+
+def _assumed(step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumed:
+    """What a step settles about a kernel's tensors."""
+    main = step.main
+    shapes = [each.shape for each in (*main.inputs, *main.outputs)]
+    sized = all(shape is not None and all(shape) for shape in shapes)
+    sizes = {DTYPE_BYTES.get(each.dtype) for each in main.inputs}
+    same = len(sizes) == 1 and len({each.dtype for each in main.inputs}) == 1
+    itemsize = sizes.pop() if same else None
+    turned = _turned(main, itemsize) if sized and itemsize and kernel.op in _TWO_OPERANDS else ()
+    given = ("bias",) if turned and len(main.inputs) > len(turned) else ()
+    return Assumed(gpu=on_gpu, itemsize=itemsize, sized=sized, turned=turned, given=given)
+
+
+def _turned(main: Operator, itemsize: int) -> tuple[bool, ...]:
+    """For the operands of a product whether they lie turned round; empty if that is not known."""
+    if main.name not in _PRODUCTS or not all(map(_contiguous, main.inputs)):
+        return ()
+    rows = [each.shape[-1] for each in (*main.inputs, *main.outputs) if each.shape]
+    if any(length is None or length * itemsize % 16 for length in rows):
+        return ()
+    return False, main.name == "linear"
+
+
+def _contiguous(tensor: Tensor) -> bool:
+    """Whether a tensor is no view: given to the module, or as an operator made it."""
+    if tensor.made_by is not None:
+        return any(tensor is each for each in tensor.made_by.outputs)
+    return tensor.origin in {"input", "parameter"}
 
 
 def _listed(value: object) -> list[object]:
@@ -255,7 +275,7 @@ def _techniques(
     special = attributes(heaviest) if heaviest is not None else frozenset()
     names: dict[str, str] = {}
     chief = list(family.techniques) if family is not None else []
-    chief = [slug for slug in chief if special.isdisjoint(unfit_for(slug))]
+    chief = [slug for slug in chief if suits(slug, special)]
     for slug in chief[:1]:
         names[slug] = f"what makes a {family.name if family else ''} kernel fast"
     around = [*analysis.before, *analysis.after]

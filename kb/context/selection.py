@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from kb.architectures import any_runs_on
 from kb.context.choosing import is_slower, usable
 from kb.context.diagnosing import Diagnose, diagnosed
+from kb.context.materials import Candidate
 from kb.context.models import ContextRequest
-from kb.context.problems import Candidate, advise
+from kb.context.problems import advise
 from kb.corpus.entries import Technique
 from kb.corpus.features import dtypes_named, features, operators_named
 from kb.index.reader import Generation

@@ -9,10 +9,19 @@ tree. The result is a file that runs.
 import ast
 import builtins
 import copy
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kb.context.assuming import (
+    FOR_TMA,
+    NOTHING,
+    Assumed,
+    assume,
+    drop_precision,
+    require,
+)
 from kb.context.calls import (
     argument_given,
     bound_name,
@@ -32,6 +41,10 @@ from kb.parsing import PARSING
 ENTRY = "kernel_function"
 # Names that a kernel file gives to its checks; recipes leave them behind as well.
 CHECKING = frozenset({"reference", "make_inputs", "agrees", "library"})
+# What docstrings say of operands whose layout a request may settle.
+_STRIDES = re.compile(r",? (?:of )?any strides")
+# Bytes of an element whose products ignore the precision asked of float32 ones.
+_HALF = 2
 # A constant that reaches one helper reaches the next in the next pass; files have four levels.
 _PASSES = 6
 _WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas",
@@ -51,7 +64,7 @@ class ShortForm:
 
 @lru_cache(maxsize=512)
 def short_form(
-    code: str, options: tuple[tuple[str, str | int | None], ...] = ()
+    code: str, options: tuple[tuple[str, str | int | None], ...] = (), assumed: Assumed = NOTHING
 ) -> ShortForm | None:
     """Return the short form of a Triton kernel file, None where it has no host function.
 
@@ -61,6 +74,8 @@ def short_form(
         The file.
     options
         Parameters of `kernel_function` that are always one string, number or None, such as `kind`.
+    assumed
+        What is known of the tensors: branches for other dtypes, layouts and devices are left out.
     """
     try:
         with PARSING:
@@ -71,7 +86,8 @@ def short_form(
     if ENTRY not in functions:
         return None
     file = _File(module, functions)
-    file.specialise(dict(options))
+    file.settle(assumed)
+    file.specialise(dict(options), assumed.given)
     file.trim()
     body = file.statements()
     return ShortForm(Printer(code, comments=True).text(body), Printer(code).text(body))
@@ -87,7 +103,25 @@ class _File:
 
     # Constants
 
-    def specialise(self, options: dict[str, str | int | None]) -> None:
+    def settle(self, assumed: Assumed) -> None:
+        """Fold what the request settles about tensors: dtype, layout, sizes, device."""
+        if assumed == NOTHING:
+            return
+        operands = [argument.arg for argument in self._functions[ENTRY].args.args]
+        pairs = _gives_pairs(self._functions.get(FOR_TMA))
+        for name, function in self._functions.items():
+            if function.decorator_list:
+                if assumed.itemsize == _HALF:
+                    drop_precision(function)
+                continue
+            bindings = assume(function, assumed, operands, pairs=pairs)
+            self._functions[name] = fold(function, bindings, self._identities)
+        entry = self._functions[ENTRY]
+        if assumed.turned and ast.get_docstring(entry) is not None:
+            text = str(entry.body[0].value.value)  # type: ignore[attr-defined]
+            entry.body[0].value = ast.Constant(_STRIDES.sub("", text))  # type: ignore[attr-defined]
+
+    def specialise(self, options: dict[str, str | int | None], given: tuple[str, ...] = ()) -> None:
         """Fold options that are never given, from the host function inwards."""
         entry = self._functions[ENTRY]
         bindings: Bindings = {}
@@ -107,6 +141,7 @@ class _File:
             self._functions[ENTRY] = fold(entry, bindings, self._identities)
             left = {argument.arg for argument in self._functions[ENTRY].args.args}
             self._folded = {name: value for name, value in bindings.items() if name not in left}
+        require(self._functions[ENTRY], given)
         for _ in range(_PASSES):
             if not self._propagate():
                 break
@@ -256,6 +291,11 @@ class _File:
             elif not is_docstring(statement) and any(n in reached for n in names_of(statement)):
                 body.append(statement)
         return body
+
+
+def _gives_pairs(function: ast.FunctionDef | None) -> bool:
+    """Whether a function is annotated to return a tuple."""
+    return function is not None and isinstance(function.returns, ast.Subscript)
 
 
 def _without_checks(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -1,6 +1,7 @@
 """PyTorch's operators as `kb/data/pytorch.yaml` lists them."""
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -123,7 +124,10 @@ def family_of(name: str) -> Family | None:
     return _families().get(name)
 
 
-@cache
-def unfit_for(slug: str) -> frozenset[str]:
-    """Return the attributes of a problem that a kernel or technique is not for."""
-    return frozenset(_table()["unless"].get(slug, ()))
+def suits(slug: str, special: Set[str]) -> bool:
+    """Whether a kernel or technique is one for a problem with these attributes."""
+    table = _table()
+    needed = table["only"].get(slug)
+    return special.isdisjoint(table["unless"].get(slug, ())) and (
+        needed is None or not special.isdisjoint(needed)
+    )

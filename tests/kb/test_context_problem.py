@@ -194,3 +194,27 @@ def test_work_and_floor_are_counted_in_the_format_in_which_the_problem_runs(sear
     assert all(megabytes)
     one, other = (float(each[1]) for each in megabytes if each)
     assert other == pytest.approx(one / 2, rel=0.02)
+
+
+@pytest.mark.parametrize("tokens", [700, 1000, 1500, 2000, 3000, 6000])
+def test_a_kernel_that_refuses_the_shape_is_not_shown(tokens, shipped_index):
+    searcher = open_searcher(shipped_index)
+    for dtype in (None, "bf16"):
+        request = ContextRequest(
+            problem=module("gemm_silu"), gpu="H200", language="triton", dtype=dtype,
+            max_tokens=tokens,
+        )  # fmt: skip
+        text = build_context(request, searcher).text
+        for slug in ("matmul-short-k", "matmul-row-reduce", "matmul-skinny"):
+            assert f"({slug})" not in text
+
+
+def test_at_the_usual_budget_a_layer_gets_the_fastest_product_cut_to_it(shipped_index):
+    request = ContextRequest(
+        problem=module("gemm_silu"), gpu="H200", language="triton", dtype="bf16"
+    )
+    text = build_context(request, open_searcher(shipped_index)).text
+    shown = shown_example(text)
+    assert shown is not None and shown[0] == "matmul-tma-fused"
+    assert "Cut to this problem: 2-byte elements, first operand contiguous, second operand the " \
+        "transpose of a contiguous matrix, rows of whole 16 bytes." in text  # fmt: skip

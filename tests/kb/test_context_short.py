@@ -1,12 +1,14 @@
 """A kernel file's short form runs, computes the same, and holds nothing that a reader can spare."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.context.execute import run
 from benchmarks.context.problems import small_job
+from kb.context.assuming import Assumed
 from kb.context.shortening import short_form
 from kb.corpus.loader import load_corpus, shipped_corpus
 from kb.embedders.tokens import count_tokens
@@ -136,6 +138,59 @@ def test_short_forms_compute_what_their_entries_say():
             form = FORMS[slug]
             assert form is not None
             path = Path(shipped_corpus()) / kernel.path
-            jobs.append(small_job(slug, form.bare, kernel.entry.model_dump(), path, {}))
+            jobs.append(small_job(slug, form.bare, kernel.entry.model_dump(), path))
     assert len(jobs) == len(RUN)
     assert {slug: problem for slug, problem in run(jobs).items() if problem} == {}
+
+
+LINEAR = Assumed(gpu=True, itemsize=2, sized=True, turned=(False, True), given=("bias",))
+# What each is cut to: a linear layer, a product of contiguous matrices, and dtype and card alone.
+CUT = {
+    "matmul-tma-fused": LINEAR,
+    "matmul-row-reduce": replace(LINEAR, given=()),
+    "matmul-epilogue": replace(LINEAR, turned=(False, False), given=()),
+    "avg-pool-plain": Assumed(gpu=True, itemsize=2, sized=True),
+    "conv-shifted-rows": Assumed(gpu=True, itemsize=2, sized=True),
+    "attention-flash": Assumed(gpu=True, itemsize=2, sized=True),
+}
+
+
+def test_what_is_cut_to_a_problem_computes_what_its_entry_says_there():
+    pytest.importorskip("triton")
+    jobs = []
+    for kernel in TRITON:
+        assumed = CUT.get(kernel.entry.slug)
+        if assumed is not None:
+            form = short_form(kernel.text, (), assumed)
+            assert form is not None
+            path = Path(shipped_corpus()) / kernel.path
+            job = small_job(kernel.entry.slug, form.bare, kernel.entry.model_dump(), path)
+            jobs.append(replace(job, dtype="float16", turned=assumed.turned, given=assumed.given))
+    assert len(jobs) == len(CUT)
+    assert {slug: problem for slug, problem in run(jobs).items() if problem} == {}
+
+
+def test_branches_for_other_layouts_dtypes_and_devices_are_left_out():
+    (fused,) = [k.text for k in TRITON if k.entry.slug == "matmul-tma-fused"]
+    form = short_form(fused, (), LINEAR)
+    assert form is not None
+    whole = FORMS["matmul-tma-fused"]
+    assert whole is not None and count_tokens(form.bare) < 0.7 * count_tokens(whole.bare)
+    for gone in (
+        "TURNED",
+        "_for_tma",
+        "element_size",
+        "is_cuda",
+        "numel() == 0",
+        "tf32",
+        "strides",
+    ):
+        assert gone in whole.bare or gone in fused, gone
+        assert gone not in form.bare, gone
+    assert "b = b.T" in form.bare and "def kernel_function(a, b, bias, block_m" in form.bare
+
+
+def test_an_or_that_gives_a_value_keeps_its_last_number():
+    code = HOOKED.replace("x.numel(), AFTER", "x.numel() or 0, AFTER")
+    form = short_form(code, (("kind", "none"),))
+    assert form is not None and "x.numel() or 0" in form.bare
