@@ -119,7 +119,7 @@ def _heaviest(steps: list[Step]) -> Step | None:
     families: dict[str, float] = {}
     for step in anchors:
         families[step.family_name] = families.get(step.family_name, 0.0) + step.seconds
-    products = {step.family_name for step in anchors if step.kind in PRODUCTS}
+    products = dict.fromkeys(step.family_name for step in anchors if step.kind in PRODUCTS)
     top = max(families.values())
     fitting = [n for n in products if families[n] >= _PRODUCT_SHARE * top]
     chosen = max(fitting or families, key=lambda name: families[name])
