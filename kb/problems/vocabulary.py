@@ -3,10 +3,9 @@
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 _RANK = re.compile(r"(?<=[a-z])[123](?=d$)")
 # `torch.Tensor.add_` is `add` done in place.
@@ -59,10 +58,8 @@ class Family:
 
 
 @cache
-def _table() -> dict[str, Any]:
-    text = (files("kb") / "data" / "pytorch.yaml").read_text(encoding="utf-8")
-    table: dict[str, Any] = load_yaml(text)
-    return table
+def _table() -> Any:
+    return read_data("pytorch.yaml")
 
 
 @cache
