@@ -92,8 +92,7 @@ def verify_corpus(
 
 
 def _files(root: Path, kernel: KernelFile) -> list[Path]:
-    names = (kernel.path, kernel.launcher) if kernel.launcher else (kernel.path,)
-    return [root / name for name in names]
+    return [root / name for name in (kernel.path, kernel.launcher) if name]
 
 
 def _repeat(cache: ResultCache, digest: str, report: Callable[[CheckResult], None]) -> bool:
