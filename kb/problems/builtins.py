@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from kb.problems.recording import Recorder
 
 _NUMBERS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "int": int, "float": float, "max": max, "min": min, "round": round, "sum": sum,
-    "sorted": sorted,
-}  # fmt: skip
+    each.__name__: each for each in (abs, int, float, max, min, round, sum, sorted)
+}
 
 
 def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa: PLR0911, PLR0912

@@ -32,8 +32,7 @@ def view(  # noqa: PLR0912 (one case a view)
         dims = [d for d in [*positional, *named.values()] if isinstance(d, int)]
         match name:
             case "permute":
-                order = positional[0] if positional and isinstance(positional[0], list | tuple) \
-                    else positional or named.get("dims", [])  # fmt: skip
+                order = _listed(positional) or named.get("dims", [])
                 fits = len(order) == rank and all(isinstance(d, int) and -rank <= d < rank
                                                   for d in order)  # fmt: skip
                 found = tuple(shape[d] for d in order) if fits else None
@@ -61,9 +60,14 @@ def view(  # noqa: PLR0912 (one case a view)
     return replace(first, shape=found)
 
 
+def _listed(values: Sequence[Any]) -> Sequence[Any]:
+    """Numbers that are given one by one or as one sequence."""
+    return values[0] if values and isinstance(values[0], list | tuple) else values
+
+
 def _expanded(shape: Shape, positional: list[Any]) -> Shape | None:
     """Lengths as asked for; -1 keeps the dimension as it is."""
-    given = positional[0] if positional and isinstance(positional[0], list | tuple) else positional
+    given = _listed(positional)
     own = (1,) * (len(given) - len(shape)) + shape
     asked = zip(given, own, strict=False)
     return tuple(old if whole(each) == -1 else whole(each) for each, old in asked)
@@ -94,9 +98,7 @@ def _reshaped(first: Tensor, name: str, positional: list[Any], named: Arguments)
         return replace(first, shape=other.shape if isinstance(other, Tensor) else None)
     if name == "unflatten":
         return replace(first, shape=None)
-    given = positional or [named.get("shape", named.get("size"))]
-    if given and isinstance(given[0], list | tuple):
-        given = list(given[0])
+    given = _listed(positional or [named.get("shape", named.get("size"))])
     if len(given) == 1 and dtype_name(given[0]):
         return replace(first, shape=None)
     shape = lengths_of(given)
@@ -135,21 +137,21 @@ def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) ->
     return tuple(replace(first, shape=part) for part in parts)
 
 
-def copied(op: Operator, positional: list[Any], named: Arguments) -> None:
+def copied(op: Operator, arguments: Arguments) -> None:
     """Add the result of an operator that writes elements to other places."""
     first = op.inputs[0] if op.inputs else Tensor(None)
     shape = first.shape
     match op.name:
         case "cat" | "stack" | "hstack" | "vstack":
-            shape = _joined(op, positional, named)
+            shape = _joined(op, arguments.get("dim", 0))
         case "pad":
-            shape = _padded(shape, positional, named)
+            shape = _padded(shape, arguments.get("pad"))
         case "tril" | "triu" | "roll" | "flip" | "channel_shuffle" | "rot90" | "scatter" \
                 | "scatter_add" | "index_add":  # fmt: skip
             if op.name in {"tril", "triu"}:
-                op.facts["diagonal"] = positional[0] if positional else named.get("diagonal", 0)
+                op.facts["diagonal"] = arguments.get("diagonal", 0)
         case "interpolate":
-            shape = _resized(shape, positional, named)
+            shape = _resized(shape, arguments.get("size"), arguments.get("scale_factor"))
         case "gather":
             shape = op.inputs[1].shape if len(op.inputs) > 1 else None
         case _:
@@ -158,10 +160,9 @@ def copied(op: Operator, positional: list[Any], named: Arguments) -> None:
     op.facts["flops"] = 0
 
 
-def _joined(op: Operator, positional: list[Any], named: Arguments) -> Shape | None:
+def _joined(op: Operator, place: Any) -> Shape | None:
     shapes = [tensor.shape for tensor in op.inputs]
     first = shapes[0] if shapes else None
-    place = positional[0] if positional else named.get("dim", named.get("axis", 0))
     if first is None or not isinstance(place, int):
         return None
     if op.name == "stack":
@@ -177,8 +178,7 @@ def _joined(op: Operator, positional: list[Any], named: Arguments) -> Shape | No
     return (*first[:place], total, *first[place + 1 :])
 
 
-def _padded(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
-    pads = positional[0] if positional else named.get("pad")
+def _padded(shape: Shape | None, pads: Any) -> Shape | None:
     if isinstance(pads, int) and shape is not None:
         pads = [pads] * 2 * (len(shape) - 2)
     if shape is None or not isinstance(pads, list | tuple) or len(pads) > 2 * len(shape):
@@ -193,9 +193,7 @@ def _padded(shape: Shape | None, positional: list[Any], named: Arguments) -> Sha
     return tuple(lengths)
 
 
-def _resized(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
-    factor = positional[1] if len(positional) > 1 else named.get("scale_factor")
-    size = positional[0] if positional else named.get("size")
+def _resized(shape: Shape | None, size: Any, factor: Any) -> Shape | None:
     if shape is None or len(shape) < 3:
         return None
     image = shape[2:]

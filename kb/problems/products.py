@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from kb.problems.shapes import Arguments, Rule, broadcast, spread, whole
+from kb.problems.shapes import Arguments, Rule, broadcast, spread, whole, windows
 from kb.problems.values import Operator, Shape, Tensor, product
 
 _EINSUM_MOST = 64
@@ -87,8 +87,12 @@ def convolution(op: Operator, arguments: Arguments) -> None:
         return
     image = first.shape[-rank:]
     channels = product([filters[1], groups]) if turned else filters[0]
-    sizes = zip(image, window, stride, padding, dilation, extra, strict=True)
-    out = [(_turned if turned else _straight)(*each) for each in sizes]
+    sizes = zip(image, window, stride, padding, dilation, strict=True)
+    out = (
+        [_turned(*each, more) for each, more in zip(sizes, extra, strict=True)]
+        if turned
+        else [windows(*each) for each in sizes]
+    )
     op.add_output((*first.shape[: -rank - 1], channels, *out), first.dtype)
     op.facts |= {"c_in": first.shape[-rank - 1], "c_out": channels}
     positions = first.elements if turned else op.outputs[0].elements
@@ -104,13 +108,6 @@ def _padding(
             for w, d in zip(window, dilation, strict=True)
         ]
     return [0] * rank if value == "valid" else spread(value, rank, 0)
-
-
-def _straight(*sizes: int | None) -> int | None:
-    size, window, stride, padding, dilation, _ = sizes
-    if size is None or window is None or not stride or padding is None or dilation is None:
-        return None
-    return max(0, (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1)
 
 
 def _turned(*sizes: int | None) -> int | None:

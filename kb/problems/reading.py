@@ -146,11 +146,8 @@ def _nesting(text: str) -> int:
 def _target(scope: Scope) -> Class | Function | None:
     """The class or function that is the problem: `Model`, else the last that stands for all."""
     modules = [v for v in scope.names.values() if isinstance(v, Class) and _is_module(v)]
-    for each in modules:
-        if each.node.name == "Model":
-            return each
     if modules:
-        return modules[-1]
+        return next((each for each in modules if each.node.name == "Model"), modules[-1])
     functions = {k: v for k, v in scope.names.items() if isinstance(v, Function)}
     for wanted in ("forward", "reference", "kernel_function", "main"):
         if wanted in functions:
@@ -175,10 +172,10 @@ def _called(recorder: Recorder, scope: Scope, name: str) -> Any:
 
 def _inputs(recorder: Recorder, scope: Scope) -> list[Any]:
     found = _called(recorder, scope, "get_inputs")
-    if isinstance(found, dict):
-        found = list(found.values())
     if isinstance(found, Tensor):
         return [found]
+    if isinstance(found, dict):
+        return list(found.values())
     return list(found) if isinstance(found, list | tuple) else []
 
 
@@ -218,9 +215,5 @@ def _placeholders(function: Function, skip: int) -> list[Any]:
 
 
 def _used(operators: list[Operator], origin: str) -> list[Tensor]:
-    found: dict[int, Tensor] = {}
-    for op in operators:
-        for tensor in op.inputs:
-            if tensor.origin == origin:
-                found.setdefault(id(tensor), tensor)
-    return list(found.values())
+    tensors = (tensor for op in operators for tensor in op.inputs if tensor.origin == origin)
+    return list({id(tensor): tensor for tensor in tensors}.values())

@@ -50,6 +50,7 @@ _QUIET = frozenset({
     "super", "__init__", "init", "manual_seed", "no_grad", "enable_grad", "autocast", "device",
     "train", "eval", "apply", "parameters", "register_module", "synchronize", "is_available",
 })  # fmt: skip
+_RULES: Final = RULES | PRODUCT_RULES | {"copy": moves.copied}
 _MATH: Final[dict[str, Callable[..., Any]]] = {
     name: getattr(math, name)
     for name in ("sqrt", "ceil", "floor", "log", "log2", "exp", "gcd", "prod", "pow", "tanh")
@@ -91,11 +92,7 @@ class Recorder(Interpreter):
         arguments = bind(op, rest, named)
         if name == "einsum":
             arguments["equation"] = first
-        if kind == "copy":
-            # `cat` takes its tensors as one list: `rest` begins after it.
-            moves.copied(op, rest, named)
-        else:
-            (RULES.get(kind) or PRODUCT_RULES[kind])(op, arguments)
+        _RULES[kind](op, arguments)
         if "ord" in arguments:  # torch.linalg's name for it
             arguments["p"] = arguments["ord"]
         for key in ("reduction", "p", "approximate", "causal", "diagonal", "training"):

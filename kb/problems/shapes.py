@@ -131,7 +131,7 @@ def pool(op: Operator, arguments: Arguments) -> None:
         image = first.shape[-rank:]
         ceil = arguments.get("ceil_mode") is True
         out = [
-            _windows(*each, ceil=ceil)
+            windows(*each, ceil=ceil)
             for each in zip(image, window, stride, padding, dilation, strict=True)
         ]
         shape = (*first.shape[:-rank], *out)
@@ -141,13 +141,11 @@ def pool(op: Operator, arguments: Arguments) -> None:
     op.facts["flops"] = product([op.outputs[0].elements, product(window)])
 
 
-def _windows(
-    size: int | None, window: int | None, stride: int | None, padding: int | None,
-    dilation: int | None, *, ceil: bool = False,
-) -> int | None:  # fmt: skip
-    if None in (size, window, stride, padding, dilation) or not stride:
+def windows(*sizes: int | None, ceil: bool = False) -> int | None:
+    """Return how many windows fit: of a length, the window, its stride, padding and dilation."""
+    size, window, stride, padding, dilation = sizes
+    if size is None or window is None or not stride or padding is None or dilation is None:
         return None
-    assert size is not None and window is not None and padding is not None and dilation is not None
     left = size + 2 * padding - dilation * (window - 1) - 1
     return max(0, (-(-left // stride) if ceil else left // stride) + 1)
 

@@ -129,7 +129,8 @@ class _Pairing:
                     seen.clear()
                     continue
                 stated = number.unit is not None and seen and seen[-1] in _words("stating")
-                if at in self.used or (unknown and not stated) or self._is_a_change(number):
+                change = self._following(number) in _words("change")
+                if at in self.used or (unknown and not stated) or change:
                     return None
                 return self._take(at, _meaning(place, number, column, seen, self.as_code))
             token = _TOKEN.match(text, position)
@@ -180,9 +181,6 @@ class _Pairing:
     def _following(self, number: Number) -> str:
         token = _TOKEN.match(self.text, self._past_spaces(number.end))
         return token.group().lower() if token is not None else ""
-
-    def _is_a_change(self, number: Number) -> bool:
-        return self._following(number) in _words("change")
 
     def _is_left_behind(self, number: Number, seen: Sequence[str]) -> bool:
         """Whether it is the former value of `from 80% to 30%`."""
