@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from judge.graph_spelling import spelled
+from judge.graph_spelling import replaced, spelled, with_values
 from judge.sandbox.launch import Zygote
 from judge.worker import messages as m
 from kb.errors import KbError
@@ -39,7 +39,7 @@ class Graph:
         if told.reason:
             raise GraphError(f"the model has no graph: {told.reason}")
         nodes, same = _without_broadcasts(spelled(told.nodes))
-        outputs = [same.get(name or "", name) for name in map(reference, told.outputs)]
+        outputs = [reference(each) for each in replaced(told.outputs, same)]
         if not outputs or any(each is None or each not in nodes for each in outputs):
             raise GraphError("the model returns something that is no tensor")
         returned = tuple(each for each in outputs if each is not None)
@@ -107,37 +107,25 @@ def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[st
 
 def _without_broadcasts(
     given: Sequence[m.GraphNode],
-) -> tuple[dict[str, m.GraphNode], dict[str, str]]:
+) -> tuple[dict[str, m.GraphNode], dict[str, Any]]:
     """The nodes without broadcasts of tensors that are of one shape already, and what stands for
     their results: losses begin with them."""
     shapes = {each.name: [tensor.shape for tensor in each.tensors] for each in given}
-    same: dict[str, str] = {}
+    same: dict[str, Any] = {}
     dropped: dict[str, list[str]] = {}
     nodes: dict[str, m.GraphNode] = {}
     for each in given:
-        node = each.model_copy(
-            update={
-                "args": _replaced(each.args, same),
-                "kwargs": {key: _replaced(value, same) for key, value in each.kwargs.items()},
-            }
-        )
+        node = with_values(each, same)
         parts = list(_references(node.args))
         if node.op == "aten.broadcast_tensors.default" and all(
             shapes[part] == shapes[parts[0]] for part in parts
         ):
             dropped[node.name] = parts
         elif node.op == "getitem" and parts and parts[0] in dropped:
-            same[node.name] = dropped[parts[0]][int(str(node.args[1]))]
+            same[node.name] = {"node": dropped[parts[0]][int(str(node.args[1]))]}
         else:
             nodes[node.name] = node
     return nodes, same
-
-
-def _replaced(value: Any, same: Mapping[str, str]) -> Any:
-    name = reference(value)
-    if name is not None:
-        return {"node": same.get(name, name)}
-    return [_replaced(each, same) for each in value] if isinstance(value, list) else value
 
 
 def _references(values: Any) -> Iterator[str]:

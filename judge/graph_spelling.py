@@ -1,7 +1,7 @@
 """One spelling for operators that a model may spell in several ways, each exactly the same."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from judge.worker import messages as m
@@ -36,12 +36,7 @@ def spelled(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     numbers: dict[str, Any] = {}
     found: list[m.GraphNode] = []
     for each in nodes:
-        node = each.model_copy(
-            update={
-                "args": _numbered(each.args, numbers),
-                "kwargs": {key: _numbered(value, numbers) for key, value in each.kwargs.items()},
-            }
-        )
+        node = with_values(each, numbers)
         constant = node.op == "constant" or node.op in _COPIES
         if constant and node.args and _is_number(node.args[0]):
             numbers[node.name] = node.args[0]
@@ -52,13 +47,8 @@ def spelled(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
 
 def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     """Products with a diagonal matrix as scalings of rows or columns."""
-    vectors = {
-        each.name: each
-        for each in nodes
-        if each.op == "aten.diag.default"
-        and len(each.args) == 1
-        and len(each.tensors[0].shape) == 2
-    }
+    diagonals = (n for n in nodes if n.op == "aten.diag.default" and len(n.args) == 1)
+    vectors = {each.name: each for each in diagonals if len(each.tensors[0].shape) == 2}
     found: list[m.GraphNode] = []
     for node in nodes:
         args: list[Any] = node.args
@@ -72,8 +62,7 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
                 args=[left.args[0], 1],
                 tensors=[left.tensors[0].model_copy(update={"shape": [size, 1]})],
             )
-            found.append(column)
-            found.append(_times(node, [{"node": column.name}, args[1]]))
+            found += [column, _times(node, [{"node": column.name}, args[1]])]
         elif right is not None and _rank(nodes, args, 0) == 2:
             found.append(_times(node, [args[0], right.args[0]]))
         else:
@@ -117,12 +106,19 @@ def _spelled(node: m.GraphNode) -> m.GraphNode:
     return node
 
 
-def _numbered(value: Any, numbers: dict[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_numbered(each, numbers) for each in value]
-    if isinstance(value, dict) and value.get("node") in numbers:
-        return numbers[value["node"]]
-    return value
+def with_values(node: m.GraphNode, values: Mapping[str, Any]) -> m.GraphNode:
+    """The node with other arguments for some of the values that it is computed from, by name."""
+    kwargs = {key: replaced(value, values) for key, value in node.kwargs.items()}
+    return node.model_copy(update={"args": replaced(node.args, values), "kwargs": kwargs})
+
+
+def replaced(argument: Any, values: Mapping[str, Any]) -> Any:
+    """An argument with what `values` has, by name, in place of references to nodes."""
+    if isinstance(argument, list):
+        return [replaced(each, values) for each in argument]
+    if isinstance(argument, dict) and isinstance(argument.get("node"), str):
+        return values.get(argument["node"], argument)
+    return argument
 
 
 def _is_number(value: Any) -> bool:

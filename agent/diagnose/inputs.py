@@ -93,7 +93,7 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     read = launch_of(dominant.metrics, f"profile of '{dominant.name}'", 0, dominant.name)
     return Measured(
         with_derived(read.values), dominant.name, profile.gpu, profile.architecture,
-        dominant.share, static, words, tuple(notes), read.unknown,
+        dominant.share, static, words, tuple(notes), tuple(read.unknown),
     )  # fmt: skip
 
 

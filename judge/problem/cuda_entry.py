@@ -30,11 +30,12 @@ import ctypes
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from judge.problem.syntax import ProblemFileError
+from judge.problem.syntax import ARITHMETIC, ProblemFileError
 from kb import nvcc
 from kb.architectures import any_runs_on, describe_targets, parse_architecture
 from kb.corpus.frontmatter import split_front_matter, validate_front_matter
@@ -218,10 +219,7 @@ def _launch(entry: CudaEntry, function: Callable[..., int], values: dict[str, An
     values |= {output.name: tensor for output, tensor in zip(entry.outputs, outputs, strict=True)}
     stream = torch.cuda.current_stream(first.device).cuda_stream if first.is_cuda else 0
     arguments = [_argument(argument, values, stream) for argument in entry.arguments]
-    if first.is_cuda:
-        with torch.cuda.device(first.device):
-            status = function(*arguments)
-    else:
+    with torch.cuda.device(first.device) if first.is_cuda else nullcontext():
         status = function(*arguments)
     if status:
         raise RuntimeError(f"{entry.entry} failed with CUDA error {status}")
@@ -267,9 +265,7 @@ def _check(expression: str, names: Sequence[str]) -> None:
         raise ValueError(f"'{expression}': '{ast.unparse(unknown)}' cannot stand in an expression")
 
 
-def _outside(  # noqa: PLR0911
-    node: ast.expr, names: Sequence[str]
-) -> ast.expr | None:
+def _outside(node: ast.expr, names: Sequence[str]) -> ast.expr | None:  # noqa: PLR0911
     """The first part that does not belong to the language."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
@@ -284,13 +280,8 @@ def _outside(  # noqa: PLR0911
             return _outside(index, names)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return _outside(operand, names)
-        case ast.BinOp(
-            op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod(),
-            left=left,
-            right=right,
-        ):
-            found = _outside(left, names)
-            return found if found is not None else _outside(right, names)
+        case ast.BinOp(op=op, left=left, right=right) if type(op) in ARITHMETIC:
+            return _outside(left, names) or _outside(right, names)
     return node
 
 
@@ -312,18 +303,5 @@ def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR091
         case ast.UnaryOp(operand=operand):
             return -_evaluate(operand, values)
         case ast.BinOp(op=op, left=left, right=right):
-            return _arithmetic(op, _evaluate(left, values), _evaluate(right, values))
+            return ARITHMETIC[type(op)](_evaluate(left, values), _evaluate(right, values))
     raise AssertionError(ast.dump(node))
-
-
-def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
-    match op:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case ast.FloorDiv():
-            return left // right
-    return left % right

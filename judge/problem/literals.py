@@ -6,22 +6,12 @@ its numbers are named: a number in `get_inputs` stands for one size wherever it 
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from judge.problem.syntax import definitions
 
 _SIZED = ("get_inputs", "get_init_inputs")
 # Below this a number in `Model` is a power, a dimension or a window as likely as a size.
 _SIZE_IN_MODEL = 9
-
-
-class _Integer(NamedTuple):
-    """A number in the text: its value, its line from 1, and its bytes in that line."""
-
-    value: int
-    line: int
-    start: int
-    end: int
 
 
 def named_sizes(module: ast.Module, text: str) -> str:
@@ -36,21 +26,17 @@ def named_sizes(module: ast.Module, text: str) -> str:
     methods = [node for node in getattr(model, "body", []) if isinstance(node, ast.FunctionDef)]
     if not bodies or "\r" in text.replace("\r\n", "\n"):  # lines are counted by line feeds
         return text
-    sizes = {node.value for node in _integers(bodies[0])}
-    places = [node for body in bodies for node in _integers(body) if node.value in sizes]
-    places += [
-        node
-        for method in methods
-        for node in _integers(method)
-        if node.value in sizes and node.value >= _SIZE_IN_MODEL
-    ]
+    sizes = {size for size, _ in _integers(bodies[0])}
+    places = [place for body in bodies for place in _integers(body) if place[0] in sizes]
+    inside = (place for method in methods for place in _integers(method))
+    places += [place for place in inside if place[0] in sizes and place[0] >= _SIZE_IN_MODEL]
     taken = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
     if not places or any(_name(size) in taken for size in sizes):
         return text
     lines = text.encode().split(b"\n")
-    for place in sorted(places, key=lambda p: (p.line, p.start), reverse=True):
-        line, name = lines[place.line - 1], _name(place.value).encode()
-        lines[place.line - 1] = line[: place.start] + name + line[place.end :]
+    for size, at in sorted(places, key=lambda p: (p[1].lineno, p[1].col_offset), reverse=True):
+        line, name = lines[at.lineno - 1], _name(size).encode()
+        lines[at.lineno - 1] = line[: at.col_offset] + name + line[at.end_col_offset :]
     added = [f"{_name(size)} = {size}".encode() for size in sorted(sizes)]
     return b"\n".join([*lines, *added, b""]).decode()
 
@@ -59,10 +45,9 @@ def _name(size: int) -> str:
     return f"SIZE_{size}"
 
 
-def _integers(function: ast.FunctionDef) -> Iterator[_Integer]:
-    """Yield the integers above 1 in a function's body, its defaults left out."""
+def _integers(function: ast.FunctionDef) -> Iterator[tuple[int, ast.Constant]]:
+    """Yield the integers above 1 in a function's body and their nodes, its defaults left out."""
     for statement in function.body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 1:
-                assert node.end_col_offset is not None
-                yield _Integer(node.value, node.lineno, node.col_offset, node.end_col_offset)
+                yield node.value, node

@@ -3,7 +3,14 @@
 import ast
 from collections.abc import Iterator, Mapping
 
-from judge.problem.syntax import definitions, integer, parse, reachable_names
+from judge.problem.syntax import (
+    assignment,
+    definitions,
+    integer,
+    named_values,
+    parse,
+    reachable_names,
+)
 
 Shape = tuple[int, ...]
 
@@ -57,30 +64,21 @@ def _in_order(function: ast.FunctionDef) -> Iterator[ast.AST]:
     return iter(sorted(nodes, key=lambda node: (node.lineno, isinstance(node, ast.Assign))))
 
 
-def _assign(
-    statement: ast.stmt | ast.AST, integers: dict[str, int], tuples: dict[str, Shape]
-) -> None:
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets: list[ast.expr] = [statement.target]
-        value = statement.value
-    elif isinstance(statement, ast.Assign):
-        targets, value = statement.targets, statement.value
-    else:
+def _assign(statement: ast.AST, integers: dict[str, int], tuples: dict[str, Shape]) -> None:
+    if (assigned := assignment(statement)) is None:
         return
+    targets, value = assigned
     for target in targets:
-        match target, value:
-            case ast.Name(id=name), _:
-                number, shape = integer(value, integers), _elements(value, integers, tuples)
+        for name, node in named_values(target, value):
+            number = integer(node, integers)
+            if isinstance(target, ast.Name):
+                shape = _elements(node, integers, tuples)
                 integers.pop(name, None)
                 tuples.pop(name, None)
-                if number is not None:
-                    integers[name] = number
-                elif shape is not None:
+                if number is None and shape is not None:
                     tuples[name] = shape
-            case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
-                for each, node in zip(names, values, strict=True):
-                    if isinstance(each, ast.Name) and (n := integer(node, integers)) is not None:
-                        integers[each.id] = n
+            if number is not None:
+                integers[name] = number
 
 
 def _elements(
@@ -95,9 +93,7 @@ def _elements(
 
 def _shape_arguments(call: ast.Call) -> list[ast.expr] | None:
     """The arguments that give the shape, if a factory is called."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else None
-    if isinstance(call.func, ast.Name):
-        name = call.func.id
+    name = getattr(call.func, "attr", getattr(call.func, "id", None))
     size = next((keyword.value for keyword in call.keywords if keyword.arg == "size"), None)
     if name in _SIZES | _SIZE_FIRST | _SIZE_LAST and size is not None:
         return [size]
@@ -118,11 +114,8 @@ def _shape(
     shape: list[int] = []
     for argument in arguments:
         node = argument.value if isinstance(argument, ast.Starred) else argument
-        number = _indexed(node, tuples)
-        if number is None:
-            number = integer(node, integers)
         elements = _elements(node, integers, tuples)
-        if number is not None:
+        if (number := _number(node, integers, tuples)) is not None:
             shape.append(number)
         elif elements is not None:
             shape.extend(elements)
@@ -131,9 +124,10 @@ def _shape(
     return tuple(shape)
 
 
-def _indexed(node: ast.expr, tuples: Mapping[str, Shape]) -> int | None:
+def _number(node: ast.expr, integers: Mapping[str, int], tuples: Mapping[str, Shape]) -> int | None:
+    """The value of `shape[0]` or of an integer expression."""
     match node:
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int() as index)):
             shape = tuples.get(name, ())
             return shape[index] if -len(shape) <= index < len(shape) else None
-    return None
+    return integer(node, integers)

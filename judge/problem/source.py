@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,11 @@ from judge.problem.literals import named_sizes
 from judge.problem.syntax import (
     ProblemFileError,
     Text,
+    assignment,
     definitions,
     integer,
+    named_values,
+    names_assigned,
     parse,
     reachable_names,
     read_text,
@@ -93,13 +97,7 @@ class ProblemFile:
                 f"{file.name}:{line}: {_DECLARATION} has a rule for '{unknown[0]}', which is no "
                 f"module-level integer that get_inputs uses; there are: {_list(constants)}"
             )
-        return cls(
-            name=file.name,
-            text=text,
-            sha256=file.sha256,
-            constants=constants,
-            judge=judge,
-        )
+        return cls(file.name, text, file.sha256, constants, judge)
 
     def with_constants(self, values: Mapping[str, int]) -> str:
         """The file's text with some constants replaced; line numbers stay as they are.
@@ -147,10 +145,11 @@ def _declaration(module: ast.Module, name: str) -> JudgeDeclaration:
     if statement is None:
         return JudgeDeclaration()
     where = f"{name}:{statement.lineno}"
-    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+    assigned = assignment(statement)
+    if assigned is None:
         raise ProblemFileError(f"{where}: {_DECLARATION} must be assigned a literal dictionary")
     try:
-        data = ast.literal_eval(statement.value)
+        data = ast.literal_eval(assigned[1])
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise ProblemFileError(f"{where}: {_DECLARATION} is not a literal dictionary") from error
     try:
@@ -169,10 +168,11 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
     used = reachable_names(module, ["get_inputs"])
     structural = reachable_names(module, ["get_init_inputs", "Model"])
     starts = _line_starts(text)
-    assigned: dict[str, int] = {}
-    for statement in top_level(module.body):
-        for target in _names_assigned(statement):
-            assigned[target] = assigned.get(target, 0) + 1
+    statements = [*top_level(module.body)]
+    # A loop's variable counts as assigned as often as it stands there.
+    assigned = Counter(name for each in statements for name in names_assigned(each))
+    loops = (each.target for each in statements if isinstance(each, ast.For))
+    assigned.update(n.id for each in loops for n in ast.walk(each) if isinstance(n, ast.Name))
     found: dict[str, Constant] = {}
     for statement in module.body:
         for name, node in _integer_expressions(statement):
@@ -180,45 +180,24 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
             value = integer(node, {})
             if value is None or base not in used or assigned[base] != 1:
                 continue
-            span = (_offset(starts, node, end=False), _offset(starts, node, end=True))
+            span = _span(starts, node)
             if any(each.span == span for each in found.values()):
                 continue  # `N = M = 4` is one constant
             found[name] = Constant(name, value, span, base in structural)
     return found
 
 
-def _names_assigned(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, ast.Assign):
-        targets: list[ast.expr] = statement.targets
-    elif isinstance(statement, ast.AnnAssign | ast.AugAssign | ast.For):
-        targets = [statement.target]
-    else:
-        return []
-    return [
-        node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
-    ]
-
-
 def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
     """`N = 4`, `N: int = 4`, `N = M = 4`, `N, M = 4, 5`, `shape = (4, 5)` as (name, expression)."""
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets: list[ast.expr] = [statement.target]
-        value = statement.value
-    elif isinstance(statement, ast.Assign):
-        targets, value = statement.targets, statement.value
-    else:
+    if (assigned := assignment(statement)) is None:
         return []
+    targets, value = assigned
     if len(targets) > 1:  # one expression for several names: replacing it changes all of them
         return [(target.id, value) for target in targets if isinstance(target, ast.Name)]
     match targets[0], value:
         case ast.Name(id=name), (ast.Tuple(elts=elements) | ast.List(elts=elements)):
             return [(f"{name}[{i}]", each) for i, each in enumerate(elements)]
-        case ast.Name(id=name), _:
-            return [(name, value)]
-        case ast.Tuple(elts=names), ast.Tuple(elts=elements) if len(names) == len(elements):
-            pairs = zip(names, elements, strict=True)
-            return [(each.id, node) for each, node in pairs if isinstance(each, ast.Name)]
-    return []
+    return named_values(targets[0], value)
 
 
 def _line_starts(text: str) -> list[int]:
@@ -226,9 +205,7 @@ def _line_starts(text: str) -> list[int]:
     return [0, *(match.end() for match in _LINE_END.finditer(text.encode()))]
 
 
-def _offset(starts: list[int], node: ast.expr, *, end: bool) -> int:
-    if end:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return starts[node.end_lineno - 1] + node.end_col_offset
-    return starts[node.lineno - 1] + node.col_offset
+def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    start = starts[node.lineno - 1] + node.col_offset
+    return start, starts[node.end_lineno - 1] + node.end_col_offset

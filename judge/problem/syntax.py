@@ -3,11 +3,13 @@
 import ast
 import hashlib
 import io
+import operator
 import tokenize
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from kb.errors import KbError
 from kb.parsing import PARSING
@@ -16,6 +18,11 @@ from kb.parsing import PARSING
 MAX_FILE_BYTES = 1_000_000
 # A constant beyond this is no size. It also bounds what evaluating `2 ** n` may cost.
 _LARGEST_INTEGER = 1 << 62
+ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+_INTEGER_OPERATORS: Final = {**ARITHMETIC, ast.Pow: operator.pow, ast.LShift: operator.lshift}
 
 
 class ProblemFileError(KbError):
@@ -120,18 +127,38 @@ def definitions(module: ast.Module) -> dict[str, ast.stmt]:
             for alias in statement.names:
                 found[(alias.asname or alias.name).partition(".")[0]] = statement
         else:
-            for target in _targets(statement):
-                for node in ast.walk(target):
-                    if isinstance(node, ast.Name):
-                        found[node.id] = statement
+            found |= dict.fromkeys(names_assigned(statement), statement)
     return found
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr]:
+def names_assigned(statement: ast.stmt) -> list[str]:
+    """The names in the targets of an assignment, each as often as it stands there."""
+    targets: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
-        return statement.targets
-    if isinstance(statement, ast.AnnAssign | ast.AugAssign):
-        return [statement.target]
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
+        targets = [statement.target]
+    return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+
+
+def assignment(statement: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
+    """Targets and value of `a = 1` and `a: int = 1`; None for what assigns no value."""
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            return targets, value
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            return [target], value
+    return None
+
+
+def named_values(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    """What each name of a target is given: two pairs of `a, b = 1, 2`."""
+    match target, value:
+        case ast.Name(id=name), _:
+            return [(name, value)]
+        case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+            pairs = zip(names, values, strict=True)
+            return [(each.id, node) for each, node in pairs if isinstance(each, ast.Name)]
     return []
 
 
@@ -159,13 +186,8 @@ def reachable_names(module: ast.Module, roots: list[str]) -> set[str]:
 
 def _defining(statement: ast.stmt, name: str) -> ast.AST:
     """The part of a statement that gives `name` its value: one element of `a, b = 1, 2`."""
-    match statement:
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(
-            names
-        ) == len(values):
-            for target, value in zip(names, values, strict=True):
-                if isinstance(target, ast.Name) and target.id == name:
-                    return value
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        return dict(named_values(statement.targets[0], statement.value)).get(name, statement)
     return statement
 
 
@@ -191,22 +213,12 @@ def integer(  # noqa: PLR0911 (one return a kind of node)
 
 
 def _binary(op: ast.operator, left: int | None, right: int | None) -> int | None:
-    if left is None or right is None:
+    if left is None or right is None or type(op) not in _INTEGER_OPERATORS:
         return None
-    result: int | None = None
-    match op:
-        case ast.Add():
-            result = left + right
-        case ast.Sub():
-            result = left - right
-        case ast.Mult():
-            result = left * right
-        case ast.FloorDiv() if right:
-            result = left // right
-        case ast.Mod() if right:
-            result = left % right
-        case ast.Pow() if 0 <= right <= 62 and abs(left) <= _LARGEST_INTEGER:
-            result = left**right
-        case ast.LShift() if 0 <= right <= 62:
-            result = left << right
-    return result if result is not None and abs(result) <= _LARGEST_INTEGER else None
+    grows = isinstance(op, ast.Pow | ast.LShift)
+    if grows and not (0 <= right <= 62 and abs(left) <= _LARGEST_INTEGER):
+        return None
+    if isinstance(op, ast.FloorDiv | ast.Mod) and right == 0:
+        return None
+    result: int = _INTEGER_OPERATORS[type(op)](left, right)
+    return result if abs(result) <= _LARGEST_INTEGER else None

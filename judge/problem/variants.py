@@ -218,8 +218,7 @@ class _Sizes:
         """The first dimension that the constant changes; None if it changes no shape."""
         if self.shapes is None:
             return 0
-        other = constant.value + 1
-        changed = self._shapes_with({constant.name: other})
+        changed = self._shapes_with({constant.name: constant.value + 1})
         if changed is None:
             return 0
         places = [
@@ -251,12 +250,8 @@ class _Sizes:
         while movable and self.elements(values) > limit:
             above = [name for name in movable if values[name] > self._floor(name)]
             if above:
-                largest = max((self._weight(name) * values[name], values[name]) for name in above)
-                chosen = [
-                    name
-                    for name in above
-                    if (self._weight(name) * values[name], values[name]) == largest
-                ]
+                weights = {n: (self._weight(n) * values[n], values[n]) for n in above}
+                chosen = [n for n in above if weights[n] == max(weights.values())]
             else:
                 chosen = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
             for name in chosen:
@@ -286,9 +281,7 @@ class _Sizes:
 
     def admitted(self, values: Values | None) -> Values | None:
         """`values` by their rules, without those that stay; None if none or above the limit."""
-        if values is None:
-            return None
-        changed = self.ruled(values)
+        changed = self.ruled(values or {})
         return changed if changed and self.elements(changed) <= self.limit else None
 
     def ruled(self, values: Values) -> Values:

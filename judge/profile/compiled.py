@@ -1,10 +1,7 @@
-"""What a process has compiled: Triton's kernels as they are launched, and nvcc's libraries."""
+"""Facts of what a process has compiled: Triton's kernels, and nvcc's libraries."""
 
-import contextlib
-import functools
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,54 +10,6 @@ from judge.profile.static import facts_of
 from kb import nvcc
 from kb.errors import KbError
 from kb.verify.compile_target import WARP_THREADS
-
-
-@contextlib.contextmanager
-def recorded(*, compile_only: bool = False, notes: list[str] | None = None) -> Iterator[list[Any]]:
-    """Collect the Triton kernels that are launched meanwhile, one for each launch.
-
-    Parameters
-    ----------
-    compile_only
-        Compile each launch instead of making it. An autotuned kernel is then compiled with the
-        first of its configurations, since there is nothing to time, and a note says so.
-    notes
-        Takes such notes.
-    """
-    launched: list[Any] = []
-    try:
-        from triton.runtime.autotuner import Autotuner  # noqa: PLC0415 (triton may be missing)
-        from triton.runtime.jit import JITFunction  # noqa: PLC0415
-    except ImportError:
-        yield launched
-        return
-    run, tune = JITFunction.run, Autotuner.run
-
-    @functools.wraps(run)
-    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kernel = run(self, *args, **{**kwargs, "warmup": True} if compile_only else kwargs)
-        if kernel is not None and not (kwargs.get("warmup") and not compile_only):
-            launched.append(kernel)
-        return kernel
-
-    @functools.wraps(tune)
-    def first(self: Any, *args: Any, **kwargs: Any) -> Any:
-        configs, self.configs = self.configs, self.configs[:1]
-        note = f"{self.base_fn.__name__} is autotuned: facts of configuration 1 of {len(configs)}"
-        if notes is not None and len(configs) > 1 and note not in notes:
-            notes.append(note)
-        try:
-            return tune(self, *args, **kwargs)
-        finally:
-            self.configs = configs
-
-    JITFunction.run = launch
-    if compile_only:
-        Autotuner.run = first
-    try:
-        yield launched
-    finally:
-        JITFunction.run, Autotuner.run = run, tune
 
 
 def triton_facts(launched: list[Any], notes: list[str]) -> list[StaticFacts]:

@@ -17,14 +17,14 @@ from unittest import mock
 import torch
 from torch._subclasses import fake_tensor
 
-from judge.profile.compiled import library_facts, recorded, triton_facts
+from judge.profile.compiled import library_facts, triton_facts
 from judge.profile.result import StaticFacts
 from judge.profile.spec import Answer, Spec
 from judge.profile.static import facts_of
 from judge.profile.subject import load
 from kb import nvcc
 from kb.architectures import parse_architecture
-from kb.verify.compile_target import WARP_THREADS, CompileTarget
+from kb.verify.compile_target import WARP_THREADS, CompileTarget, recorded
 
 _DEVICE = "cuda:0"
 

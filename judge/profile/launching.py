@@ -17,6 +17,8 @@ from judge.sandbox.removal import remove
 
 # ncu saves and restores what a kernel writes between its passes, in host memory if need be.
 _MEMORY_BYTES = 64 * GIB
+# Until then a program prints what shows that it is under way, where that is known.
+_ALIVE_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,6 @@ class Programs:
         without: frozenset[LayerName] = frozenset(),
         environment: dict[str, str] | None = None,
         alive: str | None = None,
-        alive_timeout: float = 120.0,
     ) -> Ran:
         """Run a program to its end. `{scratch}` in an argument stands for its folder.
 
@@ -102,8 +103,6 @@ class Programs:
             Variables in addition to the sandbox's.
         alive
             What it prints once it is under way; without that it is ended earlier.
-        alive_timeout
-            Seconds until then.
 
         Raises
         ------
@@ -113,8 +112,7 @@ class Programs:
         policy = self._policy(read=read, gpu=gpu, without=without, environment=environment)
         filled = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
         request = command.line(filled)
-        sign = None if alive is None else (alive, alive_timeout)
-        return self._end("judge.sandbox.command:main", policy, request, timeout, sign)
+        return self._end("judge.sandbox.command:main", policy, request, timeout, alive)
 
     def call(
         self,
@@ -161,7 +159,7 @@ class Programs:
         policy: Policy,
         request: bytes,
         timeout: float,
-        sign: tuple[str, float] | None = None,
+        alive: str | None = None,
     ) -> Ran:
         with self._zygote.spawn(entry, policy) as process:
             if not self._trust and (lacking := missing(process.layers)):
@@ -170,9 +168,9 @@ class Programs:
                 )
             process.channel.sendall(request)
             ended = None
-            if sign is not None and sign[1] < timeout:
-                ended = process.wait(sign[1])
-                timeout = timeout - sign[1] if sign[0] in process.output() else 0.0
+            if alive is not None and timeout > _ALIVE_TIMEOUT_S:
+                ended = process.wait(_ALIVE_TIMEOUT_S)
+                timeout = timeout - _ALIVE_TIMEOUT_S if alive in process.output() else 0.0
             ended = ended or process.wait(timeout) or process.kill(ExitReason.TIME)
             return Ran(ended, process.output(), tuple(process.layers), policy.scratch)
 

@@ -31,9 +31,9 @@ def _lines(profile: Profile) -> Iterator[str]:
     for number, kernel in enumerate(profile.kernels, 1):
         yield ""
         yield from _kernel(number, kernel)
-    shown = {id(kernel.static) for kernel in profile.kernels}
+    shown = [kernel.static for kernel in profile.kernels]
     for facts in profile.static:
-        if id(facts) not in shown and not any(facts == k.static for k in profile.kernels):
+        if facts not in shown:
             yield ""
             yield _cut(facts.name)
             yield from _static(facts)
@@ -125,11 +125,9 @@ def _static(facts: StaticFacts) -> Iterator[str]:
 
 def _by_width(facts: StaticFacts, kind: str) -> str:
     widths = facts.widths.get(kind, {})
-    if not widths:
-        return ""
-    if len(widths) == 1:
-        return f"{next(iter(widths))} bit"
-    return f"{min(widths)}-{max(widths)} bit"
+    if len(widths) > 1:
+        return f"{min(widths)}-{max(widths)} bit"
+    return "".join(f"{width} bit" for width in widths)
 
 
 def wrap(text: str, indent: str = "") -> Iterable[str]:

@@ -1,12 +1,11 @@
 """compute-sanitizer over the profiled program: how it is called and what it says."""
 
-import os
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from judge.profile.ncu import find_tool
 from judge.profile.result import SanitizerReport
 from kb.errors import KbError
 
@@ -40,13 +39,8 @@ def find_sanitizer() -> Path:
     SanitizerError
         If there is none.
     """
-    if found := shutil.which("compute-sanitizer"):
-        return Path(found)
-    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
-        for place in ("bin", "compute-sanitizer"):
-            path = Path(home or "/") / place / "compute-sanitizer"
-            if home and path.is_file() and os.access(path, os.X_OK):
-                return path
+    if found := find_tool("compute-sanitizer", ["bin", "compute-sanitizer"]):
+        return found
     raise SanitizerError(
         "compute-sanitizer was not found: install it with the CUDA toolkit and put it on PATH"
     )

@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 # cuobjdump: "Function : name"; nvdisasm: ".section .text.name,..." starts a function.
 _FUNCTION = re.compile(
@@ -33,7 +32,6 @@ class OpcodeClass:
 
     name: str
     label: str
-    group: str
     opcodes: frozenset[str]
     modifiers: frozenset[str]
     """One of these has to stand behind the opcode; empty: any."""
@@ -44,28 +42,26 @@ class OpcodeClass:
 @cache
 def opcode_classes() -> tuple[OpcodeClass, ...]:
     """All classes, in the order in which they are tried."""
-    text = (files("kb") / "data" / "sass.yaml").read_text(encoding="utf-8")
     return tuple(
         OpcodeClass(
             name=name,
             label=fields["label"],
-            group=group,
             opcodes=frozenset(fields["opcodes"]),
             modifiers=frozenset(fields.get("modifier", ())),
             width=fields.get("width", False),
             keep=fields.get("keep", False),
         )
-        for group, classes in load_yaml(text).items()
+        for classes in read_data("sass.yaml").values()
         for name, fields in classes.items()
     )
 
 
 @cache
-def _by_opcode() -> Mapping[str, tuple[OpcodeClass, ...]]:
-    table: dict[str, tuple[OpcodeClass, ...]] = {}
+def _by_opcode() -> Mapping[str, list[OpcodeClass]]:
+    table: dict[str, list[OpcodeClass]] = {}
     for family in opcode_classes():
         for opcode in family.opcodes:
-            table[opcode] = (*table.get(opcode, ()), family)
+            table.setdefault(opcode, []).append(family)
     return table
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
-from judge.profile.compiled import library_facts, recorded, triton_facts
+from judge.profile.compiled import library_facts, triton_facts
 from judge.profile.spec import Answer, Spec
 from judge.profile.subject import load
 from kb.nvcc import device_architecture
+from kb.verify.compile_target import recorded
 
 
 def main(spec_path: str, answer_path: str) -> None:

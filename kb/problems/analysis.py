@@ -6,6 +6,7 @@ good for comparing operators of one module.
 """
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from kb.gpus import GpuName, GpuSpec, all_specs
@@ -17,7 +18,7 @@ TYPICAL_CARD: Final = GpuName.H100_SXM
 # What follows a product is fused into it, so a product is the operator to build on as long as it
 # takes this share of what takes longest.
 _PRODUCT_SHARE = 0.2
-_PRODUCTS = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
+PRODUCTS = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
 # Work that is done on the way in or out of another operator.
 _FUSIBLE = frozenset({"elementwise", "norm", "softmax", "reduce", "pool", "adaptive_pool", "glu"})
 _NO_WORK = frozenset({"dropout", "alias", "to"})
@@ -71,7 +72,7 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
         same = sum(s.seconds for s in steps if s.family is heaviest.family)
         found.share = same / seconds if seconds else 1.0
     found.flops = total(step.flops for step in steps if step.kind in _ANCHORS)
-    products = [step for step in steps if step.kind in _PRODUCTS and not _is_stencil(step)]
+    products = [step for step in steps if step.kind in PRODUCTS and not _is_stencil(step)]
     found.tensor_flops = total(step.useful_flops for step in products)
     found.dense_flops = total(step.flops for step in products)
     found.io_bytes = _io_bytes(problem)
@@ -81,7 +82,7 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
 
 def _is_stencil(step: Step) -> bool:
     """A convolution of single channels sums too few products for tensor cores."""
-    return step.family is not None and step.family.name == "depthwise-conv"
+    return step.family_name == "depthwise-conv"
 
 
 def _dtype(problem: Problem) -> str:
@@ -100,29 +101,32 @@ def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:
     if flops is None or step.bytes is None:
         return _WEIGHT.get(step.kind, 1.0 if step.kind in _ANCHORS else 0.5)
     rate = spec.dense_flops(dtype) or spec.dense_flops("float32") or 1e12
-    if step.kind not in _PRODUCTS:
+    if step.kind not in PRODUCTS:
         rate = spec.dense_flops("float32") or rate
     return max(flops / rate, step.bytes / spec.memory_bps)
 
 
+_seconds_of = attrgetter("seconds")
+
+
 def _heaviest(steps: list[Step]) -> Step | None:
-    anchors = [step for step in steps if step.kind in _ANCHORS and step.family is not None]
+    known = [step for step in steps if step.family is not None]
+    anchors = [step for step in known if step.kind in _ANCHORS]
     if not anchors:
-        anchors = [s for s in steps if s.kind == "elementwise" and s.family is not None]
-        return _named_first(anchors) if anchors else _unfamiliar(steps)
+        plain = [step for step in known if step.kind == "elementwise"]
+        rest = known or steps
+        return _named_first(plain) if plain else max(rest, key=_seconds_of, default=None)
     families: dict[str, float] = {}
     for step in anchors:
-        name = step.family.name if step.family else ""
-        families[name] = families.get(name, 0.0) + step.seconds
-    products = {s.family.name for s in anchors if s.kind in _PRODUCTS and s.family}
+        families[step.family_name] = families.get(step.family_name, 0.0) + step.seconds
+    products = dict.fromkeys(step.family_name for step in anchors if step.kind in PRODUCTS)
     top = max(families.values())
     fitting = [n for n in products if families[n] >= _PRODUCT_SHARE * top]
     chosen = max(fitting or families, key=lambda name: families[name])
     if "attention" in fitting:
         # Its scores are what a kernel can spare; the projections beside it are plain products.
         chosen = "attention"
-    members = [s for s in anchors if s.family is not None and s.family.name == chosen]
-    return max(members, key=lambda step: step.seconds)
+    return max((s for s in anchors if s.family_name == chosen), key=_seconds_of)
 
 
 def _named_first(steps: list[Step]) -> Step:
@@ -131,46 +135,37 @@ def _named_first(steps: list[Step]) -> Step:
     plain = {"pow", "exp", "sqrt", "rsqrt", "log", "square", "abs", "where"}
     return min(
         steps,
-        key=lambda s: (rank.get(s.family.name if s.family else "", 2) + 0.5 * (s.name in plain),
-                       -s.seconds),
-    )  # fmt: skip
-
-
-def _unfamiliar(steps: list[Step]) -> Step | None:
-    known = [step for step in steps if step.family is not None]
-    return max(known or steps, key=lambda step: step.seconds, default=None)
+        key=lambda s: (rank.get(s.family_name, 2) + 0.5 * (s.name in plain), -s.seconds),
+    )
 
 
 def _around(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
     """Steps that feed the heaviest one or use its result, as far as one kernel could take them."""
     place = next(n for n, step in enumerate(steps) if step is heaviest)
     after: list[Step] = []
-    made = {id(op) for op in heaviest.operators}
+    made = _parts(heaviest)
     for step in steps[place + 1 :]:
-        if len(after) == _NEAR or step.kind not in _FUSIBLE:
-            break
-        if not _uses(step, made):
+        if len(after) == _NEAR or step.kind not in _FUSIBLE or not made & _sources(step):
             break
         after.append(step)
-        made |= {id(op) for op in step.operators}
+        made |= _parts(step)
     before: list[Step] = []
-    needed = {id(t.made_by) for op in heaviest.operators for t in op.inputs if t.made_by}
+    needed = _sources(heaviest)
     for step in reversed(steps[:place]):
-        if len(before) == _NEAR or step.kind != "elementwise":
-            break
-        if not needed & {id(op) for op in step.operators}:
+        if len(before) == _NEAR or step.kind != "elementwise" or not needed & _parts(step):
             break
         before.insert(0, step)
-        needed |= {id(t.made_by) for op in step.operators for t in op.inputs if t.made_by}
+        needed |= _sources(step)
     return (
         [step for step in before if step.name not in _NO_WORK],
         [step for step in after if step.name not in _NO_WORK],
     )
 
 
-def _uses(step: Step, made: set[int]) -> bool:
-    return any(
-        tensor.made_by is not None and id(tensor.made_by) in made
-        for op in step.operators
-        for tensor in op.inputs
-    )
+def _parts(step: Step) -> set[int]:
+    return {id(op) for op in step.operators}
+
+
+def _sources(step: Step) -> set[int]:
+    """The operators whose results a step uses."""
+    return {id(t.made_by) for op in step.operators for t in op.inputs if t.made_by}

@@ -4,16 +4,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from kb.problems.shapes import product
 from kb.problems.steps import Step
-from kb.problems.values import Operator, Shape
+from kb.problems.values import Operator, Shape, product
 
-LONG_ROW: Final = "long-row"
-SHORT_ROW: Final = "short-row"
-UNIT_STRIDE: Final = "unit-stride"
-MANY_RESULTS: Final = "many-results"
-ONE_TILE: Final = "one-tile"
-WHOLE: Final = "whole"
 # float32 values that the registers of one block can hold beside what is computed from them: 32 of
 # each of 1024 threads. Twice as few are no burden.
 _ON_CHIP = 32768
@@ -34,14 +27,14 @@ def attributes(step: Step) -> frozenset[str]:
     row = row_of(step)
     if row is not None:
         together = row * (_POSITIONS if step.shape_class == "inner-dim" else 1)
-        found |= {LONG_ROW} if together > _ON_CHIP else set()
-        found |= {SHORT_ROW} if together <= _AT_EASE else set()
+        found |= {"long-row"} if together > _ON_CHIP else set()
+        found |= {"short-row"} if together <= _AT_EASE else set()
     found |= _norm_of(step) | _result_of(step)
     if any(op.facts.get("full") for op in step.operators):
-        found.add(WHOLE)
+        found.add("whole")
     stride = step.main.facts.get("stride")
     if step.kind == "conv_transpose" and stride and all(each == 1 for each in stride):
-        found.add(UNIT_STRIDE)
+        found.add("unit-stride")
     return frozenset(found)
 
 
@@ -52,9 +45,9 @@ def _result_of(step: Step) -> set[str]:
     if not shape or size is None or shape[-1] is None:
         return set()
     if step.kind in {"reduce", "argreduce"} and size >= _MANY:
-        return {MANY_RESULTS}
+        return {"many-results"}
     if step.kind == "matmul" and min(shape[-1], size // shape[-1]) <= _TILE:
-        return {ONE_TILE}
+        return {"one-tile"}
     return set()
 
 
@@ -119,16 +112,12 @@ def _of_classes(_: Operator, shape: Shape) -> int | None:
     return shape[1] if len(shape) > 1 else shape[0]
 
 
-def _of_plane(_: Operator, shape: Shape) -> int | None:
-    return product(shape[2:])
-
-
-def _of_channel(_: Operator, shape: Shape) -> int | None:
-    return product([shape[0], *shape[2:]])
-
-
 _ROWS: Final[dict[str, Callable[[Operator, Shape], int | None]]] = {
-    "cross_entropy": _of_classes, "nll_loss": _of_classes, "group_norm": _of_group,
-    "instance_norm": _of_plane, "batch_norm": _of_channel, "layer_norm": _of_layer,
+    "cross_entropy": _of_classes,
+    "nll_loss": _of_classes,
+    "group_norm": _of_group,
+    "instance_norm": lambda _, shape: product(shape[2:]),
+    "batch_norm": lambda _, shape: product([shape[0], *shape[2:]]),
+    "layer_norm": _of_layer,
     "rms_norm": _of_layer,
-}  # fmt: skip
+}

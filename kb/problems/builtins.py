@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from kb.problems.arithmetic import LARGEST, MAX_ITEMS, truth_of
@@ -11,9 +12,8 @@ if TYPE_CHECKING:
     from kb.problems.recording import Recorder
 
 _NUMBERS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "int": int, "float": float, "max": max, "min": min, "round": round, "sum": sum,
-    "sorted": sorted,
-}  # fmt: skip
+    each.__name__: each for each in (abs, int, float, max, min, round, sum, sorted)
+}
 
 
 def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa: PLR0911, PLR0912
@@ -54,15 +54,9 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
             return None
         case "isinstance":
             return _is_one(first, values[1] if len(values) > 1 else None)
-    if (
-        name == "sum"
-        and isinstance(first, list | tuple)
-        and any(isinstance(each, Tensor) for each in first)
-    ):
-        total = first[0]
-        for each in first[1:]:
-            total = recorder.operate("add", [total, each])
-        return total
+    summed = first if name == "sum" and isinstance(first, list | tuple) else ()
+    if any(isinstance(each, Tensor) for each in summed):
+        return reduce(lambda total, each: recorder.operate("add", [total, each]), summed)
     if name == "float" and isinstance(first, str):
         return math.inf if first.strip().lower() in {"inf", "+inf", "infinity"} else UNKNOWN
     flat: Any = values if len(values) > 1 or name in {"abs", "int", "float", "round"} else first

@@ -2,7 +2,7 @@
 
 from kb.problems.steps import Step, dimension_class, total, traffic
 from kb.problems.useful import causal_share, is_causal, parts_of, triangular_share
-from kb.problems.values import Operator, Tensor
+from kb.problems.values import Operator, Tensor, product
 
 
 def composites(operators: list[Operator]) -> list[Step]:
@@ -102,7 +102,7 @@ def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
     shape = softmax.inputs[0].shape or (None, None)
     # q, k and v may be projected in three products: those are steps of their own.
     parts = [product, scores[0], softmax, *inner, *made[1:]]
-    unique = list({id(op): op for op in parts}.values())
+    unique = _distinct(parts)
     return Step(
         "attention", "attention", unique, total(op.flops for op in unique),
         total(traffic(op) for op in unique),
@@ -160,12 +160,13 @@ def _joined(  # noqa: PLR0917 (called from here alone)
     if centring is not None and name == "layer_norm":
         used.append(centring)
         data = centring.inputs[0]
-    elements = data.elements
     traffic = total([data.bytes, op.outputs[0].bytes])
-    unique = list({id(each): each for each in used}.values())
-    step = Step(name, kind, unique, None if elements is None else 5 * elements, traffic)
-    step.shape_class = dimension_class(reduction)
-    return step
+    flops = product([5, data.elements])
+    return Step(name, kind, _distinct(used), flops, traffic, dimension_class(reduction))
+
+
+def _distinct(operators: list[Operator]) -> list[Operator]:
+    return list({id(op): op for op in operators}.values())
 
 
 def _softmax(op: Operator) -> Step | None:

@@ -76,10 +76,9 @@ class Expressions:
         """Return what an expression stands for."""
         self._step()
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._depth -= 1
-            raise ReadingLimitError
         try:
+            if self._depth > MAX_DEPTH:
+                raise ReadingLimitError
             return self._expression(node, scope)
         except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
             return UNKNOWN  # what Python would refuse as well
@@ -112,12 +111,8 @@ class Expressions:
             case ast.List(elts=elts):
                 return self._elements(elts, scope)
             case ast.Dict(keys=keys, values=values):
-                pairs = zip(keys, values, strict=True)
-                return {
-                    self.eval(key, scope): self.eval(value, scope)
-                    for key, value in pairs
-                    if key is not None
-                }
+                pairs = [(k, v) for k, v in zip(keys, values, strict=True) if k is not None]
+                return {self.eval(key, scope): self.eval(value, scope) for key, value in pairs}
             case ast.Subscript(value=owner, slice=index):
                 return self._subscript(self.eval(owner, scope), self.eval(index, scope))
             case ast.Slice(lower=lower, upper=upper, step=step):
@@ -131,8 +126,6 @@ class Expressions:
                 found = self.eval(value, scope)
                 self.assign(target, found, scope)
                 return found
-            case ast.JoinedStr():
-                return UNKNOWN
         return UNKNOWN
 
     def _elements(self, elts: list[ast.expr], scope: Scope) -> list[Any]:
@@ -213,9 +206,7 @@ class Expressions:
         if isinstance(owner, Container):
             if isinstance(index, slice):
                 return Container(owner.name, owner.items[index])
-            if index in owner.keys:
-                return owner.items[owner.keys.index(index)]
-            return owner.items[index]
+            return owner.items[owner.keys.index(index) if index in owner.keys else index]
         if isinstance(owner, PLAIN) and not isinstance(index, Tensor):
             return owner[index]  # type: ignore[index]
         return UNKNOWN

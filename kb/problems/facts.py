@@ -6,11 +6,12 @@ from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, all_specs, find_spec
 from kb.problems.analysis import Analysis
 from kb.problems.steps import Step
+from kb.problems.values import Shape
+from kb.profiles.values import si
 from kb.vocabulary import find_gpu
 
 # Operators of a chain that a line names; a network has hundreds.
 _NAMED = 8
-_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 # Below this a launch (some 5 us each) weighs more than the work.
 _LAUNCH_S = 5e-6
 # Products of the halves of float32 numbers that keep float32 accuracy: `input_precision="tf32x3"`.
@@ -116,13 +117,16 @@ def _around(analysis: Analysis) -> str:
 
 def _shapes(step: Step) -> str:
     data = next((t for t in step.main.inputs if t.shape is not None), None)
-    out = step.main.outputs[0] if step.main.outputs else None
-    told = f"{_shape(data.shape)} {data.dtype}" if data is not None else "(shapes not stated)"
+    shape = data.shape if data is not None else None
+    out = step.main.outputs[0].shape if step.main.outputs else None
+    told = "(shapes not stated)"
+    if data is not None and shape is not None:
+        told = f"{shape_text(shape)} {data.dtype}"
     weight = next((t for t in step.main.inputs if t is not data and t.shape), None)
-    if weight is not None and step.kind in {"matmul", "conv", "conv_transpose"}:
-        told += f" by {_shape(weight.shape)}"
-    if data is not None and out is not None and out.shape is not None and out.shape != data.shape:
-        told += f" to {_shape(out.shape)}"
+    if weight is not None and weight.shape and step.kind in {"matmul", "conv", "conv_transpose"}:
+        told += f" by {shape_text(weight.shape)}"
+    if shape is not None and out is not None and out != shape:
+        told += f" to {shape_text(out)}"
     settings = [
         f"{name} {_plain(value)}"
         for name in ("stride", "padding", "dilation", "groups", "dim")
@@ -145,9 +149,8 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _shape(shape: tuple[int | None, ...] | None) -> str:
-    if shape is None:
-        return "[…]"
+def shape_text(shape: Shape) -> str:
+    """Return a shape as it is shown: `[16, ?]`."""
     return "[" + ", ".join("?" if each is None else str(each) for each in shape) + "]"
 
 
@@ -155,16 +158,16 @@ def _work(analysis: Analysis) -> str:
     if analysis.io_bytes is None or analysis.tensor_flops is None:
         return "Work: not known, as the file does not state all shapes."
     useful, dense = analysis.tensor_flops, analysis.dense_flops or 0
-    products = f"{_scaled(useful)}FLOP in products, " if useful else ""
+    products = f"{si(useful)}FLOP in products, " if useful else ""
     if useful and useful < _NEARLY_ALL * dense:
         products = (
-            f"{_scaled(useful)}FLOP in products that no mask or triangle makes needless "
-            f"(dense: {_scaled(dense)}FLOP), "
+            f"{si(useful)}FLOP in products that no mask or triangle makes needless "
+            f"(dense: {si(dense)}FLOP), "
         )
-    text = f"Work: {products}{_scaled(analysis.io_bytes)}B of inputs, parameters and outputs"
+    text = f"Work: {products}{si(analysis.io_bytes)}B of inputs, parameters and outputs"
     moved = analysis.moved_bytes
     if moved is not None and moved > 1.1 * analysis.io_bytes:
-        text += f"; operator by operator {_scaled(moved)}B are moved"
+        text += f"; operator by operator {si(moved)}B are moved"
     return text + "."
 
 
@@ -192,13 +195,6 @@ def _half(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
     by_bytes, by_flops = floors.by_bytes / 2, (analysis.tensor_flops or 0) / rate
     bound = "FLOPs" if by_flops > by_bytes else "bytes"
     return f" In bfloat16 {_time(max(by_bytes, by_flops))}, by {bound}."
-
-
-def _scaled(value: float) -> str:
-    for size, unit in _UNITS:
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g} "
 
 
 def _time(seconds: float) -> str:

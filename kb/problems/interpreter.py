@@ -13,14 +13,7 @@ from typing import Any, Final
 
 from kb.problems.arithmetic import truth_of
 from kb.problems.expressions import MAX_DEPTH, Expressions, ReadingLimitError
-from kb.problems.values import (
-    UNKNOWN,
-    Class,
-    Function,
-    Instance,
-    Library,
-    Scope,
-)
+from kb.problems.values import UNKNOWN, Class, Function, Instance, Library, Scope
 
 BUILTINS: Final = {
     name: Library(f"builtins.{name}")
@@ -69,7 +62,7 @@ class Interpreter(Expressions):
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self.assign(target, self.eval(value, scope), scope)
             case ast.AugAssign(target=target, op=op, value=value):
-                old = self.eval(_loading(target), scope)
+                old = self.eval(target, scope)
                 self.assign(target, self._binary(op, old, self.eval(value, scope)), scope)
             case ast.Expr(value=value):
                 self.eval(value, scope)
@@ -118,23 +111,17 @@ class Interpreter(Expressions):
             self.run(orelse, scope)
 
     def _for(self, target: ast.expr, source: Any, body: list[ast.stmt], scope: Scope) -> None:
-        for item in self.items(source):
-            self.assign(target, item, scope)
-            try:
-                self.run(body, scope)
-            except _Continue:
-                continue
-            except _Break:
-                break
+        with suppress(_Break):
+            for item in self.items(source):
+                self.assign(target, item, scope)
+                with suppress(_Continue):
+                    self.run(body, scope)
 
     def _while(self, test: ast.expr, body: list[ast.stmt], scope: Scope) -> None:
-        while truth_of(self.eval(test, scope)) is True:
-            try:
-                self.run(body, scope)
-            except _Continue:
-                continue
-            except _Break:
-                break
+        with suppress(_Break):
+            while truth_of(self.eval(test, scope)) is True:
+                with suppress(_Continue):
+                    self.run(body, scope)
 
     def _class(self, node: ast.ClassDef, scope: Scope) -> None:
         cls = Class(node, scope, [self.eval(base, scope) for base in node.bases])
@@ -170,7 +157,7 @@ class Interpreter(Expressions):
                 self.assign(inner, value, scope)
 
     def _unpack(self, targets: list[ast.expr], value: Any, scope: Scope) -> None:
-        items = list(self.items(value)) if isinstance(value, list | tuple) else []
+        items = self.items(value) if isinstance(value, list | tuple) else []
         starred = next((n for n, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
         if starred is not None and items:
             behind = len(targets) - starred - 1
@@ -203,10 +190,9 @@ class Interpreter(Expressions):
         for name in names:
             scope.names.setdefault(name, UNKNOWN)
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._depth -= 1
-            raise ReadingLimitError
         try:
+            if self._depth > MAX_DEPTH:
+                raise ReadingLimitError
             if isinstance(node, ast.Lambda):
                 return self.eval(node.body, scope)
             self.run(node.body, scope)
@@ -222,22 +208,9 @@ class Interpreter(Expressions):
         """Read the top level of a file, and return its names."""
         scope = Scope({"__name__": "problem"}, Scope(dict(BUILTINS)))
         for statement in module.body:
-            try:
+            with suppress(_Return, _Break, _Continue, _Raised):
                 self.run([statement], scope)
-            except (_Return, _Break, _Continue, _Raised):
-                continue
         return scope
-
-
-def _loading(target: ast.expr) -> ast.expr:
-    match target:
-        case ast.Name(id=name):
-            return ast.Name(id=name, ctx=ast.Load())
-        case ast.Attribute(value=value, attr=name):
-            return ast.Attribute(value=value, attr=name, ctx=ast.Load())
-        case ast.Subscript(value=value, slice=index):
-            return ast.Subscript(value=value, slice=index, ctx=ast.Load())
-    return target
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kb.problems.arithmetic import MAX_ITEMS
+from kb.problems.shapes import whole
 from kb.problems.values import UNKNOWN, Container, Layer, Shape, Tensor
 from kb.problems.vocabulary import kind_of, layer_kind
 
@@ -41,8 +42,7 @@ def new_layer(name: str, positional: list[Any], named: dict[str, Any]) -> Layer:
 
 def _parameters(op: str, given: dict[str, Any]) -> list[Tensor]:
     def size(key: str) -> int | None:
-        value = given.get(key)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return whole(given.get(key))
 
     def learned(*shapes: Shape | None) -> list[Tensor]:
         bias = given.get("bias", True)
@@ -57,17 +57,16 @@ def _parameters(op: str, given: dict[str, Any]) -> list[Tensor]:
         rank = int(op[-2])
         window = given.get("kernel_size")
         lengths = list(window) if isinstance(window, list | tuple) else [window] * rank
-        taps = tuple(each if isinstance(each, int) else None for each in lengths)
+        taps = tuple(whole(each) for each in lengths)
         groups = given.get("groups", 1)
         one, two = size("in_channels"), size("out_channels")
-        grouped, whole = (two, one) if kind == "conv_transpose" else (one, two)
-        known = isinstance(groups, int) and groups > 0 and grouped is not None
+        grouped, other = (two, one) if kind == "conv_transpose" else (one, two)
+        known = isinstance(groups, int) and groups > 0
         per = grouped // groups if known and grouped is not None else None
-        return learned((whole, per, *taps), (two,))
+        return learned((other, per, *taps), (two,))
     if op in {"batch_norm", "group_norm", "layer_norm", "rms_norm"}:
         length = given.get("num_features", given.get("num_channels", given.get("normalized_shape")))
-        shape = tuple(length) if isinstance(length, list | tuple) else (length,)
-        shape = tuple(each if isinstance(each, int) else None for each in shape)
+        shape = tuple(whole(e) for e in (length if isinstance(length, list | tuple) else [length]))
         plain = given.get("affine", given.get("elementwise_affine", True)) is False
         count = 0 if plain else 1 if op == "rms_norm" else 2
         return [Tensor(shape, "float32", "parameter") for _ in range(count)]

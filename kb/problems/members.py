@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kb.problems.arithmetic import bounded
-from kb.problems.shapes import product
-from kb.problems.values import UNKNOWN, Library, Method, Shape, Tensor
+from kb.problems.moves import view
+from kb.problems.values import UNKNOWN, Library, Method, Shape, Tensor, product
 
 
 def part_of(shape: Shape, parts: list[Any]) -> Shape | None:
@@ -53,11 +53,7 @@ def tensor_attribute(tensor: Tensor, name: str) -> Any:  # noqa: PLR0911
         case "dtype":
             return Library(f"torch.{tensor.dtype}")
         case "T" | "mT" | "H" | "mH":
-            shape = tensor.shape
-            turned = (
-                shape if shape is None or len(shape) < 2 else (*shape[:-2], shape[-1], shape[-2])
-            )
-            return Tensor(turned, tensor.dtype, tensor.origin, tensor.made_by)
+            return view(tensor, "t", [], {})
         case "device" | "requires_grad" | "grad" | "is_cuda" | "layout":
             return UNKNOWN
         case "data" | "real":
@@ -67,8 +63,7 @@ def tensor_attribute(tensor: Tensor, name: str) -> Any:  # noqa: PLR0911
 
 def arithmetic(function: Callable[..., Any], values: list[Any], name: str) -> Any:
     """Return what a function of `math` gives; `UNKNOWN` unless all its arguments are numbers."""
-    plain = [v for v in values if isinstance(v, int | float | list | tuple)]
-    if len(plain) != len(values):
+    if not all(isinstance(each, int | float | list | tuple) for each in values):
         return UNKNOWN
     if name == "prod":
         return product(values[0]) or UNKNOWN

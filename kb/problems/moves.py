@@ -1,27 +1,20 @@
 """Shape rules of what only moves elements: views, copies and new tensors."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
-from kb.problems.shapes import Arguments, axes, product, whole
-from kb.problems.values import Operator, Shape, Tensor, dtype_name
+from kb.problems.shapes import Arguments, axes, whole
+from kb.problems.values import Operator, Shape, Tensor, dtype_name, product
 
 # A split into more parts than this is no layout that a kernel is written for.
 _MOST_PARTS = 1024
 
 
-def lengths_of(values: Any) -> Shape | None:
+def lengths_of(values: Sequence[Any]) -> Shape:
     """Return a shape given as numbers or as one sequence; -1 and what is not known become None."""
-    if (
-        isinstance(values, list | tuple)
-        and len(values) == 1
-        and isinstance(values[0], list | tuple)
-    ):
+    if len(values) == 1 and isinstance(values[0], list | tuple):
         values = values[0]
-    if isinstance(values, int):
-        values = [values]
-    if not isinstance(values, list | tuple):
-        return None
     return tuple(None if whole(each) in (None, -1) else each for each in values)
 
 
@@ -29,25 +22,23 @@ def view(  # noqa: PLR0912 (one case a view)
     first: Tensor, name: str, positional: list[Any], named: Arguments
 ) -> Any:
     """Return the result of a view: the same elements in another shape."""
-    shape = first.shape
     if name in {"view", "reshape", "view_as", "reshape_as", "unflatten"}:
         return _reshaped(first, name, positional, named)
     if name in {"chunk", "split", "unbind"}:
         return _parts(first, name, positional, named)
-    found: Shape | None = shape
+    found = shape = first.shape
     if shape is not None:
         rank = len(shape)
         dims = [d for d in [*positional, *named.values()] if isinstance(d, int)]
         match name:
             case "permute":
-                order = positional[0] if positional and isinstance(positional[0], list | tuple) \
-                    else positional or named.get("dims", [])  # fmt: skip
+                order = _listed(positional) or named.get("dims", [])
                 fits = len(order) == rank and all(isinstance(d, int) and -rank <= d < rank
                                                   for d in order)  # fmt: skip
                 found = tuple(shape[d] for d in order) if fits else None
             case "transpose" | "t" | "adjoint":
-                one, two = (dims[:2] if len(dims) >= 2 else (-2, -1)) if rank > 1 else (0, 0)
-                found = _swapped(shape, one, two)
+                one, two = dims[:2] if len(dims) >= 2 else (-2, -1)
+                found = _swapped(shape, one, two) if rank > 1 else shape
             case "unsqueeze" if dims and -rank - 1 <= dims[0] <= rank:
                 place = dims[0] % (rank + 1)
                 found = (*shape[:place], 1, *shape[place:])
@@ -66,19 +57,20 @@ def view(  # noqa: PLR0912 (one case a view)
                 found = tuple(dims[2] if i == dims[0] % rank else n for i, n in enumerate(shape))
             case "movedim" | "diagonal" | "as_strided":
                 found = None
-    return _seen(first, found)
+    return replace(first, shape=found)
+
+
+def _listed(values: Sequence[Any]) -> Sequence[Any]:
+    """Numbers that are given one by one or as one sequence."""
+    return values[0] if values and isinstance(values[0], list | tuple) else values
 
 
 def _expanded(shape: Shape, positional: list[Any]) -> Shape | None:
     """Lengths as asked for; -1 keeps the dimension as it is."""
-    given = positional[0] if positional and isinstance(positional[0], list | tuple) else positional
+    given = _listed(positional)
     own = (1,) * (len(given) - len(shape)) + shape
     asked = zip(given, own, strict=False)
     return tuple(old if whole(each) == -1 else whole(each) for each, old in asked)
-
-
-def _seen(first: Tensor, shape: Shape | None) -> Tensor:
-    return Tensor(shape, first.dtype, first.origin, first.made_by)
 
 
 def _swapped(shape: Shape, one: int, two: int) -> Shape | None:
@@ -103,23 +95,21 @@ def _flat(shape: Shape, positional: list[Any], named: Arguments) -> Shape | None
 def _reshaped(first: Tensor, name: str, positional: list[Any], named: Arguments) -> Tensor:
     if name.endswith("_as"):
         other = positional[0] if positional else None
-        return _seen(first, other.shape if isinstance(other, Tensor) else None)
+        return replace(first, shape=other.shape if isinstance(other, Tensor) else None)
     if name == "unflatten":
-        return _seen(first, None)
-    given = positional or [named.get("shape", named.get("size"))]
-    if given and isinstance(given[0], list | tuple):
-        given = list(given[0])
+        return replace(first, shape=None)
+    given = _listed(positional or [named.get("shape", named.get("size"))])
     if len(given) == 1 and dtype_name(given[0]):
-        return _seen(first, None)
+        return replace(first, shape=None)
     shape = lengths_of(given)
     open_places = [n for n, each in enumerate(given) if whole(each) == -1]
-    if shape is not None and len(open_places) == 1:
+    if len(open_places) == 1:
         place = open_places[0]
         rest = product([each for n, each in enumerate(shape) if n != place])
         elements = first.elements
         left = elements // rest if elements is not None and rest else None
         shape = (*shape[:place], left, *shape[place + 1 :])
-    return _seen(first, shape)
+    return replace(first, shape=shape)
 
 
 def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) -> Any:
@@ -130,7 +120,7 @@ def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) ->
         size, place = 1, positional[0] if positional else named.get("dim", 0)
     if shape is None or not isinstance(place, int) or not -len(shape) <= place < len(shape):
         count = size if name == "chunk" and isinstance(size, int) else 0
-        return tuple(_seen(first, None) for _ in range(min(count, _MOST_PARTS)))
+        return tuple(replace(first, shape=None) for _ in range(min(count, _MOST_PARTS)))
     place %= len(shape)
     length = shape[place]
     if isinstance(size, list | tuple):
@@ -144,36 +134,35 @@ def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) ->
     parts = [(*shape[:place], each, *shape[place + 1 :]) for each in sizes[:_MOST_PARTS]]
     if name == "unbind":
         parts = [(*part[:place], *part[place + 1 :]) for part in parts]
-    return tuple(_seen(first, part) for part in parts)
+    return tuple(replace(first, shape=part) for part in parts)
 
 
-def copied(op: Operator, positional: list[Any], named: Arguments) -> None:
+def copied(op: Operator, arguments: Arguments) -> None:
     """Add the result of an operator that writes elements to other places."""
     first = op.inputs[0] if op.inputs else Tensor(None)
     shape = first.shape
     match op.name:
         case "cat" | "stack" | "hstack" | "vstack":
-            shape = _joined(op, positional, named)
+            shape = _joined(op, arguments.get("dim", 0))
         case "pad":
-            shape = _padded(shape, positional, named)
+            shape = _padded(shape, arguments.get("pad"))
         case "tril" | "triu" | "roll" | "flip" | "channel_shuffle" | "rot90" | "scatter" \
                 | "scatter_add" | "index_add":  # fmt: skip
             if op.name in {"tril", "triu"}:
-                op.facts["diagonal"] = positional[0] if positional else named.get("diagonal", 0)
+                op.facts["diagonal"] = arguments.get("diagonal", 0)
         case "interpolate":
-            shape = _resized(shape, positional, named)
+            shape = _resized(shape, arguments.get("size"), arguments.get("scale_factor"))
         case "gather":
             shape = op.inputs[1].shape if len(op.inputs) > 1 else None
         case _:
             shape = None
-    op.outputs.append(Tensor(shape, first.dtype, "op", op))
+    op.add_output(shape, first.dtype)
     op.facts["flops"] = 0
 
 
-def _joined(op: Operator, positional: list[Any], named: Arguments) -> Shape | None:
+def _joined(op: Operator, place: Any) -> Shape | None:
     shapes = [tensor.shape for tensor in op.inputs]
     first = shapes[0] if shapes else None
-    place = positional[0] if positional else named.get("dim", named.get("axis", 0))
     if first is None or not isinstance(place, int):
         return None
     if op.name == "stack":
@@ -189,8 +178,7 @@ def _joined(op: Operator, positional: list[Any], named: Arguments) -> Shape | No
     return (*first[:place], total, *first[place + 1 :])
 
 
-def _padded(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
-    pads = positional[0] if positional else named.get("pad")
+def _padded(shape: Shape | None, pads: Any) -> Shape | None:
     if isinstance(pads, int) and shape is not None:
         pads = [pads] * 2 * (len(shape) - 2)
     if shape is None or not isinstance(pads, list | tuple) or len(pads) > 2 * len(shape):
@@ -205,9 +193,7 @@ def _padded(shape: Shape | None, positional: list[Any], named: Arguments) -> Sha
     return tuple(lengths)
 
 
-def _resized(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
-    factor = positional[1] if len(positional) > 1 else named.get("scale_factor")
-    size = positional[0] if positional else named.get("size")
+def _resized(shape: Shape | None, size: Any, factor: Any) -> Shape | None:
     if shape is None or len(shape) < 3:
         return None
     image = shape[2:]
@@ -229,15 +215,12 @@ def created(name: str, positional: list[Any], named: Arguments) -> Tensor:
         return Tensor(_nested(value), dtype or "float32", "constant")
     if name in {"arange", "linspace", "randperm"}:
         return Tensor((_count(name, positional),), dtype or "int64", "constant")
-    given: Any = positional
+    given = positional
     if name in {"randint", "full", "new_full"}:
-        shapes = [each for each in positional if isinstance(each, list | tuple)]
-        given = shapes[:1] or [named.get("size")]
+        given = [each for each in positional if isinstance(each, list | tuple)][:1]
         dtype = dtype or ("int64" if name == "randint" else "float32")
-    if not given:
-        given = [named.get("size")]
-    shape = lengths_of(list(given))
-    if name == "eye" and shape and len(shape) == 1:
+    shape = lengths_of(given or [named.get("size")])
+    if name == "eye" and len(shape) == 1:
         shape = (shape[0], shape[0])
     return Tensor(shape, dtype or "float32", "constant")
 
@@ -260,7 +243,3 @@ def _count(name: str, positional: list[Any]) -> int | None:
         return whole(numbers[0])
     step = numbers[2] if len(numbers) > 2 else 1
     return max(0, int(-(-(numbers[1] - numbers[0]) // step))) if step else None
-
-
-MOVING: Final = frozenset({"view", "copy", "create"})
-"""Kinds whose rules are here."""

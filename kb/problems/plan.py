@@ -5,8 +5,9 @@ from itertools import pairwise
 from typing import Final
 
 from kb.gpus import GpuSpec
-from kb.problems.analysis import Analysis
-from kb.problems.attributes import LONG_ROW, attributes, row_of
+from kb.problems.analysis import PRODUCTS, Analysis
+from kb.problems.attributes import attributes, row_of
+from kb.problems.facts import shape_text
 from kb.problems.steps import Step
 from kb.problems.useful import parts_of
 from kb.problems.values import DTYPE_BYTES, Tensor
@@ -18,7 +19,6 @@ _ALIGNMENT = 16
 # Columns of one tile of a product, at most usual.
 _TILE = 128
 _TWICE = frozenset({"softmax", "norm"})
-_PRODUCTS = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
 # Products beside the heaviest that are worth a line; a network has dozens.
 _NAMED = 2
 _TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
@@ -39,13 +39,10 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
         yield "the mask is causal: query i sees keys 0 to i, later blocks are skipped"
     if step.name == "triangular_matmul":
         a, b, c = parts_of(step.operators[0], step.operators[1] if step.operators[1:] else None)
-        told = ", ".join(
-            f"{name} {_TRIANGLES[part]} ({part})"
-            for name, part in (("A", a), ("B", b), ("the result", c))
-        )
-        yield told
+        parts = (("A", a), ("B", b), ("the result", c))
+        yield ", ".join(f"{name} {_TRIANGLES[part]} ({part})" for name, part in parts)
     row, data = row_of(step), _data(step)
-    if LONG_ROW in special and step.kind in _TWICE and row and data is not None and data.bytes:
+    if "long-row" in special and step.kind in _TWICE and row and data is not None and data.bytes:
         size = row * DTYPE_BYTES.get(data.dtype, 4)
         if size == data.bytes:
             yield "all elements belong together: blocks reduce parts, and a second launch merges"
@@ -65,7 +62,7 @@ def _around(analysis: Analysis) -> Iterator[str]:
     """What of the other operators needs a launch of its own, and what is inside a tile."""
     product: Step | None = None
     for step in analysis.steps:
-        if step.kind in _PRODUCTS:
+        if step.kind in PRODUCTS:
             product = step
         facts = step.main.facts
         if step.name.startswith("dropout") and facts.get("p") == 0:
@@ -116,7 +113,7 @@ def _beyond_a_tile(step: Step, row: int) -> str:
 def _further(analysis: Analysis) -> Iterator[str]:
     """The other products, each with what follows it: a kernel of its own for each."""
     steps = analysis.steps
-    places = [n for n, step in enumerate(steps) if step.kind in _PRODUCTS]
+    places = [n for n, step in enumerate(steps) if step.kind in PRODUCTS]
     parts = [
         " → ".join(step.name for step in steps[place:end])
         for place, end in pairwise([*places, len(steps)])
@@ -141,8 +138,7 @@ def _ends(analysis: Analysis) -> Iterator[str]:
     made = step.operators[0].outputs if step is not None else []
     for out in analysis.problem.outputs[:1]:
         if out.shape and made and out.shape != made[0].shape and len(analysis.steps) > 1:
-            lengths = ", ".join("?" if each is None else str(each) for each in out.shape)
-            yield f"the module returns [{lengths}]"
+            yield f"the module returns {shape_text(out.shape)}"
 
 
 def _data(step: Step) -> Tensor | None:

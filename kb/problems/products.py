@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from kb.problems.shapes import Arguments, Rule, broadcast, product, spread, whole
-from kb.problems.values import Operator, Shape, Tensor
+from kb.problems.shapes import Arguments, Rule, broadcast, spread, whole, windows
+from kb.problems.values import Operator, Shape, Tensor, product
 
 _EINSUM_MOST = 64
 
@@ -22,7 +22,7 @@ def matmul(op: Operator, arguments: Arguments) -> None:
     if op.name == "outer" and left and right:
         left, right = (left[0], 1), (1, right[0])
     if left is None or right is None or not left or not right:
-        _result(op, None, first.dtype)
+        op.add_output(None, first.dtype)
         return
     vector_left, vector_right = len(left) == 1, len(right) == 1
     wide_left = (1, left[0]) if vector_left else left
@@ -35,17 +35,16 @@ def matmul(op: Operator, arguments: Arguments) -> None:
     shape: Shape = (
         *batch, *(() if vector_left else (m,)), *(() if vector_right else (n,))
     )  # fmt: skip
-    _result(op, shape, first.dtype)
+    op.add_output(shape, first.dtype)
     op.facts |= {"m": rows, "n": n, "k": k, "batch": 1 if shared else product(batch)}
-    flops = product([*batch, m, n, k])
-    op.facts["flops"] = None if flops is None else 2 * flops
+    op.facts["flops"] = product([2, *batch, m, n, k])
 
 
 def _einsum(op: Operator, arguments: Arguments) -> None:
     equation = arguments.get("equation")
     known = isinstance(equation, str) and len(equation) <= _EINSUM_MOST and "..." not in equation
     if not known:
-        _result(op, None, op.inputs[0].dtype)
+        op.add_output(None, op.inputs[0].dtype)
         return
     terms, arrow, output = str(equation).replace(" ", "").partition("->")
     names = terms.split(",")
@@ -57,9 +56,9 @@ def _einsum(op: Operator, arguments: Arguments) -> None:
         joined = "".join(names)
         output = "".join(sorted(each for each in set(joined) if joined.count(each) == 1))
     shape = tuple(lengths.get(each) for each in output)
-    _result(op, shape, op.inputs[0].dtype)
-    flops = product([lengths.get(each) for each in dict.fromkeys("".join(names))])
-    op.facts["flops"] = None if flops is None else 2 * flops
+    op.add_output(shape, op.inputs[0].dtype)
+    indices = dict.fromkeys("".join(names))
+    op.facts["flops"] = product([2, *(lengths.get(each) for each in indices)])
     if len(names) == 2:
         one, two = (set(each) for each in names)
         kept = set(output)
@@ -84,17 +83,20 @@ def convolution(op: Operator, arguments: Arguments) -> None:
     op.facts |= {"stride": stride, "dilation": dilation, "groups": groups, "window": window,
                  "padding": padding}  # fmt: skip
     if first.shape is None or filters is None or window is None or len(first.shape) < rank + 1:
-        _result(op, None, first.dtype)
+        op.add_output(None, first.dtype)
         return
     image = first.shape[-rank:]
     channels = product([filters[1], groups]) if turned else filters[0]
-    sizes = zip(image, window, stride, padding, dilation, extra, strict=True)
-    out = [_turned(*each) if turned else _straight(*each) for each in sizes]
-    _result(op, (*first.shape[: -rank - 1], channels, *out), first.dtype)
+    sizes = zip(image, window, stride, padding, dilation, strict=True)
+    out = (
+        [_turned(*each, more) for each, more in zip(sizes, extra, strict=True)]
+        if turned
+        else [windows(*each) for each in sizes]
+    )
+    op.add_output((*first.shape[: -rank - 1], channels, *out), first.dtype)
     op.facts |= {"c_in": first.shape[-rank - 1], "c_out": channels}
     positions = first.elements if turned else op.outputs[0].elements
-    flops = product([positions, filters[1], *window])
-    op.facts["flops"] = None if flops is None else 2 * flops
+    op.facts["flops"] = product([2, positions, filters[1], *window])
 
 
 def _padding(
@@ -106,13 +108,6 @@ def _padding(
             for w, d in zip(window, dilation, strict=True)
         ]
     return [0] * rank if value == "valid" else spread(value, rank, 0)
-
-
-def _straight(*sizes: int | None) -> int | None:
-    size, window, stride, padding, dilation, _ = sizes
-    if size is None or window is None or not stride or padding is None or dilation is None:
-        return None
-    return max(0, (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1)
 
 
 def _turned(*sizes: int | None) -> int | None:
@@ -135,19 +130,18 @@ def attention(op: Operator, arguments: Arguments) -> None:
     shape = query.shape
     if shape and value.shape and not layer:
         shape = (*shape[:-1], value.shape[-1])
-    op.outputs.append(Tensor(shape, query.dtype, "op", op))
+    op.add_output(shape, query.dtype)
     if layer:
-        op.outputs.append(Tensor(None, query.dtype, "op", op))
+        op.add_output(None, query.dtype)
     if not shape or not key.shape or len(key.shape) < 2:
         return
     batch_first = arguments.get("batch_first") is True
     place = -2 if not layer or batch_first or len(shape) == 2 else 0
     length, keys, width = shape[place], key.shape[place], shape[-1]
     op.facts |= {"queries": length, "keys": keys}
-    work = product([query.elements, keys])
-    scores = None if work is None else 4 * work
-    linear = product([query.elements, width]) if layer else 0
-    op.facts["flops"] = None if scores is None or linear is None else scores + 8 * linear
+    scores = product([4, query.elements, keys])
+    linear = product([8, query.elements, width]) if layer else 0
+    op.facts["flops"] = None if scores is None or linear is None else scores + linear
 
 
 def recurrent(op: Operator, arguments: Arguments) -> None:
@@ -159,30 +153,18 @@ def recurrent(op: Operator, arguments: Arguments) -> None:
     directions = 2 if arguments.get("bidirectional") is True else 1
     shape = first.shape
     out = None if hidden is None else hidden * directions
-    result = (*shape[:-1], out) if shape else None
-    op.outputs.append(Tensor(result, first.dtype, "op", op))
+    op.add_output((*shape[:-1], out) if shape else None, first.dtype)
     batch = None
     if shape and len(shape) == 3:
         batch = shape[0] if arguments.get("batch_first") is True else shape[1]
-    state = Tensor((layers * directions, batch, hidden), first.dtype, "op", op)
-    op.outputs.append(state)
-    if op.name == "lstm":
-        op.outputs.append(Tensor(state.shape, first.dtype, "op", op))
+    for _ in range(2 if op.name == "lstm" else 1):  # the state, and an LSTM's cell
+        op.add_output((layers * directions, batch, hidden), first.dtype)
     steps = product(shape[:-1]) if shape else None
     if steps is None or hidden is None or wide is None:
         return
-    weights = (
-        directions
-        * gates
-        * hidden
-        * (wide + hidden + (layers - 1) * (hidden * directions + hidden))
-    )
-    op.facts["flops"] = 2 * steps * weights
+    rows = wide + hidden + (layers - 1) * (hidden * directions + hidden)
+    op.facts["flops"] = 2 * steps * directions * gates * hidden * rows
     op.facts |= {"m": batch, "n": gates * hidden, "k": hidden}
-
-
-def _result(op: Operator, shape: Shape | None, dtype: str) -> None:
-    op.outputs.append(Tensor(shape, dtype, "op", op))
 
 
 PRODUCT_RULES: Final[dict[str, Rule]] = {

@@ -7,20 +7,28 @@ function is read with unknown ones where the file states none.
 import ast
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kb.errors import InvalidInputError
 from kb.parsing import PARSING
 from kb.problems.expressions import ReadingLimitError
 from kb.problems.recording import Recorder
-from kb.problems.values import UNKNOWN, Class, Function, Instance, Library, Operator, Scope, Tensor
-from kb.problems.values import tensors_in as tensors_of
+from kb.problems.values import (
+    UNKNOWN,
+    Class,
+    Function,
+    Instance,
+    Library,
+    Operator,
+    Scope,
+    Tensor,
+    tensors_in,
+)
 
 MAX_PROBLEM_CHARS = 200_000
 # Deeper nesting than this is generated text; Python's own parser gives up near it too.
 _DEEPEST = 400
-_OPENING = re.compile(r"[(\[{]")
 _NOT_A_PROBLEM = re.compile(r"@\s*(?:\w+\.)*jit\b|__global__|\bimport\s+triton\b")
 _MODULE = re.compile(r"\bclass\s+\w+\s*\(\s*(?:\w+\.)*Module\s*\)\s*:")
 
@@ -40,7 +48,6 @@ class Problem:
     """Operators that the vocabulary lacks."""
     whole: bool = True
     """Whether it was read to its end: limits stop what takes too many steps."""
-    notes: list[str] = field(default_factory=list)
 
 
 def is_problem(text: str) -> bool:
@@ -83,16 +90,16 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
         results = _run(recorder, scope, target, inputs)
     except (ReadingLimitError, RecursionError):
         whole = False
-    for each in tensors_of(inputs):
+    for each in tensors_in(inputs):
         each.origin = "input"
     given = [each for each in inputs if isinstance(each, Tensor)]
     if not given:
         given = _used(recorder.operators, "input")
     found = Problem(
-        name=target.node.name if isinstance(target, Class) else _name_of(target),
+        name=getattr(target.node, "name", "function"),  # a lambda has none
         operators=recorder.operators,
         inputs=given,
-        outputs=tensors_of([results]),
+        outputs=tensors_in([results]),
         parameters=_used(recorder.operators, "parameter"),
         unknown=tuple(recorder.unknown),
         whole=whole,
@@ -131,7 +138,7 @@ def _nesting(text: str) -> int:
     """The deepest nesting of brackets, those in strings and comments included."""
     deepest = depth = 0
     for each in re.finditer(r"[()\[\]{}]", text):
-        depth = depth + 1 if _OPENING.match(each[0]) else max(depth - 1, 0)
+        depth = depth + 1 if each[0] in "([{" else max(depth - 1, 0)
         deepest = max(deepest, depth)
     return deepest
 
@@ -139,11 +146,8 @@ def _nesting(text: str) -> int:
 def _target(scope: Scope) -> Class | Function | None:
     """The class or function that is the problem: `Model`, else the last that stands for all."""
     modules = [v for v in scope.names.values() if isinstance(v, Class) and _is_module(v)]
-    for each in modules:
-        if each.node.name == "Model":
-            return each
     if modules:
-        return modules[-1]
+        return next((each for each in modules if each.node.name == "Model"), modules[-1])
     functions = {k: v for k, v in scope.names.items() if isinstance(v, Function)}
     for wanted in ("forward", "reference", "kernel_function", "main"):
         if wanted in functions:
@@ -168,10 +172,10 @@ def _called(recorder: Recorder, scope: Scope, name: str) -> Any:
 
 def _inputs(recorder: Recorder, scope: Scope) -> list[Any]:
     found = _called(recorder, scope, "get_inputs")
-    if isinstance(found, dict):
-        found = list(found.values())
     if isinstance(found, Tensor):
         return [found]
+    if isinstance(found, dict):
+        return list(found.values())
     return list(found) if isinstance(found, list | tuple) else []
 
 
@@ -211,13 +215,5 @@ def _placeholders(function: Function, skip: int) -> list[Any]:
 
 
 def _used(operators: list[Operator], origin: str) -> list[Tensor]:
-    found: dict[int, Tensor] = {}
-    for op in operators:
-        for tensor in op.inputs:
-            if tensor.origin == origin:
-                found.setdefault(id(tensor), tensor)
-    return list(found.values())
-
-
-def _name_of(function: Function) -> str:
-    return getattr(function.node, "name", "function")
+    tensors = (tensor for op in operators for tensor in op.inputs if tensor.origin == origin)
+    return list({id(tensor): tensor for tensor in tensors}.values())

@@ -5,6 +5,7 @@ Every operator that is met is recorded with the shapes it takes and gives.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kb.problems import moves
@@ -35,6 +36,7 @@ from kb.problems.values import (
     Tensor,
     Unknown,
     dtype_name,
+    product,
     tensors_in,
 )
 from kb.problems.vocabulary import canonical, kind_of, layer_kind
@@ -48,7 +50,7 @@ _QUIET = frozenset({
     "super", "__init__", "init", "manual_seed", "no_grad", "enable_grad", "autocast", "device",
     "train", "eval", "apply", "parameters", "register_module", "synchronize", "is_available",
 })  # fmt: skip
-_WITH_RESULTS = frozenset({"std_mean", "var_mean"})
+_RULES: Final = RULES | PRODUCT_RULES | {"copy": moves.copied}
 _MATH: Final[dict[str, Callable[..., Any]]] = {
     name: getattr(math, name)
     for name in ("sqrt", "ceil", "floor", "log", "log2", "exp", "gcd", "prod", "pow", "tanh")
@@ -90,11 +92,7 @@ class Recorder(Interpreter):
         arguments = bind(op, rest, named)
         if name == "einsum":
             arguments["equation"] = first
-        if kind == "copy":
-            # `cat` takes its tensors as one list: `rest` begins after it.
-            moves.copied(op, rest, named)
-        else:
-            (RULES.get(kind) or PRODUCT_RULES[kind])(op, arguments)
+        _RULES[kind](op, arguments)
         if "ord" in arguments:  # torch.linalg's name for it
             arguments["p"] = arguments["ord"]
         for key in ("reduction", "p", "approximate", "causal", "diagonal", "training"):
@@ -106,26 +104,25 @@ class Recorder(Interpreter):
             self.unknown.setdefault(name)
         if self.recording and len(self.operators) < MAX_OPERATORS:
             self.operators.append(op)
-        several = len(op.outputs) > 1 and kind != "recurrent"
         if kind == "recurrent":
             state = tuple(op.outputs[1:])
             return (op.outputs[0], state if len(state) > 1 else state[0])
-        return tuple(op.outputs) if several else op.outputs[0]
+        return tuple(op.outputs) if len(op.outputs) > 1 else op.outputs[0]
 
     def _cast(self, name: str, tensor: Tensor, values: list[Any]) -> Tensor:
-        asked = [name] if name not in {"to", "type_as"} else []
-        found = next((dtype for v in values if (dtype := dtype_name(v))), None)
-        dtype = dtype_name(Library(asked[0])) if asked else found
+        if name in {"to", "type_as"}:
+            dtype = next((found for each in values if (found := dtype_name(each))), None)
+        else:
+            dtype = dtype_name(Library(name))
         if (dtype or "").startswith("float8") and tensor.dtype != dtype:
             # More than a cast: scales, and a format that saturates.
             op = Operator("quantize_fp8", "norm", [tensor])
-            elements = tensor.elements
-            op.facts["flops"] = None if elements is None else 3 * elements
-            op.outputs.append(Tensor(tensor.shape, dtype or "", "op", op))
+            op.facts["flops"] = product([3, tensor.elements])
+            op.add_output(tensor.shape, dtype or "")
             if self.recording:
                 self.operators.append(op)
             return op.outputs[0]
-        return Tensor(tensor.shape, dtype or tensor.dtype, tensor.origin, tensor.made_by)
+        return replace(tensor, dtype=dtype or tensor.dtype)
 
     # Calls
 
@@ -147,12 +144,8 @@ class Recorder(Interpreter):
                 return self._method(function, positional, named)
             case Library():
                 return self._library(function.path, positional, named)
-            case _Partial():
-                return self.call(
-                    function.function,
-                    [*function.positional, *positional],
-                    {**function.named, **named},
-                )
+            case _Partial(function=inner, positional=first, named=usual):
+                return self.call(inner, [*first, *positional], {**usual, **named})
             case Unknown():
                 tensors = tensors_in([positional, named])
                 if tensors and self.recording:
@@ -254,8 +247,8 @@ class Recorder(Interpreter):
                 return UNKNOWN
             case "copy_":
                 return owner
-        name = canonical(name)
-        return self._operator(name, owner, positional, named, [owner, *positional, *named.values()])
+        values = [owner, *positional, *named.values()]
+        return self._operator(canonical(name), owner, positional, named, values)
 
     def _library(self, path: str, positional: list[Any], named: dict[str, Any]) -> Any:  # noqa: PLR0911
         root, leaf = path.partition(".")[0], path.rpartition(".")[2]
@@ -283,20 +276,16 @@ class Recorder(Interpreter):
             return contained(leaf, positional)
         if leaf in _PARAMETERS:
             value = positional[0] if positional else named.get("data")
-            shape = value.shape if isinstance(value, Tensor) else None
-            dtype = value.dtype if isinstance(value, Tensor) else "float32"
-            return Tensor(shape, dtype, "parameter")
+            given = value if isinstance(value, Tensor) else Tensor(None)
+            return Tensor(given.shape, given.dtype, "parameter")
         if leaf == "Size" and positional:
             return tuple(self.items(positional[0]))
         if leaf[:1].isupper() and leaf not in {"Tensor", "T"}:
             return new_layer(leaf, positional, named)
-        name = canonical(leaf)
-        first = positional[0] if positional else named.get("input")
-        if not positional and named:
+        first, *rest = positional or [named.get("input")]
+        if not positional:
             named = {key: value for key, value in named.items() if key != "input"}
-            values = [first, *named.values()]
-            return self._operator(name, first, [], named, values)
-        return self._operator(name, first, positional[1:], named, [*positional, *named.values()])
+        return self._operator(canonical(leaf), first, rest, named, [first, *rest, *named.values()])
 
     # Attributes and indices
 
@@ -336,7 +325,7 @@ class Recorder(Interpreter):
 
     def indexed(self, tensor: Tensor, index: Any) -> Any:
         """Return a part of a tensor."""
-        found = Tensor(None, tensor.dtype, tensor.origin, tensor.made_by)
+        found = replace(tensor, shape=None)
         if tensor.shape is None:
             return found
         parts = list(index) if isinstance(index, tuple) else [index]
@@ -350,8 +339,10 @@ class Recorder(Interpreter):
         return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Partial:
     """`functools.partial` of a class or a function."""
 
-    def __init__(self, function: Any, positional: list[Any], named: dict[str, Any]) -> None:
-        self.function, self.positional, self.named = function, positional, named
+    function: Any
+    positional: list[Any]
+    named: dict[str, Any]

@@ -3,21 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kb.problems.values import DTYPE_BYTES, Operator, Shape, Tensor
+from kb.problems.values import DTYPE_BYTES, Operator, Shape, product
 from kb.problems.vocabulary import arguments_of
 
 Arguments = dict[str, Any]
 """Arguments by name; `rest` holds the positional ones after the first tensor."""
-
-
-def product(lengths: Sequence[int | None]) -> int | None:
-    """Return the product of lengths; None if one is unknown."""
-    count = 1
-    for length in lengths:
-        if length is None:
-            return None
-        count *= length
-    return count
 
 
 def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
@@ -27,13 +17,8 @@ def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
         return max(known, key=len) if known and len(known) < len(shapes) else None
     rank = max(len(shape) for shape in shapes if shape is not None)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes if shape is not None]
-    return tuple(_one_length(column) for column in zip(*padded, strict=True))
-
-
-def _one_length(column: Sequence[int | None]) -> int | None:
-    if any(length is None for length in column):
-        return None
-    return max(length for length in column if length is not None)
+    columns = zip(*padded, strict=True)
+    return tuple(None if None in column else max(column) for column in columns)
 
 
 def whole(value: Any) -> int | None:
@@ -64,8 +49,7 @@ def axes(dim: Any, rank: int) -> list[int] | None:
 def bind(op: Operator, positional: Sequence[Any], named: Arguments) -> Arguments:
     """Return arguments by name. `positional` are those after the first tensor."""
     names = arguments_of(op.name)
-    bound: Arguments = dict(zip(names, positional, strict=False))
-    bound.update(named)
+    bound: Arguments = dict(zip(names, positional, strict=False)) | named
     if "axis" in bound:
         bound.setdefault("dim", bound["axis"])
     bound["rest"] = list(positional)
@@ -79,7 +63,7 @@ def elementwise(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a 
     dtype = max((t.dtype for t in op.inputs), key=_rank_of_dtype) if shape else main.dtype
     if op.name in {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"}:
         dtype = "bool"
-    _one(op, shape, dtype)
+    op.add_output(shape, dtype)
     op.facts["flops"] = op.outputs[0].elements
 
 
@@ -90,16 +74,15 @@ def _rank_of_dtype(name: str) -> tuple[bool, int]:
 def same(op: Operator, arguments: Arguments) -> None:
     """As large as the first operand; `dim` is noted."""
     first = op.inputs[0]
-    _one(op, first.shape, first.dtype)
+    op.add_output(first.shape, first.dtype)
     usual = -1 if op.kind in {"softmax", "scan"} else 1 if op.name == "normalize" else None
     dim = arguments.get("dim", usual)
     op.facts["dim"] = dim if isinstance(dim, int) else None
     for key in ("num_groups", "normalized_shape"):
         if key in arguments:
             op.facts[key] = arguments[key]
-    elements = first.elements
     # Maximum, difference, exponential, sum, quotient; mean, difference, square, sum, scale.
-    op.facts["flops"] = None if elements is None else 5 * elements
+    op.facts["flops"] = product([5, first.elements])
 
 
 def glu(op: Operator, arguments: Arguments) -> None:
@@ -111,7 +94,7 @@ def glu(op: Operator, arguments: Arguments) -> None:
         place = dim % len(shape)
         half = shape[place]
         shape = (*shape[:place], None if half is None else half // 2, *shape[place + 1 :])
-    _one(op, shape, first.dtype)
+    op.add_output(shape, first.dtype)
     op.facts["flops"] = op.outputs[0].elements
 
 
@@ -127,9 +110,9 @@ def reduce(op: Operator, arguments: Arguments) -> None:
         lengths = ((1 if n in reduced else each) for n, each in enumerate(first.shape))
         shape = tuple(each for n, each in enumerate(lengths) if kept or n not in reduced)
     dtype = "int64" if op.kind == "argreduce" else first.dtype
-    _one(op, shape, dtype)
+    op.add_output(shape, dtype)
     if op.name in {"max", "min", "median"} and dim is not None:
-        op.outputs.append(Tensor(shape, "int64", "op", op))
+        op.add_output(shape, "int64")
     op.facts["flops"] = first.elements
 
 
@@ -148,23 +131,21 @@ def pool(op: Operator, arguments: Arguments) -> None:
         image = first.shape[-rank:]
         ceil = arguments.get("ceil_mode") is True
         out = [
-            _windows(*each, ceil=ceil)
+            windows(*each, ceil=ceil)
             for each in zip(image, window, stride, padding, dilation, strict=True)
         ]
         shape = (*first.shape[:-rank], *out)
-    _one(op, shape, first.dtype)
+    op.add_output(shape, first.dtype)
     if arguments.get("return_indices") is True:
-        op.outputs.append(Tensor(shape, "int64", "op", op))
+        op.add_output(shape, "int64")
     op.facts["flops"] = product([op.outputs[0].elements, product(window)])
 
 
-def _windows(
-    size: int | None, window: int | None, stride: int | None, padding: int | None,
-    dilation: int | None, *, ceil: bool = False,
-) -> int | None:  # fmt: skip
-    if None in (size, window, stride, padding, dilation) or not stride:
+def windows(*sizes: int | None, ceil: bool = False) -> int | None:
+    """Return how many windows fit: of a length, the window, its stride, padding and dilation."""
+    size, window, stride, padding, dilation = sizes
+    if size is None or window is None or not stride or padding is None or dilation is None:
         return None
-    assert size is not None and window is not None and padding is not None and dilation is not None
     left = size + 2 * padding - dilation * (window - 1) - 1
     return max(0, (-(-left // stride) if ceil else left // stride) + 1)
 
@@ -181,7 +162,7 @@ def adaptive_pool(op: Operator, arguments: Arguments) -> None:
         asked = zip(given, image, strict=False)
         lengths = [old if new is None else whole(new) for new, old in asked]
         shape = (*first.shape[:-rank], *lengths)
-    _one(op, shape, first.dtype)
+    op.add_output(shape, first.dtype)
     op.facts["flops"] = first.elements
 
 
@@ -189,8 +170,8 @@ def loss(op: Operator, arguments: Arguments) -> None:
     """One number, unless nothing is reduced."""
     first = op.inputs[0]
     kept = arguments.get("reduction") == "none"
-    _one(op, first.shape if kept else (), first.dtype)
-    op.facts["flops"] = None if first.elements is None else 3 * first.elements
+    op.add_output(first.shape if kept else (), first.dtype)
+    op.facts["flops"] = product([3, first.elements])
 
 
 def embedding(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a rule takes both)
@@ -200,7 +181,7 @@ def embedding(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a ru
     index = next((t for t in tensors if t is not table), tensors[0])
     known = index.shape is not None and table.shape is not None
     shape = (*index.shape, table.shape[-1]) if known else None  # type: ignore[misc, index]
-    _one(op, shape, table.dtype)
+    op.add_output(shape, table.dtype)
     op.facts["flops"] = 0
 
 
@@ -215,18 +196,14 @@ def select(op: Operator, arguments: Arguments) -> None:
         shape = (*shape[:place], k, *shape[place + 1 :])
     elif op.name not in {"sort", "argsort"}:
         shape = None
-    op.outputs.append(Tensor(shape, first.dtype, "op", op))
-    op.outputs.append(Tensor(shape, "int64", "op", op))
+    op.add_output(shape, first.dtype)
+    op.add_output(shape, "int64")
     op.facts["flops"] = first.elements
 
 
 def unknown(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a rule takes both)
     """Nothing is known of the result."""
-    _one(op, None, op.inputs[0].dtype if op.inputs else "float32")
-
-
-def _one(op: Operator, shape: Shape | None, dtype: str) -> None:
-    op.outputs.append(Tensor(shape, dtype, "op", op))
+    op.add_output(None, op.inputs[0].dtype if op.inputs else "float32")
 
 
 def _rank_in_name(name: str) -> int:

@@ -43,6 +43,11 @@ class Step:
         """Operator family, None where the vocabulary has none."""
         return family_of(self.name)
 
+    @property
+    def family_name(self) -> str:
+        """Name of the operator family; empty where the vocabulary has none."""
+        return self.family.name if self.family else ""
+
 
 def total(values: Iterable[int | None]) -> int | None:
     """Return the sum of numbers; None if one is unknown."""
@@ -71,9 +76,7 @@ def steps_of(operators: list[Operator]) -> list[Step]:
     for op in operators:
         if id(op) in taken:
             continue
-        step = joined.get(id(op))
-        if step is None:
-            step = single(op)
+        step = joined.get(id(op)) or single(op)
         taken |= {id(each) for each in step.operators}
         steps.append(step)
     return steps

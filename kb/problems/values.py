@@ -1,6 +1,7 @@
 """What a module's expressions stand for while it is read: tensors by shape, layers, numbers."""
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +24,16 @@ def dtype_name(value: Any) -> str | None:
         return _SAME.get(name, name) if name in DTYPE_BYTES else None
     return {bool: "bool", int: "int64", float: "float32"}.get(value) if isinstance(value, type) \
         else None  # fmt: skip
+
+
+def product(lengths: Iterable[int | None]) -> int | None:
+    """Return the product of lengths; None if one is unknown."""
+    count = 1
+    for length in lengths:
+        if length is None:
+            return None
+        count *= length
+    return count
 
 
 class Unknown:
@@ -49,14 +60,7 @@ class Tensor:
     @property
     def elements(self) -> int | None:
         """Number of elements; None if a length is unknown."""
-        if self.shape is None:
-            return None
-        count = 1
-        for length in self.shape:
-            if length is None:
-                return None
-            count *= length
-        return count
+        return None if self.shape is None else product(self.shape)
 
     @property
     def bytes(self) -> int | None:
@@ -83,6 +87,10 @@ class Operator:
         """Floating-point operations; None if a length is unknown."""
         found: int | None = self.facts.get("flops")
         return found
+
+    def add_output(self, shape: Shape | None, dtype: str) -> None:
+        """Add a result of this operator."""
+        self.outputs.append(Tensor(shape, dtype, "op", self))
 
 
 @dataclass(eq=False, slots=True)
@@ -160,11 +168,6 @@ class Scope:
                 return scope.names[name]
             scope = scope.outer
         return UNKNOWN
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor."""
-    return isinstance(value, Tensor)
 
 
 def tensors_in(values: Any, depth: int = 3) -> list[Tensor]:

@@ -4,10 +4,9 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 _RANK = re.compile(r"(?<=[a-z])[123](?=d$)")
 # `torch.Tensor.add_` is `add` done in place.
@@ -60,10 +59,8 @@ class Family:
 
 
 @cache
-def _table() -> dict[str, Any]:
-    text = (files("kb") / "data" / "pytorch.yaml").read_text(encoding="utf-8")
-    table: dict[str, Any] = load_yaml(text)
-    return table
+def _table() -> Any:
+    return read_data("pytorch.yaml")
 
 
 @cache
@@ -99,24 +96,20 @@ def layer_kind(name: str) -> LayerKind | None:
     return LayerKind(str(entry["op"]).format(rank[0] if rank else ""), tuple(entry["arguments"]))
 
 
-# Entries of a family that are taken as they stand.
-_AS_WRITTEN = ("unlike", "unlike_for", "training", "fused", "settles", "options", "alone",
-               "epilogue")  # fmt: skip
-
-
 @cache
 def _families() -> dict[str, Family]:
     found: dict[str, Family] = {}
     for name, entry in _table()["families"].items():
-        prefer = {key: tuple(slugs) for key, slugs in entry.get("prefer", {}).items()}
-        needs = {key: tuple(slugs) for key, slugs in entry.get("needs", {}).items()}
-        family = Family(
-            name, tuple(entry["ops"]), tuple(entry["techniques"]),
-            prefer=prefer, needs=needs, usual=tuple(entry.get("usual", ())),
-            **{key: entry[key] for key in _AS_WRITTEN if key in entry},
-        )  # fmt: skip
-        found.update(dict.fromkeys(entry["names"], family))
+        fields = {key: _frozen(value) for key, value in entry.items() if key != "names"}
+        found.update(dict.fromkeys(entry["names"], Family(name, **fields)))
     return found
+
+
+def _frozen(value: Any) -> Any:
+    """A value of the table with tuples in place of its lists."""
+    if isinstance(value, dict):
+        return {key: _frozen(each) for key, each in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def family_of(name: str) -> Family | None:

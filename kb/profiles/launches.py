@@ -1,25 +1,43 @@
 """Launches of a profile, and what they say together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from kb.profiles.keys import is_read
+from kb.profiles.names import metrics_called, named_with_unit
+from kb.profiles.units import find_unit
 
 DURATION = "gpu__time_duration.sum"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Launch:
     """One launch of a kernel under the profiler."""
 
     index: int
     kernel: str
-    device: str = ""
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
-    values: Mapping[str, float] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
     """Metric → value in base units."""
-    unknown: tuple[str, ...] = ()
+    unknown: list[str] = field(default_factory=list)
     """Columns and rows that name no known metric."""
+
+    def add(self, name: str, value: float | None, unit: str) -> None:
+        """Add one metric; None is a missing value, which is not zero.
+
+        The unit tells which of several metrics it is that go by the name.
+        """
+        named = metrics_called(name)
+        if not named and not is_read(name):
+            self.unknown.append(name)
+        elif value is None:
+            return
+        elif not named:
+            self.values[name] = value
+        elif (meant := named_with_unit(named, find_unit(unit))) is not None:
+            self.values.setdefault(meant[0].metric.name, meant[0].value(value * meant[1]))
 
 
 def is_total(metric: str) -> bool:
@@ -27,12 +45,8 @@ def is_total(metric: str) -> bool:
     return not metric.startswith("launch__") and metric.endswith((".sum", ".avg", ".max"))
 
 
-def mean_of(metric: str, launches: Sequence[Launch]) -> float:
-    """Mean of a metric over launches that all have it.
-
-    Totals (bytes, instructions, cycles, durations) are plain means, so that bytes over duration is
-    the rate over all of them. Everything else is weighted by each launch's duration.
-    """
+def _mean_of(metric: str, launches: Sequence[Launch]) -> float:
+    """Mean of a metric over launches that all have it."""
     weights = [1.0 if is_total(metric) else launch.values.get(DURATION, 0.0) for launch in launches]
     if not sum(weights):  # no durations: every launch counts the same
         weights = [1.0] * len(launches)
@@ -41,10 +55,14 @@ def mean_of(metric: str, launches: Sequence[Launch]) -> float:
 
 
 def means(launches: Sequence[Launch]) -> dict[str, float]:
-    """Every metric that any of the launches has, as `mean_of` over those that have it."""
+    """Mean of every metric over the launches that have it.
+
+    Totals (bytes, instructions, cycles, durations) are plain means, so that bytes over duration is
+    the rate over all of them. Everything else is weighted by each launch's duration.
+    """
     names = dict.fromkeys(name for launch in launches for name in launch.values)
     return {
-        name: mean_of(name, [launch for launch in launches if name in launch.values])
+        name: _mean_of(name, [launch for launch in launches if name in launch.values])
         for name in names
     }
 

@@ -10,12 +10,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 
 from kb.profiles.names import Name, NamePlace, find_names
 from kb.profiles.numbers import Number, find_numbers
 from kb.profiles.units import Unit, find_unit
-from kb.vocabulary import Metric, load_yaml
+from kb.vocabulary import read_data
 
 # Marks that may stand between a name and its value: of tables, JSON, CSV and brackets.
 _MARKS = frozenset(":=~≈<>≤≥→()[]|'\"-*`,") | {"->"}
@@ -33,8 +32,7 @@ _NEED_UNIT = frozenset({"byte", "byte/s", "ns", "Hz"})
 
 @cache
 def _words(what: str) -> frozenset[str]:
-    text = (files("kb") / "data" / "number_words.yaml").read_text(encoding="utf-8")
-    return frozenset(load_yaml(text)[what].split())
+    return frozenset(read_data("number_words.yaml")[what].split())
 
 
 @cache
@@ -43,27 +41,18 @@ def _passed() -> frozenset[str]:
     return _words("linking") | _words("onward") | _MARKS | {_FROM}
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """One metric that a text gives a value for."""
-
-    metric: Metric
-    value: float
-    """In the metric's base unit."""
+_Mention = tuple[str, float]
+"""A metric's full name and the value that a text gives it, in the metric's base unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a text says in numbers."""
 
-    mentions: tuple[Mention, ...]
+    metrics: dict[str, float]
+    """Full metric name → value."""
     rest: str
     """The text with the names that have a value blanked: they name nothing else."""
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Full metric name → value."""
-        return {mention.metric.name: mention.value for mention in self.mentions}
 
 
 def read_mentions(text: str) -> Reading:
@@ -73,17 +62,17 @@ def read_mentions(text: str) -> Reading:
     """
     numbers = find_numbers(text)
     if not numbers:
-        return Reading((), text)
+        return Reading({}, text)
     places = [name for name in find_names(text) if not _is_a_unit(text, name)]
     orders = ((_Pairing.behind, _Pairing.ahead), (_Pairing.ahead, _Pairing.behind))
     pairs = max((_Pairing(text, places, numbers).pairs(order) for order in orders), key=len)
-    found: dict[str, Mention] = {}
+    found: dict[str, float] = {}
     rest, end = [], 0
-    for place, mention in pairs:
-        found.setdefault(mention.metric.name, mention)
+    for place, (name, value) in pairs:
+        found.setdefault(name, value)
         rest += [text[end : place.start], " " * (place.end - place.start)]
         end = place.end
-    return Reading(tuple(found.values()), "".join([*rest, text[end:]]))
+    return Reading(found, "".join([*rest, text[end:]]))
 
 
 def _is_a_unit(text: str, place: NamePlace) -> bool:
@@ -92,7 +81,7 @@ def _is_a_unit(text: str, place: NamePlace) -> bool:
     return token is not None and "/" in token.group() and find_unit(token.group()) is not None
 
 
-_Look = Callable[["_Pairing", int], Mention | None]
+_Look = Callable[["_Pairing", int], _Mention | None]
 
 
 @dataclass(slots=True)
@@ -109,7 +98,7 @@ class _Pairing:
     def __post_init__(self) -> None:
         self.as_code = any("_" in self.text[place.start : place.end] for place in self.places)
 
-    def pairs(self, order: tuple[_Look, _Look]) -> list[tuple[NamePlace, Mention]]:
+    def pairs(self, order: tuple[_Look, _Look]) -> list[tuple[NamePlace, _Mention]]:
         """Names with what they are given, in order; each looks for its number in this order."""
         found = []
         for index, place in enumerate(self.places):
@@ -120,7 +109,7 @@ class _Pairing:
                 found.append((place, mention))
         return found
 
-    def behind(self, index: int) -> Mention | None:
+    def behind(self, index: int) -> _Mention | None:
         """What the number behind the name says: `L2 hit rate is only 30 %`."""
         text, place = self.text, self.places[index]
         bound = self.places[index + 1].start if index + 1 < len(self.places) else len(text)
@@ -140,7 +129,8 @@ class _Pairing:
                     seen.clear()
                     continue
                 stated = number.unit is not None and seen and seen[-1] in _words("stating")
-                if at in self.used or (unknown and not stated) or self._is_a_change(number):
+                change = self._following(number) in _words("change")
+                if at in self.used or (unknown and not stated) or change:
                     return None
                 return self._take(at, _meaning(place, number, column, seen, self.as_code))
             token = _TOKEN.match(text, position)
@@ -157,7 +147,7 @@ class _Pairing:
             position = token.end()
         return None
 
-    def ahead(self, index: int) -> Mention | None:
+    def ahead(self, index: int) -> _Mention | None:
         """What the number before the name says: `30% L2 hit rate`, `255 registers per thread`."""
         place = self.places[index]
         at = bisect_left(self.numbers, place.start, key=lambda each: each.start) - 1
@@ -173,15 +163,13 @@ class _Pairing:
             return None
         return self._take(at, _meaning(place, number, None, (), self.as_code, counted=True))
 
-    def _take(self, at: int, mention: Mention | None) -> Mention | None:
+    def _take(self, at: int, mention: _Mention | None) -> _Mention | None:
         if mention is not None:
             self.used.add(at)
         return mention
 
-    def _ends(self, token: re.Match[str] | None) -> bool:
+    def _ends(self, token: re.Match[str]) -> bool:
         """Whether what follows is of another thing: another clause, line or item."""
-        if token is None:
-            return True
         word = token.group().lower()
         spaced = self.text[token.end() : token.end() + 1].isspace()
         return word in _words("breaking") or word in _ENDING or (word == "," and spaced)
@@ -193,9 +181,6 @@ class _Pairing:
     def _following(self, number: Number) -> str:
         token = _TOKEN.match(self.text, self._past_spaces(number.end))
         return token.group().lower() if token is not None else ""
-
-    def _is_a_change(self, number: Number) -> bool:
-        return self._following(number) in _words("change")
 
     def _is_left_behind(self, number: Number, seen: Sequence[str]) -> bool:
         """Whether it is the former value of `from 80% to 30%`."""
@@ -210,7 +195,7 @@ def _meaning(
     as_code: bool,
     *,
     counted: bool = False,
-) -> Mention | None:
+) -> _Mention | None:
     """The metric of this name that a number with this unit can be a value of.
 
     Parameters
@@ -242,7 +227,7 @@ def _meaning(
             value *= 100
         most = min(metric.most, _MOST_PERCENT) if metric.unit == "%" else metric.most
         if metric.least <= value <= most:
-            return Mention(metric, _bounded(name, value, seen))
+            return metric.name, _bounded(name, value, seen)
     return None
 
 

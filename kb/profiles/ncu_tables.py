@@ -4,16 +4,14 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from kb.errors import KbError
 from kb.profiles.keys import is_read
 from kb.profiles.launches import Launch
-from kb.profiles.names import metrics_called, named_with_unit
 from kb.profiles.units import find_unit
 
 # The columns of both pages that are no metrics and that are used here.
-_ID, _KERNEL, _BLOCK, _GRID, _DEVICE = "ID", "Kernel Name", "Block Size", "Grid Size", "Device"
+_ID, _KERNEL, _BLOCK, _GRID = "ID", "Kernel Name", "Block Size", "Grid Size"
 # Those of the details page; a summary over launches has an average instead of a value.
 _METRIC, _UNIT, _VALUES = "Metric Name", "Metric Unit", ("Metric Value", "Average")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
@@ -32,26 +30,20 @@ class ReportError(KbError):
     status = 422
 
 
-def parse_table(text: str) -> list[Launch]:
+def parse_table(text: str) -> list[Launch] | None:
     """Launches of any page that ncu prints as CSV (`--csv`, raw or details), or on the console.
 
     What the profiled program printed before it, and ncu's own lines (`==PROF==`), are skipped.
+    None where the text holds no such page.
 
     Raises
     ------
     ReportError
-        If there is no such page.
+        If the page cannot be read.
     """
-    if _header_line(text.splitlines()) is None and "Metric Name" in text and "Section:" in text:
-        return _parse_console(text)
-    return parse_csv(text)
-
-
-def looks_like_table(text: str) -> bool:
-    """Whether a text holds a page of ncu's."""
     if _header_line(text.splitlines()) is not None:
-        return True
-    return "Section: " in text and "Metric Name" in text
+        return parse_csv(text)
+    return _parse_console(text) if "Section: " in text and "Metric Name" in text else None
 
 
 def parse_csv(text: str) -> list[Launch]:
@@ -76,23 +68,22 @@ def parse_csv(text: str) -> list[Launch]:
     header = rows[0]
     if _KERNEL not in header:
         raise ReportError(f"ncu's table has no column '{_KERNEL}'")
-    whole = [dict(zip(header, row, strict=True)) for row in rows[1:] if len(row) == len(header)]
     if _METRIC in header:
         return _of_details(header, rows[1:])
     if _ID not in header:
         raise ReportError(f"ncu's table has no column '{_ID}'")
-    return _of_raw(whole)
+    whole = (row for row in rows[1:] if len(row) == len(header))
+    return _of_raw(dict(zip(header, row, strict=True)) for row in whole)
 
 
 def _header_line(lines: list[str]) -> int | None:
-    return next(
-        (
-            number
-            for number, line in enumerate(lines)
-            if line.startswith(('"ID",', "ID,")) or (line.startswith('"Kernel Name",'))
-        ),
-        None,
-    )
+    begins = ('"ID",', "ID,", '"Kernel Name",')
+    return next((number for number, line in enumerate(lines) if line.startswith(begins)), None)
+
+
+def _launch(index: int, cells: Mapping[str, str]) -> Launch:
+    grid, block = (_dimensions(cells.get(column, "")) for column in (_GRID, _BLOCK))
+    return Launch(index, cells[_KERNEL].strip(), grid, block)
 
 
 def _of_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
@@ -102,90 +93,46 @@ def _of_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
         if not cells[_ID].strip().isdigit():
             units = cells
             continue
-        values, unknown = {}, []
+        launch = _launch(int(cells[_ID]), cells)
+        launches.append(launch)
         for name, cell in cells.items():
             if "__" not in name:
                 continue
             if (value := parse_number(cell)) is not None:
                 unit = find_unit(units.get(name, ""))
-                values[name] = value * (unit.factor if unit is not None else 1.0)
+                launch.values[name] = value * (unit.factor if unit is not None else 1.0)
             if not is_read(name):
-                unknown.append(name)
-        launches.append(
-            Launch(
-                index=int(cells[_ID]),
-                kernel=cells[_KERNEL].strip(),
-                device=cells.get(_DEVICE, ""),
-                grid=_dimensions(cells.get(_GRID, "")),
-                block=_dimensions(cells.get(_BLOCK, "")),
-                values=values,
-                unknown=tuple(unknown),
-            )
-        )
+                launch.unknown.append(name)
     return launches
 
 
-@dataclass(slots=True)
-class _Rows:
-    """A launch in the making, row by row."""
-
-    index: int
-    kernel: str
-    device: str = ""
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    values: dict[str, float] = field(default_factory=dict)
-    unknown: dict[str, None] = field(default_factory=dict)
-
-    def add(self, name: str, unit: str, cell: str) -> None:
-        """One metric; the unit tells which of several it is that go by the name."""
-        value = parse_number(cell)
-        if value is None or not name:
-            return
-        named = metrics_called(name)
-        if not named and is_read(name):
-            self.values[name] = value
-        elif not named:
-            self.unknown[name] = None
-        elif (meant := named_with_unit(named, find_unit(unit))) is not None:
-            self.values.setdefault(meant[0].metric.name, meant[0].value(value * meant[1]))
-
-    def launch(self) -> Launch:
-        return Launch(
-            self.index, self.kernel, self.device, self.grid, self.block, self.values,
-            tuple(self.unknown),
-        )  # fmt: skip
+def _add_row(launch: Launch, name: str, unit: str, cell: str) -> None:
+    value = parse_number(cell)
+    if name and value is not None:
+        launch.add(name, value, unit)
 
 
 def _of_details(header: list[str], rows: Iterable[list[str]]) -> list[Launch]:
     """Of a details page; a row may lack its last columns (rules), or hold a rule and no metric."""
-    at = {name: header.index(name) for name in header}
-    value_at = next((at[name] for name in _VALUES if name in at), None)
-    if value_at is None:
+    value = next((name for name in _VALUES if name in header), None)
+    if value is None:
         raise ReportError(f"ncu's table has no column '{_VALUES[0]}'")
-    made: dict[tuple[str, str], _Rows] = {}
+    made: dict[tuple[str, str], Launch] = {}
     for row in rows:
-        if len(row) <= max(value_at, at[_METRIC], at[_KERNEL]):
+        cells = {name: cell.strip() for name, cell in zip(header, row, strict=False)}
+        number = cells.get(_ID, "")
+        if not {value, _METRIC, _KERNEL} <= cells.keys() or (number and not number.isdigit()):
             continue
-
-        def cell(name: str, row: list[str] = row) -> str:
-            return row[at[name]].strip() if name in at and at[name] < len(row) else ""
-
-        number, kernel = cell(_ID), cell(_KERNEL)
-        if number and not number.isdigit():
-            continue
-        launch = made.get((number, kernel))
+        launch = made.get((number, cells[_KERNEL]))
         if launch is None:
-            launch = made[number, kernel] = _Rows(
-                int(number or len(made)), kernel, cell(_DEVICE), _dimensions(cell(_GRID)),
-                _dimensions(cell(_BLOCK)),
-            )  # fmt: skip
-        launch.add(cell(_METRIC), cell(_UNIT), row[value_at])
-    return [each.launch() for each in made.values()]
+            launch = _launch(int(number or len(made)), cells)
+            made[number, launch.kernel] = launch
+        _add_row(launch, cells[_METRIC], cells.get(_UNIT, ""), cells[value])
+    return list(made.values())
 
 
 def _parse_console(text: str) -> list[Launch]:
-    made: list[_Rows] = []
+    made: list[Launch] = []
     for line in text.splitlines():
         if len(line) > _LONGEST_ROW * 6:
             continue
@@ -193,14 +140,14 @@ def _parse_console(text: str) -> list[Launch]:
             grid, block = (
                 tuple(int(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
             )
-            made.append(_Rows(len(made), match[1], grid=grid, block=block))
+            made.append(Launch(len(made), match[1], grid, block))
         elif (match := _OLD_LAUNCH.match(line)) is not None:
-            made.append(_Rows(len(made), match[1]))
+            made.append(Launch(len(made), match[1]))
         elif len(line) <= _LONGEST_ROW and (match := _ROW.match(line)) is not None:
             if not made:
-                made.append(_Rows(0, ""))
-            made[-1].add(match[1], match[2] or "", match[3])
-    launches = [each.launch() for each in made if each.values]
+                made.append(Launch(0, ""))
+            _add_row(made[-1], match[1], match[2] or "", match[3])
+    launches = [each for each in made if each.values]
     if not launches:
         raise ReportError("ncu's output holds no metric that is known here")
     return launches

@@ -14,9 +14,7 @@ from typing import Any
 from kb.errors import InvalidInputError
 from kb.profiles.keys import is_read, with_derived
 from kb.profiles.launches import DURATION, Launch, by_kernel, means
-from kb.profiles.names import metrics_called, named_with_unit
-from kb.profiles.ncu_tables import looks_like_table, parse_number, parse_table
-from kb.profiles.units import find_unit
+from kb.profiles.ncu_tables import parse_number, parse_table
 
 # Names of further kernels in a note.
 _LISTED = 3
@@ -60,8 +58,9 @@ def read_profile(text: str, where: str, kernel_name: str | None = None) -> Profi
     InvalidInputError
         It is none of these, it holds no metric, or no kernel of it goes by `kernel_name`.
     """
-    if looks_like_table(text):
-        return choose(parse_table(text), where, kernel_name)
+    launches = parse_table(text)
+    if launches is not None:
+        return choose(launches, where, kernel_name)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -97,11 +96,9 @@ def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = Non
     groups = by_kernel(launches)
     times = {name: _time(group) for name, group in groups.items()}
     complete = all(time is not None for time in times.values())
-    wanted = (
-        kernels_called(kernel_name, list(groups), where)
-        if kernel_name is not None
-        else list(groups)
-    )
+    wanted = list(groups)
+    if kernel_name is not None:
+        wanted = kernels_called(kernel_name, wanted, where)
     name = max(wanted, key=lambda each: times[each] or 0.0) if complete else wanted[0]
     total = sum(time or 0.0 for time in times.values())
     share = (times[name] or 0.0) / total if complete and total else 1.0
@@ -205,24 +202,13 @@ def launch_of(metrics: Mapping[str, Any], where: str, index: int, kernel: str) -
     InvalidInputError
         A value is below zero.
     """
-    values: dict[str, float] = {}
-    unknown: list[str] = []
+    launch = Launch(index, kernel)
     for key, given in metrics.items():
-        named = metrics_called(str(key))
-        if not named and not is_read(str(key)):
-            unknown.append(str(key))
-            continue
-        value, unit = _value(given)
-        if value is None:
-            continue  # null, "n/a", "N/A (no such counter)": missing, which is not zero
-        if value < 0:
+        value, unit = _value(given)  # none of null, "n/a", "N/A (no such counter)"
+        if value is not None and value < 0 and is_read(str(key)):
             raise InvalidInputError(f"{where}: {key} is {given}: no metric is below zero")
-        if not named:
-            values[str(key)] = value
-            continue
-        if (meant := named_with_unit(named, find_unit(unit))) is not None:
-            values.setdefault(meant[0].metric.name, meant[0].value(value * meant[1]))
-    return Launch(index, kernel, values=values, unknown=tuple(unknown))
+        launch.add(str(key), value, unit)
+    return launch
 
 
 def _is_value(given: Mapping[str, Any]) -> bool:

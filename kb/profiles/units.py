@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 # Decimal prefixes, as Nsight Compute prints them (its Kbyte is 1,000 bytes), and binary ones.
 _PREFIXES = {
@@ -31,10 +30,9 @@ class Unit:
 
 @cache
 def _named() -> dict[str, Unit]:
-    table = load_yaml((files("kb") / "data" / "units.yaml").read_text(encoding="utf-8"))
     return {
         str(spelling): Unit(str(dimension), float(factor))
-        for dimension, spellings in table.items()
+        for dimension, spellings in read_data("units.yaml").items()
         for spelling, factor in spellings.items()
     }
 

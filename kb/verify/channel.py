@@ -9,10 +9,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 from kb.verify.kernel_module import ExportError
+from kb.verify.result import CheckResult
 
 # Names of the corpus format that PyTorch spells differently.
 _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn", "tf32": "float32"}
@@ -53,10 +55,8 @@ class Channel:
         except Exception as error:
             detail = _describe(error)
         seconds = time.perf_counter() - start
-        self.send(
-            event="end", slug=slug, check=name, passed=passed, not_run=not_run,
-            detail=detail, seconds=seconds,
-        )  # fmt: skip
+        result = CheckResult(slug, name, passed, detail, seconds, not_run)
+        self.send(event="end", **asdict(result))
         return passed
 
 

@@ -112,8 +112,8 @@ def _compare_tensor(
     left, right = actual.detach().double(), expected.detach().double().to(actual.device)
     finite = torch.isfinite(right)
     same = torch.where(torch.isnan(right), torch.isnan(left), left == right)
-    if not bool(torch.where(finite, torch.isfinite(left), same).all()):
-        unlike = int((~torch.where(finite, torch.isfinite(left), same)).sum())
+    unlike = int((~torch.where(finite, torch.isfinite(left), same)).sum())
+    if unlike:
         return Comparison(
             f"{unlike} elements are not finite (or not written) where the reference is, "
             "or the other way round",

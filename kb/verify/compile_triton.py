@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.verify.channel import Channel, FailedError, require, start, torch_dtype
-from kb.verify.compile_target import CompileTarget
+from kb.verify.compile_target import CompileTarget, recorded
 from kb.verify.kernel_module import load_kernel_module
 
 _TARGET = 90
@@ -23,24 +23,25 @@ _SAME_CODE = {"bfloat16": "float16"}
 def main() -> None:
     """Read the jobs and compile each kernel in turn."""
     channel, jobs = start()
-    compiled: list[Any] = []
     for job in jobs:
-        run = functools.partial(_compile, channel, job, compiled)
+        run = functools.partial(_compile, channel, job)
         channel.check(job["slug"], f"compile sm_{_TARGET}", run)
     channel.send(event="done")
 
 
-def _compile(channel: Channel, job: dict[str, Any], compiled: list[Any]) -> str:
+def _compile(channel: Channel, job: dict[str, Any]) -> str:
     require("torch", "triton")
-    _turn_launching_off(compiled)
+    from triton.runtime.driver import driver  # noqa: PLC0415 (triton may be missing)
+
+    driver.set_active(CompileTarget(_TARGET))
     module = load_kernel_module(Path(job["path"]))
     largest = 0
     dtypes = dict.fromkeys(_SAME_CODE.get(name, name) for name in job["dtypes"])
     for dtype in dtypes:
         channel.send(event="begin", slug=job["slug"], check=f"compile sm_{_TARGET}", case=dtype)
-        compiled.clear()
-        inputs = module.make_inputs(list(job["sizes"][0]), torch_dtype(dtype), "cpu", 0)
-        module.kernel_function(*inputs)
+        with recorded(compile_only=True) as compiled:
+            inputs = module.make_inputs(list(job["sizes"][0]), torch_dtype(dtype), "cpu", 0)
+            module.kernel_function(*inputs)
         if not compiled:
             raise FailedError(f"{dtype}: kernel_function launched no Triton kernel")
         shared = max(kernel.metadata.shared for kernel in compiled)
@@ -51,25 +52,6 @@ def _compile(channel: Channel, job: dict[str, Any], compiled: list[Any]) -> str:
             )
         largest = max(largest, shared)
     return f"{', '.join(dtypes)} with the defaults, at most {largest} bytes of shared memory"
-
-
-def _turn_launching_off(compiled: list[Any]) -> None:
-    """Make every launch compile only, and remember what was compiled."""
-    from triton.runtime.driver import driver  # noqa: PLC0415 (triton may be missing)
-    from triton.runtime.jit import JITFunction  # noqa: PLC0415
-
-    if getattr(JITFunction, "kb_compile_only", False):
-        return
-    JITFunction.kb_compile_only = True
-    driver.set_active(CompileTarget(_TARGET))
-    run = JITFunction.run
-
-    def compile_only(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kernel = run(self, *args, **{**kwargs, "warmup": True})
-        compiled.append(kernel)
-        return kernel
-
-    JITFunction.run = compile_only
 
 
 if __name__ == "__main__":

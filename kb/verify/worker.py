@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -87,12 +87,8 @@ def _run_child(
         )
         assert child.stdin is not None and child.stdout is not None
         try:
-            payload = json.dumps(
-                [{name: getattr(job, name) for name in Job.__slots__} for job in jobs]
-            )
-            threading.Thread(
-                target=_feed, args=(child.stdin, payload.encode()), daemon=True
-            ).start()
+            payload = json.dumps([asdict(job) for job in jobs]).encode()
+            threading.Thread(target=_feed, args=(child.stdin, payload), daemon=True).start()
             problem = _follow(child.stdout, on_result, case_timeout_s, current)
         finally:
             _end(child)
@@ -112,11 +108,9 @@ def _environment(module: str) -> dict[str, str]:
 
 
 def _feed(stream: IO[bytes], payload: bytes) -> None:
-    try:
+    with contextlib.suppress(BrokenPipeError):  # the child died; its exit status tells
         stream.write(payload)
         stream.close()
-    except BrokenPipeError:
-        pass  # the child died; its exit status tells
 
 
 def _follow(
@@ -142,17 +136,11 @@ def _follow(
             case "done":
                 return None
             case "begin":
-                current.slug, current.check, current.case = (
-                    event["slug"], event["check"], event["case"],
-                )  # fmt: skip
-                current.since = time.perf_counter()
+                current.slug, current.check = event["slug"], event["check"]
+                current.case, current.since = event["case"], time.perf_counter()
             case "end":
-                on_result(
-                    CheckResult(
-                        event["slug"], event["check"], event["passed"], event["detail"],
-                        event["seconds"], event["not_run"],
-                    )
-                )  # fmt: skip
+                del event["event"]
+                on_result(CheckResult(**event))
 
 
 def _read(stream: IO[bytes], events: "queue.Queue[dict[str, Any] | None]") -> None:
@@ -171,9 +159,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _cause(code: int) -> str:
-    if code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    return f"exit status {code}"
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
 def _last_line(errors: IO[bytes]) -> str:

@@ -58,8 +58,8 @@ def a_profile():
     small = {"gpu__time_duration.sum": 1e3}
     kernels = profile_kernels(
         [
-            Launch(0, "double", "0", (1,), (128,), values),
-            Launch(1, name, "0", (1,), (128,), small),
+            Launch(0, "double", (1,), (128,), values),
+            Launch(1, name, (1,), (128,), small),
         ]
     )
     first = kernels[0].model_copy(update={"static": FACTS})

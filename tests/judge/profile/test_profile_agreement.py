@@ -29,8 +29,8 @@ TEXT = """[4711] python3@127.0.0.1
 def found(**changes):
     first = {DURATION: 123456.0, WAVES: 15.515152, HITS: 48.1234567} | changes
     launches = [
-        Launch(0, "void softmax<float, (int)4>(T1 *)", "0", (), (), first),
-        Launch(1, "matmul", "0", (), (), {DURATION: 10000.0}),
+        Launch(0, "void softmax<float, (int)4>(T1 *)", (), (), first),
+        Launch(1, "matmul", (), (), {DURATION: 10000.0}),
     ]
     return Profile(problem="p", kernel="k", gpu="g", kernels=profile_kernels(launches))
 

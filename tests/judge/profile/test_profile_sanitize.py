@@ -2,7 +2,7 @@
 
 import pytest
 
-from judge.profile import sanitize
+from judge.profile import ncu
 from judge.profile.sanitize import SanitizerError, find_sanitizer, read_log, sanitize_command
 
 # The form of the tool's manual (Compute Sanitizer, "Memcheck Tool", "Understanding errors").
@@ -71,8 +71,8 @@ def test_a_run_that_was_ended_is_not_clean_even_if_it_printed_so():
 
 
 def test_an_absent_sanitizer_is_said(monkeypatch):
-    monkeypatch.setattr(sanitize.shutil, "which", lambda _: None)
-    monkeypatch.setattr(sanitize.os, "access", lambda *_: False)
+    monkeypatch.setattr(ncu.shutil, "which", lambda _: None)
+    monkeypatch.setattr(ncu.os, "access", lambda *_: False)
     with pytest.raises(SanitizerError, match="compute-sanitizer was not found"):
         find_sanitizer()
 
