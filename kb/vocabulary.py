@@ -116,10 +116,9 @@ def compose_yaml(text: str) -> yaml.Node | None:
     return node
 
 
-def _load(name: str) -> dict[str, dict[str, object]]:
-    text = (files("kb") / "data" / name).read_text(encoding="utf-8")
-    data: dict[str, dict[str, object]] = load_yaml(text)
-    return data
+def read_data(name: str) -> Any:
+    """The values in the YAML file `name` of `kb/data`."""
+    return load_yaml((files("kb") / "data" / name).read_text(encoding="utf-8"))
 
 
 @cache
@@ -127,14 +126,14 @@ def taxonomy() -> dict[str, dict[str, str]]:
     """Bottleneck → technique slug → title, in the order of the data file."""
     return {
         bottleneck: {slug: str(title) for slug, title in techniques.items()}
-        for bottleneck, techniques in _load("taxonomy.yaml").items()
+        for bottleneck, techniques in read_data("taxonomy.yaml").items()
     }
 
 
 @cache
 def _metrics() -> dict[str, Metric]:
     table: dict[str, Metric] = {}
-    for section, metrics in _load("metrics.yaml").items():
+    for section, metrics in read_data("metrics.yaml").items():
         for name, fields in metrics.items():
             if not isinstance(fields, dict):
                 continue  # the section's title
@@ -160,7 +159,7 @@ def find_metric(spelling: str) -> Metric | None:
 @cache
 def metric_sections() -> dict[str, str]:
     """Section of metrics → its title, in the order of the data file."""
-    return {name: str(section["title"]) for name, section in _load("metrics.yaml").items()}
+    return {name: str(section["title"]) for name, section in read_data("metrics.yaml").items()}
 
 
 def all_metrics() -> list[Metric]:
@@ -179,7 +178,8 @@ def gpu_spelling(name: str) -> str:
 @cache
 def gpu_table() -> dict[str, dict[str, object]]:
     """`gpus.yaml` as it stands; `kb.gpus` checks it."""
-    return _load("gpus.yaml")
+    table: dict[str, dict[str, object]] = read_data("gpus.yaml")
+    return table
 
 
 @cache

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from kb.caching import cached_by_word
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:(?:\.|::)[A-Za-z_][A-Za-z0-9_]*)*|\d+(?:\.\d+)?")
 _PART = re.compile(r"[A-Z]+\d*(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
@@ -61,10 +60,9 @@ def tokenize(text: str) -> list[str]:
 @cache
 def _full_forms() -> dict[str, tuple[str, ...]]:
     """Stemmed short form → stemmed words that it stands for."""
-    text = (files("kb") / "data" / "abbreviations.yaml").read_text(encoding="utf-8")
     return {
         stem(short): tuple(stem(word) for word in full.split())
-        for full, shorts in load_yaml(text).items()
+        for full, shorts in read_data("abbreviations.yaml").items()
         for short in shorts
     }
 

@@ -3,9 +3,8 @@
 import math
 from dataclasses import astuple, dataclass
 from functools import cache
-from importlib.resources import files
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def calibration(embedder: str) -> Calibration:
 
     Cosines mean different things under different models, so each has its own weights.
     """
-    data = load_yaml((files("kb") / "data" / "abstention.yaml").read_text(encoding="utf-8"))
+    data = read_data("abstention.yaml")
     chosen = data["embedders"].get(embedder) or data["embedders"][data["default"]]
     return Calibration(
         float(chosen["bias"]),
