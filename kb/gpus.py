@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kb.architectures import parse_architecture
+from kb.architectures import ArchitectureName, parse_architecture
 from kb.errors import InvalidInputError
 from kb.vocabulary import gpu_spelling, gpu_table, load_yaml
 
@@ -83,7 +83,7 @@ class GpuSpec(BaseModel):
     """Its key in the file."""
     family: str = ""
     """How people call it; may stand for several cards. By default the name."""
-    architecture: str
+    architecture: ArchitectureName
     """Compile target, such as sm_90a."""
     aliases: tuple[str, ...] = ()
     """Other spellings; what the driver calls it belongs here."""
@@ -111,15 +111,6 @@ class GpuSpec(BaseModel):
     """Peak rates without sparsity in 1e12 operations/s; a missing key: not in hardware."""
     sources: tuple[SpecSource, ...] = ()
     """Data sheets and white papers."""
-
-    @field_validator("architecture")
-    @classmethod
-    def _known_architecture(cls, value: str) -> str:
-        try:
-            parse_architecture(value)
-        except InvalidInputError as error:
-            raise ValueError(str(error)) from error
-        return value
 
     @property
     def memory_bps(self) -> float:
@@ -257,18 +248,24 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     InvalidInputError
         No card goes by it, or several do (`H100`): there is no silent fallback.
     """
-    wanted = gpu_spelling(name)
-    pool = (*extra, *all_specs().values())
-    for spec in pool:
-        if wanted in spec.spellings:
-            return spec
-    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
-    if len(family) == 1:
-        return family[0]
-    if family:
-        cards = ", ".join(spec.name for spec in family)
+    _, named, family = _going_by(name, extra)
+    found = named[:1] or family
+    if len(found) == 1:
+        return found[0]
+    if found:
+        cards = ", ".join(spec.name for spec in found)
         raise InvalidInputError(f"'{name}' names several cards: say which with --gpu: {cards}")
     raise InvalidInputError(f"unknown GPU '{name}': {_remedy()}")
+
+
+def _going_by(
+    name: str, extra: Iterable[GpuSpec]
+) -> tuple[list[GpuSpec], list[GpuSpec], list[GpuSpec]]:
+    """All cards, those that have this name, and those of the family that has it."""
+    wanted = gpu_spelling(name)
+    pool = [*extra, *all_specs().values()]
+    named = [spec for spec in pool if wanted in spec.spellings]
+    return pool, named, [spec for spec in pool if gpu_spelling(spec.family) == wanted]
 
 
 def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | None]:
@@ -280,10 +277,8 @@ def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | 
         No card goes by it.
     """
     extra = tuple(extra)
-    wanted = gpu_spelling(name)
-    pool = (*extra, *all_specs().values())
-    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
-    if len(family) < 2 or any(wanted in spec.spellings for spec in pool):
+    _, named, family = _going_by(name, extra)
+    if named or len(family) < 2:
         return find_spec(name, extra), None
     others = ", ".join(spec.name for spec in family[1:])
     first = family[0]
@@ -302,13 +297,14 @@ def detect(device: DeviceProperties, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     InvalidInputError
         No card fits, or several do.
     """
-    pool = (*extra, *all_specs().values())
-    wanted = gpu_spelling(device.name)
-    named = [spec for spec in pool if wanted in spec.spellings]
-    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    pool, named, family = _going_by(device.name, extra)
     fitting = [spec for spec in named or family or pool if _fits(spec, device)]
-    if len({spec.name for spec in fitting}) > 1 and device.memory_bps:
-        fitting = [spec for spec in fitting if _bandwidth_fits(spec, device.memory_bps)]
+    if len({spec.name for spec in fitting}) > 1 and (bps := device.memory_bps):
+        fitting = [
+            spec
+            for spec in fitting
+            if math.isclose(spec.memory_bps, bps, rel_tol=_BANDWIDTH_TOLERANCE)
+        ]
     if len({spec.name for spec in fitting}) == 1:
         return fitting[0]
     seen = (
@@ -329,10 +325,6 @@ def _fits(spec: GpuSpec, device: DeviceProperties) -> bool:
         and spec.sms == device.sms
         and _MEMORY_SHORT <= share <= _MEMORY_OVER
     )
-
-
-def _bandwidth_fits(spec: GpuSpec, bandwidth: float) -> bool:
-    return math.isclose(spec.memory_bps, bandwidth, rel_tol=_BANDWIDTH_TOLERANCE)
 
 
 def _remedy() -> str:

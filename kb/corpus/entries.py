@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from kb.architectures import parse_architecture
+from kb.architectures import checked_architecture
 from kb.errors import InvalidInputError
 from kb.patterns import MAX_PATTERN_CHARS, linear_pattern
 from kb.vocabulary import find_metric, taxonomy
@@ -134,12 +134,7 @@ class Detect(_Model):
 
 
 def _check_architectures(value: tuple[str, ...]) -> tuple[str, ...]:
-    for name in value:
-        try:
-            parse_architecture(name)
-        except InvalidInputError as error:
-            raise ValueError(str(error)) from error
-    return value
+    return tuple(checked_architecture(name) for name in value)
 
 
 class _Entry(_Model):
