@@ -285,8 +285,8 @@ def resource_listing(cubin: Path) -> str:
             "cuobjdump was not found: install the CUDA toolkit's binary utilities, or triton, "
             "which carries it"
         )
-    command = [tool, "--dump-resource-usage", cubin]
-    return _completed(command, f"{tool.name} failed on {cubin.name}").stdout
+    failed = f"{tool.name} failed on {cubin.name}"
+    return _completed([tool, "--dump-resource-usage", cubin], failed).stdout
 
 
 def resource_usage(cubin: Path) -> tuple[ResourceUsage, ...]:

@@ -111,24 +111,10 @@ def production_view(generation: Generation, slug: str, limit: int) -> dict[str, 
         `count`, and `best`: `id`, `title`, `role`, `language`, `path`, `start_line`, `end_line` and
         `source` (`name`, `version`, `licence`, `url`) of at most `limit` chunks.
     """
-    best = []
-    for chunk in generation.store.rows(best_rows(generation, slug, limit)):
-        source = generation.sources[chunk.source]
-        best.append(
-            {
-                "id": chunk.id,
-                "title": chunk.title,
-                "role": chunk.role,
-                "language": chunk.language,
-                "path": chunk.path,
-                "start_line": chunk.start_line,
-                "end_line": chunk.end_line,
-                "source": {
-                    "name": source.name,
-                    "version": source.version,
-                    "licence": source.licence,
-                    "url": source.url,
-                },
-            }
-        )
+    shown = ("id", "title", "role", "language", "path", "start_line", "end_line")
+    best = [
+        {name: getattr(chunk, name) for name in shown}
+        | {"source": generation.sources[chunk.source].citation()}
+        for chunk in generation.store.rows(best_rows(generation, slug, limit))
+    ]
     return {"count": len(rows_showing(generation, slug)), "best": best}

@@ -59,13 +59,8 @@ def index_view(generation: Generation) -> dict[str, Any]:
         kind: int(kinds.mask(lambda values, kind=kind: values == (kind,)).sum())  # type: ignore[misc]
         for kind in KINDS
     }
-    return {
-        "generation": manifest.generation,
-        "chunks": manifest.chunks,
-        "embedder": manifest.embedder,
-        "dimensions": manifest.dimensions,
-        "created": manifest.created,
-        "schema": manifest.schema,
+    facts = ("generation", "chunks", "embedder", "dimensions", "created", "schema")
+    return {name: getattr(manifest, name) for name in facts} | {
         "techniques": len(generation.techniques),
         "kernels": len(generation.kernels),
         "sources": len(generation.sources),
@@ -77,11 +72,8 @@ def sources_view(generation: Generation) -> list[dict[str, Any]]:
     """The sources of an index, with what they are cited by and how many chunks each gave."""
     column = generation.columns["sources"]
     return [
-        {
-            "name": source.name,
-            "version": source.version,
-            "licence": source.licence,
-            "url": source.url,
+        source.citation()
+        | {
             "location": source.location,
             "quality": source.quality,
             "files": len(source.files),
