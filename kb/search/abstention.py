@@ -9,7 +9,7 @@ from kb.vocabulary import read_data
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about the best answers to a query; no words of it."""
+    """What is known about the best answers to a query, in the order of the calibrated weights."""
 
     similarity: float
     """Highest cosine between the query and a chunk."""
@@ -33,10 +33,6 @@ class Evidence:
     """ln(1 + the query's words), at least of five: a few words are covered by chance."""
     known: float
     """Share of the query's words that the index has."""
-
-    def features(self) -> tuple[float, ...]:
-        """In the order of the calibrated weights."""
-        return astuple(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,6 @@ def calibration(embedder: str) -> Calibration:
 
 def relevance(evidence: Evidence, weights: Calibration) -> float:
     """Probability that the index answers the query, in [0, 1]."""
-    pairs = zip(weights.weights, evidence.features(), strict=True)
+    pairs = zip(weights.weights, astuple(evidence), strict=True)
     logit = weights.bias + sum(weight * value for weight, value in pairs)
     return 1.0 / (1.0 + math.exp(-logit))

@@ -121,16 +121,14 @@ class Weighing:
         """Token → the entries that have it in their titles, or in any name."""
         titles: dict[str, set[int]] = {}
         names: dict[str, set[int]] = {}
-        for slug, technique in generation.techniques.items():
-            if (place := self._entries.places.get(f"technique:{slug}")) is not None:
-                title = f"{technique.entry.title} {slug}"
+        techniques, kernels = generation.techniques.items(), generation.kernels.items()
+        for name, title, others in (
+            *((f"technique:{s}", f"{r.entry.title} {s}", r.entry.aliases) for s, r in techniques),
+            *((f"kernel:{s}", f"{r.entry.title} {s}", (r.entry.op,)) for s, r in kernels),
+        ):
+            if (place := self._entries.places.get(name)) is not None:
                 _note(titles, title, place)
-                _note(names, " ".join((title, *technique.entry.aliases)), place)
-        for slug, kernel in generation.kernels.items():
-            if (place := self._entries.places.get(f"kernel:{slug}")) is not None:
-                title = f"{kernel.entry.title} {slug}"
-                _note(titles, title, place)
-                _note(names, f"{title} {kernel.entry.op}", place)
+                _note(names, " ".join((title, *others)), place)
         self._titles = {token: np.array(sorted(found)) for token, found in titles.items()}
         self._names = {token: np.array(sorted(found)) for token, found in names.items()}
 
