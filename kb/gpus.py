@@ -6,7 +6,6 @@ Knows nothing of torch: what a device says about itself is handed in.
 import dataclasses
 import math
 from collections.abc import Iterable
-from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,27 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kb.architectures import ArchitectureName, parse_architecture
 from kb.errors import InvalidInputError
 from kb.vocabulary import gpu_spelling, gpu_table, load_yaml
-
-
-class GpuName(StrEnum):
-    """The cards that `kb/data/gpus.yaml` describes."""
-
-    A100_SXM4_40GB = "A100-SXM4-40GB"
-    A100_SXM4_80GB = "A100-SXM4-80GB"
-    A100_PCIE_40GB = "A100-PCIe-40GB"
-    A100_PCIE_80GB = "A100-PCIe-80GB"
-    A10 = "A10"
-    L40S = "L40S"
-    RTX_4090 = "RTX 4090"
-    H100_SXM = "H100-SXM"
-    H100_PCIE = "H100-PCIe"
-    H100_NVL = "H100-NVL"
-    H200 = "H200"
-    B200 = "B200"
-    GB200 = "GB200"
-    RTX_5080 = "RTX 5080"
-    RTX_5090 = "RTX 5090"
-
 
 Rate = Literal[
     "fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"
@@ -165,19 +143,15 @@ class DeviceProperties:
 
 
 @cache
-def all_specs() -> dict[GpuName, GpuSpec]:
-    """Every card of the data file, by its member of the enum.
+def all_specs() -> dict[str, GpuSpec]:
+    """Every card of the data file, by name.
 
     Raises
     ------
     InvalidInputError
         The data file is not what this version expects.
     """
-    specs = _parse(gpu_table(), "kb/data/gpus.yaml")
-    try:
-        return {GpuName(spec.name): spec for spec in specs}
-    except ValueError as error:
-        raise InvalidInputError(f"kb/data/gpus.yaml: {error}: add it to kb.gpus.GpuName") from error
+    return {spec.name: spec for spec in _parse(gpu_table(), "kb/data/gpus.yaml")}
 
 
 def load_specs(path: Path) -> tuple[GpuSpec, ...]:
@@ -328,7 +302,7 @@ def _fits(spec: GpuSpec, device: DeviceProperties) -> bool:
 
 
 def _remedy() -> str:
-    known = ", ".join(GpuName)
+    known = ", ".join(all_specs())
     return (
         f"use one of {known}, or describe it with --gpu-spec FILE, whose shape is that of "
         f"{data_file()}"
