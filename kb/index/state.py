@@ -41,6 +41,10 @@ class IndexState:
     kernels: tuple[KernelRecord, ...] = ()
     chunks: tuple[Chunk, ...] = ()
 
+    def source(self, name: str) -> Source | None:
+        """The source of that name, or None."""
+        return next((source for source in self.sources if source.name == name), None)
+
     def without(self, source: str) -> "IndexState":
         """The state with nothing from that source."""
         return IndexState(
