@@ -358,7 +358,7 @@ def stats(session: Session, as_json: bool) -> None:
 def sources(session: Session, as_json: bool) -> None:
     """List the ingested sources, with version and licence."""
     generation = open_generation(session.index)
-    data = sources_view(generation)
+    data = sources_view(generation, located=True)
     if as_json:
         _print_json(data)
         return

@@ -68,13 +68,16 @@ def index_view(generation: Generation) -> dict[str, Any]:
     }
 
 
-def sources_view(generation: Generation) -> list[dict[str, Any]]:
-    """The sources of an index, with what they are cited by and how many chunks each gave."""
+def sources_view(generation: Generation, *, located: bool = False) -> list[dict[str, Any]]:
+    """The sources of an index, with what they are cited by and how many chunks each gave.
+
+    `located`: also where each was read from, which is nobody's business on another machine.
+    """
     column = generation.columns["sources"]
     return [
         source.citation()
+        | ({"location": source.location} if located else {})
         | {
-            "location": source.location,
             "quality": source.quality,
             "files": len(source.files),
             "chunks": int(column.mask(lambda values, name=name: values == (name,)).sum()),  # type: ignore[misc]
