@@ -52,11 +52,7 @@ def _by_technique(generation: Generation) -> dict[str, NDArray[np.intp]]:
     column = generation.columns["techniques"]
     code = np.flatnonzero(generation.columns["kinds"].mask(lambda values: values == ("code",)))
     codes = column.codes[code]
-    combinations: dict[str, list[int]] = {}
-    for number, values in enumerate(column.values):
-        for slug in values:
-            combinations.setdefault(slug, []).append(number)
-    return {slug: code[np.isin(codes, numbers)] for slug, numbers in combinations.items()}
+    return {slug: code[np.isin(codes, numbers)] for slug, numbers in column.having.items()}
 
 
 def best_rows(

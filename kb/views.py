@@ -55,16 +55,12 @@ def index_view(generation: Generation) -> dict[str, Any]:
     """What an index holds, as `GET /v1/index` answers."""
     manifest = generation.manifest
     kinds = generation.columns["kinds"]
-    counts = {
-        kind: int(kinds.mask(lambda values, kind=kind: values == (kind,)).sum())  # type: ignore[misc]
-        for kind in KINDS
-    }
     facts = ("generation", "chunks", "embedder", "dimensions", "created", "schema")
     return {name: getattr(manifest, name) for name in facts} | {
         "techniques": len(generation.techniques),
         "kernels": len(generation.kernels),
         "sources": len(generation.sources),
-        "kinds": counts,
+        "kinds": {kind: kinds.count(kind) for kind in KINDS},
     }
 
 
@@ -80,7 +76,7 @@ def sources_view(generation: Generation, *, located: bool = False) -> list[dict[
         | {
             "quality": source.quality,
             "files": len(source.files),
-            "chunks": int(column.mask(lambda values, name=name: values == (name,)).sum()),  # type: ignore[misc]
+            "chunks": column.count(name),
         }
         for name, source in generation.sources.items()
     ]

@@ -13,8 +13,8 @@ from kb.corpus.entries import Kernel
 from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
 from kb.index.reader import Generation
 from kb.search.engine import Searcher
+from kb.search.filtering import unknown_filters
 from kb.search.models import Filters, SearchRequest, SearchResponse
-from kb.search.unmatched import unknown_filters
 from kb.views import (
     chunk_view,
     entry_of,
@@ -263,13 +263,9 @@ def _search(searcher: Searcher, request: SearchRequest) -> SearchResponse:
 
 def _summary(generation: Generation, slug: str) -> TechniqueSummary:
     entry = generation.techniques[slug].entry
+    shown = {"slug", "title", "bottlenecks", "languages", "architectures", "effect"}
     return TechniqueSummary(
-        slug=slug,
-        title=entry.title,
-        bottlenecks=list(entry.bottlenecks),
-        languages=list(entry.languages),
-        architectures=list(entry.architectures),
-        effect=entry.effect,
+        **entry.model_dump(include=shown),
         measured=bool(technique_records(generation, slug)),
         examples=generation.examples[slug],
     )

@@ -67,6 +67,10 @@ class Column:
         """Which distinct combinations are accepted, (distinct,)."""
         return np.fromiter((accepts(value) for value in self.values), bool, len(self.values))
 
+    def count(self, value: str) -> int:
+        """How many chunks have this value and no other."""
+        return int(self.mask(lambda values: values == (value,)).sum())
+
     def find(self, value: str) -> int | None:
         """The code of a single value of a column of many."""
         assert isinstance(self.values, _OneEach)

@@ -20,7 +20,7 @@ from kb.search.abstention import Evidence, calibration, relevance
 from kb.search.asked import asked_terms
 from kb.search.classifier import Classifier
 from kb.search.entries import Entries, EntryScores
-from kb.search.filtering import filter_mask
+from kb.search.filtering import check_filters, filter_mask
 from kb.search.folding import fold
 from kb.search.functions import Candidates, FunctionWeighing
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
@@ -28,7 +28,6 @@ from kb.search.names import NamedRows
 from kb.search.query import QueryReader, Understanding
 from kb.search.ranking import HIGHEST, Ranker
 from kb.search.replacements import replacements_in
-from kb.search.unmatched import check_filters
 from kb.search.weighing import Weighing
 from kb.search.weights import ordering
 

@@ -137,18 +137,15 @@ class QueryReader:
         ops = {*self._ops.found_in(words), *operators_named(spaced(rest))}
         ops_apart = frozenset(ops)
         if techniques and ops:
-            named = self._techniques.terms_in(words)
-            apart = [word for word in words if word not in named]
+            theirs = self._techniques.terms_in(words)
+            apart = [word for word in words if word not in theirs]
             ops_apart &= {*self._ops.found_in(apart), *operators_named(" ".join(apart))}
+        named = sorted(techniques, key=lambda slug: (-techniques[slug], slug))
         shown = self._shown_by(symbols)
         return Understanding(
             text=query,
             # the longest name first: it says most; then what an identifier is a mark of
-            techniques=tuple(
-                dict.fromkeys(
-                    [*sorted(techniques, key=lambda slug: (-techniques[slug], slug)), *shown]
-                )
-            ),
+            techniques=tuple(dict.fromkeys([*named, *shown])),
             shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
             ops=tuple(sorted(ops)),
             ops_apart=ops_apart,

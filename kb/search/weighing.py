@@ -6,7 +6,6 @@ entry, those of its worked example hardly do. The correction is linear, so that 
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.search.entries import Entries, EntryText, median
 from kb.search.query import Understanding
-from kb.search.weights import Weights, read_weights
+from kb.search.weights import read_weights
 
 Floats = NDArray[np.float64]
 
@@ -77,18 +76,12 @@ class Said(NamedTuple):
     """The share of its `when` gates that hold."""
 
 
-@cache
-def shipped_weights() -> Weights:
-    """The weights in `kb/data/entry_weights.yaml`."""
-    return read_weights("entry_weights.yaml")
-
-
 class Weighing:
     """The features of the entries of one generation, and what they add to their scores."""
 
     def __init__(self, generation: Generation, entries: Entries) -> None:
         self._entries = entries
-        weights = shipped_weights()
+        weights = read_weights("entry_weights.yaml")
         self._weights = np.array([weights.features[name] for name in FEATURES])
         self.applies: bool = (
             len(entries.names) >= _FEWEST and generation.manifest.embedder == weights.embedder

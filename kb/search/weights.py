@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ class Weights:
     features: Mapping[str, float]
 
 
+@cache
 def read_weights(name: str) -> Weights:
     """The weights in the file `name` of `kb/data`."""
     return Weights(**read_data(name))
