@@ -63,7 +63,8 @@ def rebuild(
                 state = read_source(request, state, report, progress)
             except (SourceError, EntryError) as error:
                 if known.state is not None:
-                    state = state.merged(_only(known.state, name))
+                    others = {source.name for source in known.state.sources} - {name}
+                    state = state.merged(known.state.without(*others))
                 else:
                     missing.append(f"{name} ({error})")
         if missing and not drop_missing:
@@ -90,13 +91,6 @@ def _request(source: Mapping[str, Any]) -> tuple[str, Request | Source]:
         return name, Request(place)
     include, exclude = tuple(source["include"]), tuple(source["exclude"])
     return name, Request(place, name, include, exclude, float(source["quality"]))
-
-
-def _only(state: IndexState, name: str) -> IndexState:
-    others = [source.name for source in state.sources if source.name != name]
-    for other in others:
-        state = state.without(other)
-    return state
 
 
 def _known(layout: IndexLayout) -> _Known:

@@ -29,20 +29,12 @@ class Span(NamedTuple):
     end: int
 
 
-def without_comments(code: str, language: str) -> str:
+def without_comments(code: str, language: str, *, keep_docstrings: bool = False) -> str:
     """The code with its comments and docstrings as spaces; offsets and lines stay as they are.
 
     Other strings stay, since inline assembly is one.
     """
-    return _blanked(code, language, frozenset({"comment", "docstring"}))
-
-
-def only_comments_blanked(code: str, language: str) -> str:
-    """The code with its comments as spaces, and its docstrings as they are."""
-    return _blanked(code, language, frozenset({"comment"}))
-
-
-def _blanked(code: str, language: str, kinds: frozenset[Kind]) -> str:
+    kinds = {"comment"} if keep_docstrings else {"comment", "docstring"}
     out: list[str] = []
     at = 0
     for span in literals_and_comments(code, language):

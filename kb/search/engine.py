@@ -227,7 +227,8 @@ class Searcher:
         total = sum(information.values())
         if not total or not len(best):
             return 0.0
-        return sum(idf for token, idf in information.items() if lexical.occurs(token, best)) / total
+        held = (idf for token, idf in information.items() if lexical.holding(token, best).any())
+        return sum(held) / total
 
     def _identified(self, said: Understanding) -> bool:
         """Whether something in the query is of the field whatever its words are."""
