@@ -88,9 +88,9 @@ def query(
     value; words need no quotes. Each result says what it is, what to do, how your numbers compare
     with its conditions, and where it is. Where nothing is relevant, kb says so.
     """
+    from kb.search.filtering import unknown_filters  # noqa: PLC0415
     from kb.search.models import Filters, SearchRequest  # noqa: PLC0415
     from kb.search.opening import open_searcher  # noqa: PLC0415
-    from kb.search.unmatched import unknown_filters  # noqa: PLC0415
     from kb.vocabulary import device_of  # noqa: PLC0415
 
     asked = " ".join(text)
@@ -358,7 +358,7 @@ def stats(session: Session, as_json: bool) -> None:
 def sources(session: Session, as_json: bool) -> None:
     """List the ingested sources, with version and licence."""
     generation = open_generation(session.index)
-    data = sources_view(generation)
+    data = sources_view(generation, located=True)
     if as_json:
         _print_json(data)
         return

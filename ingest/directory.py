@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ingest.chunking import chunking_version
@@ -55,7 +55,10 @@ def directory_state(
             root, name, former, report, include=include, exclude=exclude, quality=quality
         )
     chunking = chunking_version(detector)
-    known, chunks = _known(former, name, chunking)
+    before = former.source(name)
+    known, chunks = {}, {}
+    if before is not None and before.chunking == chunking:
+        known, chunks = dict(before.files), _by_path(former.chunks, name)
     files: list[tuple[str, str]] = []
 
     def changed() -> Iterator[tuple[str, str]]:
@@ -79,7 +82,7 @@ def directory_state(
     if not files:
         raise SourceError(_nothing_found(root, report.skipped))
     report.files = len(files)
-    report.removed_files = len({path for path, _ in _files_of(former, name)} - dict(files).keys())
+    report.removed_files = len(dict(before.files if before else ()).keys() - dict(files).keys())
     source = Source(
         name=name,
         location=str(root.resolve()),
@@ -93,21 +96,12 @@ def directory_state(
     return IndexState(sources=(source,), chunks=ordered)
 
 
-def _files_of(state: IndexState, name: str) -> tuple[tuple[str, str], ...]:
-    return next((source.files for source in state.sources if source.name == name), ())
-
-
-def _known(
-    former: IndexState, name: str, chunking: str
-) -> tuple[dict[str, str], dict[str, list[Chunk]]]:
-    source = next((source for source in former.sources if source.name == name), None)
-    if source is None or source.chunking != chunking:
-        return {}, {}
+def _by_path(chunks: Iterable[Chunk], source: str) -> dict[str, list[Chunk]]:
     by_path: dict[str, list[Chunk]] = {}
-    for chunk in former.chunks:
-        if chunk.source == name:
+    for chunk in chunks:
+        if chunk.source == source:
             by_path.setdefault(chunk.path, []).append(chunk)
-    return dict(source.files), by_path
+    return by_path
 
 
 def _nothing_found(root: Path, skipped: list[Skipped]) -> str:

@@ -32,15 +32,10 @@ class IgnoreRules:
 
     def ignores(self, path: str) -> bool:
         """Whether `path` (relative to the root; a folder ends with `/`) is ignored."""
-        for base, spec in reversed(self.layers):
-            verdict = verdict_of(spec, path[len(base) :])
-            if verdict is not None:
-                return verdict
-        for prefix, spec in reversed(self.above):
-            verdict = verdict_of(spec, prefix + path)
-            if verdict is not None:
-                return verdict
-        return False
+        asked = [(spec, path[len(base) :]) for base, spec in reversed(self.layers)]
+        asked += [(spec, prefix + path) for prefix, spec in reversed(self.above)]
+        verdicts = (verdict_of(spec, name) for spec, name in asked)
+        return next((verdict for verdict in verdicts if verdict is not None), False)
 
     def inside(self, folder: Path, base: str) -> IgnoreRules:
         """Return the rules inside `folder`, whose path from the root is `base` ("" or "a/b/")."""

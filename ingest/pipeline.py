@@ -124,11 +124,8 @@ def _former_state(writer: IndexWriter, embedder: Embedder) -> IndexState:
             "run `kb rebuild`"
         )
     require_embedder(manifest, embedder, writer.layout.root)
-    generation = open_generation(writer.layout.root)
-    try:
+    with contextlib.closing(open_generation(writer.layout.root)) as generation:
         return generation.state()
-    finally:
-        generation.close()
 
 
 def require_embedder(manifest: Manifest, embedder: Embedder, index: Path) -> None:
@@ -172,11 +169,7 @@ def read_source(
         name = part.sources[0].name
         _refuse_folder_of_that_name(name, state)
         _refuse_taken_slugs(part, state.without(name))
-        former = dict(next((s.files for s in state.sources if s.name == name), ()))
-        files = dict(part.sources[0].files)
-        source_report.files = len(files)
-        source_report.unchanged_files = sum(former.get(p) == d for p, d in files.items())
-        source_report.removed_files = len(former.keys() - files.keys())
+        source_report.compare(part.sources[0].files, state.source(name))
         state = retag(state.without(name).merged(part))
     else:
         if origin is None:
@@ -213,7 +206,7 @@ def _folded(chunks: Sequence[Chunk]) -> int:
 
 
 def _refuse_taken_name(name: str, location: str, state: IndexState) -> None:
-    taken = next((source for source in state.sources if source.name == name), None)
+    taken = state.source(name)
     if taken is not None and taken.location != location:
         raise SourceError(
             f"the index already has a source '{name}' from {taken.location}: "
@@ -230,7 +223,7 @@ def _refuse_unprintable(name: str, root: Path) -> None:
 
 
 def _refuse_folder_of_that_name(name: str, state: IndexState) -> None:
-    taken = next((source for source in state.sources if source.name == name), None)
+    taken = state.source(name)
     if taken is not None and taken.chunking:  # a corpus has none
         raise SourceError(
             f"the index already has a folder '{name}' from {taken.location}, which is the name of "
@@ -271,6 +264,23 @@ def _publish(
     if report.dry_run:
         report.generation = manifest.generation if manifest else None
         return report
+    embed_and_publish(writer, state, embedder, report, progress, content=content, workers=workers)
+    return report
+
+
+def embed_and_publish(
+    writer: IndexWriter,
+    state: IndexState,
+    embedder: Embedder,
+    report: IngestReport,
+    progress: Progress,
+    *,
+    content: str | None = None,
+    workers: Workers | None = None,
+    fresh: bool = False,
+) -> None:
+    """Embed what is new in a state and publish it; `content` and `fresh` as for the writer."""
+    report.chunks = len(state.chunks)
     progress.stage("embedding", len({chunk.embedding_text() for chunk in state.chunks}))
     distributed, at_once = (workers or ThisProcess()).embedding(embedder)
     vectors, report.embedded = writer.embed(
@@ -278,7 +288,5 @@ def _publish(
     )
     report.reused = max(len(state.chunks) - report.embedded, 0)
     progress.stage("publishing")
-    manifest = writer.publish(state, vectors, embedder.name, content=content)
-    report.generation = manifest.generation
-    report.published = True
-    return report
+    manifest = writer.publish(state, vectors, embedder.name, content=content, fresh=fresh)
+    report.generation, report.published = manifest.generation, True

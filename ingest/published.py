@@ -61,7 +61,7 @@ def published_state(
     """
     fetched = origin.fetched
     report.version, report.licence = fetched.version, origin.licence
-    known = next((source for source in former.sources if source.name == name), None)
+    known = former.source(name)
     cited: dict[str, object] = {
         "location": fetched.location,
         "version": fetched.version,

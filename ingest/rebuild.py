@@ -1,12 +1,14 @@
 """Build an index anew from the sources that it records, for a damaged or outdated one."""
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ingest.pipeline import Progress, Request, Silent, read_source
+from ingest.pipeline import Progress, Request, Silent, embed_and_publish, read_source
 from ingest.prepare import again
 from ingest.report import IngestReport
 from ingest.sources.spec import is_published
@@ -61,7 +63,8 @@ def rebuild(
                 state = read_source(request, state, report, progress)
             except (SourceError, EntryError) as error:
                 if known.state is not None:
-                    state = state.merged(_only(known.state, name))
+                    others = {source.name for source in known.state.sources} - {name}
+                    state = state.merged(known.state.without(*others))
                 else:
                     missing.append(f"{name} ({error})")
         if missing and not drop_missing:
@@ -70,14 +73,8 @@ def rebuild(
                 "them with --drop-missing"
             )
         state = retag(state)
-        report.chunks = len(state.chunks)
         _discard_broken_cache(writer.layout)
-        progress.stage("embedding", len({chunk.embedding_text() for chunk in state.chunks}))
-        vectors, report.embedded = writer.embed(state.chunks, embedder, progress.advance)
-        report.reused = max(len(state.chunks) - report.embedded, 0)
-        progress.stage("publishing")
-        manifest = writer.publish(state, vectors, embedder.name, fresh=True)
-        report.generation, report.published = manifest.generation, True
+        embed_and_publish(writer, state, embedder, report, progress, fresh=True)
         return report
 
 
@@ -96,26 +93,13 @@ def _request(source: Mapping[str, Any]) -> tuple[str, Request | Source]:
     return name, Request(place, name, include, exclude, float(source["quality"]))
 
 
-def _only(state: IndexState, name: str) -> IndexState:
-    others = [source.name for source in state.sources if source.name != name]
-    for other in others:
-        state = state.without(other)
-    return state
-
-
 def _known(layout: IndexLayout) -> _Known:
     try:
-        generation = open_generation(layout.root)
-    except KbError:
-        pass
-    else:
-        try:
+        with contextlib.closing(open_generation(layout.root)) as generation:
             state = generation.state()
             return _Known(state, [_request(source.to_json()) for source in state.sources])
-        except (KbError, ValueError, TypeError, KeyError):
-            pass  # its chunks are damaged: the list of sources may still be whole
-        finally:
-            generation.close()
+    except (KbError, ValueError, TypeError, KeyError):
+        pass  # it is damaged: the list of sources may still be whole
     for folder in _candidates(layout):
         try:
             listed = json.loads((folder / SOURCES).read_text(encoding="utf-8"))
@@ -141,14 +125,9 @@ def _candidates(layout: IndexLayout) -> Iterable[Path]:
 
 
 def _discard_broken_cache(layout: IndexLayout) -> None:
-    import sqlite3  # noqa: PLC0415
-
     try:
-        connection = sqlite3.connect(layout.cache)
-        try:
+        with contextlib.closing(sqlite3.connect(layout.cache)) as connection:
             verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
-        finally:
-            connection.close()
     except sqlite3.DatabaseError as error:
         verdict = str(error)
     if verdict != "ok":

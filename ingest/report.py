@@ -1,8 +1,10 @@
 """What an ingest did, per source: the figures of its summary table."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ingest.discovery import Skipped
+from kb.records import Source
 
 
 @dataclass(slots=True)
@@ -23,6 +25,13 @@ class SourceReport:
     folded: int = 0
     """Chunks whose code equals another's but for comments and spacing; shown once in results."""
     skipped: list[Skipped] = field(default_factory=list)
+
+    def compare(self, files: Iterable[tuple[str, str]], former: Source | None) -> None:
+        """Count files, (path, digest), against those that the source had before."""
+        now, known = dict(files), dict(former.files if former else ())
+        self.files = len(now)
+        self.unchanged_files = sum(known.get(path) == digest for path, digest in now.items())
+        self.removed_files = len(known.keys() - now.keys())
 
 
 @dataclass(slots=True)

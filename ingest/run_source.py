@@ -64,10 +64,7 @@ def run_state(
             f"{root} is a run without notes: nothing in it was verified and timed yet, or "
             f"`kb report {root}` has not written them"
         )
-    known = dict(next((source.files for source in former.sources if source.name == name), ()))
-    report.files = len(files)
-    report.unchanged_files = sum(known.get(path) == digest for path, digest in files)
-    report.removed_files = len(known.keys() - dict(files).keys())
+    report.compare(files, former.source(name))
     source = Source(
         name=name,
         location=str(root.resolve()),

@@ -4,6 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from kb.errors import InvalidInputError
 
@@ -50,6 +53,24 @@ def parse_architecture(name: str) -> Architecture:
             f"'{name}' is not an architecture: write it like sm_80, sm_90a or sm_100a"
         )
     return Architecture(int(match[1]), match[2])
+
+
+def checked_architecture(name: str) -> str:
+    """The name itself. For models, whose validators raise `ValueError`.
+
+    Raises
+    ------
+    ValueError
+        As `parse_architecture`.
+    """
+    try:
+        parse_architecture(name)
+    except InvalidInputError as error:
+        raise ValueError(str(error)) from error
+    return name
+
+
+ArchitectureName = Annotated[str, AfterValidator(checked_architecture)]
 
 
 def any_runs_on(names: tuple[str, ...] | list[str], device: str) -> bool:

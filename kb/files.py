@@ -7,7 +7,7 @@ limit. A hard link is the file itself: whoever could make one could read it.
 
 import os
 import stat
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 
 MAX_BYTES = 2_000_000
@@ -70,27 +70,14 @@ def _open(name: str, flags: int, folder: int, path: object) -> int:
     try:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        if _is_link(name, folder):
+        mode = 0
+        with suppress(OSError):
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
             raise RefusedFileError("symbolic link; links are not followed", path) from error
-        if not flags & os.O_DIRECTORY and _is_special(name, folder):
+        if mode and not (flags & os.O_DIRECTORY or stat.S_ISREG(mode)):
             raise RefusedFileError("not a regular file", path) from error
         raise
-
-
-def _is_link(name: str, folder: int) -> bool:
-    return stat.S_ISLNK(_mode(name, folder))
-
-
-def _is_special(name: str, folder: int) -> bool:
-    mode = _mode(name, folder)
-    return mode != 0 and not stat.S_ISREG(mode)
-
-
-def _mode(name: str, folder: int) -> int:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except OSError:
-        return 0
 
 
 def _content(file: int, path: object, limit: int, first: int | None) -> bytes:

@@ -6,39 +6,17 @@ Knows nothing of torch: what a device says about itself is handed in.
 import dataclasses
 import math
 from collections.abc import Iterable
-from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kb.architectures import parse_architecture
+from kb.architectures import ArchitectureName, parse_architecture
 from kb.errors import InvalidInputError
 from kb.vocabulary import gpu_spelling, gpu_table, load_yaml
-
-
-class GpuName(StrEnum):
-    """The cards that `kb/data/gpus.yaml` describes."""
-
-    A100_SXM4_40GB = "A100-SXM4-40GB"
-    A100_SXM4_80GB = "A100-SXM4-80GB"
-    A100_PCIE_40GB = "A100-PCIe-40GB"
-    A100_PCIE_80GB = "A100-PCIe-80GB"
-    A10 = "A10"
-    L40S = "L40S"
-    RTX_4090 = "RTX 4090"
-    H100_SXM = "H100-SXM"
-    H100_PCIE = "H100-PCIe"
-    H100_NVL = "H100-NVL"
-    H200 = "H200"
-    B200 = "B200"
-    GB200 = "GB200"
-    RTX_5080 = "RTX 5080"
-    RTX_5090 = "RTX 5090"
-
 
 Rate = Literal[
     "fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"
@@ -83,7 +61,7 @@ class GpuSpec(BaseModel):
     """Its key in the file."""
     family: str = ""
     """How people call it; may stand for several cards. By default the name."""
-    architecture: str
+    architecture: ArchitectureName
     """Compile target, such as sm_90a."""
     aliases: tuple[str, ...] = ()
     """Other spellings; what the driver calls it belongs here."""
@@ -111,15 +89,6 @@ class GpuSpec(BaseModel):
     """Peak rates without sparsity in 1e12 operations/s; a missing key: not in hardware."""
     sources: tuple[SpecSource, ...] = ()
     """Data sheets and white papers."""
-
-    @field_validator("architecture")
-    @classmethod
-    def _known_architecture(cls, value: str) -> str:
-        try:
-            parse_architecture(value)
-        except InvalidInputError as error:
-            raise ValueError(str(error)) from error
-        return value
 
     @property
     def memory_bps(self) -> float:
@@ -174,19 +143,15 @@ class DeviceProperties:
 
 
 @cache
-def all_specs() -> dict[GpuName, GpuSpec]:
-    """Every card of the data file, by its member of the enum.
+def all_specs() -> dict[str, GpuSpec]:
+    """Every card of the data file, by name.
 
     Raises
     ------
     InvalidInputError
         The data file is not what this version expects.
     """
-    specs = _parse(gpu_table(), "kb/data/gpus.yaml")
-    try:
-        return {GpuName(spec.name): spec for spec in specs}
-    except ValueError as error:
-        raise InvalidInputError(f"kb/data/gpus.yaml: {error}: add it to kb.gpus.GpuName") from error
+    return {spec.name: spec for spec in _parse(gpu_table(), "kb/data/gpus.yaml")}
 
 
 def load_specs(path: Path) -> tuple[GpuSpec, ...]:
@@ -257,18 +222,24 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     InvalidInputError
         No card goes by it, or several do (`H100`): there is no silent fallback.
     """
-    wanted = gpu_spelling(name)
-    pool = (*extra, *all_specs().values())
-    for spec in pool:
-        if wanted in spec.spellings:
-            return spec
-    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
-    if len(family) == 1:
-        return family[0]
-    if family:
-        cards = ", ".join(spec.name for spec in family)
+    _, named, family = _going_by(name, extra)
+    found = named[:1] or family
+    if len(found) == 1:
+        return found[0]
+    if found:
+        cards = ", ".join(spec.name for spec in found)
         raise InvalidInputError(f"'{name}' names several cards: say which with --gpu: {cards}")
     raise InvalidInputError(f"unknown GPU '{name}': {_remedy()}")
+
+
+def _going_by(
+    name: str, extra: Iterable[GpuSpec]
+) -> tuple[list[GpuSpec], list[GpuSpec], list[GpuSpec]]:
+    """All cards, those that have this name, and those of the family that has it."""
+    wanted = gpu_spelling(name)
+    pool = [*extra, *all_specs().values()]
+    named = [spec for spec in pool if wanted in spec.spellings]
+    return pool, named, [spec for spec in pool if gpu_spelling(spec.family) == wanted]
 
 
 def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | None]:
@@ -280,10 +251,8 @@ def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | 
         No card goes by it.
     """
     extra = tuple(extra)
-    wanted = gpu_spelling(name)
-    pool = (*extra, *all_specs().values())
-    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
-    if len(family) < 2 or any(wanted in spec.spellings for spec in pool):
+    _, named, family = _going_by(name, extra)
+    if named or len(family) < 2:
         return find_spec(name, extra), None
     others = ", ".join(spec.name for spec in family[1:])
     first = family[0]
@@ -302,13 +271,14 @@ def detect(device: DeviceProperties, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     InvalidInputError
         No card fits, or several do.
     """
-    pool = (*extra, *all_specs().values())
-    wanted = gpu_spelling(device.name)
-    named = [spec for spec in pool if wanted in spec.spellings]
-    family = [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    pool, named, family = _going_by(device.name, extra)
     fitting = [spec for spec in named or family or pool if _fits(spec, device)]
-    if len({spec.name for spec in fitting}) > 1 and device.memory_bps:
-        fitting = [spec for spec in fitting if _bandwidth_fits(spec, device.memory_bps)]
+    if len({spec.name for spec in fitting}) > 1 and (bps := device.memory_bps):
+        fitting = [
+            spec
+            for spec in fitting
+            if math.isclose(spec.memory_bps, bps, rel_tol=_BANDWIDTH_TOLERANCE)
+        ]
     if len({spec.name for spec in fitting}) == 1:
         return fitting[0]
     seen = (
@@ -331,12 +301,8 @@ def _fits(spec: GpuSpec, device: DeviceProperties) -> bool:
     )
 
 
-def _bandwidth_fits(spec: GpuSpec, bandwidth: float) -> bool:
-    return math.isclose(spec.memory_bps, bandwidth, rel_tol=_BANDWIDTH_TOLERANCE)
-
-
 def _remedy() -> str:
-    known = ", ".join(GpuName)
+    known = ", ".join(all_specs())
     return (
         f"use one of {known}, or describe it with --gpu-spec FILE, whose shape is that of "
         f"{data_file()}"

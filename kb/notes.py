@@ -10,10 +10,9 @@ The optimizer writes them from its journal; the ingest reads them. Neither knows
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from kb.architectures import parse_architecture
-from kb.errors import InvalidInputError
+from kb.architectures import ArchitectureName
 
 FOLDER: Final = "notes"
 # What every run folder has; a folder with both is a run, not a folder of sources.
@@ -37,7 +36,7 @@ class Note(BaseModel):
     dtype: str | None = None
     """What inputs were converted to; None: as the problem gives them."""
     gpu: str
-    architecture: str
+    architecture: ArchitectureName
     technique: str | None = Field(default=None, pattern=SLUG)
     """Slug of the taxonomy that the proposer named; None for other families."""
     outcome: Literal["faster", "slower", "none", "failed"]
@@ -47,15 +46,6 @@ class Note(BaseModel):
     low: Finite | None = None
     high: Finite | None = None
     """95 % interval of `ratio`."""
-
-    @field_validator("architecture")
-    @classmethod
-    def _is_one(cls, name: str) -> str:
-        try:
-            parse_architecture(name)
-        except InvalidInputError as error:
-            raise ValueError(str(error)) from error
-        return name
 
 
 def is_run(root: Path) -> bool:

@@ -92,10 +92,7 @@ def _find_tool(name: str) -> Path | None:
 
 @functools.cache
 def _version(nvcc: Path) -> str:
-    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NvccError(f"{nvcc} --version failed: {_first_error(done.stderr)}")
-    return done.stdout
+    return _completed([nvcc, "--version"], f"{nvcc} --version failed").stdout
 
 
 def toolkit_version() -> str:
@@ -109,7 +106,7 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("kernel-kb", appauthor=False)) / "nvcc"
 
 
-def compile_shared(source: Path, architecture: str, flags: Sequence[str] = ()) -> Path:
+def compile_shared(source: Path, architecture: str) -> Path:
     """Compile `source` into a shared library for one architecture; a cached one is reused.
 
     Parameters
@@ -118,8 +115,6 @@ def compile_shared(source: Path, architecture: str, flags: Sequence[str] = ()) -
         A `.cu` file.
     architecture
         Target such as `sm_90a`.
-    flags
-        Further nvcc flags.
 
     Returns
     -------
@@ -131,15 +126,15 @@ def compile_shared(source: Path, architecture: str, flags: Sequence[str] = ()) -
     NvccError
         If nvcc is missing or the source does not compile.
     """
-    return _compile(source, architecture, ("-shared", "-Xcompiler", "-fPIC", *flags), ".so")
+    return _compile(source, architecture, ("-shared", "-Xcompiler", "-fPIC"), ".so")
 
 
-def compile_cubin(source: Path, architecture: str, flags: Sequence[str] = ()) -> Path:
+def compile_cubin(source: Path, architecture: str) -> Path:
     """Compile `source` into a cubin; parameters, cache and errors as in `compile_shared`.
 
     ptxas's resource report is kept beside it, for `resource_usage`.
     """
-    return _compile(source, architecture, ("-cubin", "-Xptxas", "-v", *flags), ".cubin")
+    return _compile(source, architecture, ("-cubin", "-Xptxas", "-v"), ".cubin")
 
 
 def _compile(source: Path, architecture: str, flags: Sequence[str], suffix: str) -> Path:
@@ -191,16 +186,22 @@ def _hash_source(source: Path, digest: "hashlib._Hash", seen: set[Path]) -> None
 def _run(command: Sequence[str | Path], source: Path) -> str:
     """Run nvcc; its messages, or NvccError with the first line that tells of an error."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_COMPILE_TIMEOUT_S
-        )
+        done = _completed(command, f"{source.name} does not compile", _COMPILE_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise NvccError(
             f"{source.name}: nvcc did not finish within {_COMPILE_TIMEOUT_S} s"
         ) from error
-    if done.returncode != 0:
-        raise NvccError(f"{source.name} does not compile: {_first_error(done.stderr)}")
     return done.stdout + done.stderr
+
+
+def _completed(
+    command: Sequence[str | Path], failed: str, timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A finished command; one that fails is an `NvccError` with its first line of error."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+    if done.returncode != 0:
+        raise NvccError(f"{failed}: {_first_error(done.stderr)}")
+    return done
 
 
 def _first_error(messages: str) -> str:
@@ -265,10 +266,7 @@ def disassemble(cubin: Path) -> str:
             "neither cuobjdump nor nvdisasm was found: install the CUDA toolkit's binary "
             "utilities, or triton, which carries them"
         )
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NvccError(f"{tool.name} failed on {cubin.name}: {_first_error(done.stderr)}")
-    return done.stdout
+    return _completed(command, f"{tool.name} failed on {cubin.name}").stdout
 
 
 def resource_listing(cubin: Path) -> str:
@@ -287,12 +285,8 @@ def resource_listing(cubin: Path) -> str:
             "cuobjdump was not found: install the CUDA toolkit's binary utilities, or triton, "
             "which carries it"
         )
-    done = subprocess.run(
-        [tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise NvccError(f"{tool.name} failed on {cubin.name}: {_first_error(done.stderr)}")
-    return done.stdout
+    failed = f"{tool.name} failed on {cubin.name}"
+    return _completed([tool, "--dump-resource-usage", cubin], failed).stdout
 
 
 def resource_usage(cubin: Path) -> tuple[ResourceUsage, ...]:
@@ -303,13 +297,14 @@ def resource_usage(cubin: Path) -> tuple[ResourceUsage, ...]:
 
 
 def _usage(function: str, report: str) -> ResourceUsage:
-    registers = _PTXAS_REGISTERS.search(report)
-    spills = _PTXAS_SPILLS.search(report)
-    shared = _PTXAS_SHARED.search(report)
+    def figure(pattern: re.Pattern[str], group: int = 1) -> int:
+        found = pattern.search(report)
+        return int(found[group]) if found else 0
+
     return ResourceUsage(
         function=function,
-        registers=int(registers[1]) if registers else 0,
-        spill_store_bytes=int(spills[1]) if spills else 0,
-        spill_load_bytes=int(spills[2]) if spills else 0,
-        shared_bytes=int(shared[1]) if shared else 0,
+        registers=figure(_PTXAS_REGISTERS),
+        spill_store_bytes=figure(_PTXAS_SPILLS),
+        spill_load_bytes=figure(_PTXAS_SPILLS, 2),
+        shared_bytes=figure(_PTXAS_SHARED),
     )

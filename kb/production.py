@@ -52,11 +52,7 @@ def _by_technique(generation: Generation) -> dict[str, NDArray[np.intp]]:
     column = generation.columns["techniques"]
     code = np.flatnonzero(generation.columns["kinds"].mask(lambda values: values == ("code",)))
     codes = column.codes[code]
-    combinations: dict[str, list[int]] = {}
-    for number, values in enumerate(column.values):
-        for slug in values:
-            combinations.setdefault(slug, []).append(number)
-    return {slug: code[np.isin(codes, numbers)] for slug, numbers in combinations.items()}
+    return {slug: code[np.isin(codes, numbers)] for slug, numbers in column.having.items()}
 
 
 def best_rows(
@@ -111,24 +107,10 @@ def production_view(generation: Generation, slug: str, limit: int) -> dict[str, 
         `count`, and `best`: `id`, `title`, `role`, `language`, `path`, `start_line`, `end_line` and
         `source` (`name`, `version`, `licence`, `url`) of at most `limit` chunks.
     """
-    best = []
-    for chunk in generation.store.rows(best_rows(generation, slug, limit)):
-        source = generation.sources[chunk.source]
-        best.append(
-            {
-                "id": chunk.id,
-                "title": chunk.title,
-                "role": chunk.role,
-                "language": chunk.language,
-                "path": chunk.path,
-                "start_line": chunk.start_line,
-                "end_line": chunk.end_line,
-                "source": {
-                    "name": source.name,
-                    "version": source.version,
-                    "licence": source.licence,
-                    "url": source.url,
-                },
-            }
-        )
+    shown = ("id", "title", "role", "language", "path", "start_line", "end_line")
+    best = [
+        {name: getattr(chunk, name) for name in shown}
+        | {"source": generation.sources[chunk.source].citation()}
+        for chunk in generation.store.rows(best_rows(generation, slug, limit))
+    ]
     return {"count": len(rows_showing(generation, slug)), "best": best}

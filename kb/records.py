@@ -37,6 +37,10 @@ class Source:
         """As plain JSON values."""
         return asdict(self)
 
+    def citation(self) -> dict[str, str | None]:
+        """What its results are cited by."""
+        return {name: getattr(self, name) for name in ("name", "version", "licence", "url")}
+
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Source":
         """The inverse of `to_json`."""

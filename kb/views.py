@@ -55,37 +55,28 @@ def index_view(generation: Generation) -> dict[str, Any]:
     """What an index holds, as `GET /v1/index` answers."""
     manifest = generation.manifest
     kinds = generation.columns["kinds"]
-    counts = {
-        kind: int(kinds.mask(lambda values, kind=kind: values == (kind,)).sum())  # type: ignore[misc]
-        for kind in KINDS
-    }
-    return {
-        "generation": manifest.generation,
-        "chunks": manifest.chunks,
-        "embedder": manifest.embedder,
-        "dimensions": manifest.dimensions,
-        "created": manifest.created,
-        "schema": manifest.schema,
+    facts = ("generation", "chunks", "embedder", "dimensions", "created", "schema")
+    return {name: getattr(manifest, name) for name in facts} | {
         "techniques": len(generation.techniques),
         "kernels": len(generation.kernels),
         "sources": len(generation.sources),
-        "kinds": counts,
+        "kinds": {kind: kinds.count(kind) for kind in KINDS},
     }
 
 
-def sources_view(generation: Generation) -> list[dict[str, Any]]:
-    """The sources of an index, with what they are cited by and how many chunks each gave."""
+def sources_view(generation: Generation, *, located: bool = False) -> list[dict[str, Any]]:
+    """The sources of an index, with what they are cited by and how many chunks each gave.
+
+    `located`: also where each was read from, which is nobody's business on another machine.
+    """
     column = generation.columns["sources"]
     return [
-        {
-            "name": source.name,
-            "version": source.version,
-            "licence": source.licence,
-            "url": source.url,
-            "location": source.location,
+        source.citation()
+        | ({"location": source.location} if located else {})
+        | {
             "quality": source.quality,
             "files": len(source.files),
-            "chunks": int(column.mask(lambda values, name=name: values == (name,)).sum()),  # type: ignore[misc]
+            "chunks": column.count(name),
         }
         for name, source in generation.sources.items()
     ]

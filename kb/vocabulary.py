@@ -137,18 +137,15 @@ def _metrics() -> dict[str, Metric]:
         for name, fields in metrics.items():
             if not isinstance(fields, dict):
                 continue  # the section's title
-            metric = Metric(name, section, **_metric_fields(fields))
+            # Lists as the tuples that `Metric` has.
+            values: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in fields.items()
+            }
+            metric = Metric(name, section, **values)
             for spelling in (name, *metric.aliases):
                 table[spelling.lower()] = metric
     return table
-
-
-def _metric_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a metric as `Metric` takes them: lists as tuples."""
-    return {
-        name: tuple(str(each) for each in value) if isinstance(value, list) else value
-        for name, value in fields.items()
-    }
 
 
 def find_metric(spelling: str) -> Metric | None:

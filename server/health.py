@@ -9,14 +9,13 @@ from server.models import Health
 from server.problems import documented
 from server.state import state_of
 
-router = APIRouter()
+router = APIRouter(responses=documented())
 
 
 @router.get(
     "/healthz",
     operation_id="getHealth",
     response_model=Health,
-    responses=documented(),
     summary="Alive",
 )
 async def healthz() -> Health:
@@ -28,7 +27,6 @@ async def healthz() -> Health:
     "/readyz",
     operation_id="getReadiness",
     response_model=Health,
-    responses=documented(),
     summary="Ready: index open and model loaded",
 )
 async def readyz(request: Request) -> Health:
@@ -46,8 +44,9 @@ async def readyz(request: Request) -> Health:
     "/metrics",
     operation_id="getMetrics",
     response_class=Response,
-    responses=documented()
-    | {200: {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={
+        200: {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    },
     summary="Prometheus metrics of all workers",
 )
 async def metrics(request: Request) -> Response:

@@ -13,8 +13,8 @@ from kb.corpus.entries import Kernel
 from kb.errors import IndexUnavailableError, InvalidInputError, NotFoundError
 from kb.index.reader import Generation
 from kb.search.engine import Searcher
+from kb.search.filtering import unknown_filters
 from kb.search.models import Filters, SearchRequest, SearchResponse
-from kb.search.unmatched import unknown_filters
 from kb.views import (
     chunk_view,
     entry_of,
@@ -29,7 +29,6 @@ from server.models import (
     ChunkDetail,
     IndexDetail,
     KernelDetail,
-    SourceDetail,
     SourceList,
     TechniqueDetail,
     TechniqueSummary,
@@ -127,12 +126,10 @@ class KnowledgeService:
     def check_context(self, request: ContextRequest) -> None:
         """Refuse a context that exceeds a limit of this server."""
         self.check_query(request.query or "")
-        if len(request.kernel or "") > self.settings.max_kernel_chars:
-            limit = self.settings.max_kernel_chars
-            raise InvalidInputError(f"the kernel is too long: at most {limit} characters")
-        if len(request.problem or "") > self.settings.max_kernel_chars:
-            limit = self.settings.max_kernel_chars
-            raise InvalidInputError(f"the problem is too long: at most {limit} characters")
+        limit = self.settings.max_kernel_chars
+        for name, text in (("kernel", request.kernel), ("problem", request.problem)):
+            if len(text or "") > limit:
+                raise InvalidInputError(f"the {name} is too long: at most {limit} characters")
         budget = max(request.max_tokens or 0, request.max_chars or 0)
         if budget > self.settings.max_budget:
             raise InvalidInputError(f"the budget is {budget}: at most {self.settings.max_budget}")
@@ -213,18 +210,9 @@ class KnowledgeService:
 
     def sources(self) -> SourceList:
         """The ingested sources, without where they lie on this machine."""
-
-        def work(generation: Generation) -> SourceList:
-            return SourceList(
-                sources=[
-                    SourceDetail.model_validate(
-                        {name: value for name, value in source.items() if name != "location"}
-                    )
-                    for source in sources_view(generation)
-                ]
-            )
-
-        return self._on_generation(work)
+        return self._on_generation(
+            lambda each: SourceList.model_validate({"sources": sources_view(each)})
+        )
 
     def chunk(self, chunk_id: str) -> ChunkDetail:
         """One chunk.
@@ -246,7 +234,6 @@ class KnowledgeService:
 
     def index(self) -> IndexDetail:
         """What the index holds."""
-
         return self._on_generation(lambda each: IndexDetail.model_validate(index_view(each)))
 
     def warm(self) -> Searcher:
@@ -276,13 +263,9 @@ def _search(searcher: Searcher, request: SearchRequest) -> SearchResponse:
 
 def _summary(generation: Generation, slug: str) -> TechniqueSummary:
     entry = generation.techniques[slug].entry
+    shown = {"slug", "title", "bottlenecks", "languages", "architectures", "effect"}
     return TechniqueSummary(
-        slug=slug,
-        title=entry.title,
-        bottlenecks=list(entry.bottlenecks),
-        languages=list(entry.languages),
-        architectures=list(entry.architectures),
-        effect=entry.effect,
+        **entry.model_dump(include=shown),
         measured=bool(technique_records(generation, slug)),
         examples=generation.examples[slug],
     )

@@ -10,6 +10,7 @@ once, by the same code that users run. `--write` puts the weights into kb/data/a
 
 import argparse
 from contextlib import ExitStack
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def _fit_and_report(
 
 
 def _evidence(searcher: Searcher, questions: list[str]) -> list[tuple[float, ...]]:
-    return [searcher.rank(question, 10, Filters()).evidence.features() for question in questions]
+    return [astuple(searcher.rank(question, 10, Filters()).evidence) for question in questions]
 
 
 def _fit(

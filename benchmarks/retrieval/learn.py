@@ -31,7 +31,8 @@ from benchmarks.retrieval.teaching import Question, copies, situations, teaching
 from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.search.classifier import FILE, Classifier, Network
-from kb.search.weighing import FEATURES, LEARNED, shipped_weights
+from kb.search.weighing import FEATURES, LEARNED
+from kb.search.weights import read_weights
 
 _TARGET = Path(kb.__file__).parent / "data" / FILE
 # Chosen on held-out situations of the teaching set.
@@ -183,7 +184,7 @@ class Judge:
         if fit:
             scores = cross_validated(features, self._grades, 0)
         else:
-            shipped = shipped_weights().features
+            shipped = read_weights("entry_weights.yaml").features
             weights = np.array([shipped[name] for name in FEATURES])
             scores = features[..., 0] + features @ weights
         return [self._score(*each) for each in zip(self.cases, scores, strict=True)]

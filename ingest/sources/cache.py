@@ -15,8 +15,6 @@ from platformdirs import user_cache_path
 
 from kb.errors import SourceError
 
-_BLOCK = 1 << 20
-
 GIT_ARCHIVE = "tree.tar"
 """Name of every archive that was made of a git commit."""
 
@@ -147,8 +145,5 @@ def sha256_of(path: Path) -> str:
 
 def digest_of(path: Path, algorithm: str) -> str:
     """A file's digest by one of hashlib's algorithms, in hexadecimal."""
-    digest = hashlib.new(algorithm)
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, algorithm).hexdigest()

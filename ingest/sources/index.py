@@ -151,11 +151,8 @@ class Index:
                 + (f" ({why})" if why and why != "True" else "")
                 + ": choose another version"
             )
-        if package.prefer_sdist:
-            kept.sort(key=lambda file: file.link.is_wheel)  # stable: best match stays first
-        else:
-            kept.sort(key=lambda file: not file.link.is_wheel)
-        link = kept[0].link
+        # The best match of the kind that is preferred, or else of the other.
+        link = min(kept, key=lambda file: file.link.is_wheel == package.prefer_sdist).link
         return Release(
             package=package,
             version=str(newest),

@@ -29,20 +29,12 @@ class Span(NamedTuple):
     end: int
 
 
-def without_comments(code: str, language: str) -> str:
+def without_comments(code: str, language: str, *, keep_docstrings: bool = False) -> str:
     """The code with its comments and docstrings as spaces; offsets and lines stay as they are.
 
     Other strings stay, since inline assembly is one.
     """
-    return _blanked(code, language, frozenset({"comment", "docstring"}))
-
-
-def only_comments_blanked(code: str, language: str) -> str:
-    """The code with its comments as spaces, and its docstrings as they are."""
-    return _blanked(code, language, frozenset({"comment"}))
-
-
-def _blanked(code: str, language: str, kinds: frozenset[Kind]) -> str:
+    kinds = {"comment"} if keep_docstrings else {"comment", "docstring"}
     out: list[str] = []
     at = 0
     for span in literals_and_comments(code, language):
@@ -60,8 +52,9 @@ def literals_and_comments(code: str, language: str) -> Iterator[Span]:
     language
         `cuda` and `cpp` have `//` and `/* */`; any other has `#` and literals of three quotes.
     """
-    scan = _Slashes(code) if language in {"cuda", "cpp"} else _Hashes(code)
-    opens = _OPENS_SLASH if isinstance(scan, _Slashes) else _OPENS_HASH
+    has_slashes = language in {"cuda", "cpp"}
+    opens = _OPENS_SLASH if has_slashes else _OPENS_HASH
+    scan = _Scan(code, triple_quotes=not has_slashes)
     at = 0
     while (found := opens.search(code, at)) is not None:
         span = scan.at(found.start(), found[0])
@@ -73,14 +66,28 @@ def literals_and_comments(code: str, language: str) -> Iterator[Span]:
 class _Scan:
     """What is known of one text while it is read."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, *, triple_quotes: bool) -> None:
         self.code = code
+        self._triple_quotes = triple_quotes
         # mark -> up to where it is known that nothing closes it
         self._open_until: dict[str, int] = {}
 
     def at(self, start: int, mark: str) -> Span | None:
         """What begins at `start` with this mark; None if nothing closes it."""
-        raise NotImplementedError
+        if mark in {"//", "#"}:
+            end = self.code.find("\n", start)
+            return Span("comment", start, len(self.code) if end < 0 else end)
+        if mark == "/*":
+            closed = self._closed_by("*/", start + 2)
+            return None if closed is None else Span("comment", start, closed)
+        three = mark * 3
+        if self._triple_quotes and self.code.startswith(three, start):
+            closed = self._closed_by(three, start + 3)
+            if closed is not None:
+                first = self._with_prefix(start)
+                kind: Kind = "docstring" if self._stands_alone(first) else "string"
+                return Span(kind, first, closed)
+        return self._on_line(start, mark)
 
     def _closed_by(self, mark: str, start: int) -> int | None:
         """The end behind the first `mark` from `start` on."""
@@ -103,33 +110,6 @@ class _Scan:
             return Span("string", start, end + 1)
         self._open_until[quote] = end
         return None
-
-    def _line_end(self, start: int) -> int:
-        end = self.code.find("\n", start)
-        return len(self.code) if end < 0 else end
-
-
-class _Slashes(_Scan):
-    def at(self, start: int, mark: str) -> Span | None:
-        if mark == "//":
-            return Span("comment", start, self._line_end(start))
-        if mark == "/*":
-            end = self._closed_by("*/", start + 2)
-            return None if end is None else Span("comment", start, end)
-        return self._on_line(start, mark)
-
-
-class _Hashes(_Scan):
-    def at(self, start: int, mark: str) -> Span | None:
-        if mark == "#":
-            return Span("comment", start, self._line_end(start))
-        three = mark * 3
-        if self.code.startswith(three, start):
-            end = self._closed_by(three, start + 3)
-            if end is not None:
-                first = self._with_prefix(start)
-                return Span("docstring" if self._stands_alone(first) else "string", first, end)
-        return self._on_line(start, mark)
 
     def _with_prefix(self, start: int) -> int:
         first = start

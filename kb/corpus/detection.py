@@ -39,16 +39,12 @@ class Detector:
         self._bottlenecks = {entry.slug: entry.bottlenecks for entry in ordered}
         digest = hashlib.blake2b(digest_size=8)
         for entry in ordered:
-            for language, patterns in (
-                ("triton", entry.detect.triton),
-                ("cuda", entry.detect.cuda),
-            ):
-                for pattern in patterns:
+            for language, rules in self._rules.items():
+                for pattern in getattr(entry.detect, language):
                     facts = (entry.slug, language, pattern, *entry.bottlenecks)
                     digest.update(("\0".join(facts) + "\0\0").encode())
                     clauses = required(pattern) if precheck else ()
-                    rule = _Rule(entry.slug, linear_pattern(pattern), clauses)
-                    self._rules[language].append(rule)
+                    rules.append(_Rule(entry.slug, linear_pattern(pattern), clauses))
         self._screens = {
             language: Screen([rule.clauses for rule in rules])
             for language, rules in self._rules.items()

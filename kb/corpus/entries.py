@@ -1,11 +1,12 @@
 """The models of a technique entry and a kernel entry, as their front matter declares them."""
 
 import datetime
+import operator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from kb.architectures import parse_architecture
+from kb.architectures import checked_architecture
 from kb.errors import InvalidInputError
 from kb.patterns import MAX_PATTERN_CHARS, linear_pattern
 from kb.vocabulary import find_metric, taxonomy
@@ -52,6 +53,9 @@ class Source(_Model):
     """SPDX identifier, or `proprietary` for a page that may be read but not copied."""
 
 
+_COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
 class Gate(_Model):
     """One condition on a profiler metric, and why it speaks for or against the technique."""
 
@@ -71,15 +75,7 @@ class Gate(_Model):
 
     def holds(self, measured: float) -> bool:
         """Whether a measured value meets the condition."""
-        match self.op:
-            case "<":
-                return measured < self.value
-            case "<=":
-                return measured <= self.value
-            case ">":
-                return measured > self.value
-            case _:
-                return measured >= self.value
+        return bool(_COMPARISONS[self.op](measured, self.value))
 
 
 class Verified(_Model):
@@ -134,12 +130,7 @@ class Detect(_Model):
 
 
 def _check_architectures(value: tuple[str, ...]) -> tuple[str, ...]:
-    for name in value:
-        try:
-            parse_architecture(name)
-        except InvalidInputError as error:
-            raise ValueError(str(error)) from error
-    return value
+    return tuple(checked_architecture(name) for name in value)
 
 
 class _Entry(_Model):

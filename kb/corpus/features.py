@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePosixPath
-from typing import Any
 
 from kb.corpus.comments import without_comments
 from kb.corpus.literals import Screen, required
 from kb.patterns import AnyOf, any_of, encoded
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 _CODE = frozenset({"triton", "python", "cuda", "cpp"})
 # Accumulators and scales have the first in every kernel, indices the others: each says something
@@ -100,10 +99,7 @@ def dtypes_named(words: str) -> frozenset[str]:
     return frozenset(named | set(_dtypes(encoded(words))))
 
 
-@cache
-def _data(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = load_yaml((files("kb") / "data" / name).read_text(encoding="utf-8"))
-    return data
+_data = cache(read_data)
 
 
 def _marks(table: dict[str, dict[str, list[str]]]) -> tuple[_Marks, ...]:

@@ -33,20 +33,16 @@ class OnnxEmbedder:
         Where the model's files are.
     workers : int, optional
         Texts embedded at once; by default the processors this process may use.
-    threads_per_run : int
-        Threads inside a run.
     """
 
     def __init__(
         self,
         folder: Path = MODEL_FOLDER,
         workers: int | None = None,
-        threads_per_run: int = 1,
     ) -> None:
         self._folder = folder
         self._model = shipped_model(folder)
         self._workers = workers or usable_cpus()
-        self._threads_per_run = threads_per_run
         self._lock = Lock()
         self._loaded: tuple[onnxruntime.InferenceSession, Tokenizer] | None = None
 
@@ -109,7 +105,7 @@ class OnnxEmbedder:
 
     def _session(self) -> onnxruntime.InferenceSession:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads_per_run
+        options.intra_op_num_threads = 1
         # The model is written with its operators already fused as is fastest; constants still
         # fold at this level.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC

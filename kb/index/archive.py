@@ -39,24 +39,16 @@ def export_index(root: Path, target: Path) -> Manifest:
     generation = open_generation(root)
     partial = target.with_name(target.name + ".part")
     try:
-        with explained_export(target):
-            with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
-                archive.add(generation.folder, arcname=_ROOT)
-            partial.replace(target)
+        with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
+            archive.add(generation.folder, arcname=_ROOT)
+        partial.replace(target)
+    except OSError as error:
+        raise KbError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
         generation.close()
     return generation.manifest
-
-
-@contextlib.contextmanager
-def explained_export(target: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """Turn a failure to write the archive into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise KbError(f"cannot write {target}: {error.strerror or error}") from error
 
 
 def import_index(

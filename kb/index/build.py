@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 import kb
 from kb.index.chroma import write_collection
 from kb.index.columns import write_columns
-from kb.index.digests import digests_of
 from kb.index.layout import (
     CHROMA,
     CHUNKS,
@@ -22,7 +21,7 @@ from kb.index.layout import (
     VECTORS,
 )
 from kb.index.lexical import write_lexical
-from kb.index.manifest import Manifest, write_manifest
+from kb.index.manifest import Manifest, digests_of, write_manifest
 from kb.index.state import IndexState
 from kb.index.store import write_chunks
 from kb.index.vectors import write_vectors

@@ -75,11 +75,8 @@ class EmbeddingCache:
             with self._undamaged():
                 rows = self._connection.execute(sql, (embedder, *batch)).fetchall()
             for key, blob, checksum in rows:
-                if len(blob) % 4 or checksum not in (None, _checksum(embedder, key, blob)):
-                    continue
-                vector = np.frombuffer(blob, dtype=np.float32)
-                if abs(float(np.linalg.norm(vector)) - 1) < _TOLERANCE:
-                    found[key] = vector
+                if _is_intact(embedder, key, blob, checksum):
+                    found[key] = np.frombuffer(blob, dtype=np.float32)
         return found
 
     def put(self, embedder: str, vectors: Iterable[tuple[str, NDArray[np.float32]]]) -> None:
@@ -100,28 +97,28 @@ def _checksum(embedder: str, key: str, blob: bytes) -> int:
     return zlib.crc32(blob, zlib.crc32(f"{embedder}\0{key}".encode()))
 
 
+def _is_intact(embedder: str, key: str, blob: object, checksum: int | None) -> bool:
+    """Whether a row is what was written; an older version wrote no checksum."""
+    if not isinstance(blob, bytes) or len(blob) % 4:
+        return False
+    if checksum not in (None, _checksum(embedder, key, blob)):
+        return False
+    return abs(float(np.linalg.norm(np.frombuffer(blob, dtype=np.float32))) - 1) < _TOLERANCE
+
+
 def _has_checksums(connection: sqlite3.Connection) -> bool:
     columns = connection.execute("PRAGMA table_info(embedding)").fetchall()
     return any(column[1] == "checksum" for column in columns)
 
 
 def damaged_vectors(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many vectors a cache holds, and how many of them are not what was written.
-
-    One that an older version wrote, without a checksum, is damaged if its length is not 1.
-    """
+    """How many vectors a cache holds, and how many of them are not what was written."""
     checked = "checksum" if _has_checksums(connection) else "NULL"
     rows = connection.execute(f"SELECT embedder, text_hash, vector, {checked} FROM embedding")  # noqa: S608
     count = damaged = 0
     for embedder, key, blob, checksum in rows:
         count += 1
-        sound = isinstance(blob, bytes) and len(blob) % 4 == 0
-        if sound and checksum is None:
-            norm = float(np.linalg.norm(np.frombuffer(blob, dtype=np.float32)))
-            sound = abs(norm - 1) < _TOLERANCE
-        elif sound:
-            sound = checksum == _checksum(str(embedder), str(key), blob)
-        damaged += not sound
+        damaged += not _is_intact(str(embedder), str(key), blob, checksum)
     return count, damaged
 
 

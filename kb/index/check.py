@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from kb.errors import KbError
 from kb.index.chroma import copy_files, open_collection
 from kb.index.columns import differing_columns, open_columns
-from kb.index.digests import digests_of
 from kb.index.layout import CHROMA, CHUNKS, COLUMNS, LEXICAL, VECTORS
 from kb.index.lexical import LexicalIndex
-from kb.index.manifest import read_manifest
+from kb.index.manifest import digests_of, read_manifest
 from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
 

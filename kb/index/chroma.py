@@ -67,29 +67,17 @@ def open_collection(folder: Path, *, expected: int | None = None) -> Iterator[An
         client.close()
 
 
+_REQUIRED = ("kind", "source", "title", "path", "start_line", "end_line", "language")
+_OPTIONAL = ("symbol", "entry", "section", "op")
+_LISTS = ("techniques", "bottlenecks", "architectures", "dtypes")
+
+
 def _metadata(chunk: Chunk) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "kind": chunk.kind,
-        "source": chunk.source,
-        "title": chunk.title,
-        "path": chunk.path,
-        "start_line": chunk.start_line,
-        "end_line": chunk.end_line,
-        "language": chunk.language,
-        "digest": chunk.digest(),
-    }
-    optional: dict[str, Any] = {
-        "symbol": chunk.symbol,
-        "entry": chunk.entry,
-        "section": chunk.section,
-        "op": chunk.op,
-        # Chroma refuses an empty list
-        "techniques": list(chunk.techniques),
-        "bottlenecks": list(chunk.bottlenecks),
-        "architectures": list(chunk.architectures),
-        "dtypes": list(chunk.dtypes),
-    }
-    return values | {key: value for key, value in optional.items() if value}
+    values = {name: getattr(chunk, name) for name in _REQUIRED} | {"digest": chunk.digest()}
+    optional = {name: getattr(chunk, name) for name in _OPTIONAL}
+    lists = {name: list(getattr(chunk, name)) for name in _LISTS}
+    # Chroma refuses an empty list.
+    return values | {name: value for name, value in (optional | lists).items() if value}
 
 
 def _parts(count: int) -> int:

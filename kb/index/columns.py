@@ -67,6 +67,10 @@ class Column:
         """Which distinct combinations are accepted, (distinct,)."""
         return np.fromiter((accepts(value) for value in self.values), bool, len(self.values))
 
+    def count(self, value: str) -> int:
+        """How many chunks have this value and no other."""
+        return int(self.mask(lambda values: values == (value,)).sum())
+
     def find(self, value: str) -> int | None:
         """The code of a single value of a column of many."""
         assert isinstance(self.values, _OneEach)
@@ -105,15 +109,13 @@ class _OneEach(Sequence[Values]):
         return _one(self.table[code])
 
 
-class Columns:
-    """All filterable fields of a generation."""
+class Columns(dict[str, Column]):
+    """All filterable fields of a generation, by name."""
 
-    def __init__(self, columns: dict[str, Column], count: int) -> None:
-        self._columns = columns
-        self.count = count
-
-    def __getitem__(self, name: str) -> Column:
-        return self._columns[name]
+    @property
+    def count(self) -> int:
+        """How many chunks there are."""
+        return len(self["kinds"].codes)
 
 
 def write_columns(folder: Path, chunks: Sequence[Chunk]) -> None:
@@ -161,19 +163,18 @@ def open_columns(folder: Path) -> Columns:
     data = json.loads((folder / "values.json").read_text(encoding="utf-8"))
     count = int(data["count"])
     with PARSING:
-        columns = {
-            name: Column(
+        columns = Columns()
+        for name in _FIELDS:
+            columns[name] = Column(
                 _OneEach(StringTable(folder / name))
                 if name in _TABLES
                 else [tuple(value) for value in data["values"][name]],
                 # As a plain array: reading single values of a `memmap` is slow.
                 np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")),
             )
-            for name in _FIELDS
-        }
     for name, column in columns.items():
         codes = column.codes
         sound = codes.dtype == np.uint32 and codes.shape == (count,)
         if not sound or (count and int(codes.max()) >= len(column.values)):
             raise IndexUnavailableError(f"{folder / name}.npy is damaged: run `kb rebuild`")
-    return Columns(columns, count)
+    return columns

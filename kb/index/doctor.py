@@ -99,19 +99,12 @@ def _cache(layout: IndexLayout) -> Finding:
 
 
 def _sources(root: Path) -> Iterator[Finding]:
-    generation = open_generation(root)
-    try:
+    with contextlib.closing(open_generation(root)) as generation:
         for source in generation.sources.values():
+            detail = source.location
             # A published source has an address, which is not asked for here.
-            there = source.sha256 is not None or os.path.exists(source.location)  # noqa: PTH110 - False where none may look
-            detail = (
-                source.location
-                if there
-                else (
-                    f"{source.location} is gone: its chunks stay in the index, but a rebuild "
-                    "can only take them over"
+            if source.sha256 is None and not os.path.exists(detail):  # noqa: PTH110 - False where none may look
+                detail += (
+                    " is gone: its chunks stay in the index, but a rebuild can only take them over"
                 )
-            )
             yield Finding(f"source {source.name}", ok=True, detail=detail)
-    finally:
-        generation.close()

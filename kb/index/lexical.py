@@ -242,10 +242,6 @@ class LexicalIndex:
         frequency /= self.idf(token)
         return at[there], frequency
 
-    def occurs(self, token: str, rows: NDArray[np.intp]) -> bool:
-        """Whether any of the chunks at `rows` contains the token."""
-        return bool(self.holding(token, rows).any())
-
     def holding(self, token: str, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """In which of the chunks at `rows` a token stands, (n,)."""
         having = self._rows[self._stretch(token)]

@@ -1,5 +1,6 @@
 """The manifest of a generation: what made it, and whether this version can read it."""
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,10 +28,21 @@ class Manifest:
     versions: dict[str, str]
     """Versions of the package and of the libraries whose files it holds."""
     files: dict[str, str]
-    """Path → digest of every other file of the generation: see `kb.index.digests`."""
+    """Path → digest of every other file of the generation."""
 
 
 _MANIFEST = TypeAdapter(Manifest)
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """Path below `folder` → BLAKE2b digest, of every file but the manifest, which holds them."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

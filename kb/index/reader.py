@@ -57,21 +57,12 @@ class Generation:
     @cached_property
     def examples(self) -> dict[str, list[str]]:
         """Technique slug → kernel slugs that show it, the entry's own order first."""
-        return {
-            slug: list(
-                dict.fromkeys(
-                    [
-                        *record.entry.examples,
-                        *(
-                            k
-                            for k, kernel in self.kernels.items()
-                            if slug in kernel.entry.techniques
-                        ),
-                    ]
-                )
-            )
-            for slug, record in self.techniques.items()
-        }
+        found = {slug: dict.fromkeys(r.entry.examples) for slug, r in self.techniques.items()}
+        for slug, kernel in self.kernels.items():
+            for technique in kernel.entry.techniques:
+                if technique in found:
+                    found[technique][slug] = None
+        return {slug: list(examples) for slug, examples in found.items()}
 
     def state(self) -> IndexState:
         """The whole generation in memory, for a writer that adds to it."""
@@ -131,11 +122,10 @@ def _open(folder: Path, lease: Lease) -> Generation:
             vectors=VectorMatrix(folder / VECTORS),
             lease=lease,
         )
-    except KbError:
-        lease.release()
-        raise
     except Exception as error:  # damage shows in as many ways as there are file formats
         lease.release()
+        if isinstance(error, KbError):
+            raise
         raise IndexUnavailableError(
             f"the index at {folder.parent.parent} is damaged ({error}): run `kb rebuild`"
         ) from error

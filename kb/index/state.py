@@ -41,13 +41,17 @@ class IndexState:
     kernels: tuple[KernelRecord, ...] = ()
     chunks: tuple[Chunk, ...] = ()
 
-    def without(self, source: str) -> "IndexState":
-        """The state with nothing from that source."""
+    def source(self, name: str) -> Source | None:
+        """The source of that name, or None."""
+        return next((source for source in self.sources if source.name == name), None)
+
+    def without(self, *names: str) -> "IndexState":
+        """The state with nothing from these sources."""
         return IndexState(
-            tuple(one for one in self.sources if one.name != source),
-            tuple(technique for technique in self.techniques if technique.source != source),
-            tuple(kernel for kernel in self.kernels if kernel.source != source),
-            tuple(chunk for chunk in self.chunks if chunk.source != source),
+            tuple(source for source in self.sources if source.name not in names),
+            tuple(technique for technique in self.techniques if technique.source not in names),
+            tuple(kernel for kernel in self.kernels if kernel.source not in names),
+            tuple(chunk for chunk in self.chunks if chunk.source not in names),
         )
 
     def merged(self, other: "IndexState") -> "IndexState":

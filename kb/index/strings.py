@@ -2,7 +2,7 @@
 
 import mmap
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 
@@ -47,32 +47,21 @@ class StringTable:
         self._ends = memoryview(ends).cast("q")
         if (self._ends[-1] if len(self._ends) else 0) != len(self._text):
             raise IndexUnavailableError(f"{stem}{_TEXT} is damaged: run `kb rebuild`")
-        self._encoded = _Encoded(self._text, self._ends)
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def __getitem__(self, place: int) -> str:
-        return self._encoded[place].decode(errors=_ERRORS)
+        return self._encoded(place).decode(errors=_ERRORS)
+
+    def _encoded(self, place: int) -> bytes:
+        return self._text[self._ends[place - 1] if place else 0 : self._ends[place]]
 
     def find(self, string: str) -> int | None:
         """The place of a string, or None."""
         wanted = string.encode(errors=_ERRORS)
-        place = bisect_left(self._encoded, wanted)
-        return place if place < len(self) and self._encoded[place] == wanted else None
-
-
-class _Encoded(Sequence[bytes]):
-    """The strings as bytes, for `bisect`."""
-
-    def __init__(self, text: bytes | mmap.mmap, ends: memoryview) -> None:
-        self._text, self._ends = text, ends
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __getitem__(self, place: int) -> bytes:  # type: ignore[override]
-        return self._text[self._ends[place - 1] if place else 0 : self._ends[place]]
+        place = bisect_left(range(len(self)), wanted, key=self._encoded)
+        return place if place < len(self) and self._encoded(place) == wanted else None
 
 
 def _mapped(path: Path) -> bytes | mmap.mmap:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from kb.caching import cached_by_word
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:(?:\.|::)[A-Za-z_][A-Za-z0-9_]*)*|\d+(?:\.\d+)?")
 _PART = re.compile(r"[A-Z]+\d*(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
@@ -52,19 +52,15 @@ def tokenize(text: str) -> list[str]:
     `tl.make_tensor_descriptor` gives `tl`, `make_tensor_descriptor`, its three parts stemmed, and
     the dotted name itself.
     """
-    tokens: list[str] = []
-    for match in _WORD.finditer(text):
-        tokens.extend(_expand(match.group()))
-    return tokens
+    return list(chain.from_iterable(map(_expand, _WORD.findall(text))))
 
 
 @cache
 def _full_forms() -> dict[str, tuple[str, ...]]:
     """Stemmed short form → stemmed words that it stands for."""
-    text = (files("kb") / "data" / "abbreviations.yaml").read_text(encoding="utf-8")
     return {
         stem(short): tuple(stem(word) for word in full.split())
-        for full, shorts in load_yaml(text).items()
+        for full, shorts in read_data("abbreviations.yaml").items()
         for short in shorts
     }
 
@@ -81,15 +77,12 @@ def terms(text: str) -> list[str]:
     `rmsnorm_bwd` gives `rmsnorm_bwd`, `rms`, `norm` and `backward`, as "backward of the RMS norm"
     does but for the identifier: `kb/data/abbreviations.yaml` says what stands for what.
     """
-    found: list[str] = []
-    for match in _WORD.finditer(text):
-        found.extend(_terms(match.group()))
-    return found
+    return list(chain.from_iterable(map(_terms, _WORD.findall(text))))
 
 
 def spaced(text: str) -> str:
     """A text's words and the parts of its identifiers in lower case, parted by single spaces."""
-    return " ".join(part for match in _WORD.finditer(text) for part in _parts(match.group()))
+    return " ".join(chain.from_iterable(map(_parts, _WORD.findall(text))))
 
 
 @cached_by_word
@@ -99,8 +92,7 @@ def _parts(word: str) -> tuple[str, ...]:
 
 def identifiers(text: str) -> Iterator[str]:
     """Words of a query that look like identifiers: dotted, with underscores or mixed case."""
-    for match in _WORD.finditer(text):
-        word = match.group()
+    for word in _WORD.findall(text):
         if "_" in word or "." in word or "::" in word or re.search(r"[a-z][A-Z]", word):
             yield word
 

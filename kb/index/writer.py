@@ -174,13 +174,11 @@ class IndexWriter:
 
     def next_name(self, content: str) -> str:
         """A generation name for that content, above all used so far."""
-        return f"g{self._next_number():06d}-{content[:8]}"
-
-    def _next_number(self) -> int:
         names = self.layout.names()
         with contextlib.suppress(IndexUnavailableError):
             names += [name] if (name := self.layout.current()) else []
-        return max((generation_number(name) for name in names), default=0) + 1
+        number = max(map(generation_number, names), default=0) + 1
+        return f"g{number:06d}-{content[:8]}"
 
     def _switch(self, name: str) -> None:
         staged = self.layout.staging / name

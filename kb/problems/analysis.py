@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
-from kb.gpus import GpuName, GpuSpec, all_specs
+from kb.gpus import GpuSpec, all_specs
 from kb.problems.reading import Problem
 from kb.problems.steps import Step, steps_of, total
 
 # Where no card is named, operators are compared as on this one.
-TYPICAL_CARD: Final = GpuName.H100_SXM
+TYPICAL_CARD: Final = "H100-SXM"
 # What follows a product is fused into it, so a product is the operator to build on as long as it
 # takes this share of what takes longest.
 _PRODUCT_SHARE = 0.2

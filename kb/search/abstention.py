@@ -3,14 +3,13 @@
 import math
 from dataclasses import astuple, dataclass
 from functools import cache
-from importlib.resources import files
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about the best answers to a query; no words of it."""
+    """What is known about the best answers to a query, in the order of the calibrated weights."""
 
     similarity: float
     """Highest cosine between the query and a chunk."""
@@ -35,10 +34,6 @@ class Evidence:
     known: float
     """Share of the query's words that the index has."""
 
-    def features(self) -> tuple[float, ...]:
-        """In the order of the calibrated weights."""
-        return astuple(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -56,7 +51,7 @@ def calibration(embedder: str) -> Calibration:
 
     Cosines mean different things under different models, so each has its own weights.
     """
-    data = load_yaml((files("kb") / "data" / "abstention.yaml").read_text(encoding="utf-8"))
+    data = read_data("abstention.yaml")
     chosen = data["embedders"].get(embedder) or data["embedders"][data["default"]]
     return Calibration(
         float(chosen["bias"]),
@@ -67,6 +62,6 @@ def calibration(embedder: str) -> Calibration:
 
 def relevance(evidence: Evidence, weights: Calibration) -> float:
     """Probability that the index answers the query, in [0, 1]."""
-    pairs = zip(weights.weights, evidence.features(), strict=True)
+    pairs = zip(weights.weights, astuple(evidence), strict=True)
     logit = weights.bias + sum(weight * value for weight, value in pairs)
     return 1.0 / (1.0 + math.exp(-logit))

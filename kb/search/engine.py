@@ -16,11 +16,11 @@ from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.index.vectors import top
 from kb.profiles.values import understood
-from kb.search.abstention import Calibration, Evidence, calibration, relevance
+from kb.search.abstention import Evidence, calibration, relevance
 from kb.search.asked import asked_terms
 from kb.search.classifier import Classifier
 from kb.search.entries import Entries, EntryScores
-from kb.search.filtering import filter_mask
+from kb.search.filtering import check_filters, filter_mask
 from kb.search.folding import fold
 from kb.search.functions import Candidates, FunctionWeighing
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
@@ -28,7 +28,6 @@ from kb.search.names import NamedRows
 from kb.search.query import QueryReader, Understanding
 from kb.search.ranking import HIGHEST, Ranker
 from kb.search.replacements import replacements_in
-from kb.search.unmatched import check_filters
 from kb.search.weighing import Weighing
 from kb.search.weights import ordering
 
@@ -92,8 +91,6 @@ class Scored(NamedTuple):
     """What the meaning of the query's words adds."""
     behind: NDArray[np.float64]
     """What puts techniques that the query's metrics contradict behind all others."""
-    orders: tuple[NDArray[np.intp], NDArray[np.intp]]
-    """Rows by words and by meaning, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ class Searcher:
     ) -> None:
         self.generation = generation
         self._embedder = embedder
-        self._calibration: Calibration = calibration(generation.manifest.embedder)
+        self._calibration = calibration(generation.manifest.embedder)
         self._reader = QueryReader(generation)
         self._names = NamedRows(generation.columns)
         self._entries = Entries(generation)
@@ -217,8 +214,8 @@ class Searcher:
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
         )
         probability = relevance(evidence, self._calibration)
-        scored = self._scored(candidates, (lexical_rows, dense_rows), tokens, entries, ranker)
-        hits = self._kept(scored, k)
+        scored = self._scored(candidates, tokens, entries, ranker)
+        hits = self._kept(scored, (lexical_rows, dense_rows), k)
         outside = said.of_field.outside and not self._names.codes(said.symbols)
         abstained = probability < self._calibration.threshold or not hits or outside
         return Ranking(hits, said, probability, evidence, abstained, ranker)
@@ -230,7 +227,8 @@ class Searcher:
         total = sum(information.values())
         if not total or not len(best):
             return 0.0
-        return sum(idf for token, idf in information.items() if lexical.occurs(token, best)) / total
+        held = (idf for token, idf in information.items() if lexical.holding(token, best).any())
+        return sum(held) / total
 
     def _identified(self, said: Understanding) -> bool:
         """Whether something in the query is of the field whatever its words are."""
@@ -246,7 +244,6 @@ class Searcher:
     def _scored(
         self,
         pieces: Candidates,
-        orders: tuple[NDArray[np.intp], NDArray[np.intp]],
         tokens: list[str],
         entries: EntryScores,
         ranker: Ranker,
@@ -282,20 +279,12 @@ class Searcher:
             behind[first:] = ranker.contradicted(self._entries.places)[places]
         scores = texts + passed + weighed + totals + meant + behind
         order = np.lexsort((found, -scores))
-        return Scored(
-            found[order],
-            scores[order],
-            texts[order],
-            passed[order],
-            weighed[order],
-            meant[order],
-            behind[order],
-            orders,
-        )
+        columns = (scores, texts, passed, weighed, meant, behind)
+        return Scored(found[order], *(column[order] for column in columns))
 
-    def _kept(self, scored: Scored, k: int) -> list[Hit]:
-        """The k best distinct answers."""
-        ranks = [{row: rank for rank, row in enumerate(o.tolist(), 1)} for o in scored.orders]
+    def _kept(self, scored: Scored, orders: Sequence[NDArray[np.intp]], k: int) -> list[Hit]:
+        """The k best distinct answers; `orders` are the rows by words and by meaning."""
+        ranks = [{row: rank for rank, row in enumerate(o.tolist(), 1)} for o in orders]
         hits = [self._hit(scored, at, ranks) for at in fold(scored.rows, self.generation, k)]
         return sorted(hits, key=lambda hit: (-hit.total, hit.row))[:k]
 
@@ -335,11 +324,10 @@ class Searcher:
 
     @staticmethod
     def _explain(hit: Hit, ranking: Ranking) -> dict[str, Any]:
-        added = ranking.ranker.parts(hit.row)
         told: dict[str, Any] = {"relevance": round(ranking.relevance, 4)}
         if ranking.said.spelled:
             told["read as"] = ranking.said.text
-        return {**hit.parts, **added, **told}
+        return {**hit.parts, **ranking.ranker.parts(hit.row), **told}
 
     def close(self) -> None:
         """Let Chroma's view go, if one was made. The generation stays open."""

@@ -100,31 +100,24 @@ class Entries:
         # As they are ingested, unless an entry came to others that were there before.
         self._in_order = bool((self._order[1:] > self._order[:-1]).all())
         self._starts = np.searchsorted(self.of_row[self._order], np.arange(len(places)))
-        self._padded = self._sections()
+        counts = np.diff(np.append(self._starts, len(self.rows)))
+        # Entry → places of its rows, (m, longest), filled up with one past the end.
+        self._padded = np.full((len(counts), int(counts.max(initial=0))), len(self.rows))
+        self._padded[np.arange(self._padded.shape[1]) < counts[:, None]] = self._order
         self._shown = ~columns["roles"].mask(lambda values: values == (QUESTION,))[self.rows]
         self.techniques: NDArray[np.bool_] = np.array(
             [name.startswith("technique:") for name in self.names], dtype=np.bool_
         )
         self.pairs: NDArray[np.intp] = self._belonging(columns, places)
         """(kernel, technique) for each technique that a kernel shows, (pairs, 2)."""
-        sections = np.diff(np.append(self._starts, len(self.rows)))
-        self._counts = np.minimum(sections, _NEAREST_COUNT).astype(np.float64)
+        self._counts = np.minimum(counts, _NEAREST_COUNT).astype(np.float64)
         self._place = np.full(columns.count, -1, dtype=np.int32)
         self._place[self.rows] = np.arange(len(self.rows))
         # Token → what `LexicalIndex.frequencies` says of it: a stretch of the index, a few of whose
         # rows are of entries. No more than all of the entries' words.
         self._held: dict[str, tuple[NDArray[np.integer], NDArray[np.float32]]] = {}
 
-    def _sections(self) -> NDArray[np.intp]:
-        """Entry → places of its rows, (m, longest), filled up with one past the end."""
-        counts = np.diff(np.append(self._starts, len(self.rows)))
-        padded = np.full((len(counts), int(counts.max(initial=0))), len(self.rows))
-        inside = np.arange(padded.shape[1]) < counts[:, None]
-        padded[inside] = self._order
-        return padded
-
     def _belonging(self, columns: Columns, places: dict[str, int]) -> NDArray[np.intp]:
-        """(kernel, technique) for each technique that a kernel shows, (pairs, 2)."""
         firsts = self.rows[self._order[self._starts]] if len(places) else self.rows
         pairs = [
             (place, places[f"technique:{slug}"])

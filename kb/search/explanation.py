@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from kb.search.ranking import HIGHEST
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 # Of the answer as a whole: whether there is one, and what the query was read as.
 _OF_THE_ANSWER = frozenset({"relevance", "read as"})
@@ -55,6 +54,5 @@ def legend(names: Iterable[str]) -> list[tuple[str, str]]:
 
 @cache
 def _meanings() -> dict[str, dict[str, str]]:
-    text = (files("kb") / "data" / "score_parts.yaml").read_text(encoding="utf-8")
-    meanings: dict[str, dict[str, str]] = load_yaml(text)
+    meanings: dict[str, dict[str, str]] = read_data("score_parts.yaml")
     return meanings

@@ -1,12 +1,23 @@
-"""Filters as a mask over the chunks of a generation."""
+"""Filters as a mask over the chunks of a generation, and their values that name nothing."""
+
+import difflib
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kb.architectures import any_runs_on, parse_architecture
+from kb.corpus.entries import BOTTLENECKS
+from kb.errors import InvalidInputError
 from kb.index.columns import Columns, Values
+from kb.index.reader import Generation
 from kb.search.models import Filters
+from kb.vocabulary import taxonomy
 
+# Beyond this many, names are counted and not listed.
+_LISTED = 12
+# What an index may hold although this one does not: a filter by it is right, and finds nothing yet.
+_LANGUAGES = frozenset({"triton", "cuda", "python", "cpp", "markdown"})
 _EXACT_FIELDS = ("techniques", "bottlenecks", "languages", "sources", "kinds")
 
 
@@ -36,3 +47,55 @@ def filter_mask(filters: Filters, columns: Columns) -> NDArray[np.bool_] | None:
     if mask is not None and mask.all():
         return None
     return mask
+
+
+def check_filters(filters: Filters, generation: Generation) -> None:
+    """Refuse a value of a filter that nothing goes by, in this index or in the taxonomy.
+
+    Raises
+    ------
+    InvalidInputError
+        There is one; names what there is instead.
+    """
+    for name, value, known in _unknown(filters, generation):
+        if value not in _vocabulary(name):
+            what = name.removesuffix("s")
+            raise InvalidInputError(f"no {what} is called '{value}': {_known(value, known)}")
+
+
+def unknown_filters(filters: Filters, generation: Generation) -> list[str]:
+    """A sentence for each value of a filter that nothing in this index has yet.
+
+    It explains an empty answer better than that nothing is relevant.
+    """
+    return [
+        f"nothing in the index has the {name.removesuffix('s')} '{value}': {_known(value, known)}"
+        for name, value, known in _unknown(filters, generation)
+    ]
+
+
+def _unknown(filters: Filters, generation: Generation) -> list[tuple[str, str, set[str]]]:
+    """Field, value and the values that the index has, for each value that it has not."""
+    found = []
+    for name in ("techniques", "bottlenecks", "languages", "sources"):
+        wanted = dict.fromkeys(getattr(filters, name))
+        if wanted:
+            known = {each for values in generation.columns[name].values for each in values}
+            found += [(name, value, known) for value in wanted if value not in known]
+    return found
+
+
+def _vocabulary(name: str) -> frozenset[str]:
+    if name == "techniques":
+        return frozenset(slug for slugs in taxonomy().values() for slug in slugs)
+    if name == "bottlenecks":
+        return frozenset(BOTTLENECKS)
+    return _LANGUAGES if name == "languages" else frozenset()
+
+
+def _known(value: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    if len(names) > _LISTED:
+        near = difflib.get_close_matches(value, names, n=3)
+        return f"did you mean {', '.join(near)}?" if near else f"the index has {len(names)} others"
+    return f"the index has {', '.join(names) or 'none'}"

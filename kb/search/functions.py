@@ -6,7 +6,7 @@ fitted on judged queries (`python -m benchmarks.retrieval.fit_functions`). The c
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from kb.index.lexical import split_symbol
 from kb.index.reader import Generation
 from kb.index.tokens import spaced, terms
 from kb.search.query import Understanding
-from kb.search.weights import Weights, ordering, read_weights
+from kb.search.weights import ordering, read_weights
 
 Floats = NDArray[np.float64]
 
@@ -57,12 +57,6 @@ class Candidates(NamedTuple):
     fused: NDArray[np.floating]
 
 
-@cache
-def shipped_weights() -> Weights:
-    """The weights in `kb/data/function_weights.yaml`."""
-    return read_weights("function_weights.yaml")
-
-
 class FunctionWeighing:
     """The features of the functions of one generation, and what they add to their scores."""
 
@@ -82,7 +76,7 @@ class FunctionWeighing:
         # Term of any of them → its number, and how rare it is.
         self._terms: dict[str, tuple[int, float]] = {}
         self._next = count(1)
-        weights = shipped_weights()
+        weights = read_weights("function_weights.yaml")
         self._weights = np.array([weights.features[name] for name in FEATURES])
         self.applies: bool = generation.manifest.embedder == weights.embedder
         """Whether the embedder is the one that was fitted with."""

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from kb.index.tokens import terms
 from kb.profiles.names import find_names, is_spelled
 from kb.search.phrases import Phrases
-from kb.vocabulary import find_metric, load_yaml
+from kb.vocabulary import find_metric, read_data
 
 # A stall or a pipe at this share of the time is as clear as its name alone.
 _CLEAR_PERCENT = 30.0
@@ -121,8 +120,7 @@ def _share(
 
 @cache
 def _meanings() -> tuple[Meaning, ...]:
-    text = (files("kb") / "data" / "meanings.yaml").read_text(encoding="utf-8")
-    return tuple(_meaning(fields) for fields in load_yaml(text))
+    return tuple(_meaning(fields) for fields in read_data("meanings.yaml"))
 
 
 @cache
@@ -173,8 +171,7 @@ def field_of(query: str) -> Field:
 
 @cache
 def _field_words() -> dict[str, Phrases[tuple[str, ...]]]:
-    text = (files("kb") / "data" / "field_words.yaml").read_text(encoding="utf-8")
-    data = load_yaml(text)
+    data = read_data("field_words.yaml")
     groups = data["field"]
     field = [word for name, value in groups.items() if name != "phrases" for word in value.split()]
     words = {"field": [*field, *groups["phrases"]], "libraries": data["libraries"]}

@@ -1,6 +1,7 @@
 """The shapes of a search: filters, results and response, as the HTTP API publishes them."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -105,6 +106,9 @@ class SearchResponse(_Model):
     index: IndexInfo
 
 
+_OF_CHUNK = Result.model_fields.keys() & {field.name for field in fields(Chunk)} - {"source"}
+
+
 def to_result(
     chunk: Chunk,
     source: Source,
@@ -114,22 +118,9 @@ def to_result(
 ) -> Result:
     """A chunk as a result."""
     return Result(
-        id=chunk.id,
+        **{name: getattr(chunk, name) for name in _OF_CHUNK},
         score=score,
-        kind=chunk.kind,
-        title=chunk.title,
-        path=chunk.path,
-        start_line=chunk.start_line,
-        end_line=chunk.end_line,
-        symbol=chunk.symbol,
-        language=chunk.language,
-        techniques=list(chunk.techniques),
-        bottlenecks=list(chunk.bottlenecks),
-        architectures=list(chunk.architectures),
-        source=ResultSource(
-            name=source.name, version=source.version, licence=source.licence, url=source.url
-        ),
-        text=chunk.text,
+        source=ResultSource.model_validate(source.citation()),
         gates=list(gates),
         explanation=explanation,
     )

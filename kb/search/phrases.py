@@ -11,15 +11,11 @@ T = TypeVar("T")
 class Phrases(Generic[T]):
     """Names as token sequences, each with what it stands for."""
 
-    def __init__(self, names: Iterable[tuple[str, T]] = ()) -> None:
+    def __init__(self, names: Iterable[tuple[str, T]]) -> None:
         self._by_first: dict[str, list[tuple[list[str], T]]] = {}
         for name, meaning in names:
-            self.add(name, meaning)
-
-    def add(self, name: str, meaning: T) -> None:
-        """Find this name as well."""
-        phrase = terms(name)
-        self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
+            phrase = terms(name)
+            self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
 
     def _standing(self, tokens: list[str]) -> Iterator[tuple[list[str], T]]:
         for position, first in enumerate(tokens):

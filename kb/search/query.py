@@ -21,25 +21,18 @@ _LANGUAGES = {"triton": "triton", "cuda": "cuda", "tl": "triton"}
 # What dtypes of chunks a word stands for. A width alone stands for all formats of that width.
 _FP8 = ("float8_e4m3", "float8_e5m2", "mxfp8")
 _FP4 = ("float4_e2m1", "nvfp4", "mxfp4")
-_DTYPES = {
+_OWN_NAMES = ("bfloat16", "float16", "tf32", "float64", "mxfp8", "nvfp4", "mxfp4", "int8")
+_DTYPES = {name: (name,) for name in _OWN_NAMES} | {
     "bf16": ("bfloat16",),
-    "bfloat16": ("bfloat16",),
     "fp16": ("float16",),
-    "float16": ("float16",),
     "half": ("float16",),
-    "tf32": ("tf32",),
     "fp64": ("float64",),
-    "float64": ("float64",),
     "fp8": _FP8,
     "float8": _FP8,
     "e4m3": ("float8_e4m3",),
     "e5m2": ("float8_e5m2",),
-    "mxfp8": ("mxfp8",),
     "fp4": _FP4,
     "e2m1": _FP4,
-    "nvfp4": ("nvfp4",),
-    "mxfp4": ("mxfp4",),
-    "int8": ("int8",),
 }
 # Stemmed words that say that what is asked for stands around a kernel.
 _AROUND_KERNELS = frozenset({"launch", "launcher", "wrapper", "wrap", "call", "dispatch", "host"})
@@ -144,18 +137,15 @@ class QueryReader:
         ops = {*self._ops.found_in(words), *operators_named(spaced(rest))}
         ops_apart = frozenset(ops)
         if techniques and ops:
-            named = self._techniques.terms_in(words)
-            apart = [word for word in words if word not in named]
+            theirs = self._techniques.terms_in(words)
+            apart = [word for word in words if word not in theirs]
             ops_apart &= {*self._ops.found_in(apart), *operators_named(" ".join(apart))}
+        named = sorted(techniques, key=lambda slug: (-techniques[slug], slug))
         shown = self._shown_by(symbols)
         return Understanding(
             text=query,
             # the longest name first: it says most; then what an identifier is a mark of
-            techniques=tuple(
-                dict.fromkeys(
-                    [*sorted(techniques, key=lambda slug: (-techniques[slug], slug)), *shown]
-                )
-            ),
+            techniques=tuple(dict.fromkeys([*named, *shown])),
             shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
             ops=tuple(sorted(ops)),
             ops_apart=ops_apart,
@@ -179,14 +169,10 @@ class QueryReader:
     def _shown_by(self, symbols: Iterable[str]) -> list[str]:
         """Techniques whose patterns an identifier matches where it is called."""
         calls = " ".join(f"{symbol}(" for symbol in symbols)
-        if not calls:
-            return []
-        found = {
-            slug
-            for language in ("triton", "cuda")
-            for slug in self.detector.techniques(calls, language)
-        }
-        return sorted(found)
+        languages = ("triton", "cuda") if calls else ()
+        return sorted(
+            {slug for each in languages for slug in self.detector.techniques(calls, each)}
+        )
 
     def _read_code(self, query: str, pasted: Pasted) -> Understanding:
         """Of code: what it computes and how, not what its words happen to name."""

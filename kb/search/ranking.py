@@ -4,7 +4,7 @@ Every constant is in units of the fused score, which is 1 for a chunk that has t
 no other has and its very meaning. The best chunk of a query has 0.6 to 0.9, the tenth 0.2 less.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -93,10 +93,10 @@ _CODE_LANGUAGES = {"triton", "cuda", "cpp", "python"}
 _SAME_LANGUAGE = {"triton": {"triton", "python"}, "cuda": {"cuda", "cpp"}}
 
 
-Table = NDArray[np.float64]
-"""What each distinct value of a column is worth, (distinct,)."""
-Term = dict[str, tuple[tuple[str, Table], ...]]
-"""Parts of a score by name; each is the product of what the named columns' values are worth."""
+Factors = tuple[tuple[str, NDArray[np.float64]], ...]
+"""Columns, and what each distinct value of one is worth, (distinct,). They are multiplied."""
+Term = dict[str, Factors]
+"""Parts of a score by name."""
 
 
 class Ranker:
@@ -126,14 +126,20 @@ class Ranker:
         self._terms: list[Term] = [self._by_technique(), self._by_source(generation)]
         self._terms.append(self._by_role())
         if understanding.ops:
-            self._terms.append(self._by_operator())
+            worth = SAME_OP if understanding.pasted else NAMED_OP
+            self._terms.append({"operator named": self._having("ops", understanding.ops, worth)})
         if understanding.languages and not understanding.pasted:
             # What is like a kernel may well be in the other language.
-            self._terms.append(self._by_language())
-        if understanding.device:
-            self._terms.append(self._by_architecture(understanding.device))
+            self._terms.append({"language": self._by("languages", self._language_fit)})
+        if device := understanding.device:
+            runs = self._by(
+                "architectures",
+                lambda names: 0.0 if any_runs_on(names, device) else ARCHITECTURE_MISFIT,
+            )
+            self._terms.append({"architecture": runs})
         if understanding.dtypes:
-            self._terms.append(self._by_dtype())
+            dtypes = self._having("dtypes", understanding.dtypes, NAMED_DTYPE)
+            self._terms.append({"dtype named": dtypes})
         if understanding.pasted:
             self._terms.append(self._beside_pasted())
         if understanding.symbols:
@@ -166,63 +172,24 @@ class Ranker:
         `places` maps an entry to its place in the result. Only techniques get a value here;
         `Entries.passed_on` computes their kernels' share.
         """
-        named, gates, held = np.zeros((3, len(places)))
-        for slug, worth in self._named.items():
-            if (place := places.get(f"technique:{slug}")) is not None:
-                named[place] = worth
-        for slug, verdict in self._gates.items():
-            if (place := places.get(f"technique:{slug}")) is not None:
-                gates[place] = GATES * verdict.support
-                held[place] = verdict.held
-        return Said(named, gates, held)
-
-    def _table(self, field: str, worth: Callable[[Values], float]) -> Table:
-        values = self._columns[field].values
-        return np.fromiter((worth(each) for each in values), np.float64, len(values))
-
-    def _by_technique(self) -> Term:
-        term: Term = {
-            "kind": (("kinds", self._table("kinds", lambda kinds: KIND_PRIOR[kinds[0]])),)
-        }
-        if self._named:
-            techniques = self._columns["techniques"]
-            best = np.zeros(len(techniques.values))
-            for slug, weight in self._named.items():
-                codes = techniques.having.get(slug, ())
-                best[codes] = np.maximum(best[codes], weight)
-            share = self._table("kinds", lambda kinds: _by_kind(kinds, 1.0, _SHOWS_SHARE))
-            term |= {"technique named": (("techniques", best), ("kinds", share))}
-        if self._gates:
-            gates = self._table(
-                "techniques",
-                lambda slugs: (
-                    GATES * self._gates[slugs[0]].support
-                    if slugs and slugs[0] in self._gates
-                    else 0.0
-                ),
-            )
-            entries = self._table("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
-            term |= {"gates": (("techniques", gates), ("kinds", entries))}
-        return term
+        gates = {slug: GATES * verdict.support for slug, verdict in self._gates.items()}
+        held = {slug: verdict.held for slug, verdict in self._gates.items()}
+        return Said(*(_of_techniques(worth, places) for worth in (self._named, gates, held)))
 
     def contradicted(self, places: Mapping[str, int]) -> NDArray[np.float64]:
         """`CONTRADICTED` for each technique that the query's metrics speak against and that it
         does not name, (m,); `places` as for `said`.
         """
-        behind = np.zeros(len(places))
-        for slug, verdict in self._gates.items():
-            place = places.get(f"technique:{slug}")
-            if place is not None and verdict.contradicted and slug not in self._named:
-                behind[place] = CONTRADICTED
-        return behind
+        behind = {
+            slug: CONTRADICTED
+            for slug, verdict in self._gates.items()
+            if verdict.contradicted and slug not in self._named
+        }
+        return _of_techniques(behind, places)
 
     def meant(self, places: Mapping[str, int]) -> NDArray[np.float64]:
         """What the meaning of the query's words is worth to each entry, (m,), as for `said`."""
-        worth = np.zeros(len(places))
-        for entry, weight in self.understood.meant.entries.items():
-            if (place := places.get(entry)) is not None:
-                worth[place] = MEANT * weight
-        return worth
+        return MEANT * _placed(self.understood.meant.entries, places)
 
     def standings(self, slugs: Sequence[str]) -> list[GateStanding]:
         """How the query's metrics stand to the gates of these techniques."""
@@ -230,29 +197,56 @@ class Ranker:
             each for slug in slugs if slug in self._gates for each in self._gates[slug].standings
         ]
 
+    def _by(self, field: str, worth: Callable[[Values], float]) -> Factors:
+        """A column, with what each of its distinct values is worth."""
+        values = self._columns[field].values
+        return ((field, np.fromiter((worth(each) for each in values), np.float64, len(values))),)
+
+    def _having(self, field: str, wanted: Collection[str], worth: float) -> Factors:
+        """`worth` for what has any of the wanted values in a column."""
+        asked = frozenset(wanted)
+        return self._by(field, lambda values: 0.0 if asked.isdisjoint(values) else worth)
+
+    def _by_technique(self) -> Term:
+        term: Term = {"kind": self._by("kinds", lambda kinds: KIND_PRIOR[kinds[0]])}
+        if self._named:
+            techniques = self._columns["techniques"]
+            best = np.zeros(len(techniques.values))
+            for slug, weight in self._named.items():
+                codes = techniques.having.get(slug, ())
+                best[codes] = np.maximum(best[codes], weight)
+            share = self._by("kinds", lambda kinds: _by_kind(kinds, 1.0, _SHOWS_SHARE))
+            term |= {"technique named": (("techniques", best), *share)}
+        if self._gates:
+            gates = self._by(
+                "techniques",
+                lambda slugs: (
+                    GATES * self._gates[slugs[0]].support
+                    if slugs and slugs[0] in self._gates
+                    else 0.0
+                ),
+            )
+            entries = self._by("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
+            term |= {"gates": gates + entries}
+        return term
+
     def _beside_pasted(self) -> Term:
         used = self.understood.used
-        again = self._table(
-            "techniques", lambda slugs: 0.0 if used.isdisjoint(slugs) else ALREADY_USED
-        )
-        more = self._table("techniques", lambda slugs: 0.0 if used.issuperset(slugs) else DOES_MORE)
-        entries = self._table("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
+        more = self._by("techniques", lambda slugs: 0.0 if used.issuperset(slugs) else DOES_MORE)
         return {
-            "already used": (("techniques", again), ("kinds", entries)),
-            "does more": (("techniques", more), ("kinds", 1.0 - entries)),
+            "already used": self._having("techniques", used, ALREADY_USED)
+            + self._by("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0)),
+            "does more": more + self._by("kinds", lambda kinds: _by_kind(kinds, 0.0, 1.0)),
         }
 
     def _by_source(self, generation: Generation) -> Term:
-        quality = self._table(
+        quality = self._by(
             "sources",
             lambda sources: SOURCE_QUALITY * (generation.sources[sources[0]].quality - 1.0),
         )
-        term: Term = {"source quality": (("sources", quality),)}
+        term: Term = {"source quality": quality}
         if said := self.understood.sources:
-            named = self._table(
-                "sources", lambda sources: NAMED_SOURCE if sources[0] in said else 0.0
-            )
-            term["source named"] = (("sources", named),)
+            term |= {"source named": self._having("sources", said, NAMED_SOURCE)}
         return term
 
     def _by_role(self) -> Term:
@@ -261,42 +255,16 @@ class Ranker:
             of_source = self.understood.sources and self.understood.ops
             wanted = KERNEL_OF_SOURCE if of_source else KERNEL_WANTED
 
-        def worth(table: Mapping[str, float]) -> Table:
-            return self._table("roles", lambda roles: table.get(roles[0] if roles else "", 0.0))
+        def worth(table: Mapping[str, float]) -> Factors:
+            return self._by("roles", lambda roles: table.get(roles[0] if roles else "", 0.0))
 
-        return {
-            "role": (("roles", worth(ROLE_PRIOR)),),
-            "kernel wanted": (("roles", worth(wanted)),),
-        }
+        return {"role": worth(ROLE_PRIOR), "kernel wanted": worth(wanted)}
 
-    def _by_operator(self) -> Term:
-        said = frozenset(self.understood.ops)
-        worth = SAME_OP if self.understood.pasted else NAMED_OP
-        named = self._table("ops", lambda ops: 0.0 if said.isdisjoint(ops) else worth)
-        return {"operator named": (("ops", named),)}
-
-    def _by_dtype(self) -> Term:
-        said = self.understood.dtypes
-        named = self._table(
-            "dtypes", lambda dtypes: 0.0 if said.isdisjoint(dtypes) else NAMED_DTYPE
-        )
-        return {"dtype named": (("dtypes", named),)}
-
-    def _by_language(self) -> Term:
-        def worth(languages: Values) -> float:
-            if languages[0] not in _CODE_LANGUAGES:
-                return 0.0
-            fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self.understood.languages)
-            return LANGUAGE_FIT if fits else LANGUAGE_MISFIT
-
-        return {"language": (("languages", self._table("languages", worth)),)}
-
-    def _by_architecture(self, device: str) -> Term:
-        runs = self._table(
-            "architectures",
-            lambda names: 0.0 if any_runs_on(names, device) else ARCHITECTURE_MISFIT,
-        )
-        return {"architecture": (("architectures", runs),)}
+    def _language_fit(self, languages: Values) -> float:
+        if languages[0] not in _CODE_LANGUAGES:
+            return 0.0
+        fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self.understood.languages)
+        return LANGUAGE_FIT if fits else LANGUAGE_MISFIT
 
     def _by_symbol(self, codes: Sequence[int]) -> Term:
         values = self._columns["symbols"].values
@@ -313,6 +281,20 @@ class Ranker:
                 share *= PLAIN_WORD
             table[code] = DEFINES_SYMBOL * share
         return {"defines symbol": (("symbols", table),)}
+
+
+def _placed(worth: Mapping[str, float], places: Mapping[str, int]) -> NDArray[np.float64]:
+    """What entries are worth, each at its place, (m,); 0 for the others."""
+    values = np.zeros(len(places))
+    for entry, value in worth.items():
+        if (place := places.get(entry)) is not None:
+            values[place] = value
+    return values
+
+
+def _of_techniques(worth: Mapping[str, float], places: Mapping[str, int]) -> NDArray[np.float64]:
+    """As `_placed`, by slugs of techniques."""
+    return _placed({f"technique:{slug}": value for slug, value in worth.items()}, places)
 
 
 def _by_kind(kinds: Values, entry: float, other: float) -> float:

@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)*")
 _SEPARATOR = re.compile(r"\.|::")
@@ -48,13 +47,12 @@ def replacements_in(text: str) -> list[Replacement]:
 
 def all_replacements() -> list[Replacement]:
     """Every entry of the data file, in its order."""
-    text = (files("kb") / "data" / "replacements.yaml").read_text(encoding="utf-8")
     return [
         Replacement(
             group["library"], row["old"], row["new"], row["since"], row.get("note", ""),
             group["source"],
         )
-        for group in load_yaml(text)
+        for group in read_data("replacements.yaml")
         for row in group["names"]
     ]  # fmt: skip
 

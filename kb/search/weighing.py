@@ -6,7 +6,6 @@ entry, those of its worked example hardly do. The correction is linear, so that 
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.search.entries import Entries, EntryText, median
 from kb.search.query import Understanding
-from kb.search.weights import Weights, read_weights
+from kb.search.weights import read_weights
 
 Floats = NDArray[np.float64]
 
@@ -77,18 +76,12 @@ class Said(NamedTuple):
     """The share of its `when` gates that hold."""
 
 
-@cache
-def shipped_weights() -> Weights:
-    """The weights in `kb/data/entry_weights.yaml`."""
-    return read_weights("entry_weights.yaml")
-
-
 class Weighing:
     """The features of the entries of one generation, and what they add to their scores."""
 
     def __init__(self, generation: Generation, entries: Entries) -> None:
         self._entries = entries
-        weights = shipped_weights()
+        weights = read_weights("entry_weights.yaml")
         self._weights = np.array([weights.features[name] for name in FEATURES])
         self.applies: bool = (
             len(entries.names) >= _FEWEST and generation.manifest.embedder == weights.embedder
@@ -121,16 +114,14 @@ class Weighing:
         """Token → the entries that have it in their titles, or in any name."""
         titles: dict[str, set[int]] = {}
         names: dict[str, set[int]] = {}
-        for slug, technique in generation.techniques.items():
-            if (place := self._entries.places.get(f"technique:{slug}")) is not None:
-                title = f"{technique.entry.title} {slug}"
+        techniques, kernels = generation.techniques.items(), generation.kernels.items()
+        for name, title, others in (
+            *((f"technique:{s}", f"{r.entry.title} {s}", r.entry.aliases) for s, r in techniques),
+            *((f"kernel:{s}", f"{r.entry.title} {s}", (r.entry.op,)) for s, r in kernels),
+        ):
+            if (place := self._entries.places.get(name)) is not None:
                 _note(titles, title, place)
-                _note(names, " ".join((title, *technique.entry.aliases)), place)
-        for slug, kernel in generation.kernels.items():
-            if (place := self._entries.places.get(f"kernel:{slug}")) is not None:
-                title = f"{kernel.entry.title} {slug}"
-                _note(titles, title, place)
-                _note(names, f"{title} {kernel.entry.op}", place)
+                _note(names, " ".join((title, *others)), place)
         self._titles = {token: np.array(sorted(found)) for token, found in titles.items()}
         self._names = {token: np.array(sorted(found)) for token, found in names.items()}
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kb.vocabulary import load_yaml
+from kb.vocabulary import read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,10 @@ class Weights:
     features: Mapping[str, float]
 
 
+@cache
 def read_weights(name: str) -> Weights:
     """The weights in the file `name` of `kb/data`."""
-    return Weights(**load_yaml((files("kb") / "data" / name).read_text(encoding="utf-8")))
+    return Weights(**read_data(name))
 
 
 def ordering(added: NDArray[np.float64], plain: NDArray[np.float64]) -> NDArray[np.float64]:

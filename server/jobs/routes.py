@@ -51,7 +51,7 @@ _FORM: dict[str, Any] = {
 }
 
 
-router = APIRouter(prefix="/v1", dependencies=[Depends(require_admin)])
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_admin)], responses=documented())
 
 
 def _store(request: Request) -> JobStore:
@@ -66,7 +66,6 @@ Store = Annotated[JobStore, Depends(_store)]
     operation_id="ingest",
     status_code=202,
     response_model=Job,
-    responses=documented(),
     openapi_extra=_FORM,
     summary="Upload files as a source",
 )
@@ -85,7 +84,6 @@ async def ingest(request: Request, response: Response, store: Store) -> Job:
     "/jobs",
     operation_id="listJobs",
     response_model=JobList,
-    responses=documented(),
     summary="Ingest jobs, the newest first",
 )
 async def jobs(request: Request, store: Store) -> JobList:
@@ -97,7 +95,6 @@ async def jobs(request: Request, store: Store) -> JobList:
     "/jobs/{job_id}",
     operation_id="getJob",
     response_model=Job,
-    responses=documented(),
     summary="How far an ingest job is",
 )
 async def job(request: Request, job_id: str, store: Store) -> Job:

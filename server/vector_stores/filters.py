@@ -4,6 +4,7 @@ An attribute with several values meets `eq` and `in` when one of them does, and 
 when none does. `architectures` is compared as in `/v1/search`: what runs on the named device.
 """
 
+import operator
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from kb.architectures import any_runs_on, parse_architecture
 from kb.errors import InvalidInputError
 from kb.index.columns import Values
 from kb.index.reader import Generation
-from kb.records import Source
+from server.vector_stores.attributes import OF_SOURCE
 from server.vector_stores.models import ComparisonFilter, CompoundFilter, Scalar
 
 Mask = NDArray[np.bool_]
@@ -29,14 +30,16 @@ _COLUMNS = {
     "source": "sources",
     "path": "paths",
 }
-_OF_SOURCE: dict[str, Callable[[Source], str | None]] = {
-    "version": lambda source: source.version,
-    "licence": lambda source: source.licence,
-    "url": lambda source: source.url,
-}
 _OF_CHUNK = ("title", "start_line", "end_line")
-KEYS = (*_COLUMNS, *_OF_SOURCE, *_OF_CHUNK)
+KEYS = (*_COLUMNS, *OF_SOURCE, *_OF_CHUNK)
 _NEGATIONS = {"ne": "eq", "nin": "in"}
+_TESTS: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": operator.eq,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
 # A filter is a tree; nobody needs one deeper than this.
 _MAX_DEPTH = 8
 
@@ -76,11 +79,9 @@ class ChunkFilters:
         if key in _COLUMNS:
             column = self._generation.columns[_COLUMNS[key]]
             return column.mask(lambda values: any(accepts(value) for value in values))
-        if key in _OF_SOURCE:
-            read = _OF_SOURCE[key]
-            sources = {
-                name for name, each in self._generation.sources.items() if accepts(read(each))
-            }
+        if key in OF_SOURCE:
+            every = self._generation.sources.items()
+            sources = {name for name, source in every if accepts(getattr(source, key))}
             column = self._generation.columns["sources"]
             return column.mask(lambda values: not sources.isdisjoint(values))
         if key in _OF_CHUNK:
@@ -116,33 +117,14 @@ def _test(condition: ComparisonFilter) -> Callable[[Any], bool]:
     if isinstance(value, list):
         if kind != "in":
             raise InvalidInputError(f"filters: {kind} compares with one value, not with a list")
-        return lambda actual: any(_same(actual, each) for each in value)
+        return lambda actual: any(_holds("eq", actual, each) for each in value)
     if kind == "in":
         raise InvalidInputError("filters: in and nin compare with a list of values")
-    if kind == "eq":
-        return lambda actual: _same(actual, value)
-    return lambda actual: _ordered(kind, actual, value)
+    return lambda actual: _holds(kind, actual, value)
 
 
-def _same(actual: Any, wanted: Scalar) -> bool:
-    return _comparable(actual, wanted) and bool(actual == wanted)
-
-
-def _ordered(kind: str, actual: Any, bound: Scalar) -> bool:
-    if not _comparable(actual, bound):
+def _holds(kind: str, actual: Any, wanted: Scalar) -> bool:
+    if isinstance(wanted, bool) or actual is None:
         return False
-    match kind:
-        case "gt":
-            return bool(actual > bound)
-        case "gte":
-            return bool(actual >= bound)
-        case "lt":
-            return bool(actual < bound)
-        case _:
-            return bool(actual <= bound)
-
-
-def _comparable(actual: Any, other: Scalar) -> bool:
-    if isinstance(other, bool) or actual is None:
-        return False
-    return isinstance(actual, str) == isinstance(other, str)
+    comparable = isinstance(actual, str) == isinstance(wanted, str)
+    return comparable and bool(_TESTS[kind](actual, wanted))

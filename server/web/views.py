@@ -171,12 +171,8 @@ def chunk_page(generation: Generation, chunk_id: str) -> dict[str, Any]:
 
 
 def sources_page(generation: Generation) -> dict[str, Any]:
-    """The sources, without where they lie on this machine."""
-    sources = [
-        {name: value for name, value in source.items() if name != "location"}
-        for source in sources_view(generation)
-    ]
-    return {"sources": sources, "index": index_view(generation)}
+    """The sources and the state of the index."""
+    return {"sources": sources_view(generation), "index": index_view(generation)}
 
 
 def gate_rows(gates: Sequence[Gate]) -> list[GateRow]:

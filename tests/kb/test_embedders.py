@@ -50,7 +50,6 @@ def test_vectors_are_the_same_to_the_bit_in_another_session_with_other_threads(s
     once = shipped.embed_documents(TEXTS)
     assert once.tobytes() == OnnxEmbedder(workers=1).embed_documents(TEXTS).tobytes()
     assert once.tobytes() == OnnxEmbedder(workers=4).embed_documents(TEXTS).tobytes()
-    assert once.tobytes() == OnnxEmbedder(threads_per_run=2).embed_documents(TEXTS).tobytes()
 
 
 def test_vectors_are_float32_of_unit_length_also_for_empty_and_overlong_texts(shipped):

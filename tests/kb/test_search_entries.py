@@ -72,7 +72,7 @@ def test_words_count_wherever_in_the_entry_they_stand(index):
         assert best == "technique:atomics-privatization"
         alone = generation.lexical.scores(tokens)
         (row,) = top(alone, 1)
-        held = [generation.lexical.occurs(token, np.array([row])) for token in tokens]
+        held = [generation.lexical.holding(token, np.array([row])).any() for token in tokens]
         assert not all(held)  # no single chunk holds what the entry holds
         assert scores.covered is None  # seven entries are no knowledge of a field
 

@@ -7,9 +7,9 @@ from support import HashingEmbedder, TinyCorpus, function, searcher
 from ingest.pipeline import Request, ingest
 from kb.embedders import load_embedder
 from kb.search import functions
-from kb.search.functions import FEATURES, Candidates, FunctionWeighing, shipped_weights
+from kb.search.functions import FEATURES, Candidates, FunctionWeighing
 from kb.search.models import Filters
-from kb.search.weights import Weights
+from kb.search.weights import Weights, read_weights
 
 CODE = Filters(kinds=["code"])
 NORMS = "\n\n".join(function(name) for name in ("group_norm_bwd", "group_norm_bwd_launch", "copy"))
@@ -75,12 +75,12 @@ def with_weights(one, monkeypatch, **weights):
     """The searcher's functions weighed by these; the hashing embedder has none that are shipped."""
     features = {name: weights.get(name.replace(" ", "_"), 0.0) for name in FEATURES}
     given = Weights(one.generation.manifest.embedder, features)
-    monkeypatch.setattr(functions, "shipped_weights", lambda: given)
+    monkeypatch.setattr(functions, "read_weights", lambda _name: given)
     monkeypatch.setattr(one, "_functions", FunctionWeighing(one.generation))
 
 
 def test_there_is_a_weight_for_every_feature_and_they_are_of_the_shipped_embedder():
-    weights = shipped_weights()
+    weights = read_weights("function_weights.yaml")
     assert set(weights.features) == set(FEATURES)
     assert weights.embedder == load_embedder().name
     assert any(weights.features.values())

@@ -9,7 +9,8 @@ from kb.search.entries import Entries
 from kb.search.names import NamedRows
 from kb.search.query import QueryReader
 from kb.search.ranking import Ranker
-from kb.search.weighing import FEATURES, Said, Weighing, shipped_weights
+from kb.search.weighing import FEATURES, Said, Weighing
+from kb.search.weights import read_weights
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def features(generation, query, near=None):
 
 
 def test_there_is_a_weight_for_every_feature_and_they_are_of_the_shipped_embedder():
-    weights = shipped_weights()
+    weights = read_weights("entry_weights.yaml")
     assert set(weights.features) == set(FEATURES)
     assert weights.embedder == load_embedder().name
     assert any(weights.features.values())
