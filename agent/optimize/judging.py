@@ -10,13 +10,7 @@ from agent.optimize.dedupe import digest
 from agent.optimize.events import Confirmed, Event, Repaired, WasJudged
 from agent.optimize.files import RunFolderError
 from agent.optimize.judge import Confirmation, Judge
-from agent.optimize.offers import (
-    add_spending,
-    candidate_of,
-    describe,
-    spending,
-    unreadable,
-)
+from agent.optimize.offers import add_spending, candidate_of, describe, unreadable
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
@@ -276,7 +270,7 @@ class RoundJudging:
         candidate: Candidate | None = None
         why = ""
         if proposer is not None:
-            before = spending(proposer)
+            before = proposer.spent
             try:
                 proposal = proposer.repair(failed.candidate.proposal, failed.outcome)
             except PausedError:

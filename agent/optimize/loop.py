@@ -36,9 +36,9 @@ from agent.optimize.judging import (
     RoundJudging,
     judge_last,
 )
-from agent.optimize.offers import add_spending, collect_in_order, describe, spending
+from agent.optimize.offers import add_spending, collect_in_order, describe
 from agent.optimize.progress import Progress, Silent
-from agent.optimize.proposers import Attending, Closing, Pausing, Proposer, Reflecting, Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
@@ -206,8 +206,7 @@ class Search:
         """The round's state, which proposers have by then."""
         state = state_of(self._config, self._record, each)
         for proposer in self._proposers.values():
-            if isinstance(proposer, Attending):
-                proposer.attend(state)
+            proposer.attend(state)
         return state
 
     def _advise(self, each: Round) -> None:
@@ -262,7 +261,7 @@ class Search:
             for name, proposer in self._proposers.items()
             if self._record.failing(name) < MOST_FAILURES
             # The others go by what is measured.
-            and (self._standing.measured or isinstance(proposer, Pausing))
+            and (self._standing.measured or proposer.asks_model)
         ]
         # A model starts from what the others reached, as long as there is a round for it.
         later = self._standing.measured and each.number == 1 and self._config.limits.rounds > 1
@@ -306,10 +305,8 @@ class Search:
         notes: list[str] = []
         spent: dict[str, Spending] = {}
         judged = [self._record.find(one.id) for one in each.in_order()]
-        for name, proposer in self._proposers.items():
-            if not (self._config.strategy.reflection and isinstance(proposer, Reflecting)):
-                continue
-            before = spending(proposer)
+        for name, proposer in self._proposers.items() if self._config.strategy.reflection else ():
+            before = proposer.spent
             try:
                 notes += proposer.reflect(state, judged)
             except PausedError:
@@ -390,9 +387,8 @@ class Search:
 
     def _close(self) -> None:
         for proposer in self._proposers.values():
-            if isinstance(proposer, Closing):
-                with suppress(Exception):
-                    proposer.close()
+            with suppress(Exception):
+                proposer.close()
         self._judge.close()
 
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
 from agent.optimize.dedupe import digest
 from agent.optimize.outcomes import failure, plain
-from agent.optimize.proposers import Metered, Noting, Pausing, Proposer, Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
 from judge.problem.kernel import KernelFile
 from kb.errors import KbError
@@ -41,13 +41,13 @@ def collect_in_order(
 ) -> Offers:
     """As `collect`; with `models_later`, who asks a model is asked only where the others have
     nothing: what they find is judged first, and the model goes on from it in the next round."""
-    others = [each for each in proposers if not isinstance(each, Pausing)]
+    others = [each for each in proposers if not each.asks_model]
     if not models_later or not others or len(others) == len(proposers):
         return collect(proposers, state, tried)
     offers = collect(others, state, tried)
     if offers.candidates:
         return offers
-    more = collect([each for each in proposers if isinstance(each, Pausing)], state, tried)
+    more = collect([each for each in proposers if each.asks_model], state, tried)
     return Offers(
         more.candidates,
         offers.dropped + more.dropped,
@@ -79,8 +79,8 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
     in_turn = list(proposers)
     lists: dict[str, list[Candidate]] = {each.name: [] for each in in_turn}
     # Who may have to wait is asked first, so that no work of the others is lost.
-    for proposer in sorted(in_turn, key=lambda each: not isinstance(each, Pausing)):
-        before = spending(proposer)
+    for proposer in sorted(in_turn, key=lambda each: not each.asks_model):
+        before = proposer.spent
         most = state.branching * len(state.beam)
         try:
             given = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
@@ -89,7 +89,7 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
         except Exception as error:
             given = []
             offers.failures[proposer.name] = describe(error)
-        if isinstance(proposer, Noting) and proposer.notes:
+        if proposer.notes:
             offers.notes[proposer.name] = tuple(plain(each) for each in proposer.notes)
         lists[proposer.name] = given
         offers.offered[proposer.name] = tuple(each.id for each in given)
@@ -136,16 +136,10 @@ def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
     return None
 
 
-def spending(proposer: Proposer) -> Spending:
-    """Resources that a proposer has used in this process."""
-    return proposer.spent if isinstance(proposer, Metered) else Spending()
-
-
 def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spending) -> None:
     """Record what a proposer has used since `before`, if anything."""
-    now = spending(proposer)
-    if now != before:
-        spent[proposer.name] = now - before
+    if proposer.spent != before:
+        spent[proposer.name] = proposer.spent - before
 
 
 def describe(error: Exception) -> str:

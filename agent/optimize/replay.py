@@ -13,7 +13,7 @@ from agent.optimize.candidate import Candidate, Context, Judged, Outcome, Propos
 from agent.optimize.events import Standing
 from agent.optimize.judge import Confirmation, Profiled
 from agent.optimize.judging import EndOfRecordError
-from agent.optimize.proposers import Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record
 from judge.progress import Say
 from kb.errors import InvalidInputError, KbError
@@ -130,7 +130,7 @@ class ReplayAdvisor:
         return Advice(advised.diagnosis, advised.context, advised.notes)
 
 
-class ReplayProposer:
+class ReplayProposer(Proposer):
     """Gives the recorded proposals, repairs and spending of one proposer.
 
     Parameters
@@ -145,8 +145,6 @@ class ReplayProposer:
         self.name = name
         self._record = record
         self._spent = Spending()
-        self.notes: tuple[str, ...] = ()
-        """Notes of the last round, as recorded."""
 
     @property
     def spent(self) -> Spending:

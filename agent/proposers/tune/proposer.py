@@ -7,7 +7,7 @@ from typing import Final
 from agent.diagnose.result import Bottleneck, Diagnosis
 from agent.optimize.beam import BASELINE, TUNE
 from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState
-from agent.optimize.proposers import Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.proposers.tune.autotune import opened
 from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.space import Hint
@@ -37,7 +37,7 @@ _HINTS: Final = {
 Run = Callable[[Tuning], Tuned]
 
 
-class TuneProposer:
+class TuneProposer(Proposer):
     """Tunes each Triton kernel of the beam once.
 
     Parameters
