@@ -3,16 +3,16 @@
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from agent.diagnose.diagnose import diagnose, gather
 from agent.diagnose.inputs import Measured, from_profile
 from agent.diagnose.result import Diagnosis
-from agent.diagnose.techniques import Shelf, shelf_from_corpus, shelf_from_index
+from agent.diagnose.techniques import Shelf, shelf_or_corpus
 from agent.optimize.candidate import Context, Judged
-from agent.optimize.run import RunFolder
+from agent.optimize.outcomes import describe
+from agent.optimize.run import RunFolder, read_evaluation
 from judge.problem.kernel import Language, language_of
 from judge.problem.syntax import parse
 from kb.context.build import build_context
@@ -30,8 +30,7 @@ _RANK = re.compile(r"(?<=[a-z])(?=[1-3]d\b)")
 _NAMED = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """Diagnosis and context for one round."""
 
     diagnosis: Diagnosis | None
@@ -93,8 +92,7 @@ class IndexAdvisor:
                 context = self._retrieve(leader, diagnosis, shown)
         except Exception as error:
             # A run goes on without knowledge, whatever is wrong with the index.
-            words = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-            notes.append(f"no context: {' '.join(words.split())[:300]}")
+            notes.append(f"no context: {describe(error)[:300]}")
         return Advice(diagnosis, context, tuple(notes))
 
     def _diagnose(self, leader: Judged) -> Diagnosis:
@@ -104,7 +102,7 @@ class IndexAdvisor:
         else:
             measured = Measured(leader.outcome.profile or {})
         spec = find_spec(self._gpu, self._specs) if self._gpu is not None else None
-        evaluation = self._folder.evaluation(leader.id)
+        evaluation = read_evaluation(self._folder.root, leader.id)
         facts = gather(measured, spec, evaluation, leader.candidate.source)
         return diagnose(
             facts,
@@ -116,12 +114,7 @@ class IndexAdvisor:
 
     def _techniques(self) -> Shelf:
         if self._shelf is None:
-            try:
-                self._shelf = shelf_from_index(self._index)
-            except KbError:
-                self._shelf = shelf_from_corpus()
-            if not self._shelf.techniques:
-                self._shelf = shelf_from_corpus()
+            self._shelf = shelf_or_corpus(self._index)
         return self._shelf
 
     def _retrieve(

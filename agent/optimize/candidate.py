@@ -173,6 +173,12 @@ class Outcome(Model):
         """Its speedup over a contender of the same session, or None."""
         return next((each for each in self.ratios if each.over == contender), None)
 
+    def same_over(self, contender: str, name: str) -> Self:
+        """With the speedup over `contender`, if it is known, also under another `name` of it."""
+        over = self.over(contender)
+        more = () if over is None else (over.model_copy(update={"over": name}),)
+        return self.model_copy(update={"ratios": (*self.ratios, *more)})
+
 
 class Judged(Model):
     """A candidate with its outcome."""

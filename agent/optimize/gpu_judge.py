@@ -11,7 +11,14 @@ from agent.optimize.judge import Confirmation, Profiled
 from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError
 from agent.optimize.judge_requests import Evaluate, Evaluated, TakeProfile
-from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
+from agent.optimize.outcomes import (
+    CANDIDATE,
+    baseline_of,
+    baselines_of,
+    failure,
+    outcome_of,
+    timing_of,
+)
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import candidate_of, eager_start
 from judge.evaluate.options import CALL_SECONDS, EAGER
@@ -70,8 +77,7 @@ class GpuJudge:
         KbError
             Another kind of card, or none.
         """
-        gpu = self._pool.describe().gpu
-        name = find_spec(gpu, self._specs).name if gpu is not None else None
+        name = self._spec.name if self._spec is not None else None
         if name != standing.gpu:
             raise InvalidInputError(
                 f"the run was begun on {standing.gpu or 'no GPU'}, and this is {name or 'none'}: "
@@ -81,13 +87,8 @@ class GpuJudge:
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         """See `Judge.standing`. Baselines come from the cache where they are known."""
-        config = self._config
-        described = self._pool.describe()
-        gpu = described.gpu
-        spec = find_spec(gpu, self._specs) if gpu is not None else None
-        proposal = given or eager_start(config.problem.source)
-        start = candidate_of(proposal)
-        self._folder.keep(start)
+        config, described, spec = self._config, self._pool.describe(), self._spec
+        start = candidate_of(given or eager_start(config.problem.source))
         key = self._key()
         cached = None if key is None or config.fresh_baselines else self._cache.get(key)
         if cached is not None and not set(config.baselines) <= set(cached.asked):
@@ -107,15 +108,14 @@ class GpuJudge:
         outcome = outcome_of(start, evaluation, gpu_seconds=evaluated.gpu_seconds)
         notes: list[str] = []
         baselines = baselines_of(evaluation)
-        itself = timing_of(evaluation, "candidate")
-        if itself is not None and not config.given:
-            baselines = {EAGER: baseline_of(itself)} | baselines
+        mine = timing_of(evaluation, CANDIDATE)
+        if mine is not None and not config.given:
+            baselines = {EAGER: baseline_of(mine)} | baselines
         if cached is not None:
             notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of card")
             baselines = cached.baselines | baselines
         elif not last and outcome.timed:
             notes += self._kept(evaluation, baselines)
-        mine = timing_of(evaluation, "candidate")
         if mine is not None:
             baselines = {"start": baseline_of(mine)} | baselines
         return Standing(
@@ -166,11 +166,7 @@ class GpuJudge:
             attempt=attempt,
             gpu_seconds=found.gpu_seconds,
         )
-        over = outcome.over(EAGER)
-        if eager and over is not None:
-            ratios = (*outcome.ratios, over.model_copy(update={"over": "leader"}))
-            outcome = outcome.model_copy(update={"ratios": ratios})
-        return outcome
+        return outcome.same_over(EAGER, "leader") if eager else outcome
 
     def confirm(
         self, best: Judged, start: Judged, say: Say, *, short: bool = False
@@ -186,14 +182,12 @@ class GpuJudge:
         evaluation, seconds = evaluated.evaluation, evaluated.gpu_seconds
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))
-        over = outcome.over(EAGER)
-        mine = timing_of(evaluation, "candidate")
+        mine = timing_of(evaluation, CANDIDATE)
         if itself and mine is not None:
             found = {EAGER: baseline_of(mine)} | found
         if eager and not itself and EAGER in found:
             found["start"] = found[EAGER]
-            more = () if over is None else (over.model_copy(update={"over": "start"}),)
-            outcome = outcome.model_copy(update={"ratios": (*outcome.ratios, *more)})
+            outcome = outcome.same_over(EAGER, "start")
         notes = list(outcome.disclosures)
         if outcome.timed and short:
             notes.append(_SHORT_SESSION)
@@ -213,29 +207,30 @@ class GpuJudge:
         """All baselines of a full session. Eager is always one: it calibrates the judge's clock."""
         return tuple(dict.fromkeys((EAGER, *self._config.baselines)))
 
+    @property
+    def _spec(self) -> GpuSpec | None:
+        """The card; None without one."""
+        gpu = self._pool.describe().gpu
+        return find_spec(gpu, self._specs) if gpu is not None else None
+
     def _key(self) -> Key | None:
         """Cache key of this problem's baselines; None without a GPU."""
-        config, described = self._config, self._pool.describe()
-        if described.gpu is None:
+        config, spec, versions = self._config, self._spec, self._pool.describe().versions
+        if spec is None:
             return None
-        name = find_spec(described.gpu, self._specs).name
-        return Key.of(
-            config.problem.sha256, config.dtype, name, described.versions, tf32=config.tf32
-        )
+        return Key.of(config.problem.sha256, config.dtype, spec.name, versions, tf32=config.tf32)
 
     def _kept(self, evaluation: Evaluation, baselines: dict[str, Baseline]) -> list[str]:
         """Cache baseline times for other runs; a note if that fails."""
         key = self._key()
         if key is None:
             return []
-        before = self._cache.get(key)
+        before = self._cache.get(key) or Cached(key=key, measured_at=now(), baselines={})
         cached = Cached(
             key=key,
             measured_at=now(),
-            baselines=(before.baselines if before is not None else {}) | baselines,
-            asked=tuple(
-                dict.fromkeys((*(before.asked if before is not None else ()), *self._forms))
-            ),
+            baselines=before.baselines | baselines,
+            asked=tuple(dict.fromkeys((*before.asked, *self._forms))),
             floor=evaluation.floor,
             ceilings=evaluation.ceilings,
         )

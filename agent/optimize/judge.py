@@ -1,15 +1,13 @@
 """The interface between the loop and a judge."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal
 from agent.optimize.events import Standing
 from judge.progress import Say
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
+class Profiled(NamedTuple):
     """Result of profiling."""
 
     metrics: dict[str, float] | None
@@ -17,8 +15,7 @@ class Profiled:
     gpu_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
+class Confirmation(NamedTuple):
     """Times of the best and of all contenders, from one session."""
 
     outcome: Outcome
@@ -26,6 +23,11 @@ class Confirmation:
     notes: tuple[str, ...] = ()
     baseline_seconds: float = 0.0
     """Seconds of compiling and tuning baselines. Not part of GPU time."""
+
+    def fields(self, candidate: Candidate) -> dict[str, object]:
+        """Fields of the event `Confirmed`."""
+        fields = self._asdict()
+        return fields | {"judged": Judged(candidate=candidate, outcome=fields.pop("outcome"))}
 
 
 class Judge(Protocol):

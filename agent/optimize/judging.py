@@ -10,8 +10,8 @@ from agent.optimize.dedupe import digest
 from agent.optimize.events import Confirmed, Event, Repaired, WasJudged
 from agent.optimize.files import RunFolderError
 from agent.optimize.judge import Confirmation, Judge
-from agent.optimize.offers import add_spending, candidate_of, describe, unreadable
-from agent.optimize.outcomes import failure
+from agent.optimize.offers import add_spending, candidate_of, unreadable
+from agent.optimize.outcomes import describe, failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
 from agent.pause import PausedError
@@ -79,23 +79,11 @@ def judge_last(
             if not may_go_on():
                 return
             continue
-        over = outcome.over("start")
-        if over is not None:  # which is the leader: see `budget.last_chance`
-            ratios = (*outcome.ratios, over.model_copy(update={"over": "leader"}))
-            outcome = outcome.model_copy(update={"ratios": ratios})
-        confirmed = Judged(candidate=candidate, outcome=outcome)
+        outcome = outcome.same_over("start", "leader")  # see `budget.last_chance`
         # One evaluation is counted once.
         free = outcome.model_copy(update={"gpu_seconds": 0.0})
         append(WasJudged, place | {"judged": Judged(candidate=candidate, outcome=free)})
-        append(
-            Confirmed,
-            {
-                "judged": confirmed,
-                "baselines": found.baselines,
-                "notes": found.notes,
-                "baseline_seconds": found.baseline_seconds,
-            },
-        )
+        append(Confirmed, found._replace(outcome=outcome).fields(candidate))
         return
 
 

@@ -36,7 +36,8 @@ from agent.optimize.judging import (
     RoundJudging,
     judge_last,
 )
-from agent.optimize.offers import add_spending, collect_in_order, describe
+from agent.optimize.offers import add_spending, collect_in_order
+from agent.optimize.outcomes import describe
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
@@ -212,16 +213,8 @@ class Search:
     def _advise(self, each: Round) -> None:
         leader = self._record.leader
         advice = self._advisor.advise(leader, each.number, self._record.shown)
-        self._append(
-            Advised,
-            {
-                "round": each.number,
-                "leader": leader.id,
-                "diagnosis": advice.diagnosis,
-                "context": advice.context,
-                "notes": advice.notes,
-            },
-        )
+        place = {"round": each.number, "leader": leader.id}
+        self._append(Advised, {**place, **advice._asdict()})
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
         if budget.last_chance(self._record, self._config, each):
@@ -266,20 +259,9 @@ class Search:
         # A model starts from what the others reached, as long as there is a round for it.
         later = self._standing.measured and each.number == 1 and self._config.limits.rounds > 1
         offers = collect_in_order(asked, state, self._record.tried, models_later=later)
-        crossover = state.crossover
-        self._append(
-            Proposed,
-            {
-                "round": each.number,
-                "candidates": tuple(offers.candidates),
-                "dropped": tuple(offers.dropped),
-                "offered": offers.offered,
-                "failures": offers.failures,
-                "notes": offers.notes,
-                "crossover": (crossover[0].id, crossover[1].id) if crossover else None,
-                "spent": offers.spent,
-            },
-        )
+        pair = state.crossover
+        crossover = (pair[0].id, pair[1].id) if pair else None
+        self._append(Proposed, {"round": each.number, "crossover": crossover, **vars(offers)})
 
     def _chosen(self, each: Round) -> Judged:
         return beams.choose_leader(self._record.leader, each.in_order())
@@ -289,15 +271,7 @@ class Search:
         if known or not self._config.strategy.profiling or not judged.outcome.right:
             return
         found = self._judge.profile(judged.candidate, self._teller(judged.id))
-        self._append(
-            Profiled,
-            {
-                "candidate": judged.id,
-                "metrics": found.metrics,
-                "notes": found.notes,
-                "gpu_seconds": found.gpu_seconds,
-            },
-        )
+        self._append(Profiled, {"candidate": judged.id, **found._asdict()})
 
     def _reflect(self, each: Round, state: SearchState) -> None:
         if each.reflected is not None:
@@ -351,20 +325,12 @@ class Search:
             except PausedError:
                 raise
             except KbError as error:
-                return _joined(detail, f"not confirmed: {error}")
+                return "; ".join(filter(None, (detail, f"not confirmed: {error}")))
             if best.id == start.id and not found.outcome.right:
                 # There is nothing else to give back.
-                return _joined(detail, "the start was not right in the last session")
-            judged = Judged(candidate=best.candidate, outcome=found.outcome)
-            self._append(
-                Confirmed,
-                {
-                    "judged": judged,
-                    "baselines": found.baselines,
-                    "notes": found.notes,
-                    "baseline_seconds": found.baseline_seconds,
-                },
-            )
+                wrong = "the start was not right in the last session"
+                return "; ".join(filter(None, (detail, wrong)))
+            self._append(Confirmed, found.fields(best.candidate))
         return detail
 
     @property
@@ -390,7 +356,3 @@ class Search:
             with suppress(Exception):
                 proposer.close()
         self._judge.close()
-
-
-def _joined(*details: str) -> str:
-    return "; ".join(each for each in details if each)

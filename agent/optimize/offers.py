@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
 from agent.optimize.dedupe import digest
-from agent.optimize.outcomes import failure, plain
+from agent.optimize.outcomes import describe, failure, plain
 from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
 from judge.problem.kernel import KernelFile
@@ -16,9 +16,9 @@ from kb.errors import KbError
 _MOST_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
+@dataclass
 class Offers:
-    """The collected proposals."""
+    """The collected proposals, as `events.Proposed` has them."""
 
     candidates: list[Candidate] = field(default_factory=list)
     """Candidates in the order of judging."""
@@ -41,28 +41,27 @@ def collect_in_order(
 ) -> Offers:
     """As `collect`; with `models_later`, who asks a model is asked only where the others have
     nothing: what they find is judged first, and the model goes on from it in the next round."""
+    models = [each for each in proposers if each.asks_model]
     others = [each for each in proposers if not each.asks_model]
-    if not models_later or not others or len(others) == len(proposers):
-        return collect(proposers, state, tried)
-    offers = collect(others, state, tried)
-    if offers.candidates:
+    offers = Offers()
+    if not (models_later and models and others):
+        collect(offers, proposers, state, tried)
         return offers
-    more = collect([each for each in proposers if each.asks_model], state, tried)
-    return Offers(
-        more.candidates,
-        offers.dropped + more.dropped,
-        offers.offered | more.offered,
-        offers.failures | more.failures,
-        offers.notes | more.notes,
-        offers.spent | more.spent,
-    )
+    collect(offers, others, state, tried)
+    if not offers.candidates:
+        collect(offers, models, state, tried)
+    return offers
 
 
-def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[str, str]) -> Offers:
+def collect(
+    offers: Offers, proposers: Sequence[Proposer], state: SearchState, tried: Mapping[str, str]
+) -> None:
     """Ask all proposers, and take their proposals in turn so that none crowds out the others.
 
     Parameters
     ----------
+    offers
+        Takes what they propose.
     proposers
         In the order of turns.
     state
@@ -75,11 +74,9 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
     PausedError
         A proposer waits for something; the others were not asked, or have to be asked again.
     """
-    offers = Offers()
-    in_turn = list(proposers)
-    lists: dict[str, list[Candidate]] = {each.name: [] for each in in_turn}
+    lists: dict[str, list[Candidate]] = {each.name: [] for each in proposers}
     # Who may have to wait is asked first, so that no work of the others is lost.
-    for proposer in sorted(in_turn, key=lambda each: not each.asks_model):
+    for proposer in sorted(proposers, key=lambda each: not each.asks_model):
         before = proposer.spent
         most = state.branching * len(state.beam)
         try:
@@ -107,7 +104,6 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
             offers.candidates.append(candidate)
         if dropped is not None:
             offers.dropped.append(Judged(candidate=candidate, outcome=dropped))
-    return offers
 
 
 def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None) -> Candidate:
@@ -140,12 +136,6 @@ def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spendin
     """Record what a proposer has used since `before`, if anything."""
     if proposer.spent != before:
         spent[proposer.name] = proposer.spent - before
-
-
-def describe(error: Exception) -> str:
-    """An error of a proposer, in one line."""
-    told = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-    return plain(" ".join(told.split()))
 
 
 def _in_turn(lists: Sequence[Sequence[Candidate]]) -> Iterable[Candidate]:

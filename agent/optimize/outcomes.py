@@ -6,6 +6,7 @@ from typing import Final
 
 from agent.optimize.candidate import Baseline, Candidate, Outcome, Stage
 from judge.evaluate.result import RIGHT, UNCHECKED, Evaluation, Ratio, Timing
+from kb.errors import KbError
 
 CANDIDATE: Final = "candidate"
 # What a proposer can use of a failure; compilers write pages.
@@ -111,6 +112,12 @@ def timing_of(evaluation: Evaluation, contender: str) -> Timing | None:
 def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:
     """The outcome of a candidate that was not judged."""
     return Outcome(candidate=candidate.id, stage=stage, reasons=(plain(reason),), attempts=attempt)
+
+
+def describe(error: Exception) -> str:
+    """An error in one line."""
+    text = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
+    return plain(" ".join(text.split()))
 
 
 def plain(text: str) -> str:

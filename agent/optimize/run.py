@@ -176,10 +176,6 @@ class RunFolder:
             (self.root / f"best{other}").unlink(missing_ok=True)
         return path
 
-    def evaluation(self, candidate: str) -> Evaluation | None:
-        """The evaluation of a candidate, if it is there and sound."""
-        return read_evaluation(self.root, candidate)
-
     def profile(self, candidate: str) -> Profile | None:
         """The profile of a candidate, if it is there and sound."""
         return _load(Profile, self.root / "profiles" / f"{candidate}.json")

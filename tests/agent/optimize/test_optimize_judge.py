@@ -26,7 +26,7 @@ from agent.optimize.judge_requests import (
     TakeProfile,
 )
 from agent.optimize.outcomes import failure, outcome_of, plain
-from agent.optimize.run import RunFolder
+from agent.optimize.run import RunFolder, read_evaluation
 from agent.optimize.starting import require_right
 from judge.evaluate.result import Case, Ceilings, Evaluation, Fault, Floor, Ratio, Timing, Verdict
 from judge.profile.result import KernelProfile, Profile
@@ -350,7 +350,7 @@ def test_a_candidate_is_timed_beside_the_leader_and_eager(tmp_path: Path) -> Non
         over = outcome.over("leader")
         assert over is not None
         assert over.ratio == 2.0
-        assert folder.evaluation(CANDIDATE.id) is not None
+        assert read_evaluation(folder.root, CANDIDATE.id) is not None
         assert judge.profile(CANDIDATE, silent).metrics == {"m": 3.0}
         assert folder.profile(CANDIDATE.id) is not None
         judged = Judged(candidate=CANDIDATE, outcome=outcome)
