@@ -129,7 +129,7 @@ class IndexAdvisor:
         request = ContextRequest(
             query=query_of(config.problem.stem, diagnosis, shown),
             kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
-            profile=_finite(leader.outcome.profile) or None,
+            profile=finite(leader.outcome.profile) or None,
             gpu=self._gpu or architecture,
             language=_language(leader),
             max_tokens=config.context_tokens,
@@ -202,7 +202,8 @@ def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> 
     return ". ".join(parts)[:MAX_QUERY_CHARS]
 
 
-def _finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
+def finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    """The metrics whose values are finite, which a request may hold."""
     return {name: value for name, value in (metrics or {}).items() if math.isfinite(value)}
 
 

@@ -66,21 +66,19 @@ class _Reporter:
     def tell(self, name: PhaseName, line: str) -> None:
         """Take note of a phase or a line."""
         with self._lock:
-            if not self._closed:
-                self._tell(name, line)
-
-    def _tell(self, name: PhaseName, line: str) -> None:
-        phases = list(self.job.phases)
-        if not phases or phases[-1].name is not name:
-            phases.append(Phase(name=name, started=now()))
-            self._written = 0.0
-        if line:
-            phases[-1] = phases[-1].model_copy(update={"said": line[:_SAID]})
-        update = {"phases": phases, "steps": self.job.steps + 1}
-        self.job = self.job.model_copy(update=update)
-        if time.monotonic() - self._written >= _REPORT_S:
-            self._written = time.monotonic()
-            self._store.write(self.job)
+            if self._closed:
+                return
+            phases = list(self.job.phases)
+            if not phases or phases[-1].name is not name:
+                phases.append(Phase(name=name, started=now()))
+                self._written = 0.0
+            if line:
+                phases[-1] = phases[-1].model_copy(update={"said": line[:_SAID]})
+            update = {"phases": phases, "steps": self.job.steps + 1}
+            self.job = self.job.model_copy(update=update)
+            if time.monotonic() - self._written >= _REPORT_S:
+                self._written = time.monotonic()
+                self._store.write(self.job)
 
 
 class Runner:

@@ -1,10 +1,10 @@
-"""Takes kernels in to be judged, and tells what came of them."""
+"""Takes kernels in to be judged: checks a request before it is queued."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agent.service.models import EvaluationJob, EvaluationList, EvaluationRequest
+from agent.service.models import EvaluationJob, EvaluationRequest
 from agent.service.runner import QueueLimits, Runner
 from agent.service.store import JobStore
 from agent.service.work import Knowledge, Work
@@ -30,6 +30,13 @@ class EvaluationService:
         "cuda:N"; None takes the first GPU.
     ended
         Told of each that this process judged: the verdict, `failed` or `cancelled`.
+
+    Attributes
+    ----------
+    store
+        The evaluations that are kept.
+    runner
+        Judges them between `start` and `stop`, unless another process of this state folder does.
     """
 
     def __init__(
@@ -42,8 +49,8 @@ class EvaluationService:
     ) -> None:
         self._knowledge = knowledge
         self._limits = limits
-        self._store = JobStore(state_dir / FOLDER)
-        self._runner = Runner(self._store, Work(knowledge, device), limits, ended)
+        self.store = JobStore(state_dir / FOLDER)
+        self.runner = Runner(self.store, Work(knowledge, device), limits, ended)
 
     def submit(self, request: EvaluationRequest) -> EvaluationJob:
         """Take a candidate in.
@@ -67,36 +74,4 @@ class EvaluationService:
                 "interpret: this server has no GPU; true checks a Triton kernel's results without "
                 "one, at reduced sizes"
             )
-        return self._store.add(request, self._limits.waiting)
-
-    def read(self, job_id: str) -> EvaluationJob:
-        """An evaluation as it is now.
-
-        Raises
-        ------
-        NotFoundError
-            There is none of that id, or not any more.
-        """
-        return self._store.read(job_id)
-
-    def all(self) -> EvaluationList:
-        """All evaluations that are kept."""
-        return EvaluationList(evaluations=self._store.all())
-
-    def remove(self, job_id: str) -> None:
-        """End an evaluation if it is not over, and forget it.
-
-        Raises
-        ------
-        NotFoundError
-            There is none of that id, or not any more.
-        """
-        self._store.remove(job_id)
-
-    def start(self) -> None:
-        """Begin to judge, unless another process of this state folder does."""
-        self._runner.start()
-
-    def stop(self) -> None:
-        """Stop judging; what was running stays first in the queue."""
-        self._runner.stop()
+        return self.store.add(request, self._limits.waiting)

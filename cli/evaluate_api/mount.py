@@ -49,11 +49,11 @@ class EvaluationMount:
     @contextmanager
     def running(self) -> Iterator[None]:
         """See `server.mounting.Mount`."""
-        self._service.start()
+        self._service.runner.start()
         try:
             yield
         finally:
-            self._service.stop()
+            self._service.runner.stop()
 
 
 class _Index:

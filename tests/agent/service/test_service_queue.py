@@ -316,7 +316,7 @@ def test_a_running_evaluation_that_is_removed_ends_at_once_and_leaves_nothing(pl
     place.runner()
     slow, quick = place.send(kernel="hang"), place.send()
     place.until(slow, JobState.RUNNING)
-    assert place.store.remove(slow)
+    place.store.remove(slow)
     with pytest.raises(NotFoundError):
         place.store.read(slow)
     place.over(quick)
@@ -448,9 +448,9 @@ def test_a_service_refuses_what_cannot_be_judged(tmp_path, monkeypatch):
         sent(interpret=False)
     with pytest.raises(InvalidInputError, match="H9000"):
         sent(context={"gpu": "H9000"})
-    assert service.all().evaluations == []
+    assert service.store.all() == []
     monkeypatch.setattr("agent.service.service.has_gpu", lambda: True)
     job = sent(interpret=False)
-    assert [each.id for each in service.all().evaluations] == [job.id]
-    service.remove(job.id)
-    assert service.all().evaluations == []
+    assert [each.id for each in service.store.all()] == [job.id]
+    service.store.remove(job.id)
+    assert service.store.all() == []
