@@ -30,12 +30,7 @@ from agent.optimize.events import (
     Stopped,
 )
 from agent.optimize.judge import Judge
-from agent.optimize.judging import (
-    EndOfRecordError,
-    JudgeFailsError,
-    RoundJudging,
-    judge_last,
-)
+from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
 from agent.optimize.offers import add_spending, collect_in_order
 from agent.optimize.outcomes import describe
 from agent.optimize.progress import Progress, Silent
@@ -217,17 +212,7 @@ class Search:
         self._append(Advised, {**place, **advice._asdict()})
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
-        if budget.last_chance(self._record, self._config, each):
-            judge_last(
-                self._judge,
-                self._record,
-                each,
-                short=budget.shortened(self._record, self._config),
-                append=self._append,
-                may_go_on=lambda: self._used_up() is None,
-                teller=self._teller,
-            )
-            return self._used_up(judging=True)
+        last = budget.last_chance(self._record, self._config, each)
         judging = RoundJudging(
             self._judge,
             self._proposers,
@@ -236,9 +221,12 @@ class Search:
             leader,
             repairs=self._config.strategy.repairs,
             append=self._append,
-            may_go_on=lambda: self._used_up(judging=True) is None,
+            may_go_on=lambda: self._used_up(judging=not last) is None,
             teller=self._teller,
         )
+        if last:
+            judging.run_last(short=budget.shortened(self._record, self._config))
+            return self._used_up(judging=True)
         try:
             if not judging.run():
                 return self._used_up(judging=True)
