@@ -125,7 +125,7 @@ class BatchClient:
         texts = [self._client.files.content(each).text for each in files]
         lines = [line for text in texts for line in text.splitlines() if line.strip()]
         answered = {_id_of(line) for line in lines}
-        for name in requests_in(path):
+        for name, _ in requests_in(path):
             if name not in answered:
                 error = {"code": f"batch_{batch.status}", "message": f"the batch {batch.status}"}
                 lines.append(json.dumps({"id": batch.id, "custom_id": name, "error": error}))
