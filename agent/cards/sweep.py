@@ -1,7 +1,7 @@
 """Runs on many problems, one on each card at a time."""
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -109,16 +109,14 @@ def share(
     BaseException
         What `work` raised first, or Ctrl-C; all tasks have ended.
     """
-    waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
-    for task in tasks:
-        waiting.put(task)
+    waiting = deque(tasks)
     failed = threading.Event()
 
     def go_on() -> None:
         while not (failed.is_set() or cards.ended or stop()):
             try:
-                task = waiting.get_nowait()
-            except queue.Empty:
+                task = waiting.popleft()
+            except IndexError:
                 return
             try:
                 work(task)
@@ -135,7 +133,4 @@ def share(
         except BaseException:
             cards.cancel()
             raise
-    left = []
-    while not waiting.empty():
-        left.append(waiting.get_nowait())
-    return left
+    return list(waiting)

@@ -1,6 +1,7 @@
 """The judge of real runs. It evaluates and profiles in separate processes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from agent.optimize.baselines import BaselineCache, Cached, Key
@@ -34,40 +35,30 @@ _SHORT_SESSION: Final = (
 )
 
 
+@dataclass(eq=False)
 class GpuJudge:
     """Judges candidates in one process per GPU.
 
     Without a GPU (`config.interpret`), some processes check in Triton's interpreter.
-
-    Parameters
-    ----------
-    folder
-        The run; evaluations and profiles are kept in it.
-    pool
-        The processes; they end with this.
-    cache
-        Of baselines.
-    specs
-        Cards beside those of `kb.gpus`.
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        pool: JudgePool | None = None,
-        cache: BaselineCache | None = None,
-        specs: Sequence[GpuSpec] = (),
-    ) -> None:
-        self._folder = folder
-        self._config: RunConfig = folder.config
-        self._pool = pool or JudgePool(folder.config)
-        self._cache = cache or BaselineCache()
-        self._specs = specs
+    folder: RunFolder
+    """The run; evaluations and profiles are kept in it."""
+    pool: JudgePool
+    """The processes; they end with this."""
+    cache: BaselineCache = field(default_factory=BaselineCache)
+    """Of baselines."""
+    specs: Sequence[GpuSpec] = ()
+    """Cards beside those of `kb.gpus`."""
+
+    @property
+    def _config(self) -> RunConfig:
+        return self.folder.config
 
     @property
     def slots(self) -> int:
         """One for each process."""
-        return self._pool.size
+        return self.pool.size
 
     def require_same(self, standing: Standing) -> None:
         """Refuse to go on where times cannot be compared with those that are recorded.
@@ -87,10 +78,10 @@ class GpuJudge:
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         """See `Judge.standing`. Baselines come from the cache where they are known."""
-        config, described, spec = self._config, self._pool.describe(), self._spec
+        config, described, spec = self._config, self.pool.describe(), self._spec
         start = candidate_of(given or eager_start(config.problem.source))
         key = self._key()
-        cached = None if key is None or config.fresh_baselines else self._cache.get(key)
+        cached = None if key is None or config.fresh_baselines else self.cache.get(key)
         if cached is not None and not set(config.baselines) <= set(cached.asked):
             cached = None
         last = cached is not None or config.baselines_last
@@ -210,12 +201,12 @@ class GpuJudge:
     @property
     def _spec(self) -> GpuSpec | None:
         """The card; None without one."""
-        gpu = self._pool.describe().gpu
-        return find_spec(gpu, self._specs) if gpu is not None else None
+        gpu = self.pool.describe().gpu
+        return find_spec(gpu, self.specs) if gpu is not None else None
 
     def _key(self) -> Key | None:
         """Cache key of this problem's baselines; None without a GPU."""
-        config, spec, versions = self._config, self._spec, self._pool.describe().versions
+        config, spec, versions = self._config, self._spec, self.pool.describe().versions
         if spec is None:
             return None
         return Key.of(config.problem.sha256, config.dtype, spec.name, versions, tf32=config.tf32)
@@ -225,7 +216,7 @@ class GpuJudge:
         key = self._key()
         if key is None:
             return []
-        before = self._cache.get(key) or Cached(key=key, measured_at=now(), baselines={})
+        before = self.cache.get(key) or Cached(key=key, measured_at=now(), baselines={})
         cached = Cached(
             key=key,
             measured_at=now(),
@@ -234,7 +225,7 @@ class GpuJudge:
             floor=evaluation.floor,
             ceilings=evaluation.ceilings,
         )
-        unsaved = self._cache.put(cached)
+        unsaved = self.cache.put(cached)
         return [unsaved] if unsaved else []
 
     def _evaluate(
@@ -247,8 +238,8 @@ class GpuJudge:
         kind: str = "",
         quick: bool = False,
     ) -> Evaluated:
-        folder = self._folder
-        with self._pool.lend() as (process, device):
+        folder = self.folder
+        with self.pool.lend() as (process, device):
             request = Evaluate.like(
                 self._config,
                 problem=folder.problem_path.resolve(),
@@ -268,24 +259,24 @@ class GpuJudge:
         if self._config.interpret:
             return Profiled(None, ("nothing is profiled in a dry run",))
         try:
-            with self._pool.lend() as (process, device):
+            with self.pool.lend() as (process, device):
                 request = TakeProfile.like(
                     self._config,
-                    problem=self._folder.problem_path.resolve(),
-                    kernel=self._folder.keep(candidate).resolve(),
+                    problem=self.folder.problem_path.resolve(),
+                    kernel=self.folder.keep(candidate).resolve(),
                     device=device,
                     trust=True,  # it was judged, and the profiler works under fewer layers
                 )
                 found = process.ask(request, say)
         except (JudgeError, JudgeLostError) as error:
             return Profiled(None, (f"not profiled: {error}",))
-        self._folder.keep_profile(candidate.id, found.profile)
+        self.folder.keep_profile(candidate.id, found.profile)
         return Profiled(found.profile.metrics or None, found.profile.notes, found.gpu_seconds)
 
     def cancel(self) -> None:
         """End all processes."""
-        self._pool.cancel()
+        self.pool.cancel()
 
     def close(self) -> None:
         """End all processes."""
-        self._pool.close()
+        self.pool.close()

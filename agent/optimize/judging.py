@@ -44,7 +44,7 @@ class _Next(NamedTuple):
     attempt: int
 
 
-@dataclass
+@dataclass(eq=False)
 class RoundJudging:
     """Takes a round to the point where each proposal is judged, and repaired as often as it may be.
 

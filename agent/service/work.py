@@ -80,28 +80,18 @@ class Knowledge(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Work:
-    """Carries out evaluations one after the other in one judging process.
+    """Carries out evaluations one after the other in one judging process."""
 
-    Parameters
-    ----------
-    knowledge
-        Answers what to try next.
-    device
-        "cuda:N"; None takes the first GPU.
-    make
-        Makes a judging process.
-    """
+    knowledge: Knowledge
+    """Answers what to try next."""
+    device: str | None = None
+    """`cuda:N`; None takes the first GPU."""
+    make: Callable[[], JudgeProcess] = JudgeProcess
+    """Makes a judging process."""
 
-    def __init__(
-        self,
-        knowledge: Knowledge,
-        device: str | None = None,
-        make: Callable[[], JudgeProcess] = JudgeProcess,
-    ) -> None:
-        self._knowledge = knowledge
-        self._asked = device
-        self._make = make
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._judge: JudgeProcess | None = None
         self._device: str | None = None
@@ -169,10 +159,10 @@ class Work:
                 language=evaluation.language,
             )
             try:
-                context = self._knowledge.context(asked)
+                context = self.knowledge.context(asked)
                 if context.abstained and request.context.query is None and asked.query:
                     # A name and a diagnosis may say too little where the kernel's text says enough.
-                    context = self._knowledge.context(asked.model_copy(update={"query": None}))
+                    context = self.knowledge.context(asked.model_copy(update={"query": None}))
             except KbError as error:
                 notes.append(f"no context: {error}")
         given = as_context(context).chunks if context is not None else ()
@@ -247,7 +237,7 @@ class Work:
         measured = from_profile(profile) if profile is not None else Measured({})
         try:
             facts = gather(measured, spec, evaluation, task.request.kernel)
-            shelf = self._knowledge.techniques()
+            shelf = self.knowledge.techniques()
             return diagnose(facts, shelf, notes=measured.notes, ignored=measured.ignored)
         except KbError as error:
             task.notes.append(f"no diagnosis: {error}")
@@ -259,11 +249,11 @@ class Work:
             if self._cancelled:
                 raise JudgeLostError("it is being ended")
             if self._judge is None:
-                self._judge, self._device = self._make(), None
+                self._judge, self._device = self.make(), None
             judge, device = self._judge, "cpu" if task.request.interpret else self._device
         if device is None:
             task.tell(PhaseName.JUDGE, "starting the judge")
-            device = judge.ask(Describe(device=self._asked), silent).devices[0]
+            device = judge.ask(Describe(device=self.device), silent).devices[0]
             self._device = device
         return judge, device
 
