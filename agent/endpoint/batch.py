@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from filelock import FileLock
 from pydantic import ValidationError
@@ -252,21 +252,15 @@ class BatchFolder:
         return target
 
 
+@dataclass(frozen=True, slots=True)
 class BatchEndpoint:
-    """A model behind files; the counterpart of `Endpoint` over HTTP.
+    """A model behind files; the counterpart of `Endpoint` over HTTP."""
 
-    Parameters
-    ----------
-    model
-        The model's name at the endpoint that will answer.
-    folder
-        Where requests and replies lie.
-    """
-
-    def __init__(self, model: str, folder: BatchFolder) -> None:
-        self.model = model
-        self.url = URL
-        self._folder = folder
+    model: str
+    """The model's name at the endpoint that will answer."""
+    folder: BatchFolder
+    """Where requests and replies lie."""
+    url: ClassVar[str] = URL
 
     def complete(self, payload: Mapping[str, Any]) -> Reply:
         """The reply to the body of a chat-completions request, without the model's name.
@@ -280,13 +274,13 @@ class BatchEndpoint:
         """
         body = {"model": self.model, **payload}
         name = custom_id(body)
-        found = self._folder.result(name)
+        found = self.folder.result(name)
         if found is None:
-            self._folder.ask(name, body)
-            raise WaitingError(f"waiting for the reply to {name} in {self._folder.root}")
+            self.folder.ask(name, body)
+            raise WaitingError(f"waiting for the reply to {name} in {self.folder.root}")
         if found.body is None:
             raise EndpointError(
-                f"the batch in {self._folder.root} has an error for {name}: {found.message}",
+                f"the batch in {self.folder.root} has an error for {name}: {found.message}",
                 status_code=found.status,
                 detail=found.message,
             )
@@ -294,7 +288,7 @@ class BatchEndpoint:
             return Reply.of(found.body)
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
-                f"the reply to {name} in {self._folder.root} is no chat completion",
+                f"the reply to {name} in {self.folder.root} is no chat completion",
                 status_code=_OK,
             ) from error
 

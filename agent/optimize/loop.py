@@ -7,6 +7,7 @@ killed goes on where it was, and a record that is replayed comes to the same dec
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from agent.optimize import beam as beams
@@ -50,51 +51,38 @@ MOST_FAILURES: Final = 2
 _MOST_CONFIRMED: Final = 3
 
 
+@dataclass(eq=False)
 class Search:
-    """One run.
+    """One run."""
 
-    Parameters
-    ----------
-    folder
-        New, or resumed.
-    judge, advisor, proposers
-        The parts; proposers' names differ.
-    progress
-        Is told what happens.
-    clock
-        Seconds, for the wall-time limit.
-    """
+    folder: RunFolder
+    """New, or resumed."""
+    judge: Judge
+    advisor: Advisor
+    proposers: Sequence[Proposer]
+    """Their names differ."""
+    progress: Progress | None = None
+    """Is told what happens."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, for the wall-time limit."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        judge: Judge,
-        advisor: Advisor,
-        proposers: Sequence[Proposer],
-        *,
-        progress: Progress | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._folder = folder
-        self._judge = judge
-        self._advisor = advisor
-        self._proposers = {each.name: each for each in proposers}
-        self._progress = progress or Silent()
-        self._clock = clock
-        self._began = clock()
-        self._before = folder.record.wall
+    def __post_init__(self) -> None:
+        self._proposers = {each.name: each for each in self.proposers}
+        self._progress = self.progress or Silent()
+        self._began = self.clock()
+        self._before = self.folder.record.wall
 
     @property
     def _record(self) -> Record:
-        return self._folder.record
+        return self.folder.record
 
     @property
     def _config(self) -> RunConfig:
-        return self._folder.config
+        return self.folder.config
 
     @property
     def _wall(self) -> float:
-        return self._before + self._clock() - self._began
+        return self._before + self.clock() - self._began
 
     def run(self) -> Summary:
         """Search until a limit is reached, and say what came of it.
@@ -114,7 +102,7 @@ class Search:
             self._begin()
             reason, detail = self._search()
             detail = self._confirm(detail)
-            keep_answer(self._folder)
+            keep_answer(self.folder)
             self._profile(self._record.best)
             self._append(Stopped, {"reason": reason, "detail": detail})
         except BaseException as error:
@@ -124,24 +112,24 @@ class Search:
             raise
         finally:
             self._close()
-        return summarise(self._config, self._record, self._folder.root)
+        return summarise(self._config, self._record, self.folder.root)
 
     def _begin(self) -> None:
         standing = self._record.standing
         if standing is None and self._config.plan_first:
-            standing = self._judge.prepared(self._config.start)
+            standing = self.judge.prepared(self._config.start)
             self._append(Started, {"standing": standing})
         if standing is None:
             self._measure()
         elif standing.measured:
             require_right(standing.start)
-            keep_best(self._folder)
+            keep_best(self.folder)
 
     def _measure(self) -> None:
-        standing = self._judge.standing(self._config.start, self._teller("start"))
+        standing = self.judge.standing(self._config.start, self._teller("start"))
         self._append(Started, {"standing": standing})
         require_right(standing.start)
-        keep_best(self._folder)
+        keep_best(self.folder)
 
     def _search(self) -> tuple[str, str]:
         """Rounds, until something ends them: reason and detail."""
@@ -207,14 +195,14 @@ class Search:
 
     def _advise(self, each: Round) -> None:
         leader = self._record.leader
-        advice = self._advisor.advise(leader, each.number, self._record.shown)
+        advice = self.advisor.advise(leader, each.number, self._record.shown)
         place = {"round": each.number, "leader": leader.id}
         self._append(Advised, {**place, **advice._asdict()})
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
         last = budget.last_chance(self._record, self._config, each)
         judging = RoundJudging(
-            self._judge,
+            self.judge,
             self._proposers,
             self._record,
             each,
@@ -258,7 +246,7 @@ class Search:
         known = judged.id in self._record.profiles
         if known or not self._config.strategy.profiling or not judged.outcome.right:
             return
-        found = self._judge.profile(judged.candidate, self._teller(judged.id))
+        found = self.judge.profile(judged.candidate, self._teller(judged.id))
         self._append(Profiled, {"candidate": judged.id, **found._asdict()})
 
     def _reflect(self, each: Round, state: SearchState) -> None:
@@ -296,7 +284,7 @@ class Search:
                 "gain": beams.gain(before, after),
             },
         )
-        keep_best(self._folder)
+        keep_best(self.folder)
 
     def _confirm(self, detail: str) -> str:
         """Time the best with all it is compared with, also the start where it is the best and its
@@ -309,7 +297,7 @@ class Search:
                 break
             try:
                 short = budget.shortened(self._record, self._config)
-                found = self._judge.confirm(best, start, self._teller(best.id), short=short)
+                found = self.judge.confirm(best, start, self._teller(best.id), short=short)
             except PausedError:
                 raise
             except KbError as error:
@@ -336,11 +324,11 @@ class Search:
 
     def _append(self, kind: type[Event], fields: Mapping[str, object]) -> None:
         event = kind.model_validate({"wall": round(self._wall, 3), "at": now()} | dict(fields))
-        self._folder.append(event)
+        self.folder.append(event)
         self._progress.event(event)
 
     def _close(self) -> None:
         for proposer in self._proposers.values():
             with suppress(Exception):
                 proposer.close()
-        self._judge.close()
+        self.judge.close()

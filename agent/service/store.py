@@ -18,6 +18,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -57,11 +58,11 @@ class StoreError(KbError):
     status = 503
 
 
+@dataclass(frozen=True, slots=True)
 class JobStore:
     """The evaluations of one folder. Safe to use from several processes and threads."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    root: Path
 
     @property
     def folder(self) -> Path:

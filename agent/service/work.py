@@ -94,7 +94,7 @@ class Work:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._judge: JudgeProcess | None = None
-        self._device: str | None = None
+        self._resolved: str | None = None
         self._cancelled = False
 
     def begin(self) -> None:
@@ -249,12 +249,12 @@ class Work:
             if self._cancelled:
                 raise JudgeLostError("it is being ended")
             if self._judge is None:
-                self._judge, self._device = self.make(), None
-            judge, device = self._judge, "cpu" if task.request.interpret else self._device
+                self._judge, self._resolved = self.make(), None
+            judge, device = self._judge, "cpu" if task.request.interpret else self._resolved
         if device is None:
             task.tell(PhaseName.JUDGE, "starting the judge")
             device = judge.ask(Describe(device=self.device), silent).devices[0]
-            self._device = device
+            self._resolved = device
         return judge, device
 
     def cancel(self) -> None:
