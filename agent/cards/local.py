@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -28,7 +28,8 @@ class Works(BaseModel):
 class Probe(Request[Works]):
     """Compute on the device: fails where it faults."""
 
-    reply: ClassVar[type[BaseModel]] = Works
+    reply = Works
+
     device: str
 
     def answer(self, kept: Kept, say: Say) -> Works:  # noqa: ARG002 (see `Request`)

@@ -157,14 +157,13 @@ class BatchFolder:
             self._unsent[custom_id] = line
             self._read = self._sizes()
 
-    def mark_sent(self, before: Callable[[Path], None] = lambda _: None) -> Path | None:
-        """Move `requests.jsonl` to `sent`; its new place, or None where there is none.
-
-        `before` is called with that place before it is taken.
-        """
+    def mark_sent(self, before: Callable[[Path], None]) -> None:
+        """Move `requests.jsonl`, if there is one, to `sent`; `before` is called with its new place
+        before it is taken."""
         with self._changing():
             self._read_requests()
-            return self._move(before) if self._unsent else None
+            if self._unsent:
+                self._move(before)
 
     def _asked(self) -> set[str]:
         return {*self._unsent, *self._sent}
@@ -238,7 +237,7 @@ class BatchFolder:
         found.status = response.status_code if response is not None else None
         found.message = _message(line)
 
-    def _move(self, before: Callable[[Path], None] = lambda _: None) -> Path:
+    def _move(self, before: Callable[[Path], None] = lambda _: None) -> None:
         """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
         folder = self.root / SENT
         folder.mkdir(exist_ok=True)
@@ -249,7 +248,6 @@ class BatchFolder:
         self._sent.update(self._unsent.keys())
         self._unsent = {}
         self._read = self._sizes()
-        return target
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,6 @@ class Advisor(Protocol):
 
         What cannot be had is left out and told in the notes.
         """
-        ...
 
 
 @dataclass(eq=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 import platformdirs
 from pydantic import ValidationError
 
-from agent.optimize.candidate import Baseline, Model
+from agent.optimize.candidate import Baseline
 from agent.optimize.files import RunFolderError, write_atomically
-from judge.evaluate.result import Ceilings, Floor
+from judge.evaluate.result import Ceilings, Floor, Model
 
 # `python` decides nothing that is compiled; a patch release must not cost minutes of tuning.
 _VERSIONS = ("kernel-kb", "torch", "triton", "cuda", "driver")

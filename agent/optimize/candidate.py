@@ -9,22 +9,14 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent.diagnose.result import Diagnosis
-from judge.evaluate.result import RIGHT, Ceilings, Floor, Ratio, Verdict
+from judge.evaluate.result import RIGHT, Ceilings, Floor, Model, Ratio, Verdict
 from judge.options import RunOptions
 from judge.problem.kernel import Form
 
 _ID_DIGITS = 8
-
-
-class Model(BaseModel):
-    """Base of all records: frozen, no unknown keys, infinities as strings in JSON."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="strings"
-    )
 
 
 class Stage(StrEnum):

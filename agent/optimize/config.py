@@ -4,8 +4,9 @@ from typing import Final
 
 from pydantic import Field
 
-from agent.optimize.candidate import Model, ProblemInfo, Proposal
+from agent.optimize.candidate import ProblemInfo, Proposal
 from judge.evaluate.options import BASELINES
+from judge.evaluate.result import Model
 from judge.options import RunOptions
 
 ROUNDS: Final = 8

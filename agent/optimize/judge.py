@@ -36,7 +36,6 @@ class Judge(Protocol):
     @property
     def slots(self) -> int:
         """How many candidates may be judged at once, each from a thread of its own."""
-        ...
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         """Evaluate the start (eager PyTorch where no kernel is given), eager, and the compiled
@@ -49,7 +48,6 @@ class Judge(Protocol):
             The problem cannot be run, there is no GPU or one of unknown kind, or the sandbox is
             incomplete. A start that is not right is no error here.
         """
-        ...
 
     def prepared(self, given: Proposal | None) -> Standing:
         """The start and the card as the config has them; nothing is run, and no GPU is needed.
@@ -59,15 +57,12 @@ class Judge(Protocol):
         KbError
             The start cannot be read, or the card is not known.
         """
-        ...
 
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
         """Check and time a candidate beside the leader; its ratio is over `leader`."""
-        ...
 
     def profile(self, candidate: Candidate, say: Say) -> Profiled:
         """Profile a candidate that is right; metrics are None where that cannot be done."""
-        ...
 
     def confirm(
         self, best: Judged, start: Judged, say: Say, *, short: bool = False
@@ -80,12 +75,9 @@ class Judge(Protocol):
         KbError
             It cannot be timed.
         """
-        ...
 
     def cancel(self) -> None:
         """End what runs, from another thread: calls in progress return soon, or raise."""
-        ...
 
     def close(self) -> None:
         """Free everything."""
-        ...

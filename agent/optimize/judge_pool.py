@@ -21,15 +21,12 @@ class Worker(Protocol):
 
     def ask(self, request: Request[R], say: Say) -> R:
         """The answer to a request."""
-        ...
 
     def cancel(self) -> None:
         """End the request in progress, from another thread."""
-        ...
 
     def close(self) -> None:
         """Take no further request."""
-        ...
 
 
 @dataclass(eq=False)

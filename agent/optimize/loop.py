@@ -137,7 +137,7 @@ class Search:
             number = len(self._record.closed) + 1
             each = self._record.round(number)
             if each.advised is None:
-                end = budget.finished(self._record, self._config, self._record.leader)
+                end = budget.finished(self._record, self._config)
                 if end is not None:
                     return end
             end = self._used_up()

@@ -12,6 +12,8 @@ CANDIDATE: Final = "candidate"
 # What a proposer can use of a failure; compilers write pages.
 _REASON_CHARS: Final = 2000
 _MOST_REASONS: Final = 8
+# What a timing, an outcome and a baseline have in common.
+_TIMES: Final = {"median_ms", "p10_ms", "p90_ms", "floor_fraction"}
 # `kernel.py` timed beside the candidate is called `1:kernel.py`.
 _NUMBERED = re.compile(r"^(\d+):")
 
@@ -55,11 +57,8 @@ def outcome_of(
         reasons=tuple(reasons[:_MOST_REASONS]),
         error=evaluation.fault.error if evaluation.fault is not None else None,
         disclosures=tuple(plain(each) for each in disclosures),
-        median_ms=timing.median_ms if timing else None,
-        p10_ms=timing.p10_ms if timing else None,
-        p90_ms=timing.p90_ms if timing else None,
+        **(timing.model_dump(include=_TIMES) if timing else {}),
         ratios=tuple(_renamed(each, against) for each in evaluation.ratios),
-        floor_fraction=timing.floor_fraction if timing else None,
         error_share=_error_share(evaluation),
         language=evaluation.language,
         attempts=attempt,
@@ -95,13 +94,7 @@ def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[st
 
 def baseline_of(timing: Timing) -> Baseline:
     """A contender's time as a baseline."""
-    return Baseline(
-        median_ms=timing.median_ms,
-        p10_ms=timing.p10_ms,
-        p90_ms=timing.p90_ms,
-        floor_fraction=timing.floor_fraction,
-        note="; ".join(timing.flagged),
-    )
+    return Baseline(**timing.model_dump(include=_TIMES), note="; ".join(timing.flagged))
 
 
 def timing_of(evaluation: Evaluation, contender: str) -> Timing | None:

@@ -26,11 +26,9 @@ class Progress(Protocol):
 
     def event(self, event: Event) -> None:
         """An event that was recorded."""
-        ...
 
     def working(self, candidate: str, line: str) -> None:
         """A line about what is being done to a candidate."""
-        ...
 
 
 class Silent:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from agent.optimize.candidate import Judged, Model, Outcome, Proposal, SearchState
+from agent.optimize.candidate import Judged, Outcome, Proposal, SearchState
+from judge.evaluate.result import Model
 
 
 class Spending(Model):

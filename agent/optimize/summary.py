@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from agent.optimize import budget
-from agent.optimize.candidate import Baseline, Judged, Model
+from agent.optimize.candidate import Baseline, Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from judge.evaluate.result import Verdict
+from judge.evaluate.result import Model, Verdict
 from judge.evaluate.statistics import repeatability
 from judge.problem.forms import MODEL_FORMS, ModelForm
 

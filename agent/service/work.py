@@ -62,7 +62,6 @@ class Knowledge(Protocol):
         InvalidInputError
             It exceeds a limit, or its GPU is unknown.
         """
-        ...
 
     def context(self, request: ContextRequest) -> ContextResponse:
         """What `POST /v1/context` answers.
@@ -72,12 +71,10 @@ class Knowledge(Protocol):
         KbError
             There is no usable index.
         """
-        ...
 
     def techniques(self) -> Shelf:
         """The techniques that a diagnosis chooses from; those of the shipped corpus where the
         index has none."""
-        ...
 
 
 @dataclass(eq=False)
