@@ -26,12 +26,7 @@ import kb
 from agent.cards.local import LocalCard, share_of_cores
 from agent.cards.pool import CardLostError, CardPool
 from agent.optimize.judge_main import answer_line, failure_line, progress_line, read_request
-from agent.optimize.judge_process import (
-    JudgeLostError,
-    JudgeProcess,
-    read_message,
-    write_request,
-)
+from agent.optimize.judge_process import JudgeLostError, JudgeProcess, read_message, write_request
 from agent.optimize.judge_requests import Describe, Request
 from judge.progress import Progress, Say, silent
 from kb.errors import InvalidInputError, KbError

@@ -87,11 +87,7 @@ class LocalCard:
 
 
 def local_cards(
-    gpus: str = "all",
-    *,
-    interpret: bool = False,
-    per_card: int = 1,
-    silence: float = SILENCE_S,
+    gpus: str = "all", *, interpret: bool = False, per_card: int = 1, silence: float = SILENCE_S
 ) -> CardPool:
     """Cards of this machine: all of the first one's kind, or the first N.
 

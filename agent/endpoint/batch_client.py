@@ -108,10 +108,7 @@ class BatchClient:
         with path.open("rb") as file:
             uploaded = self.client.files.create(file=file, purpose="batch")
         made = self.client.batches.create(
-            input_file_id=uploaded.id,
-            endpoint=URL,
-            completion_window="24h",
-            metadata={_MARK: mark},
+            input_file_id=uploaded.id, endpoint=URL, completion_window="24h", metadata={_MARK: mark}
         )
         return made.id
 

@@ -159,10 +159,7 @@ class Endpoint:
         ]
         try:
             self._client = openai.OpenAI(
-                base_url=base_url,
-                api_key=key or _NO_KEY,
-                max_retries=max_retries,
-                timeout=timeout,
+                base_url=base_url, api_key=key or _NO_KEY, max_retries=max_retries, timeout=timeout
             )
         except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
             shown = self.scrub(str(base_url))

@@ -206,10 +206,9 @@ class GpuJudge:
 
     def _key(self) -> Key | None:
         """Cache key of this problem's baselines; None without a GPU."""
-        config, spec, versions = self._config, self._spec, self.pool.describe().versions
-        if spec is None:
+        if self._spec is None:
             return None
-        return Key.of(config.problem.sha256, config.dtype, spec.name, versions, tf32=config.tf32)
+        return Key.of(self._config, self._spec.name, self.pool.describe().versions)
 
     def _kept(self, evaluation: Evaluation, baselines: dict[str, Baseline]) -> list[str]:
         """Cache baseline times for other runs; a note if that fails."""

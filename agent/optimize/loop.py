@@ -136,14 +136,8 @@ class Search:
         while True:
             number = len(self._record.closed) + 1
             each = self._record.round(number)
-            if each.advised is None:
-                end = budget.finished(self._record, self._config)
-                if end is not None:
-                    return end
-            end = self._used_up()
-            if end is not None:
-                return end
-            end = self._round(each)
+            end = budget.finished(self._record, self._config) if each.advised is None else None
+            end = end or self._used_up() or self._round(each)
             if end is not None:
                 return end
 

@@ -43,11 +43,13 @@ class Proposer:
     """Why the last call of `propose` made fewer proposals than allowed, one line each. They are
     recorded and shown."""
 
+    _spent = Spending()
+
     @property
     def spent(self) -> Spending:
         """Tokens, money or GPU time of its own, used since the process started. The run folder has
         what was used before."""
-        return Spending()
+        return self._spent
 
     def attend(self, state: SearchState) -> None:
         """Called first in every round: a resumed one may have its proposals already, and only

@@ -142,12 +142,6 @@ class ReplayProposer(Proposer):
     def __init__(self, name: str, record: Record) -> None:
         self.name = name
         self._record = record
-        self._spent = Spending()
-
-    @property
-    def spent(self) -> Spending:
-        """Resources used so far, as recorded."""
-        return self._spent
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """The proposals of this round, as recorded.
@@ -162,7 +156,7 @@ class ReplayProposer(Proposer):
             return []
         proposed = each.proposed
         self.notes = proposed.notes.get(self.name, ())
-        self._spent = self._spent + proposed.spent.get(self.name, Spending())
+        self._spent += proposed.spent.get(self.name, Spending())
         if self.name in proposed.failures:
             raise KbError(proposed.failures[self.name])
         everything = [*proposed.candidates, *(each.candidate for each in proposed.dropped)]
@@ -183,6 +177,6 @@ class ReplayProposer(Proposer):
             for repaired in each.repaired.values():
                 mine = repaired.failed == failure.candidate
                 if mine and proposal.proposer == self.name:
-                    self._spent = self._spent + repaired.spent.get(self.name, Spending())
+                    self._spent += repaired.spent.get(self.name, Spending())
                     return repaired.candidate.proposal if repaired.candidate else None
         return None

@@ -54,14 +54,8 @@ class TuneProposer(Proposer):
         self._run = run
         self._seconds = seconds
         self._done: set[str] = set()
-        self._spent = Spending()
         self._round = (0, 0.0)
         """The last round, and the GPU time of its searches."""
-
-    @property
-    def spent(self) -> Spending:
-        """GPU time of the searches."""
-        return self._spent
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """The best configurations of kernels that were not tuned yet, the leader's first.

@@ -192,12 +192,7 @@ class Scripted(Proposer):
         self._fix = fix
         self.states: list[SearchState] = []
         self.reflected: list[list[Judged]] = []
-        self._spent = Spending()
         self.closed = 0
-
-    @property
-    def spent(self) -> Spending:
-        return self._spent
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         self.states.append(state)

@@ -324,7 +324,7 @@ def test_ceilings_are_measured_once_for_a_search_and_anew_at_its_end(
 
 def test_a_cache_that_cannot_be_written_loses_only_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    key = Key.of("0" * 64, None, "H200", {"python": "3.12"}, tf32=False)
+    key = Key.of(config(), "H200", {"python": "3.12"})
     assert key.versions == {}
     cached = Cached(key=key, measured_at="now", baselines={})
     assert "not cached" in (BaselineCache(tmp_path / "file" / "in").put(cached) or "")
