@@ -9,7 +9,7 @@ from agent.optimize.dedupe import digest
 from agent.optimize.outcomes import describe, failure, plain
 from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
-from judge.problem.kernel import KernelFile
+from judge.problem.kernel import Form, KernelFile
 from kb.errors import KbError
 
 # Real kernel files have some tens of kilobytes.
@@ -111,9 +111,7 @@ def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None)
     source = proposal.source.encode("utf-8", errors="replace").decode()
     proposal = proposal.model_copy(update={"source": source})
     try:
-        form = None
-        if len(source) <= _MOST_BYTES:
-            form = KernelFile.parse(source, f"kernel{proposal.suffix}").form
+        form = _form(proposal)
     except KbError:
         form = None
     return Candidate.of(proposal, round_=round_, form=form, repairs=repairs)
@@ -121,15 +119,17 @@ def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None)
 
 def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
     """The outcome of a file that is no kernel file; None where it is one."""
-    if len(candidate.source) > _MOST_BYTES:
-        return failure(
-            candidate, Stage.SYNTAX, f"the file has more than {_MOST_BYTES} characters", attempt
-        )
     try:
-        KernelFile.parse(candidate.source, f"kernel{candidate.suffix}")
+        _form(candidate)
     except KbError as error:
         return failure(candidate, Stage.SYNTAX, str(error), attempt)
     return None
+
+
+def _form(proposal: Proposal) -> Form:
+    if len(proposal.source) > _MOST_BYTES:
+        raise KbError(f"the file has more than {_MOST_BYTES} characters")
+    return KernelFile.parse(proposal.source, f"kernel{proposal.suffix}").form
 
 
 def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spending) -> None:
