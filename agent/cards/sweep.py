@@ -1,7 +1,6 @@
 """Runs on many problems, one on each card at a time."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -109,28 +108,23 @@ def share(
     BaseException
         What `work` raised first, or Ctrl-C; all tasks have ended.
     """
-    waiting = deque(tasks)
     failed = threading.Event()
 
-    def go_on() -> None:
-        while not (failed.is_set() or cards.ended or stop()):
-            try:
-                task = waiting.popleft()
-            except IndexError:
-                return
-            try:
-                work(task)
-            except BaseException:
-                failed.set()
-                raise
+    def begin(task: T) -> bool:
+        if failed.is_set() or cards.ended or stop():
+            return False
+        try:
+            work(task)
+        except BaseException:
+            failed.set()
+            raise
+        return True
 
     places = max(1, min(len(cards), len(tasks)))
     with ThreadPoolExecutor(places, thread_name_prefix="run") as executor:
-        running = [executor.submit(go_on) for _ in range(places)]
+        running = [executor.submit(begin, task) for task in tasks]
         try:
-            for each in running:
-                each.result()
+            return [task for task, each in zip(tasks, running, strict=True) if not each.result()]
         except BaseException:
             cards.cancel()
             raise
-    return list(waiting)
