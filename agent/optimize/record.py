@@ -153,7 +153,9 @@ class Record:
         if leader.outcome.right or not measured:
             return leader
         number = closed[-1].round if closed else 0
-        return next(j for j in self._fastest if j.candidate.round <= number)
+        timed = [self.start, *(j for j in self.history if j.candidate.round <= number)]
+        timed = [each for each in timed if each.outcome.timed]
+        return min(timed, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
 
     @property
     def best(self) -> Judged:
@@ -252,17 +254,6 @@ class Record:
                 break
             number += 1
         return number
-
-    def ranking(self) -> tuple[Judged, ...]:
-        """The leader, then all other timed candidates, the fastest first."""
-        leader = self.leader
-        return (leader, *(each for each in self._fastest if each.id != leader.id))
-
-    @property
-    def _fastest(self) -> list[Judged]:
-        """Everything that was timed, the fastest first."""
-        timed = (each for each in (self.start, *self.history) if each.outcome.timed)
-        return sorted(timed, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
 
     def candidates(self) -> Iterable[Candidate]:
         """Every candidate, judged or waiting. Each has a file."""
