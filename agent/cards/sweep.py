@@ -98,8 +98,7 @@ def share(
     Parameters
     ----------
     work
-        Does a task, in a thread of its own; it takes a card itself, and raises nothing that the
-        other tasks shall survive.
+        Does a task, in a thread of its own. It takes a card itself. What it raises ends all tasks.
     stop
         Whether no further task may begin.
 

@@ -38,7 +38,7 @@ def _quickest(place: tuple[int, Candidate]) -> tuple[bool, float]:
 
 
 class _Next(NamedTuple):
-    """What a proposal's next attempt is."""
+    """The next attempt of a proposal."""
 
     candidate: Candidate
     attempt: int
@@ -46,9 +46,9 @@ class _Next(NamedTuple):
 
 @dataclass(eq=False)
 class RoundJudging:
-    """Takes a round to the point where each proposal is judged, and repaired as often as it may be.
+    """Judges all proposals of a round, and has failed ones repaired within the limit.
 
-    It goes by what is recorded, so it takes up a round that was interrupted anywhere.
+    It reads the record before each step, so it can resume a round that was interrupted anywhere.
     """
 
     judge: Judge
@@ -66,7 +66,7 @@ class RoundJudging:
     may_go_on: Callable[[], bool]
     """Asked before each judging and repair; False leaves the rest out."""
     teller: Callable[[str], Say]
-    """What takes the progress of a candidate, by its id."""
+    """Makes the callback for a candidate's progress, given its id."""
 
     def __post_init__(self) -> None:
         assert self.round.proposed is not None
@@ -75,9 +75,9 @@ class RoundJudging:
         self._paused: PausedError | None = None
 
     def run_last(self, *, short: bool) -> None:
-        """Judge proposals in full, beside all baselines, until one is right: a run that has time
-        for one more evaluation has had its last session by that. The fastest in quick timings,
-        whoever proposed it, has the first turn; what was not timed has the last.
+        """Judge proposals in full, beside all baselines, until one is right. This serves as the
+        last session of a run that has time for one more evaluation. The fastest in quick timings
+        comes first, whoever proposed it; proposals without quick timings come last.
 
         Parameters
         ----------
@@ -90,11 +90,11 @@ class RoundJudging:
             found: Confirmation | None = None
             outcome = unreadable(candidate, 1)
             if outcome is None:
-                yet = failure(candidate, Stage.TIME, "it is not judged yet")
-                hopeful = Judged(candidate=candidate, outcome=yet)
+                unknown = failure(candidate, Stage.TIME, "it is not judged yet")
+                unjudged = Judged(candidate=candidate, outcome=unknown)
                 say = self.teller(candidate.id)
                 try:
-                    found = self.judge.confirm(hopeful, self.record.start, say, short=short)
+                    found = self.judge.confirm(unjudged, self.record.start, say, short=short)
                     outcome = found.outcome
                 except PausedError:
                     raise
@@ -113,7 +113,7 @@ class RoundJudging:
             return
 
     def run(self) -> bool:
-        """Judge what is left to judge. Returns whether all was done.
+        """Judge the remaining proposals. Returns whether all were judged.
 
         Raises
         ------
@@ -124,10 +124,10 @@ class RoundJudging:
         RunFolderError
             The folder cannot be written.
         PausedError
-            A repair waits for its proposer; all else was judged.
+            A repair waits for its proposer; all other proposals were judged.
         """
         every = range(len(self._proposed))
-        # What is through, or waits for a repair, needs no judge.
+        # Finished proposals, and those that wait for a repair, need no judge.
         waiting = [each for each in every if not self.may_go_on() or self._step(each) is not None]
         if not waiting and self._paused is not None:
             raise self._paused
@@ -147,7 +147,7 @@ class RoundJudging:
                     continue
                 for done in self._wait(running):
                     position, step = running.pop(done)
-                    self._took(position, step, done.result())
+                    self._finish(position, step, done.result())
                     waiting.insert(0, position)
         except BaseException:
             if running:
@@ -167,7 +167,7 @@ class RoundJudging:
                 return done
 
     def _one(self, step: _Next) -> Outcome:
-        """One candidate, in a thread. Nothing but the run's own ends comes out as an error."""
+        """Judge one candidate, in a thread. Only errors that end the run are raised."""
         bad = unreadable(step.candidate, step.attempt)
         if bad is not None:
             return bad
@@ -185,7 +185,7 @@ class RoundJudging:
         place = {"round": self.round.number, "position": position}
         self.append(WasJudged, {**place, "judged": judged})
 
-    def _took(self, position: int, step: _Next, outcome: Outcome) -> None:
+    def _finish(self, position: int, step: _Next, outcome: Outcome) -> None:
         self._was_judged(position, step.candidate, outcome)
         lost = outcome.stage is Stage.TIME and outcome.verdict is None
         self._lost = self._lost + 1 if lost else 0

@@ -85,14 +85,14 @@ class Search:
         return self._before + self.clock() - self._began
 
     def run(self) -> Summary:
-        """Search until a limit is reached, and say what came of it.
+        """Search until a limit is reached, and return the result.
 
         Raises
         ------
         KbError
             The start cannot be judged or is not right, or the run folder cannot be written.
         PausedError
-            The next step needs what is not here: a model's reply, a GPU.
+            The next step needs something that is missing: a model's reply, a GPU.
         KeyboardInterrupt
             Ctrl-C. The run can be resumed after any of these.
         """
@@ -132,7 +132,7 @@ class Search:
         keep_best(self.folder)
 
     def _search(self) -> tuple[str, str]:
-        """Rounds, until something ends them: reason and detail."""
+        """Run rounds until the search ends. Returns the reason and its detail."""
         while True:
             number = len(self._record.closed) + 1
             each = self._record.round(number)
@@ -142,13 +142,13 @@ class Search:
                 return end
 
     def _round(self, each: Round) -> tuple[str, str] | None:
-        """One round, from where it was left; what ends the run, or None."""
+        """Run one round, or the rest of it. Returns what ends the run, or None."""
         if self._config.strategy.profile_leaders or not self._record.closed:
             self._profile(self._record.leader)
         if each.advised is None:
             self._advise(each)
         state = self._attended(each)
-        # A run that ended since there was nothing to try may be taken up with other proposers.
+        # A run that ended without proposals may be resumed with other proposers.
         if each.proposed is None or not each.proposed.candidates:
             self._propose(each, state)
         if not self._standing.measured and each.proposed and not each.proposed.candidates:
@@ -161,7 +161,7 @@ class Search:
             state = self._measured(each)
         end = self._judge_round(each, state.leader)
         if each.judged:
-            # What was judged counts, whatever ended the round.
+            # Judged candidates count, whatever ended the round.
             if end is None:
                 if self._config.strategy.profile_leaders:
                     self._profile(self._chosen(each))
@@ -181,7 +181,7 @@ class Search:
         return self._record.standing
 
     def _attended(self, each: Round) -> SearchState:
-        """The round's state, which proposers have by then."""
+        """The round's state, after all proposers received it."""
         state = state_of(self._config, self._record, each)
         for proposer in self._proposers.values():
             proposer.attend(state)
@@ -281,8 +281,8 @@ class Search:
         keep_best(self.folder)
 
     def _confirm(self, detail: str) -> str:
-        """Time the best with all it is compared with, also the start where it is the best and its
-        compiled baselines are not known; returns `detail`, and what went wrong."""
+        """Time the best together with all contenders. If the start is the best, this is needed
+        only for baselines without a time. Returns `detail` and what went wrong."""
         if self._config.interpret or not self._config.strategy.confirm:
             return detail
         for _ in range(_MOST_CONFIRMED):
@@ -305,7 +305,7 @@ class Search:
 
     @property
     def _compared(self) -> bool:
-        """Whether all that the start is to be compared with has a time."""
+        """Whether all baselines of the start have a time."""
         return not self._config.baselines_last or self._record.baselines.keys() >= set(
             self._config.baselines
         )

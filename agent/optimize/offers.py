@@ -39,8 +39,9 @@ def collect_in_order(
     *,
     models_later: bool,
 ) -> Offers:
-    """As `collect`; with `models_later`, who asks a model is asked only where the others have
-    nothing: what they find is judged first, and the model goes on from it in the next round."""
+    """Collect proposals from all proposers. With `models_later`, those that ask a model are asked
+    only if the others propose nothing; otherwise the model starts from the others' results in the
+    next round."""
     models = [each for each in proposers if each.asks_model]
     others = [each for each in proposers if not each.asks_model]
     offers = Offers()
@@ -72,24 +73,24 @@ def collect(
     Raises
     ------
     PausedError
-        A proposer waits for something; the others were not asked, or have to be asked again.
+        A proposer waits for a reply; the others were not asked, or have to be asked again.
     """
     lists: dict[str, list[Candidate]] = {each.name: [] for each in proposers}
-    # Who may have to wait is asked first, so that no work of the others is lost.
+    # Proposers that may have to wait are asked first, so that no work of the others is lost.
     for proposer in sorted(proposers, key=lambda each: not each.asks_model):
         before = proposer.spent
         most = state.branching * len(state.beam)
         try:
-            given = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
+            proposed = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
         except PausedError:
             raise
         except Exception as error:
-            given = []
+            proposed = []
             offers.failures[proposer.name] = describe(error)
         if proposer.notes:
             offers.notes[proposer.name] = tuple(plain(each) for each in proposer.notes)
-        lists[proposer.name] = given
-        offers.offered[proposer.name] = tuple(each.id for each in given)
+        lists[proposer.name] = proposed
+        offers.offered[proposer.name] = tuple(each.id for each in proposed)
         add_spending(offers.spent, proposer, before)
     known = dict(tried)
     for candidate in _in_turn([*lists.values()]):

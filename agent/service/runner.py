@@ -66,7 +66,7 @@ class _Reporter:
         return self.job
 
     def tell(self, name: PhaseName, line: str) -> None:
-        """Take note of a phase or a line."""
+        """Record a phase, or a line of its progress."""
         with self._lock:
             if self._closed:
                 return
@@ -85,15 +85,15 @@ class _Reporter:
 
 @dataclass(eq=False)
 class Runner:
-    """A thread that judges as long as it is not stopped."""
+    """A thread that judges queued evaluations until it is stopped."""
 
     store: JobStore
     """Where evaluations come from."""
     work: Work
-    """Does them."""
+    """Carries them out."""
     limits: QueueLimits
     ended: Callable[[str], None]
-    """Told of each that is over: the verdict, `failed` or `cancelled`."""
+    """Called for each finished evaluation with its verdict, `failed` or `cancelled`."""
 
     def __post_init__(self) -> None:
         self._stopping = threading.Event()
@@ -166,17 +166,17 @@ class Runner:
         thread = threading.Thread(target=work, name="evaluation", daemon=True)
         thread.start()
         why = self._watch(job, thread)
-        told = reporter.close()
+        reported = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
         outcome = found[0] if found else None
         if self._forgets_cancelled(job):
             return
         if isinstance(outcome, EvaluationAnswer):
-            self._over(told, outcome, None)
+            self._over(reported, outcome, None)
         elif self._stopping.is_set():
-            self.store.give_back(told)
+            self.store.give_back(reported)
         else:
-            self._over(told, None, why or self._reason(outcome))
+            self._over(reported, None, why or self._reason(outcome))
 
     def _forgets_cancelled(self, job: EvaluationJob) -> bool:
         """Forget an evaluation if it was cancelled. Returns whether it was."""

@@ -29,7 +29,7 @@ class EvaluationService:
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
     ended: Callable[[str], None] = lambda _: None
-    """Told of each that this process judged: the verdict, `failed` or `cancelled`."""
+    """Called for each evaluation of this process with its verdict, `failed` or `cancelled`."""
 
     def __post_init__(self) -> None:
         self.store = JobStore(self.state_dir / FOLDER)
