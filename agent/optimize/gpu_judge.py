@@ -12,14 +12,7 @@ from agent.optimize.judge import Confirmation, Profiled
 from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError
 from agent.optimize.judge_requests import Evaluate, Evaluated, TakeProfile
-from agent.optimize.outcomes import (
-    CANDIDATE,
-    baseline_of,
-    baselines_of,
-    failure,
-    outcome_of,
-    timing_of,
-)
+from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import candidate_of, eager_start
 from judge.evaluate.options import CALL_SECONDS, EAGER
@@ -99,7 +92,7 @@ class GpuJudge:
         outcome = outcome_of(start, evaluation, gpu_seconds=evaluated.gpu_seconds)
         notes: list[str] = []
         baselines = baselines_of(evaluation)
-        mine = timing_of(evaluation, CANDIDATE)
+        mine = timing_of(evaluation)
         if mine is not None and not config.given:
             baselines = {EAGER: baseline_of(mine)} | baselines
         if cached is not None:
@@ -173,7 +166,7 @@ class GpuJudge:
         evaluation, seconds = evaluated.evaluation, evaluated.gpu_seconds
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))
-        mine = timing_of(evaluation, CANDIDATE)
+        mine = timing_of(evaluation)
         if itself and mine is not None:
             found = {EAGER: baseline_of(mine)} | found
         if eager and not itself and EAGER in found:

@@ -41,7 +41,7 @@ def outcome_of(
     gpu_seconds
         How long it held a GPU.
     """
-    timing = timing_of(evaluation, CANDIDATE)
+    timing = timing_of(evaluation)
     stage = _stage(evaluation, timing)
     disclosures = [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]
     reasons = list(evaluation.reasons)
@@ -97,9 +97,9 @@ def baseline_of(timing: Timing) -> Baseline:
     return Baseline(**timing.model_dump(include=_TIMES), note="; ".join(timing.flagged))
 
 
-def timing_of(evaluation: Evaluation, contender: str) -> Timing | None:
-    """The times of one contender."""
-    return next((each for each in evaluation.timings if each.contender == contender), None)
+def timing_of(evaluation: Evaluation) -> Timing | None:
+    """The candidate's times, if it was timed."""
+    return next((each for each in evaluation.timings if each.contender == CANDIDATE), None)
 
 
 def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:
