@@ -74,15 +74,7 @@ class JudgePool:
             self._free.put(taken)
 
     def ask(self, request: Request[R], say: Say = silent) -> R:
-        """The answer of any free process.
-
-        Raises
-        ------
-        JudgeError
-            The process answers that it cannot.
-        JudgeLostError
-            It died, hung, or answered nonsense.
-        """
+        """The answer of any free process; raises as `JudgeProcess.ask`."""
         with self.lend() as (process, _):
             return process.ask(request, say)
 

@@ -58,7 +58,7 @@ class StoreError(KbError):
     status = 503
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class JobStore:
     """The evaluations of one folder. Safe to use from several processes and threads."""
 
