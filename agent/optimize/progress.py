@@ -103,5 +103,3 @@ def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each
             yield f"last session: {line_of(judged)}"
         case Stopped():
             yield f"ended: {budget.words(event)}"
-        case _:
-            pass
