@@ -32,7 +32,7 @@ from agent.optimize.events import (
 )
 from agent.optimize.judge import Judge
 from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
-from agent.optimize.offers import add_spending, collect_in_order
+from agent.optimize.offers import add_spending, collect
 from agent.optimize.outcomes import describe
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.proposers import Proposer, Spending
@@ -101,7 +101,7 @@ class Search:
                 self._append(Continued, {"limits": self._config.limits})
             self._begin()
             reason, detail = self._search()
-            detail = self._confirm(detail)
+            detail = "; ".join(filter(None, (detail, self._confirm())))
             keep_answer(self.folder)
             self._profile(self._record.best)
             self._append(Stopped, {"reason": reason, "detail": detail})
@@ -228,7 +228,7 @@ class Search:
         ]
         # A model starts from what the others reached, as long as there is a round for it.
         later = self._standing.measured and each.number == 1 and self._config.limits.rounds > 1
-        offers = collect_in_order(asked, state, self._record.tried, models_later=later)
+        offers = collect(asked, state, self._record.tried, models_later=later)
         pair = state.crossover
         crossover = (pair[0].id, pair[1].id) if pair else None
         self._append(Proposed, {"round": each.number, "crossover": crossover, **vars(offers)})
@@ -280,11 +280,11 @@ class Search:
         )
         keep_best(self.folder)
 
-    def _confirm(self, detail: str) -> str:
+    def _confirm(self) -> str:
         """Time the best together with all contenders. If the start is the best, this is needed
-        only for baselines without a time. Returns `detail` and what went wrong."""
+        only for baselines without a time. Returns what went wrong, or an empty text."""
         if self._config.interpret or not self._config.strategy.confirm:
-            return detail
+            return ""
         for _ in range(_MOST_CONFIRMED):
             best, start = self._record.leader, self._record.start
             if best.id in self._record.confirmed or (best.id == start.id and self._compared):
@@ -295,13 +295,12 @@ class Search:
             except PausedError:
                 raise
             except KbError as error:
-                return "; ".join(filter(None, (detail, f"not confirmed: {error}")))
+                return f"not confirmed: {error}"
             if best.id == start.id and not found.outcome.right:
                 # There is nothing else to give back.
-                wrong = "the start was not right in the last session"
-                return "; ".join(filter(None, (detail, wrong)))
+                return "the start was not right in the last session"
             self._append(Confirmed, found.fields(best.candidate))
-        return detail
+        return ""
 
     @property
     def _compared(self) -> bool:

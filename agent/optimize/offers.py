@@ -32,49 +32,44 @@ class Offers:
     spent: dict[str, Spending] = field(default_factory=dict)
 
 
-def collect_in_order(
+def collect(
     proposers: Sequence[Proposer],
     state: SearchState,
     tried: Mapping[str, str],
     *,
     models_later: bool,
 ) -> Offers:
-    """Collect proposals from all proposers. With `models_later`, those that ask a model are asked
-    only if the others propose nothing; otherwise the model starts from the others' results in the
-    next round."""
-    models = [each for each in proposers if each.asks_model]
-    others = [each for each in proposers if not each.asks_model]
-    offers = Offers()
-    if not (models_later and models and others):
-        collect(offers, proposers, state, tried)
-        return offers
-    collect(offers, others, state, tried)
-    if not offers.candidates:
-        collect(offers, models, state, tried)
-    return offers
-
-
-def collect(
-    offers: Offers, proposers: Sequence[Proposer], state: SearchState, tried: Mapping[str, str]
-) -> None:
     """Ask all proposers, and take their proposals in turn so that none crowds out the others.
 
     Parameters
     ----------
-    offers
-        Takes what they propose.
     proposers
         In the order of turns.
     state
         What they get; `branching` × beam bounds each, `width` × `branching` all.
     tried
         Digest of a program → id of the candidate that was it.
+    models_later
+        Ask those that ask a model only if the others propose nothing: otherwise the model starts
+        from the others' results in the next round.
 
     Raises
     ------
     PausedError
         A proposer waits for a reply; the others were not asked, or have to be asked again.
     """
+    models = [each for each in proposers if each.asks_model]
+    others = [each for each in proposers if not each.asks_model]
+    offers = Offers()
+    for group in (others, models) if models_later and others else (proposers,):
+        if not offers.candidates:
+            _ask(group, state, tried, offers)
+    return offers
+
+
+def _ask(
+    proposers: Sequence[Proposer], state: SearchState, tried: Mapping[str, str], offers: Offers
+) -> None:
     lists: dict[str, list[Candidate]] = {each.name: [] for each in proposers}
     # Proposers that may have to wait are asked first, so that no work of the others is lost.
     for proposer in sorted(proposers, key=lambda each: not each.asks_model):
