@@ -39,7 +39,6 @@ from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
-from agent.optimize.state import state_of
 from agent.optimize.summary import Summary, summarise
 from agent.pause import PausedError
 from judge.progress import Say
@@ -182,7 +181,35 @@ class Search:
 
     def _attended(self, each: Round) -> SearchState:
         """The round's state, after all proposers received it."""
-        state = state_of(self._config, self._record, each)
+        config, record, standing = self._config, self._record, self._standing
+        assert each.advised is not None
+        pair = None
+        if config.strategy.crossover:
+            pair = beams.crossover_pair(record.beam, record.history, record.crossed)
+        state = SearchState.like(
+            config,
+            device=standing.devices[0] if standing.devices else "cpu",
+            gpu=standing.gpu or config.gpu,
+            architecture=standing.architecture or config.architecture,
+            round=each.number,
+            width=config.strategy.width,
+            branching=config.strategy.branching,
+            beam=record.beam,
+            leader=record.leader,
+            start=record.start,
+            crossover=pair,
+            retired=record.retired,
+            history=record.history,
+            tried=frozenset(record.tried),
+            baselines=record.baselines,
+            floor=standing.floor,
+            ceilings=standing.ceilings,
+            diagnosis=each.advised.diagnosis,
+            context=each.advised.context,
+            notes=record.notes,
+            versions=standing.versions or config.versions,
+            gpu_seconds_left=budget.gpu_seconds_left(record, config),
+        )
         for proposer in self._proposers.values():
             proposer.attend(state)
         return state
