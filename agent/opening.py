@@ -158,12 +158,18 @@ def opened(
             shelf = shelf or EmptyShelf()
         parts = Parts(config, folder.root, pool, searcher, price, shelf, batch)
         recorded = _recorded(config)
-        if recorded is not None and config.replay_verdicts:
-            proposers = _repeating(parts, recorded)
-            replayed = ReplayJudge(recorded), ReplayAdvisor(recorded)
+        repeated = recorded if config.replay_verdicts else None
+        # The model's replies come through its own code; what others did is taken as it was.
+        proposers = [
+            open_proposer(name, parts)
+            if repeated is None or name == LLM
+            else ReplayProposer(name, repeated)
+            for name in config.proposers
+        ]
+        if repeated is not None:
+            replayed = ReplayJudge(repeated), ReplayAdvisor(repeated)
             yield Search(folder, *replayed, proposers, progress=progress)
             return
-        proposers = [open_proposer(name, parts) for name in config.proposers]
         real = GpuJudge(folder, pool, specs=specs)
         try:
             if folder.record.standing is not None and not (config.interpret or away):
@@ -207,14 +213,6 @@ def _recorded(config: RunConfig) -> Record | None:
             f"{config.replayed} is a run on another problem ({known.problem.name})"
         )
     return record
-
-
-def _repeating(parts: Parts, record: Record) -> list[Proposer]:
-    """The model's replies come through its own code; what others did is taken as it was."""
-    return [
-        open_proposer(name, parts) if name == LLM else ReplayProposer(name, record)
-        for name in parts.config.proposers
-    ]
 
 
 def searcher_or_none(index: Path) -> Searcher | None:

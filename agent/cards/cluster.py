@@ -25,13 +25,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 import kb
 from agent.cards.local import LocalCard, share_of_cores
 from agent.cards.pool import CardLostError, CardPool
-from agent.optimize.judge_main import answer_line, failure_line, progress_line, read_request
-from agent.optimize.judge_process import (
-    JudgeLostError,
-    JudgeProcess,
-    read_message,
-    write_request,
-)
+from agent.optimize.judge_main import read_request, write_message
+from agent.optimize.judge_process import JudgeLostError, JudgeProcess, read_message, write_request
 from agent.optimize.judge_requests import Describe, Request
 from judge.progress import Progress, Say, silent
 from kb.errors import InvalidInputError, KbError
@@ -85,12 +80,12 @@ class CardActor:
 
         def work() -> None:
             try:
-                answer = self._card.ask(request, lambda each: said.put(progress_line(each)))
-                said.put(answer_line(answer))
+                answer = self._card.ask(request, lambda each: said.put(write_message(each)))
+                said.put(write_message(answer))
             except Exception as error:
                 ends = (name for name, kind in _ENDS.items() if isinstance(error, kind))
                 name = next(ends, None)
-                said.put(json.dumps({name: str(error)}) if name else failure_line(error))
+                said.put(json.dumps({name: str(error)}) if name else write_message(error))
             said.put(None)
 
         threading.Thread(target=work, daemon=True).start()

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -27,7 +28,8 @@ class Works(BaseModel):
 class Probe(Request[Works]):
     """Compute on the device: fails where it faults."""
 
-    reply: ClassVar[type[BaseModel]] = Works
+    reply = Works
+
     device: str
 
     def answer(self, kept: Kept, say: Say) -> Works:  # noqa: ARG002 (see `Request`)
@@ -40,29 +42,19 @@ class Probe(Request[Works]):
         return Works()
 
 
+@dataclass(eq=False)
 class LocalCard:
-    """A card of this machine; see `Card`.
+    """A card of this machine; see `Card`."""
 
-    Parameters
-    ----------
-    make
-        Makes its judging process.
-    device
-        The card's name in that process.
-    """
+    name: str
+    kind: str | None
+    make: Callable[[], JudgeProcess] = JudgeProcess
+    """Makes its judging process."""
+    device: str = "cuda:0"
+    """The card's name in that process."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: str | None,
-        make: Callable[[], JudgeProcess] = JudgeProcess,
-        device: str = "cuda:0",
-    ) -> None:
-        self.name = name
-        self.kind = kind
-        self._make = make
-        self._device = device
-        self._process = make()
+    def __post_init__(self) -> None:
+        self._process = self.make()
 
     def ask(self, request: Request[R], say: Say) -> R:
         """See `Card.ask`. After a failure the card is probed."""
@@ -77,7 +69,7 @@ class LocalCard:
     def _works(self) -> bool:
         for _ in range(2):  # a CUDA context that a candidate broke ends with its process
             try:
-                self._process.ask(Probe(device=self._device), silent)
+                self._process.ask(Probe(device=self.device), silent)
             except (JudgeError, JudgeLostError):
                 self.cancel()
             else:
@@ -86,7 +78,7 @@ class LocalCard:
 
     def cancel(self) -> None:
         """See `Card.cancel`."""
-        process, self._process = self._process, self._make()
+        process, self._process = self._process, self.make()
         process.cancel()
 
     def close(self) -> None:
@@ -95,11 +87,7 @@ class LocalCard:
 
 
 def local_cards(
-    gpus: str = "all",
-    *,
-    interpret: bool = False,
-    per_card: int = 1,
-    silence: float = SILENCE_S,
+    gpus: str = "all", *, interpret: bool = False, per_card: int = 1, silence: float = SILENCE_S
 ) -> CardPool:
     """Cards of this machine: all of the first one's kind, or the first N.
 

@@ -108,11 +108,13 @@ class CardPool:
     @contextmanager
     def lend(self, kind: str | None = None) -> Iterator["Lent"]:
         """A card for one run, and others of its kind where it is lost; see `take`."""
-        lent = Lent(self, kind)
+        lent = Lent(self, self.take(kind))
         try:
             yield lent
         finally:
-            lent.give_back()
+            card, lent.card = lent.card, None
+            if card is not None:
+                self.give_back(card)
 
     def cancel(self) -> None:
         """End all requests in progress, from another thread; no further one is begun."""
@@ -133,9 +135,10 @@ class CardPool:
 class Lent:
     """Stands in for a `JudgeProcess`: asks a card, and another one if that is lost."""
 
-    def __init__(self, pool: CardPool, kind: str | None = None) -> None:
+    def __init__(self, pool: CardPool, card: Card) -> None:
         self._pool = pool
-        self._card: Card | None = pool.take(kind)
+        self.card: Card | None = card
+        """None once no card of its kind is left."""
 
     def ask(self, request: Request[R], say: Say) -> R:
         """The answer to a request, of a card of the same kind as the first.
@@ -149,16 +152,16 @@ class Lent:
         """
         lost = ""
         for _ in range(_MOST_LOST):
-            card = self._card
+            card = self.card
             if card is None:
                 raise PausedError("the run has no card any more")
             try:
                 return card.ask(request, say)
             except CardLostError as error:
                 lost = str(error)
-                self._card = None
+                self.card = None
                 self._pool.drop(card, lost)
-                self._card = self._pool.take(card.kind)
+                self.card = self._pool.take(card.kind)
             except JudgeLostError:
                 if self._pool.ended:
                     raise PausedError("interrupted") from None
@@ -167,14 +170,8 @@ class Lent:
 
     def cancel(self) -> None:
         """See `Card.cancel`."""
-        if self._card is not None:
-            self._card.cancel()
+        if self.card is not None:
+            self.card.cancel()
 
     def close(self) -> None:
         """Nothing: the card outlives the run."""
-
-    def give_back(self) -> None:
-        """Let others have the card."""
-        if self._card is not None:
-            self._pool.give_back(self._card)
-            self._card = None

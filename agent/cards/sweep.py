@@ -1,6 +1,5 @@
 """Runs on many problems, one on each card at a time."""
 
-import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -99,8 +98,7 @@ def share(
     Parameters
     ----------
     work
-        Does a task, in a thread of its own; it takes a card itself, and raises nothing that the
-        other tasks shall survive.
+        Does a task, in a thread of its own. It takes a card itself. What it raises ends all tasks.
     stop
         Whether no further task may begin.
 
@@ -109,33 +107,23 @@ def share(
     BaseException
         What `work` raised first, or Ctrl-C; all tasks have ended.
     """
-    waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
-    for task in tasks:
-        waiting.put(task)
     failed = threading.Event()
 
-    def go_on() -> None:
-        while not (failed.is_set() or cards.ended or stop()):
-            try:
-                task = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                work(task)
-            except BaseException:
-                failed.set()
-                raise
+    def begin(task: T) -> bool:
+        if failed.is_set() or cards.ended or stop():
+            return False
+        try:
+            work(task)
+        except BaseException:
+            failed.set()
+            raise
+        return True
 
     places = max(1, min(len(cards), len(tasks)))
     with ThreadPoolExecutor(places, thread_name_prefix="run") as executor:
-        running = [executor.submit(go_on) for _ in range(places)]
+        running = [executor.submit(begin, task) for task in tasks]
         try:
-            for each in running:
-                each.result()
+            return [task for task, each in zip(tasks, running, strict=True) if not each.result()]
         except BaseException:
             cards.cancel()
             raise
-    left = []
-    while not waiting.empty():
-        left.append(waiting.get_nowait())
-    return left

@@ -13,6 +13,7 @@ from kb.architectures import any_runs_on, describe_targets
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Kernel, Technique
 from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.errors import KbError
 from kb.search.gates import GateVerdict, judge_gates
 
 if TYPE_CHECKING:
@@ -96,6 +97,15 @@ def shelf_from_index(folder: Path) -> Shelf:
         return shelf_of(generation)
     finally:
         generation.close()
+
+
+def shelf_or_corpus(folder: Path) -> Shelf:
+    """The techniques of an index; those of the shipped corpus if it cannot be read or has none."""
+    try:
+        shelf = shelf_from_index(folder)
+    except KbError:
+        return shelf_from_corpus()
+    return shelf if shelf.techniques else shelf_from_corpus()
 
 
 def shelf_of(generation: "Generation") -> Shelf:

@@ -20,14 +20,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from agent.endpoint.client import MAX_REPLY_BYTES, Reply
+from agent.endpoint.client import MAX_REPLY_BYTES, Reply, Wire
 from agent.endpoint.errors import EndpointError, one_line
 from agent.pause import WaitingError
 from kb.errors import InvalidInputError, KbError
@@ -44,21 +44,17 @@ _SERVER: Final = 500
 _ID_DIGITS: Final = 40
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Response(_Wire):
+class _Response(Wire):
     status_code: int = _OK
     body: dict[str, Any] | None = None
 
 
-class _Error(_Wire):
+class _Error(Wire):
     code: str | None = None
     message: str | None = None
 
 
-class _Line(_Wire):
+class _Line(Wire):
     """One line of a results' file."""
 
     custom_id: str
@@ -85,17 +81,6 @@ class Result:
         return status is None or status in _TRANSIENT or status >= _SERVER
 
 
-@dataclass(slots=True)
-class _Files:
-    """Contents of the folder's files."""
-
-    unsent: dict[str, str] = field(default_factory=dict)
-    """Lines of `requests.jsonl`, by id."""
-    sent: Counter[str] = field(default_factory=Counter)
-    """Number of times each id was sent."""
-    results: dict[str, Result] = field(default_factory=dict)
-
-
 class BatchFolder:
     """A folder of requests and replies; safe to share between threads, runs and processes.
 
@@ -117,7 +102,11 @@ class BatchFolder:
         except OSError as error:
             raise InvalidInputError(f"cannot use {root}: {error.strerror}") from error
         self._lock = threading.Lock()
-        self._files = _Files()
+        self._unsent: dict[str, str] = {}
+        """Lines of `requests.jsonl`, by id."""
+        self._sent: Counter[str] = Counter()
+        """Number of times each id was sent."""
+        self._results: dict[str, Result] = {}
         self._read: dict[Path, int] = {}
         self._seen: set[bytes] = set()
         self.notes: list[str] = []
@@ -128,7 +117,7 @@ class BatchFolder:
     @property
     def unsent(self) -> int:
         """Requests in `requests.jsonl`."""
-        return len(self._files.unsent)
+        return len(self._unsent)
 
     @property
     def waiting(self) -> int:
@@ -137,7 +126,7 @@ class BatchFolder:
 
     def result(self, custom_id: str) -> Result | None:
         """Result of a request; None if there is no final one yet."""
-        found = self._files.results.get(custom_id)
+        found = self._results.get(custom_id)
         if found is None or found.body is not None or not found.passing:
             return found
         return found if found.count >= MOST_ASKED else None
@@ -165,29 +154,25 @@ class BatchFolder:
                     os.fsync(file.fileno())
             except OSError as error:
                 raise KbError(f"cannot write {self.root / REQUESTS}: {error.strerror}") from error
-            self._files.unsent[custom_id] = line
+            self._unsent[custom_id] = line
             self._read = self._sizes()
 
-    def mark_sent(self, before: Callable[[Path], None] = lambda _: None) -> Path | None:
-        """Move `requests.jsonl` to `sent`; its new place, or None where there is none.
-
-        `before` is called with that place before it is taken.
-        """
+    def mark_sent(self, before: Callable[[Path], None]) -> None:
+        """Move `requests.jsonl`, if there is one, to `sent`; `before` is called with its new place
+        before it is taken."""
         with self._changing():
             self._read_requests()
-            return self._move(before) if self._files.unsent else None
+            if self._unsent:
+                self._move(before)
 
     def _asked(self) -> set[str]:
-        return {*self._files.unsent, *self._files.sent}
+        return {*self._unsent, *self._sent}
 
     def _awaits(self, custom_id: str) -> bool:
         """Whether it was sent more often than it was answered."""
-        files = self._files
-        found = files.results.get(custom_id)
-        if found is not None and found.body is not None:
-            return False
-        answered = found.count if found is not None else 0
-        return files.sent[custom_id] + (custom_id in files.unsent) > answered
+        found = self._results.get(custom_id, Result())
+        asked = self._sent[custom_id] + (custom_id in self._unsent)
+        return found.body is None and asked > found.count
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -202,16 +187,13 @@ class BatchFolder:
         self._read_requests()
         for path in sorted(self.root.glob("results*.jsonl")):
             self._read_results(path)
-        files = self._files
-        known = self._asked()
-        strangers = sorted(files.results.keys() - known)
+        strangers = sorted(self._results.keys() - self._asked())
         if strangers:
             more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
             self.notes.append(
                 f"results of requests that were not made here: {', '.join(strangers[:3])}{more}"
             )
-        counted = {name: each.count for name, each in files.results.items()}
-        if any(counted.get(each, 0) > files.sent[each] for each in files.unsent):
+        if any(self._results.get(each, Result()).count > self._sent[each] for each in self._unsent):
             self._move()
 
     def _sizes(self) -> dict[Path, int]:
@@ -220,13 +202,12 @@ class BatchFolder:
 
     def _read_requests(self) -> None:
         """Read requests, if another process changed them."""
-        files = self._files
         if self._read and self._read == self._sizes():
             return
-        files.sent = Counter()
+        self._sent = Counter()
         for path in sorted((self.root / SENT).glob("*.jsonl")):
-            files.sent.update(name for name, _ in _requests(path))
-        files.unsent = dict(_requests(self.root / REQUESTS, cut=True))
+            self._sent.update(name for name, _ in requests_in(path))
+        self._unsent = dict(requests_in(self.root / REQUESTS, cut=True))
         self._read = self._sizes()
 
     def _read_results(self, path: Path) -> None:
@@ -247,7 +228,7 @@ class BatchFolder:
             self.notes.append(f"{path}: {damaged} lines are no results, or are cut off")
 
     def _count(self, line: _Line) -> None:
-        found = self._files.results.setdefault(line.custom_id, Result())
+        found = self._results.setdefault(line.custom_id, Result())
         found.count += 1
         response = line.response
         if response is not None and response.status_code == _OK and response.body is not None:
@@ -256,7 +237,7 @@ class BatchFolder:
         found.status = response.status_code if response is not None else None
         found.message = _message(line)
 
-    def _move(self, before: Callable[[Path], None] = lambda _: None) -> Path:
+    def _move(self, before: Callable[[Path], None] = lambda _: None) -> None:
         """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
         folder = self.root / SENT
         folder.mkdir(exist_ok=True)
@@ -264,27 +245,20 @@ class BatchFolder:
         target = folder / f"{last + 1:04d}.jsonl"
         before(target)
         (self.root / REQUESTS).rename(target)
-        self._files.sent.update(self._files.unsent.keys())
-        self._files.unsent = {}
+        self._sent.update(self._unsent.keys())
+        self._unsent = {}
         self._read = self._sizes()
-        return target
 
 
+@dataclass(frozen=True, slots=True)
 class BatchEndpoint:
-    """A model behind files; the counterpart of `Endpoint` over HTTP.
+    """A model behind files; the counterpart of `Endpoint` over HTTP."""
 
-    Parameters
-    ----------
-    model
-        The model's name at the endpoint that will answer.
-    folder
-        Where requests and replies lie.
-    """
-
-    def __init__(self, model: str, folder: BatchFolder) -> None:
-        self.model = model
-        self.url = URL
-        self._folder = folder
+    model: str
+    """The model's name at the endpoint that will answer."""
+    folder: BatchFolder
+    """Where requests and replies lie."""
+    url: ClassVar[str] = URL
 
     def complete(self, payload: Mapping[str, Any]) -> Reply:
         """The reply to the body of a chat-completions request, without the model's name.
@@ -298,13 +272,13 @@ class BatchEndpoint:
         """
         body = {"model": self.model, **payload}
         name = custom_id(body)
-        found = self._folder.result(name)
+        found = self.folder.result(name)
         if found is None:
-            self._folder.ask(name, body)
-            raise WaitingError(f"waiting for the reply to {name} in {self._folder.root}")
+            self.folder.ask(name, body)
+            raise WaitingError(f"waiting for the reply to {name} in {self.folder.root}")
         if found.body is None:
             raise EndpointError(
-                f"the batch in {self._folder.root} has an error for {name}: {found.message}",
+                f"the batch in {self.folder.root} has an error for {name}: {found.message}",
                 status_code=found.status,
                 detail=found.message,
             )
@@ -312,8 +286,7 @@ class BatchEndpoint:
             return Reply.of(found.body)
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
-                f"the reply to {name} in {self._folder.root} is no chat completion",
-                status_code=_OK,
+                f"the reply to {name} in {self.folder.root} is no chat completion", status_code=_OK
             ) from error
 
     def close(self) -> None:
@@ -326,19 +299,14 @@ def custom_id(body: Mapping[str, Any]) -> str:
     return f"kb-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
 
 
-def requests_in(path: Path) -> list[str]:
-    """Ids of a file of requests, in order.
+def requests_in(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:
+    """(id, line) of a file of requests, in order; `cut` removes what a kill left of a write.
 
     Raises
     ------
     InvalidInputError
         A line is no request.
     """
-    return [name for name, _ in _requests(path)]
-
-
-def _requests(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:
-    """(id, line) of a file of requests; `cut` removes what a kill left of a write."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

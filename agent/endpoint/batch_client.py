@@ -8,6 +8,7 @@ the batch's metadata, so that nothing is sent twice.
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,19 +38,14 @@ class Sent(BaseModel):
     """Its replies are in the folder."""
 
 
+@dataclass(frozen=True, slots=True)
 class BatchClient:
-    """One folder and one endpoint.
+    """One folder and one endpoint."""
 
-    Parameters
-    ----------
-    folder
-        Of requests and replies.
-    client
-        Of the endpoint.
-    """
-
-    def __init__(self, folder: BatchFolder, client: "openai.OpenAI") -> None:
-        self._folder, self._client = folder, client
+    folder: BatchFolder
+    """Of requests and replies."""
+    client: "openai.OpenAI"
+    """Of the endpoint."""
 
     def step(self) -> list[str]:
         """Send what is not sent, fetch what is there; a line for each batch that is not done.
@@ -64,17 +60,17 @@ class BatchClient:
         import openai  # noqa: PLC0415
 
         try:
-            self._folder.mark_sent(lambda path: _note(path, Sent()))
+            self.folder.mark_sent(lambda path: _note(path, Sent()))
             return [line for path in self._files() if (line := self._one(path))]
         except openai.OpenAIError as error:
             raise EndpointError(
-                f"the Batch API of {self._client.base_url} failed: {one_line(error)}; what was "
+                f"the Batch API of {self.client.base_url} failed: {one_line(error)}; what was "
                 "sent is noted, go on with the same command"
             ) from error
 
     def _files(self) -> Iterator[Path]:
         """Files of requests that this sent or began to send, in order."""
-        for note in sorted((self._folder.root / SENT).glob("[0-9]*.json")):
+        for note in sorted((self.folder.root / SENT).glob("[0-9]*.json")):
             if note.with_suffix(".jsonl").exists():
                 yield note.with_suffix(".jsonl")
 
@@ -86,7 +82,7 @@ class BatchClient:
             known = Sent(batch=self._created(path))
             _note(path, known)
         assert known.batch is not None
-        batch = self._client.batches.retrieve(known.batch)
+        batch = self.client.batches.retrieve(known.batch)
         if batch.status == _FAILED:
             path.rename(path.with_suffix(".failed"))
             errors = batch.errors.data if batch.errors is not None and batch.errors.data else []
@@ -106,31 +102,28 @@ class BatchClient:
     def _created(self, path: Path) -> str:
         """The id of the file's batch, which an earlier process may have made."""
         mark = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
-        for batch in self._client.batches.list(limit=100):
+        for batch in self.client.batches.list(limit=100):
             if (batch.metadata or {}).get(_MARK) == mark and batch.status != _FAILED:
                 return batch.id
         with path.open("rb") as file:
-            uploaded = self._client.files.create(file=file, purpose="batch")
-        made = self._client.batches.create(
-            input_file_id=uploaded.id,
-            endpoint=URL,
-            completion_window="24h",
-            metadata={_MARK: mark},
+            uploaded = self.client.files.create(file=file, purpose="batch")
+        made = self.client.batches.create(
+            input_file_id=uploaded.id, endpoint=URL, completion_window="24h", metadata={_MARK: mark}
         )
         return made.id
 
     def _fetch(self, path: Path, batch: Any) -> None:
         """Write replies and errors to `results-NNNN.jsonl`, whole."""
         files = [each for each in (batch.output_file_id, batch.error_file_id) if each]
-        texts = [self._client.files.content(each).text for each in files]
+        texts = [self.client.files.content(each).text for each in files]
         lines = [line for text in texts for line in text.splitlines() if line.strip()]
         answered = {_id_of(line) for line in lines}
-        for name in requests_in(path):
+        for name, _ in requests_in(path):
             if name not in answered:
                 error = {"code": f"batch_{batch.status}", "message": f"the batch {batch.status}"}
                 lines.append(json.dumps({"id": batch.id, "custom_id": name, "error": error}))
         text = "\n".join(lines) + "\n"
-        write_atomically(self._folder.root / f"results-{path.stem}.jsonl", text)
+        write_atomically(self.folder.root / f"results-{path.stem}.jsonl", text)
 
 
 def _id_of(line: str) -> str | None:

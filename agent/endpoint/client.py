@@ -33,12 +33,13 @@ _SECRET = "[secret]"  # noqa: S105 (what stands in its place)
 _SHORTEST_SECRET = 8
 
 
-class _Wire(BaseModel):
-    # Endpoints add fields of their own.
+class Wire(BaseModel):
+    """JSON of an endpoint, which may add fields of its own."""
+
     model_config = ConfigDict(extra="ignore")
 
 
-class FunctionCall(_Wire):
+class FunctionCall(Wire):
     """The function that a model wants called."""
 
     name: str
@@ -46,7 +47,7 @@ class FunctionCall(_Wire):
     """JSON, if the model kept to it."""
 
 
-class ToolCall(_Wire):
+class ToolCall(Wire):
     """One call of a tool."""
 
     id: str
@@ -54,7 +55,7 @@ class ToolCall(_Wire):
     function: FunctionCall
 
 
-class Message(_Wire):
+class Message(Wire):
     """The reply of the model."""
 
     content: str | None = None
@@ -62,21 +63,21 @@ class Message(_Wire):
     tool_calls: list[ToolCall] | None = None
 
 
-class Choice(_Wire):
+class Choice(Wire):
     """One answer; only the first is used."""
 
     message: Message
     finish_reason: str | None = None
 
 
-class Usage(_Wire):
+class Usage(Wire):
     """Tokens as the endpoint counts them."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
 
-class Completion(_Wire):
+class Completion(Wire):
     """The part of a reply that is used."""
 
     choices: list[Choice]
@@ -158,10 +159,7 @@ class Endpoint:
         ]
         try:
             self._client = openai.OpenAI(
-                base_url=base_url,
-                api_key=key or _NO_KEY,
-                max_retries=max_retries,
-                timeout=timeout,
+                base_url=base_url, api_key=key or _NO_KEY, max_retries=max_retries, timeout=timeout
             )
         except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
             shown = self.scrub(str(base_url))
@@ -263,12 +261,7 @@ def _long_wait(error: "openai.APIStatusError") -> str | None:
 
 def _well_formed(body: Any) -> Any:
     """A JSON value without lone surrogates, which can be neither written nor sent."""
-    text = json.dumps(body, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.loads(text.encode(errors="replace"))
-    return body
+    return json.loads(json.dumps(body, ensure_ascii=False).encode(errors="replace"))
 
 
 def _password(url: str | None) -> str | None:

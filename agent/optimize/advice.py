@@ -4,15 +4,17 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from agent.diagnose.diagnose import diagnose, gather
 from agent.diagnose.inputs import Measured, from_profile
 from agent.diagnose.result import Diagnosis
-from agent.diagnose.techniques import Shelf, shelf_from_corpus, shelf_from_index
+from agent.diagnose.techniques import Shelf, shelf_or_corpus
 from agent.optimize.candidate import Context, Judged
-from agent.optimize.run import RunFolder
+from agent.optimize.outcomes import describe
+from agent.optimize.run import RunFolder, read_evaluation
 from judge.problem.kernel import Language, language_of
 from judge.problem.syntax import parse
 from kb.context.build import build_context
@@ -30,8 +32,7 @@ _RANK = re.compile(r"(?<=[a-z])(?=[1-3]d\b)")
 _NAMED = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """Diagnosis and context for one round."""
 
     diagnosis: Diagnosis | None
@@ -47,36 +48,20 @@ class Advisor(Protocol):
 
         What cannot be had is left out and told in the notes.
         """
-        ...
 
 
+@dataclass(eq=False)
 class IndexAdvisor:
-    """Diagnoses by rules from the run's files, and asks an index as `/v1/context` does.
+    """Diagnoses by rules from the run's files, and asks an index as `/v1/context` does."""
 
-    Parameters
-    ----------
-    folder
-        Holds evaluations and profiles.
-    index
-        Index folder.
-    specs
-        Cards beside those of `kb.gpus`.
-    searcher
-        Of the index, which stays the caller's; None: opened at the first question.
-    """
-
-    def __init__(
-        self,
-        folder: RunFolder,
-        index: Path,
-        specs: Sequence[GpuSpec] = (),
-        searcher: Searcher | None = None,
-    ) -> None:
-        self._folder = folder
-        self._index = index
-        self._specs = specs
-        self._shelf: Shelf | None = None
-        self._searcher = searcher
+    folder: RunFolder
+    """Holds evaluations and profiles."""
+    index: Path
+    """Index folder."""
+    specs: Sequence[GpuSpec] = ()
+    """Cards beside those of `kb.gpus`."""
+    searcher: Searcher | None = None
+    """Of the index, which stays the caller's; None: opened at the first question."""
 
     def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
         """See `Advisor.advise`."""
@@ -89,60 +74,53 @@ class IndexAdvisor:
             notes.append(f"no diagnosis: {error}")
         context = Context()
         try:
-            if self._folder.config.knowledge:
+            if self.folder.config.knowledge:
                 context = self._retrieve(leader, diagnosis, shown)
         except Exception as error:
             # A run goes on without knowledge, whatever is wrong with the index.
-            words = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-            notes.append(f"no context: {' '.join(words.split())[:300]}")
+            notes.append(f"no context: {describe(error)[:300]}")
         return Advice(diagnosis, context, tuple(notes))
 
     def _diagnose(self, leader: Judged) -> Diagnosis:
-        profile = self._folder.profile(leader.id)
+        profile = self.folder.profile(leader.id)
         if profile is not None:
             measured = from_profile(profile)
         else:
             measured = Measured(leader.outcome.profile or {})
-        spec = find_spec(self._gpu, self._specs) if self._gpu is not None else None
-        evaluation = self._folder.evaluation(leader.id)
+        spec = find_spec(self._gpu, self.specs) if self._gpu is not None else None
+        evaluation = read_evaluation(self.folder.root, leader.id)
         facts = gather(measured, spec, evaluation, leader.candidate.source)
         return diagnose(
             facts,
-            self._techniques(),
+            self._techniques,
             language=_language(leader),
             notes=measured.notes,
             ignored=measured.ignored,
         )
 
+    @cached_property
     def _techniques(self) -> Shelf:
-        if self._shelf is None:
-            try:
-                self._shelf = shelf_from_index(self._index)
-            except KbError:
-                self._shelf = shelf_from_corpus()
-            if not self._shelf.techniques:
-                self._shelf = shelf_from_corpus()
-        return self._shelf
+        return shelf_or_corpus(self.index)
 
     def _retrieve(
         self, leader: Judged, diagnosis: Diagnosis | None, shown: Collection[str]
     ) -> Context:
-        standing = self._folder.record.standing
+        standing = self.folder.record.standing
         known = standing.architecture if standing is not None else None
-        architecture = known or self._folder.config.architecture
-        if self._searcher is None:
-            self._searcher = open_searcher(self._index)
-        config = self._folder.config
+        architecture = known or self.folder.config.architecture
+        if self.searcher is None:
+            self.searcher = open_searcher(self.index)
+        config = self.folder.config
         request = ContextRequest(
             query=query_of(config.problem.stem, diagnosis, shown),
             kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
-            profile=_finite(leader.outcome.profile) or None,
+            profile=finite(leader.outcome.profile) or None,
             gpu=self._gpu or architecture,
             language=_language(leader),
             max_tokens=config.context_tokens,
             exclude=sorted(shown),
         )
-        hidden = of_sources(self._searcher.generation, config.exclude_sources)
+        hidden = of_sources(self.searcher.generation, config.exclude_sources)
         if hidden:  # more than a request from outside may name
             request = request.model_copy(update={"exclude": [*request.exclude, *sorted(hidden)]})
         try:
@@ -150,16 +128,16 @@ class IndexAdvisor:
             asked = request.model_copy(
                 update={"problem": config.problem.source, "dtype": config.dtype}
             )
-            found = build_context(asked, self._searcher)
+            found = build_context(asked, self.searcher)
         except InvalidInputError:  # no module that can be read, or a card of the user's own
             plain = request.model_copy(update={"gpu": architecture})
-            found = build_context(plain, self._searcher)
+            found = build_context(plain, self.searcher)
         return as_context(found)
 
     @property
     def _gpu(self) -> str | None:
-        standing = self._folder.record.standing
-        return (standing.gpu if standing is not None else None) or self._folder.config.gpu
+        standing = self.folder.record.standing
+        return (standing.gpu if standing is not None else None) or self.folder.config.gpu
 
 
 def as_context(found: ContextResponse) -> Context:
@@ -209,7 +187,8 @@ def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> 
     return ". ".join(parts)[:MAX_QUERY_CHARS]
 
 
-def _finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
+def finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    """The metrics whose values are finite, which a request may hold."""
     return {name: value for name, value in (metrics or {}).items() if math.isfinite(value)}
 
 

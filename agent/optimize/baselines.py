@@ -8,9 +8,10 @@ from pathlib import Path
 import platformdirs
 from pydantic import ValidationError
 
-from agent.optimize.candidate import Baseline, Model
+from agent.optimize.candidate import Baseline
+from agent.optimize.config import RunConfig
 from agent.optimize.files import RunFolderError, write_atomically
-from judge.evaluate.result import Ceilings, Floor
+from judge.evaluate.result import Ceilings, Floor, Model
 
 # `python` decides nothing that is compiled; a patch release must not cost minutes of tuning.
 _VERSIONS = ("kernel-kb", "torch", "triton", "cuda", "driver")
@@ -26,18 +27,11 @@ class Key(Model):
     versions: dict[str, str]
 
     @classmethod
-    def of(
-        cls,
-        problem_sha256: str,
-        dtype: str | None,
-        gpu: str,
-        versions: Mapping[str, str],
-        *,
-        tf32: bool,
-    ) -> "Key":
-        """The key, with the versions that matter."""
+    def of(cls, config: RunConfig, gpu: str, versions: Mapping[str, str]) -> "Key":
+        """The key of a run on a card, with the versions that matter."""
         kept = {name: versions[name] for name in _VERSIONS if name in versions}
-        return cls(problem_sha256=problem_sha256, dtype=dtype, tf32=tf32, gpu=gpu, versions=kept)
+        sha256, dtype, tf32 = config.problem.sha256, config.dtype, config.tf32
+        return cls(problem_sha256=sha256, dtype=dtype, tf32=tf32, gpu=gpu, versions=kept)
 
     @property
     def digest(self) -> str:

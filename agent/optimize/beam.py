@@ -48,11 +48,7 @@ def gain(before: Judged, after: Judged) -> float:
 
 
 def survivors(
-    judged: Iterable[Judged],
-    leader: Judged,
-    *,
-    width: int,
-    retired: Collection[str] = (),
+    judged: Iterable[Judged], leader: Judged, *, width: int, retired: Collection[str] = ()
 ) -> tuple[Judged, ...]:
     """The beam: the leader, then the fastest of each other family that is not retired.
 
@@ -115,9 +111,7 @@ def plateaued(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
 
 
 def crossover_pair(
-    beam: Sequence[Judged],
-    history: Sequence[Judged],
-    crossed: Collection[frozenset[str]] = (),
+    beam: Sequence[Judged], history: Sequence[Judged], crossed: Collection[frozenset[str]] = ()
 ) -> tuple[Judged, Judged] | None:
     """The best two survivors of distinct families that may have something to give each other.
 

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Proposed, Stopped
 from agent.optimize.record import Record, Round
@@ -61,9 +60,9 @@ def used_up(
     return None
 
 
-def finished(record: Record, config: RunConfig, leader: Judged) -> tuple[str, str] | None:
+def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
     """What ends a run between two rounds; None: go on."""
-    strategy, limits = config.strategy, config.limits
+    strategy, limits, leader = config.strategy, config.limits, record.leader
     fraction = leader.outcome.floor_fraction
     if fraction is not None and limits.floor_target <= fraction <= _NO_FLOOR:
         return FLOOR, f"the best is at {fraction:.0%} of the floor"

@@ -9,22 +9,14 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent.diagnose.result import Diagnosis
-from judge.evaluate.result import RIGHT, Ceilings, Floor, Ratio, Verdict
+from judge.evaluate.result import RIGHT, Ceilings, Floor, Model, Ratio, Verdict
 from judge.options import RunOptions
 from judge.problem.kernel import Form
 
 _ID_DIGITS = 8
-
-
-class Model(BaseModel):
-    """Base of all records: frozen, no unknown keys, infinities as strings in JSON."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="strings"
-    )
 
 
 class Stage(StrEnum):
@@ -172,6 +164,12 @@ class Outcome(Model):
     def over(self, contender: str) -> Ratio | None:
         """Its speedup over a contender of the same session, or None."""
         return next((each for each in self.ratios if each.over == contender), None)
+
+    def same_over(self, contender: str, name: str) -> Self:
+        """With the speedup over `contender`, if it is known, also under another `name` of it."""
+        over = self.over(contender)
+        more = () if over is None else (over.model_copy(update={"over": name}),)
+        return self.model_copy(update={"ratios": (*self.ratios, *more)})
 
 
 class Judged(Model):

@@ -4,22 +4,17 @@ from typing import Final
 
 from pydantic import Field
 
-from agent.optimize.candidate import Model, ProblemInfo, Proposal
+from agent.optimize.candidate import ProblemInfo, Proposal
 from judge.evaluate.options import BASELINES
+from judge.evaluate.result import Model
 from judge.options import RunOptions
 
-WIDTH: Final = 4
 ROUNDS: Final = 8
-BRANCHING: Final = 2
-REPAIRS: Final = 2
 # Rounds in a row that may bring less than the least gain. One alone says little: a round in which
 # one proposer fails is no sign that the others are at their end.
 PATIENCE: Final = 2
 # Nothing that is measured gets nearer to a floor computed from ceilings that were measured, too.
 FLOOR_TARGET: Final = 0.97
-CONTEXT_TOKENS: Final = 3000
-
-
 REPLAY: Final = "replay:"
 
 
@@ -42,9 +37,9 @@ class Limits(Model):
 class Strategy(Model):
     """Options of the beam search."""
 
-    width: int = Field(default=WIDTH, ge=1)
+    width: int = Field(default=4, ge=1)
     """Beam width: survivors of a round. 1 is a greedy search."""
-    branching: int = Field(default=BRANCHING, ge=1)
+    branching: int = Field(default=2, ge=1)
     """Proposals per proposer and survivor."""
     least_gain: float = Field(default=0.03, ge=0)
     """Least relative gain of the leader that counts as progress."""
@@ -56,7 +51,7 @@ class Strategy(Model):
     """Stop proposing families that stay behind the leader."""
     reflection: bool = True
     """Ask a model for conclusions from each round's numbers."""
-    repairs: int = Field(default=REPAIRS, ge=0)
+    repairs: int = Field(default=2, ge=0)
     """Largest number of repairs of a failing proposal."""
     confirm: bool = True
     """Time the best, the start and all baselines in one final session."""
@@ -102,7 +97,7 @@ class RunConfig(Model, RunOptions):
     """Whether to use the knowledge base."""
     exclude_sources: tuple[str, ...] = ()
     """Sources of the index to exclude."""
-    context_tokens: int = CONTEXT_TOKENS
+    context_tokens: int = 3000
     limits: Limits = Limits()
     strategy: Strategy = Strategy()
 
@@ -115,5 +110,5 @@ class RunConfig(Model, RunOptions):
     @property
     def replayed(self) -> str | None:
         """Folder of the run that is replayed, or None."""
-        named = self.model is not None and self.model.startswith(REPLAY)
-        return self.model.removeprefix(REPLAY) if self.model is not None and named else None
+        model = self.model or ""
+        return model.removeprefix(REPLAY) if model.startswith(REPLAY) else None

@@ -12,7 +12,7 @@ The package needs torch and what the kernel imports, and nothing of this project
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,8 +75,6 @@ class ModelOp(problem.Model):
         found = op(list(inputs), [held[name] for name in TENSORS])
         return found[0] if {single} else tuple(found)
 '''
-# What a tensor of the model is called in the generated call.
-_TENSORS: Final = "tensors"
 
 
 def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -> Path:
@@ -102,7 +100,8 @@ def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -
     tensors = [each.name for each in described.parameters]
     attributes = {name: decode(value) for name, value in described.attributes.items()}
     bound = bind(signature_of(best.source), len(described.input_names), tensors, attributes)
-    used = _used(bound)
+    sources = (*bound.positional, *bound.named.values())
+    used = list(dict.fromkeys(each.tensor for each in sources if each.tensor is not None))
     about = f"{config.problem.name} by candidate {best.id} of `kb optimize`, a custom op."
     text = _MODULE.format(
         about=about,
@@ -199,19 +198,12 @@ def _literal(node: ast.expr) -> ast.expr:
     return node
 
 
-def _used(bound: Binding) -> list[str]:
-    sources = (*bound.positional, *bound.named.values())
-    return list(dict.fromkeys(each.tensor for each in sources if each.tensor is not None))
-
-
 def _arguments(bound: Binding, used: list[str]) -> str:
-    places: Mapping[str, int] = {name: index for index, name in enumerate(used)}
-
     def value(source: Source) -> str:
         if source.input is not None:
             return f"inputs[{source.input}]"
         if source.tensor is not None:
-            return f"{_TENSORS}[{places[source.tensor]}]"
+            return f"tensors[{used.index(source.tensor)}]"
         return _spelled(source.value)
 
     told = [value(each) for each in bound.positional]

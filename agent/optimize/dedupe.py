@@ -63,12 +63,7 @@ def _normalize(module: ast.Module) -> None:
 def _drop_docstring(
     node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
 ) -> None:
-    first = node.body[0] if node.body else None
-    if (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Constant)
-        and isinstance(first.value.value, str)
-    ):
+    if ast.get_docstring(node, clean=False) is not None:
         del node.body[0]
         if not node.body and not isinstance(node, ast.Module):
             node.body.append(ast.Pass())

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from agent.diagnose.result import Diagnosis
-from agent.optimize.candidate import Baseline, Candidate, Context, Judged, Model
+from agent.optimize.candidate import Baseline, Candidate, Context, Judged
 from agent.optimize.config import Limits
 from agent.optimize.proposers import Spending
-from judge.evaluate.result import Ceilings, Floor
+from judge.evaluate.result import Ceilings, Floor, Model
 
 
 class _Event(Model):

@@ -26,30 +26,21 @@ def write_atomically(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # mkstemp's 0600 would hide it from who looks at the run.
-        replace(path, text, mode=0o644)
+        _replace(path, text)
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
-def replace(path: Path, text: str, *, mode: int = 0o600, durable: bool = True) -> None:
-    """Put a text file in the place of another, whole; `durable` syncs it first.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; `path` is as it was, and nothing is left beside it.
-    """
+def _replace(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
             file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        temporary.chmod(mode)
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # mkstemp's 0600 would hide it from who looks at the run
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

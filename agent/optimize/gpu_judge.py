@@ -1,6 +1,7 @@
 """The judge of real runs. It evaluates and profiles in separate processes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from agent.optimize.baselines import BaselineCache, Cached, Key
@@ -27,40 +28,30 @@ _SHORT_SESSION: Final = (
 )
 
 
+@dataclass(eq=False)
 class GpuJudge:
     """Judges candidates in one process per GPU.
 
     Without a GPU (`config.interpret`), some processes check in Triton's interpreter.
-
-    Parameters
-    ----------
-    folder
-        The run; evaluations and profiles are kept in it.
-    pool
-        The processes; they end with this.
-    cache
-        Of baselines.
-    specs
-        Cards beside those of `kb.gpus`.
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        pool: JudgePool | None = None,
-        cache: BaselineCache | None = None,
-        specs: Sequence[GpuSpec] = (),
-    ) -> None:
-        self._folder = folder
-        self._config: RunConfig = folder.config
-        self._pool = pool or JudgePool(folder.config)
-        self._cache = cache or BaselineCache()
-        self._specs = specs
+    folder: RunFolder
+    """The run; evaluations and profiles are kept in it."""
+    pool: JudgePool
+    """The processes; they end with this."""
+    cache: BaselineCache = field(default_factory=BaselineCache)
+    """Of baselines."""
+    specs: Sequence[GpuSpec] = ()
+    """Cards beside those of `kb.gpus`."""
+
+    @property
+    def _config(self) -> RunConfig:
+        return self.folder.config
 
     @property
     def slots(self) -> int:
         """One for each process."""
-        return self._pool.size
+        return self.pool.size
 
     def require_same(self, standing: Standing) -> None:
         """Refuse to go on where times cannot be compared with those that are recorded.
@@ -70,8 +61,7 @@ class GpuJudge:
         KbError
             Another kind of card, or none.
         """
-        gpu = self._pool.describe().gpu
-        name = find_spec(gpu, self._specs).name if gpu is not None else None
+        name = self._spec.name if self._spec is not None else None
         if name != standing.gpu:
             raise InvalidInputError(
                 f"the run was begun on {standing.gpu or 'no GPU'}, and this is {name or 'none'}: "
@@ -81,15 +71,10 @@ class GpuJudge:
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         """See `Judge.standing`. Baselines come from the cache where they are known."""
-        config = self._config
-        described = self._pool.describe()
-        gpu = described.gpu
-        spec = find_spec(gpu, self._specs) if gpu is not None else None
-        proposal = given or eager_start(config.problem.source)
-        start = candidate_of(proposal)
-        self._folder.keep(start)
+        config, described, spec = self._config, self.pool.describe(), self._spec
+        start = candidate_of(given or eager_start(config.problem.source))
         key = self._key()
-        cached = None if key is None or config.fresh_baselines else self._cache.get(key)
+        cached = None if key is None or config.fresh_baselines else self.cache.get(key)
         if cached is not None and not set(config.baselines) <= set(cached.asked):
             cached = None
         last = cached is not None or config.baselines_last
@@ -107,15 +92,14 @@ class GpuJudge:
         outcome = outcome_of(start, evaluation, gpu_seconds=evaluated.gpu_seconds)
         notes: list[str] = []
         baselines = baselines_of(evaluation)
-        itself = timing_of(evaluation, "candidate")
-        if itself is not None and not config.given:
-            baselines = {EAGER: baseline_of(itself)} | baselines
+        mine = timing_of(evaluation)
+        if mine is not None and not config.given:
+            baselines = {EAGER: baseline_of(mine)} | baselines
         if cached is not None:
             notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of card")
             baselines = cached.baselines | baselines
         elif not last and outcome.timed:
             notes += self._kept(evaluation, baselines)
-        mine = timing_of(evaluation, "candidate")
         if mine is not None:
             baselines = {"start": baseline_of(mine)} | baselines
         return Standing(
@@ -166,11 +150,7 @@ class GpuJudge:
             attempt=attempt,
             gpu_seconds=found.gpu_seconds,
         )
-        over = outcome.over(EAGER)
-        if eager and over is not None:
-            ratios = (*outcome.ratios, over.model_copy(update={"over": "leader"}))
-            outcome = outcome.model_copy(update={"ratios": ratios})
-        return outcome
+        return outcome.same_over(EAGER, "leader") if eager else outcome
 
     def confirm(
         self, best: Judged, start: Judged, say: Say, *, short: bool = False
@@ -186,14 +166,12 @@ class GpuJudge:
         evaluation, seconds = evaluated.evaluation, evaluated.gpu_seconds
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
         found = baselines_of(evaluation, ("start",))
-        over = outcome.over(EAGER)
-        mine = timing_of(evaluation, "candidate")
+        mine = timing_of(evaluation)
         if itself and mine is not None:
             found = {EAGER: baseline_of(mine)} | found
         if eager and not itself and EAGER in found:
             found["start"] = found[EAGER]
-            more = () if over is None else (over.model_copy(update={"over": "start"}),)
-            outcome = outcome.model_copy(update={"ratios": (*outcome.ratios, *more)})
+            outcome = outcome.same_over(EAGER, "start")
         notes = list(outcome.disclosures)
         if outcome.timed and short:
             notes.append(_SHORT_SESSION)
@@ -213,33 +191,33 @@ class GpuJudge:
         """All baselines of a full session. Eager is always one: it calibrates the judge's clock."""
         return tuple(dict.fromkeys((EAGER, *self._config.baselines)))
 
+    @property
+    def _spec(self) -> GpuSpec | None:
+        """The card; None without one."""
+        gpu = self.pool.describe().gpu
+        return find_spec(gpu, self.specs) if gpu is not None else None
+
     def _key(self) -> Key | None:
         """Cache key of this problem's baselines; None without a GPU."""
-        config, described = self._config, self._pool.describe()
-        if described.gpu is None:
+        if self._spec is None:
             return None
-        name = find_spec(described.gpu, self._specs).name
-        return Key.of(
-            config.problem.sha256, config.dtype, name, described.versions, tf32=config.tf32
-        )
+        return Key.of(self._config, self._spec.name, self.pool.describe().versions)
 
     def _kept(self, evaluation: Evaluation, baselines: dict[str, Baseline]) -> list[str]:
         """Cache baseline times for other runs; a note if that fails."""
         key = self._key()
         if key is None:
             return []
-        before = self._cache.get(key)
+        before = self.cache.get(key) or Cached(key=key, measured_at=now(), baselines={})
         cached = Cached(
             key=key,
             measured_at=now(),
-            baselines=(before.baselines if before is not None else {}) | baselines,
-            asked=tuple(
-                dict.fromkeys((*(before.asked if before is not None else ()), *self._forms))
-            ),
+            baselines=before.baselines | baselines,
+            asked=tuple(dict.fromkeys((*before.asked, *self._forms))),
             floor=evaluation.floor,
             ceilings=evaluation.ceilings,
         )
-        unsaved = self._cache.put(cached)
+        unsaved = self.cache.put(cached)
         return [unsaved] if unsaved else []
 
     def _evaluate(
@@ -252,8 +230,8 @@ class GpuJudge:
         kind: str = "",
         quick: bool = False,
     ) -> Evaluated:
-        folder = self._folder
-        with self._pool.lend() as (process, device):
+        folder = self.folder
+        with self.pool.lend() as (process, device):
             request = Evaluate.like(
                 self._config,
                 problem=folder.problem_path.resolve(),
@@ -273,24 +251,24 @@ class GpuJudge:
         if self._config.interpret:
             return Profiled(None, ("nothing is profiled in a dry run",))
         try:
-            with self._pool.lend() as (process, device):
+            with self.pool.lend() as (process, device):
                 request = TakeProfile.like(
                     self._config,
-                    problem=self._folder.problem_path.resolve(),
-                    kernel=self._folder.keep(candidate).resolve(),
+                    problem=self.folder.problem_path.resolve(),
+                    kernel=self.folder.keep(candidate).resolve(),
                     device=device,
                     trust=True,  # it was judged, and the profiler works under fewer layers
                 )
                 found = process.ask(request, say)
         except (JudgeError, JudgeLostError) as error:
             return Profiled(None, (f"not profiled: {error}",))
-        self._folder.keep_profile(candidate.id, found.profile)
+        self.folder.keep_profile(candidate.id, found.profile)
         return Profiled(found.profile.metrics or None, found.profile.notes, found.gpu_seconds)
 
     def cancel(self) -> None:
         """End all processes."""
-        self._pool.cancel()
+        self.pool.cancel()
 
     def close(self) -> None:
         """End all processes."""
-        self._pool.close()
+        self.pool.close()

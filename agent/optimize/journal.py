@@ -1,10 +1,8 @@
 """An append-only file of events, one JSON object a line, that survives a kill at any moment."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 from pydantic import ValidationError
 
@@ -30,7 +28,7 @@ def read(path: Path) -> tuple[list[Event], int]:
         raise RunFolderError(f"cannot read {path}: {error.strerror}") from error
     events: list[Event] = []
     sound = 0
-    for number, line in _lines(data):
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
         end = sound + len(line)
         if not line.endswith(b"\n"):
             break
@@ -43,10 +41,6 @@ def read(path: Path) -> tuple[list[Event], int]:
             raise RunFolderError(f"{path}:{number}: no event of a run: {what}") from error
         sound = end
     return events, sound
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    yield from enumerate(data.splitlines(keepends=True), 1)
 
 
 class Journal:
@@ -85,7 +79,6 @@ class Journal:
                 self._cut()
             raise cannot_write(self._path, error) from error
         self._sound += len(line)
-        self.events.append(event)
 
     def _cut(self) -> None:
         if os.fstat(self._file.fileno()).st_size != self._sound:
@@ -94,9 +87,3 @@ class Journal:
     def close(self) -> None:
         """End writing."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -1,15 +1,13 @@
 """The interface between the loop and a judge."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal
 from agent.optimize.events import Standing
 from judge.progress import Say
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
+class Profiled(NamedTuple):
     """Result of profiling."""
 
     metrics: dict[str, float] | None
@@ -17,8 +15,7 @@ class Profiled:
     gpu_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
+class Confirmation(NamedTuple):
     """Times of the best and of all contenders, from one session."""
 
     outcome: Outcome
@@ -27,6 +24,11 @@ class Confirmation:
     baseline_seconds: float = 0.0
     """Seconds of compiling and tuning baselines. Not part of GPU time."""
 
+    def fields(self, candidate: Candidate) -> dict[str, object]:
+        """Fields of the event `Confirmed`."""
+        fields = self._asdict()
+        return fields | {"judged": Judged(candidate=candidate, outcome=fields.pop("outcome"))}
+
 
 class Judge(Protocol):
     """Judges candidates. A failing candidate is a result, not an error."""
@@ -34,7 +36,6 @@ class Judge(Protocol):
     @property
     def slots(self) -> int:
         """How many candidates may be judged at once, each from a thread of its own."""
-        ...
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
         """Evaluate the start (eager PyTorch where no kernel is given), eager, and the compiled
@@ -47,7 +48,6 @@ class Judge(Protocol):
             The problem cannot be run, there is no GPU or one of unknown kind, or the sandbox is
             incomplete. A start that is not right is no error here.
         """
-        ...
 
     def prepared(self, given: Proposal | None) -> Standing:
         """The start and the card as the config has them; nothing is run, and no GPU is needed.
@@ -57,15 +57,12 @@ class Judge(Protocol):
         KbError
             The start cannot be read, or the card is not known.
         """
-        ...
 
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
         """Check and time a candidate beside the leader; its ratio is over `leader`."""
-        ...
 
     def profile(self, candidate: Candidate, say: Say) -> Profiled:
         """Profile a candidate that is right; metrics are None where that cannot be done."""
-        ...
 
     def confirm(
         self, best: Judged, start: Judged, say: Say, *, short: bool = False
@@ -78,12 +75,9 @@ class Judge(Protocol):
         KbError
             It cannot be timed.
         """
-        ...
 
     def cancel(self) -> None:
         """End what runs, from another thread: calls in progress return soon, or raise."""
-        ...
 
     def close(self) -> None:
         """Free everything."""
-        ...

@@ -30,37 +30,31 @@ def main(descriptor: int) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as replies:
         sending = threading.Lock()
 
-        def send(line: str) -> None:
+        def send(message: Progress | BaseModel | Exception) -> None:
             with sending:
-                replies.write(line + "\n")
+                replies.write(write_message(message) + "\n")
                 replies.flush()
 
         kept = Kept()
         for line in _requests():
             try:
-                request = read_request(line)
-                send(answer_line(request.answer(kept, lambda each: send(progress_line(each)))))
+                send(read_request(line).answer(kept, send))
             except Exception as error:
                 kept.forget()  # it may be what is broken
-                send(failure_line(error))
+                send(error)
 
 
-def progress_line(progress: Progress) -> str:
-    """A step, as a line."""
-    return json.dumps({"say": progress.text, "step": progress.step})
-
-
-def answer_line(answer: BaseModel) -> str:
-    """An answer, as a line."""
-    return json.dumps({"ok": answer.model_dump(mode="json")})
-
-
-def failure_line(error: Exception) -> str:
-    """Why there is no answer, as a line."""
-    lacking = error.lacking if isinstance(error, IncompleteSandboxError | JudgeError) else ()
-    known = isinstance(error, KbError)
-    told = str(error) if known else f"{type(error).__name__}: {error}"
-    return json.dumps({"error": told, "lacking": lacking})
+def write_message(message: Progress | BaseModel | Exception) -> str:
+    """Progress, the answer or why there is none, as a line that `read_message` reads."""
+    match message:
+        case Progress(text, step):
+            return json.dumps({"say": text, "step": step})
+        case BaseModel():
+            return json.dumps({"ok": message.model_dump(mode="json")})
+    lacking = message.lacking if isinstance(message, IncompleteSandboxError | JudgeError) else ()
+    known = isinstance(message, KbError)
+    text = str(message) if known else f"{type(message).__name__}: {message}"
+    return json.dumps({"error": text, "lacking": lacking})
 
 
 def read_request(line: str) -> Request[Any]:

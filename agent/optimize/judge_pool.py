@@ -3,6 +3,7 @@
 import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -20,39 +21,26 @@ class Worker(Protocol):
 
     def ask(self, request: Request[R], say: Say) -> R:
         """The answer to a request."""
-        ...
 
     def cancel(self) -> None:
         """End the request in progress, from another thread."""
-        ...
 
     def close(self) -> None:
         """Take no further request."""
-        ...
 
 
+@dataclass(eq=False)
 class JudgePool:
-    """A pool of judging processes, started on first use.
+    """A pool of judging processes, started on first use."""
 
-    Parameters
-    ----------
-    config
-        Says which devices; `config.interpret` takes the CPU.
-    processes
-        How many check at once in a dry run.
-    start_process
-        Makes a judging process.
-    """
+    config: RunConfig
+    """Says which devices; `config.interpret` takes the CPU."""
+    processes: int = 2
+    """How many check at once in a dry run."""
+    start_process: Callable[[], Worker] = JudgeProcess
+    """Makes a judging process."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        processes: int = 2,
-        start_process: Callable[[], Worker] = JudgeProcess,
-    ) -> None:
-        self._config = config
-        self._processes = processes
-        self._make = start_process
+    def __post_init__(self) -> None:
         self._all: list[Worker] = []
         self._free: queue.SimpleQueue[tuple[Worker, str]] = queue.SimpleQueue()
         self._described: Described | None = None
@@ -66,11 +54,10 @@ class JudgePool:
     def describe(self) -> Described:
         """Find the devices and make a process for each, once."""
         if self._described is None:
-            config = self._config
-            self._all.append(self._make())
-            found = self._all[0].ask(Describe.like(config), silent)
-            devices = found.devices * (self._processes if config.interpret else 1)
-            self._all += [self._make() for _ in devices[1:]]
+            self._all.append(self.start_process())
+            found = self._all[0].ask(Describe.like(self.config), silent)
+            devices = found.devices * (self.processes if self.config.interpret else 1)
+            self._all += [self.start_process() for _ in devices[1:]]
             for lent in zip(self._all, devices, strict=True):
                 self._free.put(lent)
             self._described = found
@@ -87,15 +74,7 @@ class JudgePool:
             self._free.put(taken)
 
     def ask(self, request: Request[R], say: Say = silent) -> R:
-        """The answer of any free process.
-
-        Raises
-        ------
-        JudgeError
-            The process answers that it cannot.
-        JudgeLostError
-            It died, hung, or answered nonsense.
-        """
+        """The answer of any free process; raises as `JudgeProcess.ask`."""
         with self.lend() as (process, _):
             return process.ask(request, say)
 

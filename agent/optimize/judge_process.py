@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Final, TypeVar, cast
 
 from pydantic import BaseModel
@@ -69,33 +70,20 @@ def read_message(request: Request[R], line: str | bytes) -> R | Progress:
     return Progress(str(message["say"]), Step(message["step"]))
 
 
+@dataclass(eq=False)
 class JudgeProcess:
-    """One judging process, started at the first request and again after each loss.
+    """One judging process, started at the first request and again after each loss."""
 
-    Parameters
-    ----------
-    command
-        What to start; the number of the descriptor for answers is appended.
-    silence
-        Seconds without a line after which it is ended.
-    environment
-        Variables beside those of this process.
-    cores
-        Numbers of the cores that it and all that it starts keep to; None: any.
-    """
+    command: Sequence[str] = MODULE
+    """What to start; the number of the descriptor for answers is appended."""
+    silence: float = SILENCE_S
+    """Seconds without a line after which it is ended."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables beside those of this process."""
+    cores: Collection[int] | None = None
+    """Numbers of the cores that it and all that it starts keep to; None: any."""
 
-    def __init__(
-        self,
-        command: Sequence[str] = MODULE,
-        silence: float = SILENCE_S,
-        *,
-        environment: Mapping[str, str] | None = None,
-        cores: Collection[int] | None = None,
-    ) -> None:
-        self._command = tuple(command)
-        self._silence = silence
-        self._environment = environment or {}
-        self._cores = cores
+    def __post_init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: int | None = None
         self._errors: IO[bytes] | None = None
@@ -121,7 +109,7 @@ class JudgeProcess:
             self._process.stdin.flush()
         except OSError:
             raise self._lost("died") from None
-        until = time.monotonic() + self._silence
+        until = time.monotonic() + self.silence
         while True:
             try:
                 found = read_message(request, self._line(until))
@@ -130,7 +118,7 @@ class JudgeProcess:
             if not isinstance(found, Progress):
                 return found
             say(found)
-            patience = _WAIT_S if found.step is Step.WAIT else self._silence
+            patience = _WAIT_S if found.step is Step.WAIT else self.silence
             until = time.monotonic() + patience
 
     def _start(self) -> None:
@@ -145,18 +133,18 @@ class JudgeProcess:
             self._replies, self._left = reading, b""
             try:
                 self._process = subprocess.Popen(
-                    [*self._command, str(writing)],
+                    [*self.command, str(writing)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=self._errors,
                     pass_fds=[writing],
-                    env=os.environ | self._environment,
+                    env={**os.environ, **self.environment},
                     # Ctrl-C is for the run, which then ends this process.
                     start_new_session=True,
                 )
-                if self._cores is not None:
+                if self.cores is not None:
                     with contextlib.suppress(OSError):  # it is gone already: its answer tells
-                        os.sched_setaffinity(self._process.pid, self._cores)
+                        os.sched_setaffinity(self._process.pid, self.cores)
             finally:
                 os.close(writing)
 
@@ -169,7 +157,7 @@ class JudgeProcess:
             while b"\n" not in parts[-1]:
                 left = until - time.monotonic()
                 if left <= 0 or not selector.select(left):
-                    raise self._lost(f"gave no word for {self._silence:.0f} s")
+                    raise self._lost(f"gave no word for {self.silence:.0f} s")
                 data = os.read(self._replies, 1 << 16)
                 if not data:
                     raise self._lost("died")

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from agent.optimize.candidate import Model
 from judge.evaluate.options import Options
-from judge.evaluate.result import Ceilings, Evaluation
+from judge.evaluate.result import Ceilings, Evaluation, Model
 from judge.options import RunOptions
 from judge.profile.result import Profile
 from judge.progress import Progress, Say, Step

@@ -3,21 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.optimize.candidate import Candidate, Judged, Outcome, Stage
 from agent.optimize.dedupe import digest
 from agent.optimize.events import Confirmed, Event, Repaired, WasJudged
 from agent.optimize.files import RunFolderError
 from agent.optimize.judge import Confirmation, Judge
-from agent.optimize.offers import (
-    add_spending,
-    candidate_of,
-    describe,
-    spending,
-    unreadable,
-)
-from agent.optimize.outcomes import failure
+from agent.optimize.offers import add_spending, candidate_of, unreadable
+from agent.optimize.outcomes import describe, failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
 from agent.pause import PausedError
@@ -38,128 +32,88 @@ class JudgeFailsError(KbError):
     """The judge failed again and again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Next:
-    """What a proposal's next attempt is."""
-
-    candidate: Candidate
-    attempt: int
-
-
-def judge_last(
-    judge: Judge,
-    record: Record,
-    round_: Round,
-    *,
-    short: bool,
-    append: Callable[[type[Event], Mapping[str, object]], None],
-    may_go_on: Callable[[], bool],
-    teller: Callable[[str], Say],
-) -> None:
-    """Judge proposals in full, beside all baselines, until one is right: a run that has time for
-    one more evaluation has had its last session by that. The fastest in quick timings, whoever
-    proposed it, has the first turn; what was not timed has the last.
-
-    Parameters are those of `RoundJudging`; `short` as of `Judge.confirm`.
-    """
-    assert round_.proposed is not None
-    start = record.start
-    for position, candidate in sorted(enumerate(round_.proposed.candidates), key=_quickest):
-        if (position, 1) in round_.judged:
-            continue
-        found: Confirmation | None = None
-        outcome = unreadable(candidate, 1)
-        if outcome is None:
-            yet = failure(candidate, Stage.TIME, "it is not judged yet")
-            hopeful = Judged(candidate=candidate, outcome=yet)
-            try:
-                found = judge.confirm(hopeful, start, teller(candidate.id), short=short)
-                outcome = found.outcome
-            except PausedError:
-                raise
-            except KbError as error:
-                outcome = failure(candidate, Stage.TIME, describe(error))
-        place = {"round": round_.number, "position": position}
-        if found is None or not outcome.timed:
-            append(WasJudged, place | {"judged": Judged(candidate=candidate, outcome=outcome)})
-            if not may_go_on():
-                return
-            continue
-        over = outcome.over("start")
-        if over is not None:  # which is the leader: see `budget.last_chance`
-            ratios = (*outcome.ratios, over.model_copy(update={"over": "leader"}))
-            outcome = outcome.model_copy(update={"ratios": ratios})
-        confirmed = Judged(candidate=candidate, outcome=outcome)
-        # One evaluation is counted once.
-        free = outcome.model_copy(update={"gpu_seconds": 0.0})
-        append(WasJudged, place | {"judged": Judged(candidate=candidate, outcome=free)})
-        append(
-            Confirmed,
-            {
-                "judged": confirmed,
-                "baselines": found.baselines,
-                "notes": found.notes,
-                "baseline_seconds": found.baseline_seconds,
-            },
-        )
-        return
-
-
 def _quickest(place: tuple[int, Candidate]) -> tuple[bool, float]:
     quick = place[1].quick_ms
     return quick is None, quick or 0.0
 
 
+class _Next(NamedTuple):
+    """The next attempt of a proposal."""
+
+    candidate: Candidate
+    attempt: int
+
+
+@dataclass(eq=False)
 class RoundJudging:
-    """Takes a round to the point where each proposal is judged, and repaired as often as it may be.
+    """Judges all proposals of a round, and has failed ones repaired within the limit.
 
-    It goes by what is recorded, so it takes up a round that was interrupted anywhere.
-
-    Parameters
-    ----------
-    judge, proposers
-        Who judges, and who repairs, by name.
-    record, round_
-        What is known, kept up to date by `append`.
-    leader
-        What candidates are compared with.
-    repairs
-        How often at most.
-    append
-        Records an event, given its fields beside time.
-    may_go_on
-        Asked before each judging and repair; False leaves the rest out.
-    teller
-        What takes the progress of a candidate, by its id.
+    It reads the record before each step, so it can resume a round that was interrupted anywhere.
     """
 
-    def __init__(
-        self,
-        judge: Judge,
-        proposers: Mapping[str, Proposer],
-        record: Record,
-        round_: Round,
-        leader: Judged,
-        *,
-        repairs: int,
-        append: Callable[[type[Event], Mapping[str, object]], None],
-        may_go_on: Callable[[], bool],
-        teller: Callable[[str], Say],
-    ) -> None:
-        self._judge = judge
-        self._proposers = proposers
-        self._record = record
-        self._round = round_
-        self._leader = leader
-        self._repairs = repairs
-        self._append = append
-        self._may_go_on = may_go_on
-        self._teller = teller
+    judge: Judge
+    proposers: Mapping[str, Proposer]
+    """By name; they repair."""
+    record: Record
+    """What is known, kept up to date by `append`."""
+    round: Round
+    leader: Judged
+    """What candidates are compared with."""
+    repairs: int
+    """How often at most."""
+    append: Callable[[type[Event], Mapping[str, object]], None]
+    """Records an event, given its fields beside time."""
+    may_go_on: Callable[[], bool]
+    """Asked before each judging and repair; False leaves the rest out."""
+    teller: Callable[[str], Say]
+    """Makes the callback for a candidate's progress, given its id."""
+
+    def __post_init__(self) -> None:
+        assert self.round.proposed is not None
+        self._proposed = self.round.proposed.candidates
         self._lost = 0
         self._paused: PausedError | None = None
 
+    def run_last(self, *, short: bool) -> None:
+        """Judge proposals in full, beside all baselines, until one is right. This serves as the
+        last session of a run that has time for one more evaluation. The fastest in quick timings
+        comes first, whoever proposed it; proposals without quick timings come last.
+
+        Parameters
+        ----------
+        short
+            See `Judge.confirm`.
+        """
+        for position, candidate in sorted(enumerate(self._proposed), key=_quickest):
+            if (position, 1) in self.round.judged:
+                continue
+            found: Confirmation | None = None
+            outcome = unreadable(candidate, 1)
+            if outcome is None:
+                unknown = failure(candidate, Stage.TIME, "it is not judged yet")
+                unjudged = Judged(candidate=candidate, outcome=unknown)
+                say = self.teller(candidate.id)
+                try:
+                    found = self.judge.confirm(unjudged, self.record.start, say, short=short)
+                    outcome = found.outcome
+                except PausedError:
+                    raise
+                except KbError as error:
+                    outcome = failure(candidate, Stage.TIME, describe(error))
+            if found is None or not outcome.timed:
+                self._was_judged(position, candidate, outcome)
+                if not self.may_go_on():
+                    return
+                continue
+            outcome = outcome.same_over("start", "leader")  # see `budget.last_chance`
+            # One evaluation is counted once.
+            free = outcome.model_copy(update={"gpu_seconds": 0.0})
+            self._was_judged(position, candidate, free)
+            self.append(Confirmed, found._replace(outcome=outcome).fields(candidate))
+            return
+
     def run(self) -> bool:
-        """Judge what is left to judge. Returns whether all was done.
+        """Judge the remaining proposals. Returns whether all were judged.
 
         Raises
         ------
@@ -170,20 +124,19 @@ class RoundJudging:
         RunFolderError
             The folder cannot be written.
         PausedError
-            A repair waits for its proposer; all else was judged.
+            A repair waits for its proposer; all other proposals were judged.
         """
-        assert self._round.proposed is not None
-        every = range(len(self._round.proposed.candidates))
-        # What is through, or waits for a repair, needs no judge.
-        waiting = [each for each in every if not self._may_go_on() or self._step(each) is not None]
+        every = range(len(self._proposed))
+        # Finished proposals, and those that wait for a repair, need no judge.
+        waiting = [each for each in every if not self.may_go_on() or self._step(each) is not None]
         if not waiting and self._paused is not None:
             raise self._paused
         running: dict[Future[Outcome], tuple[int, _Next]] = {}
-        slots = self._judge.slots if waiting else 1
+        slots = self.judge.slots if waiting else 1
         executor = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="judge")
         try:
             while waiting or running:
-                while waiting and len(running) < slots and self._may_go_on():
+                while waiting and len(running) < slots and self.may_go_on():
                     position = waiting.pop(0)
                     step = self._step(position)
                     if step is not None:
@@ -194,11 +147,11 @@ class RoundJudging:
                     continue
                 for done in self._wait(running):
                     position, step = running.pop(done)
-                    self._took(position, step, done.result())
+                    self._finish(position, step, done.result())
                     waiting.insert(0, position)
         except BaseException:
             if running:
-                self._judge.cancel()
+                self.judge.cancel()
             raise
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
@@ -214,24 +167,26 @@ class RoundJudging:
                 return done
 
     def _one(self, step: _Next) -> Outcome:
-        """One candidate, in a thread. Nothing but the run's own ends comes out as an error."""
+        """Judge one candidate, in a thread. Only errors that end the run are raised."""
         bad = unreadable(step.candidate, step.attempt)
         if bad is not None:
             return bad
         try:
-            return self._judge.judge(
-                step.candidate, self._leader, step.attempt, self._teller(step.candidate.id)
+            return self.judge.judge(
+                step.candidate, self.leader, step.attempt, self.teller(step.candidate.id)
             )
         except (RunFolderError, EndOfRecordError, PausedError):
             raise
         except Exception as error:
             return failure(step.candidate, Stage.TIME, describe(error), step.attempt)
 
-    def _took(self, position: int, step: _Next, outcome: Outcome) -> None:
-        judged = Judged(candidate=step.candidate, outcome=outcome)
-        self._append(
-            WasJudged, {"round": self._round.number, "position": position, "judged": judged}
-        )
+    def _was_judged(self, position: int, candidate: Candidate, outcome: Outcome) -> None:
+        judged = Judged(candidate=candidate, outcome=outcome)
+        place = {"round": self.round.number, "position": position}
+        self.append(WasJudged, {**place, "judged": judged})
+
+    def _finish(self, position: int, step: _Next, outcome: Outcome) -> None:
+        self._was_judged(position, step.candidate, outcome)
         lost = outcome.stage is Stage.TIME and outcome.verdict is None
         self._lost = self._lost + 1 if lost else 0
         if self._lost >= MOST_LOST:
@@ -247,11 +202,10 @@ class RoundJudging:
 
     def _next(self, position: int) -> _Next | None:
         """The next attempt of a proposal; None once the proposal is finished."""
-        each = self._round
-        assert each.proposed is not None
-        candidate, attempt = each.proposed.candidates[position], 1
+        each = self.round
+        candidate, attempt = self._proposed[position], 1
         while (judged := each.judged.get((position, attempt))) is not None:
-            if not judged.outcome.repairable or attempt > self._repairs:
+            if not judged.outcome.repairable or attempt > self.repairs:
                 return None
             if (position, attempt) not in each.repaired:
                 self._repair(position, judged)
@@ -263,20 +217,19 @@ class RoundJudging:
 
     def _known(self, candidate: Candidate) -> str | None:
         """The candidate that was the same program, judged or waiting to be."""
-        assert self._round.proposed is not None
-        repairs = (each.candidate for each in self._round.repaired.values())
-        waiting = [*self._round.proposed.candidates, *(each for each in repairs if each)]
+        repairs = (each.candidate for each in self.round.repaired.values())
+        waiting = [*self._proposed, *(each for each in repairs if each)]
         program = digest(candidate.source, candidate.suffix)
         known = {digest(each.source, each.suffix): each.id for each in waiting}
-        return self._record.tried.get(program) or known.get(program)
+        return self.record.tried.get(program) or known.get(program)
 
     def _repair(self, position: int, failed: Judged) -> None:
-        proposer = self._proposers.get(failed.candidate.proposer)
+        proposer = self.proposers.get(failed.candidate.proposer)
         spent: dict[str, Spending] = {}
         candidate: Candidate | None = None
         why = ""
         if proposer is not None:
-            before = spending(proposer)
+            before = proposer.spent
             try:
                 proposal = proposer.repair(failed.candidate.proposal, failed.outcome)
             except PausedError:
@@ -285,14 +238,14 @@ class RoundJudging:
                 proposal, why = None, describe(error)
             add_spending(spent, proposer, before)
             if proposal is not None:
-                candidate = candidate_of(proposal, self._round.number, repairs=failed.id)
+                candidate = candidate_of(proposal, self.round.number, repairs=failed.id)
                 known = self._known(candidate)
                 if known is not None:
                     candidate, why = None, f"the repair is the same program as {known}"
-        self._append(
+        self.append(
             Repaired,
             {
-                "round": self._round.number,
+                "round": self.round.number,
                 "position": position,
                 "failed": failed.id,
                 "candidate": candidate,

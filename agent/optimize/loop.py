@@ -7,6 +7,7 @@ killed goes on where it was, and a record that is replayed comes to the same dec
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from agent.optimize import beam as beams
@@ -30,19 +31,14 @@ from agent.optimize.events import (
     Stopped,
 )
 from agent.optimize.judge import Judge
-from agent.optimize.judging import (
-    EndOfRecordError,
-    JudgeFailsError,
-    RoundJudging,
-    judge_last,
-)
-from agent.optimize.offers import add_spending, collect_in_order, describe, spending
+from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
+from agent.optimize.offers import add_spending, collect
+from agent.optimize.outcomes import describe
 from agent.optimize.progress import Progress, Silent
-from agent.optimize.proposers import Attending, Closing, Pausing, Proposer, Reflecting, Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
-from agent.optimize.state import state_of
 from agent.optimize.summary import Summary, summarise
 from agent.pause import PausedError
 from judge.progress import Say
@@ -54,61 +50,48 @@ MOST_FAILURES: Final = 2
 _MOST_CONFIRMED: Final = 3
 
 
+@dataclass(eq=False)
 class Search:
-    """One run.
+    """One run."""
 
-    Parameters
-    ----------
-    folder
-        New, or resumed.
-    judge, advisor, proposers
-        The parts; proposers' names differ.
-    progress
-        Is told what happens.
-    clock
-        Seconds, for the wall-time limit.
-    """
+    folder: RunFolder
+    """New, or resumed."""
+    judge: Judge
+    advisor: Advisor
+    proposers: Sequence[Proposer]
+    """Their names differ."""
+    progress: Progress | None = None
+    """Is told what happens."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, for the wall-time limit."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        judge: Judge,
-        advisor: Advisor,
-        proposers: Sequence[Proposer],
-        *,
-        progress: Progress | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._folder = folder
-        self._judge = judge
-        self._advisor = advisor
-        self._proposers = {each.name: each for each in proposers}
-        self._progress = progress or Silent()
-        self._clock = clock
-        self._began = clock()
-        self._before = folder.record.wall
+    def __post_init__(self) -> None:
+        self._proposers = {each.name: each for each in self.proposers}
+        self._progress = self.progress or Silent()
+        self._began = self.clock()
+        self._before = self.folder.record.wall
 
     @property
     def _record(self) -> Record:
-        return self._folder.record
+        return self.folder.record
 
     @property
     def _config(self) -> RunConfig:
-        return self._folder.config
+        return self.folder.config
 
     @property
     def _wall(self) -> float:
-        return self._before + self._clock() - self._began
+        return self._before + self.clock() - self._began
 
     def run(self) -> Summary:
-        """Search until a limit is reached, and say what came of it.
+        """Search until a limit is reached, and return the result.
 
         Raises
         ------
         KbError
             The start cannot be judged or is not right, or the run folder cannot be written.
         PausedError
-            The next step needs what is not here: a model's reply, a GPU.
+            The next step needs something that is missing: a model's reply, a GPU.
         KeyboardInterrupt
             Ctrl-C. The run can be resumed after any of these.
         """
@@ -117,8 +100,8 @@ class Search:
                 self._append(Continued, {"limits": self._config.limits})
             self._begin()
             reason, detail = self._search()
-            detail = self._confirm(detail)
-            keep_answer(self._folder)
+            detail = "; ".join(filter(None, (detail, self._confirm())))
+            keep_answer(self.folder)
             self._profile(self._record.best)
             self._append(Stopped, {"reason": reason, "detail": detail})
         except BaseException as error:
@@ -128,49 +111,43 @@ class Search:
             raise
         finally:
             self._close()
-        return summarise(self._config, self._record, self._folder.root)
+        return summarise(self._config, self._record, self.folder.root)
 
     def _begin(self) -> None:
         standing = self._record.standing
         if standing is None and self._config.plan_first:
-            standing = self._judge.prepared(self._config.start)
+            standing = self.judge.prepared(self._config.start)
             self._append(Started, {"standing": standing})
         if standing is None:
             self._measure()
         elif standing.measured:
             require_right(standing.start)
-            keep_best(self._folder)
+            keep_best(self.folder)
 
     def _measure(self) -> None:
-        standing = self._judge.standing(self._config.start, self._teller("start"))
+        standing = self.judge.standing(self._config.start, self._teller("start"))
         self._append(Started, {"standing": standing})
         require_right(standing.start)
-        keep_best(self._folder)
+        keep_best(self.folder)
 
     def _search(self) -> tuple[str, str]:
-        """Rounds, until something ends them: reason and detail."""
+        """Run rounds until the search ends. Returns the reason and its detail."""
         while True:
             number = len(self._record.closed) + 1
             each = self._record.round(number)
-            if each.advised is None:
-                end = budget.finished(self._record, self._config, self._record.leader)
-                if end is not None:
-                    return end
-            end = self._used_up()
-            if end is not None:
-                return end
-            end = self._round(each)
+            end = budget.finished(self._record, self._config) if each.advised is None else None
+            end = end or self._used_up() or self._round(each)
             if end is not None:
                 return end
 
     def _round(self, each: Round) -> tuple[str, str] | None:
-        """One round, from where it was left; what ends the run, or None."""
+        """Run one round, or the rest of it. Returns what ends the run, or None."""
         if self._config.strategy.profile_leaders or not self._record.closed:
             self._profile(self._record.leader)
         if each.advised is None:
             self._advise(each)
         state = self._attended(each)
-        # A run that ended since there was nothing to try may be taken up with other proposers.
+        # A run that ended without proposals may be resumed with other proposers.
         if each.proposed is None or not each.proposed.candidates:
             self._propose(each, state)
         if not self._standing.measured and each.proposed and not each.proposed.candidates:
@@ -183,7 +160,7 @@ class Search:
             state = self._measured(each)
         end = self._judge_round(each, state.leader)
         if each.judged:
-            # What was judged counts, whatever ended the round.
+            # Judged candidates count, whatever ended the round.
             if end is None:
                 if self._config.strategy.profile_leaders:
                     self._profile(self._chosen(each))
@@ -203,50 +180,62 @@ class Search:
         return self._record.standing
 
     def _attended(self, each: Round) -> SearchState:
-        """The round's state, which proposers have by then."""
-        state = state_of(self._config, self._record, each)
+        """The round's state, after all proposers received it."""
+        config, record, standing = self._config, self._record, self._standing
+        assert each.advised is not None
+        pair = None
+        if config.strategy.crossover:
+            pair = beams.crossover_pair(record.beam, record.history, record.crossed)
+        state = SearchState.like(
+            config,
+            device=standing.devices[0] if standing.devices else "cpu",
+            gpu=standing.gpu or config.gpu,
+            architecture=standing.architecture or config.architecture,
+            round=each.number,
+            width=config.strategy.width,
+            branching=config.strategy.branching,
+            beam=record.beam,
+            leader=record.leader,
+            start=record.start,
+            crossover=pair,
+            retired=record.retired,
+            history=record.history,
+            tried=frozenset(record.tried),
+            baselines=record.baselines,
+            floor=standing.floor,
+            ceilings=standing.ceilings,
+            diagnosis=each.advised.diagnosis,
+            context=each.advised.context,
+            notes=record.notes,
+            versions=standing.versions or config.versions,
+            gpu_seconds_left=budget.gpu_seconds_left(record, config),
+        )
         for proposer in self._proposers.values():
-            if isinstance(proposer, Attending):
-                proposer.attend(state)
+            proposer.attend(state)
         return state
 
     def _advise(self, each: Round) -> None:
         leader = self._record.leader
-        advice = self._advisor.advise(leader, each.number, self._record.shown)
-        self._append(
-            Advised,
-            {
-                "round": each.number,
-                "leader": leader.id,
-                "diagnosis": advice.diagnosis,
-                "context": advice.context,
-                "notes": advice.notes,
-            },
-        )
+        advice = self.advisor.advise(leader, each.number, self._record.shown)
+        place = {"round": each.number, "leader": leader.id}
+        self._append(Advised, {**place, **advice._asdict()})
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
-        if budget.last_chance(self._record, self._config, each):
-            judge_last(
-                self._judge,
-                self._record,
-                each,
-                short=budget.shortened(self._record, self._config),
-                append=self._append,
-                may_go_on=lambda: self._used_up() is None,
-                teller=self._teller,
-            )
-            return self._used_up(judging=True)
+        last = budget.last_chance(self._record, self._config, each)
         judging = RoundJudging(
-            self._judge,
+            self.judge,
             self._proposers,
             self._record,
             each,
             leader,
             repairs=self._config.strategy.repairs,
             append=self._append,
-            may_go_on=lambda: self._used_up(judging=True) is None,
+            may_go_on=lambda: self._used_up(judging=not last) is None,
             teller=self._teller,
         )
+        if last:
+            judging.run_last(short=budget.shortened(self._record, self._config))
+            return self._used_up(judging=True)
         try:
             if not judging.run():
                 return self._used_up(judging=True)
@@ -262,25 +251,14 @@ class Search:
             for name, proposer in self._proposers.items()
             if self._record.failing(name) < MOST_FAILURES
             # The others go by what is measured.
-            and (self._standing.measured or isinstance(proposer, Pausing))
+            and (self._standing.measured or proposer.asks_model)
         ]
         # A model starts from what the others reached, as long as there is a round for it.
         later = self._standing.measured and each.number == 1 and self._config.limits.rounds > 1
-        offers = collect_in_order(asked, state, self._record.tried, models_later=later)
-        crossover = state.crossover
-        self._append(
-            Proposed,
-            {
-                "round": each.number,
-                "candidates": tuple(offers.candidates),
-                "dropped": tuple(offers.dropped),
-                "offered": offers.offered,
-                "failures": offers.failures,
-                "notes": offers.notes,
-                "crossover": (crossover[0].id, crossover[1].id) if crossover else None,
-                "spent": offers.spent,
-            },
-        )
+        offers = collect(asked, state, self._record.tried, models_later=later)
+        pair = state.crossover
+        crossover = (pair[0].id, pair[1].id) if pair else None
+        self._append(Proposed, {"round": each.number, "crossover": crossover, **vars(offers)})
 
     def _chosen(self, each: Round) -> Judged:
         return beams.choose_leader(self._record.leader, each.in_order())
@@ -289,16 +267,8 @@ class Search:
         known = judged.id in self._record.profiles
         if known or not self._config.strategy.profiling or not judged.outcome.right:
             return
-        found = self._judge.profile(judged.candidate, self._teller(judged.id))
-        self._append(
-            Profiled,
-            {
-                "candidate": judged.id,
-                "metrics": found.metrics,
-                "notes": found.notes,
-                "gpu_seconds": found.gpu_seconds,
-            },
-        )
+        found = self.judge.profile(judged.candidate, self._teller(judged.id))
+        self._append(Profiled, {"candidate": judged.id, **found._asdict()})
 
     def _reflect(self, each: Round, state: SearchState) -> None:
         if each.reflected is not None:
@@ -306,10 +276,8 @@ class Search:
         notes: list[str] = []
         spent: dict[str, Spending] = {}
         judged = [self._record.find(one.id) for one in each.in_order()]
-        for name, proposer in self._proposers.items():
-            if not (self._config.strategy.reflection and isinstance(proposer, Reflecting)):
-                continue
-            before = spending(proposer)
+        for name, proposer in self._proposers.items() if self._config.strategy.reflection else ():
+            before = proposer.spent
             try:
                 notes += proposer.reflect(state, judged)
             except PausedError:
@@ -337,42 +305,33 @@ class Search:
                 "gain": beams.gain(before, after),
             },
         )
-        keep_best(self._folder)
+        keep_best(self.folder)
 
-    def _confirm(self, detail: str) -> str:
-        """Time the best with all it is compared with, also the start where it is the best and its
-        compiled baselines are not known; returns `detail`, and what went wrong."""
+    def _confirm(self) -> str:
+        """Time the best together with all contenders. If the start is the best, this is needed
+        only for baselines without a time. Returns what went wrong, or an empty text."""
         if self._config.interpret or not self._config.strategy.confirm:
-            return detail
+            return ""
         for _ in range(_MOST_CONFIRMED):
             best, start = self._record.leader, self._record.start
             if best.id in self._record.confirmed or (best.id == start.id and self._compared):
                 break
             try:
                 short = budget.shortened(self._record, self._config)
-                found = self._judge.confirm(best, start, self._teller(best.id), short=short)
+                found = self.judge.confirm(best, start, self._teller(best.id), short=short)
             except PausedError:
                 raise
             except KbError as error:
-                return _joined(detail, f"not confirmed: {error}")
+                return f"not confirmed: {error}"
             if best.id == start.id and not found.outcome.right:
                 # There is nothing else to give back.
-                return _joined(detail, "the start was not right in the last session")
-            judged = Judged(candidate=best.candidate, outcome=found.outcome)
-            self._append(
-                Confirmed,
-                {
-                    "judged": judged,
-                    "baselines": found.baselines,
-                    "notes": found.notes,
-                    "baseline_seconds": found.baseline_seconds,
-                },
-            )
-        return detail
+                return "the start was not right in the last session"
+            self._append(Confirmed, found.fields(best.candidate))
+        return ""
 
     @property
     def _compared(self) -> bool:
-        """Whether all that the start is to be compared with has a time."""
+        """Whether all baselines of the start have a time."""
         return not self._config.baselines_last or self._record.baselines.keys() >= set(
             self._config.baselines
         )
@@ -385,16 +344,11 @@ class Search:
 
     def _append(self, kind: type[Event], fields: Mapping[str, object]) -> None:
         event = kind.model_validate({"wall": round(self._wall, 3), "at": now()} | dict(fields))
-        self._folder.append(event)
+        self.folder.append(event)
         self._progress.event(event)
 
     def _close(self) -> None:
         for proposer in self._proposers.values():
-            if isinstance(proposer, Closing):
-                with suppress(Exception):
-                    proposer.close()
-        self._judge.close()
-
-
-def _joined(*details: str) -> str:
-    return "; ".join(each for each in details if each)
+            with suppress(Exception):
+                proposer.close()
+        self.judge.close()

@@ -6,19 +6,19 @@ from itertools import zip_longest
 
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
 from agent.optimize.dedupe import digest
-from agent.optimize.outcomes import failure, plain
-from agent.optimize.proposers import Metered, Noting, Pausing, Proposer, Spending
+from agent.optimize.outcomes import describe, failure, plain
+from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
-from judge.problem.kernel import KernelFile
+from judge.problem.kernel import Form, KernelFile
 from kb.errors import KbError
 
 # Real kernel files have some tens of kilobytes.
 _MOST_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
+@dataclass
 class Offers:
-    """The collected proposals."""
+    """The collected proposals, as `events.Proposed` has them."""
 
     candidates: list[Candidate] = field(default_factory=list)
     """Candidates in the order of judging."""
@@ -32,33 +32,13 @@ class Offers:
     spent: dict[str, Spending] = field(default_factory=dict)
 
 
-def collect_in_order(
+def collect(
     proposers: Sequence[Proposer],
     state: SearchState,
     tried: Mapping[str, str],
     *,
     models_later: bool,
 ) -> Offers:
-    """As `collect`; with `models_later`, who asks a model is asked only where the others have
-    nothing: what they find is judged first, and the model goes on from it in the next round."""
-    others = [each for each in proposers if not isinstance(each, Pausing)]
-    if not models_later or not others or len(others) == len(proposers):
-        return collect(proposers, state, tried)
-    offers = collect(others, state, tried)
-    if offers.candidates:
-        return offers
-    more = collect([each for each in proposers if isinstance(each, Pausing)], state, tried)
-    return Offers(
-        more.candidates,
-        offers.dropped + more.dropped,
-        offers.offered | more.offered,
-        offers.failures | more.failures,
-        offers.notes | more.notes,
-        offers.spent | more.spent,
-    )
-
-
-def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[str, str]) -> Offers:
     """Ask all proposers, and take their proposals in turn so that none crowds out the others.
 
     Parameters
@@ -69,30 +49,43 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
         What they get; `branching` × beam bounds each, `width` × `branching` all.
     tried
         Digest of a program → id of the candidate that was it.
+    models_later
+        Ask those that ask a model only if the others propose nothing: otherwise the model starts
+        from the others' results in the next round.
 
     Raises
     ------
     PausedError
-        A proposer waits for something; the others were not asked, or have to be asked again.
+        A proposer waits for a reply; the others were not asked, or have to be asked again.
     """
+    models = [each for each in proposers if each.asks_model]
+    others = [each for each in proposers if not each.asks_model]
     offers = Offers()
-    in_turn = list(proposers)
-    lists: dict[str, list[Candidate]] = {each.name: [] for each in in_turn}
-    # Who may have to wait is asked first, so that no work of the others is lost.
-    for proposer in sorted(in_turn, key=lambda each: not isinstance(each, Pausing)):
-        before = spending(proposer)
+    for group in (others, models) if models_later and others else (proposers,):
+        if not offers.candidates:
+            _ask(group, state, tried, offers)
+    return offers
+
+
+def _ask(
+    proposers: Sequence[Proposer], state: SearchState, tried: Mapping[str, str], offers: Offers
+) -> None:
+    lists: dict[str, list[Candidate]] = {each.name: [] for each in proposers}
+    # Proposers that may have to wait are asked first, so that no work of the others is lost.
+    for proposer in sorted(proposers, key=lambda each: not each.asks_model):
+        before = proposer.spent
         most = state.branching * len(state.beam)
         try:
-            given = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
+            proposed = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
         except PausedError:
             raise
         except Exception as error:
-            given = []
+            proposed = []
             offers.failures[proposer.name] = describe(error)
-        if isinstance(proposer, Noting) and proposer.notes:
+        if proposer.notes:
             offers.notes[proposer.name] = tuple(plain(each) for each in proposer.notes)
-        lists[proposer.name] = given
-        offers.offered[proposer.name] = tuple(each.id for each in given)
+        lists[proposer.name] = proposed
+        offers.offered[proposer.name] = tuple(each.id for each in proposed)
         add_spending(offers.spent, proposer, before)
     known = dict(tried)
     for candidate in _in_turn([*lists.values()]):
@@ -107,7 +100,6 @@ def collect(proposers: Iterable[Proposer], state: SearchState, tried: Mapping[st
             offers.candidates.append(candidate)
         if dropped is not None:
             offers.dropped.append(Judged(candidate=candidate, outcome=dropped))
-    return offers
 
 
 def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None) -> Candidate:
@@ -115,9 +107,7 @@ def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None)
     source = proposal.source.encode("utf-8", errors="replace").decode()
     proposal = proposal.model_copy(update={"source": source})
     try:
-        form = None
-        if len(source) <= _MOST_BYTES:
-            form = KernelFile.parse(source, f"kernel{proposal.suffix}").form
+        form = _form(proposal)
     except KbError:
         form = None
     return Candidate.of(proposal, round_=round_, form=form, repairs=repairs)
@@ -125,33 +115,23 @@ def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None)
 
 def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
     """The outcome of a file that is no kernel file; None where it is one."""
-    if len(candidate.source) > _MOST_BYTES:
-        return failure(
-            candidate, Stage.SYNTAX, f"the file has more than {_MOST_BYTES} characters", attempt
-        )
     try:
-        KernelFile.parse(candidate.source, f"kernel{candidate.suffix}")
+        _form(candidate)
     except KbError as error:
         return failure(candidate, Stage.SYNTAX, str(error), attempt)
     return None
 
 
-def spending(proposer: Proposer) -> Spending:
-    """Resources that a proposer has used in this process."""
-    return proposer.spent if isinstance(proposer, Metered) else Spending()
+def _form(proposal: Proposal) -> Form:
+    if len(proposal.source) > _MOST_BYTES:
+        raise KbError(f"the file has more than {_MOST_BYTES} characters")
+    return KernelFile.parse(proposal.source, f"kernel{proposal.suffix}").form
 
 
 def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spending) -> None:
     """Record what a proposer has used since `before`, if anything."""
-    now = spending(proposer)
-    if now != before:
-        spent[proposer.name] = now - before
-
-
-def describe(error: Exception) -> str:
-    """An error of a proposer, in one line."""
-    told = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-    return plain(" ".join(told.split()))
+    if proposer.spent != before:
+        spent[proposer.name] = proposer.spent - before
 
 
 def _in_turn(lists: Sequence[Sequence[Candidate]]) -> Iterable[Candidate]:

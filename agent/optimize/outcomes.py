@@ -6,11 +6,14 @@ from typing import Final
 
 from agent.optimize.candidate import Baseline, Candidate, Outcome, Stage
 from judge.evaluate.result import RIGHT, UNCHECKED, Evaluation, Ratio, Timing
+from kb.errors import KbError
 
 CANDIDATE: Final = "candidate"
 # What a proposer can use of a failure; compilers write pages.
 _REASON_CHARS: Final = 2000
 _MOST_REASONS: Final = 8
+# What a timing, an outcome and a baseline have in common.
+_TIMES: Final = {"median_ms", "p10_ms", "p90_ms", "floor_fraction"}
 # `kernel.py` timed beside the candidate is called `1:kernel.py`.
 _NUMBERED = re.compile(r"^(\d+):")
 
@@ -38,7 +41,7 @@ def outcome_of(
     gpu_seconds
         How long it held a GPU.
     """
-    timing = timing_of(evaluation, CANDIDATE)
+    timing = timing_of(evaluation)
     stage = _stage(evaluation, timing)
     disclosures = [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]
     reasons = list(evaluation.reasons)
@@ -54,11 +57,8 @@ def outcome_of(
         reasons=tuple(reasons[:_MOST_REASONS]),
         error=evaluation.fault.error if evaluation.fault is not None else None,
         disclosures=tuple(plain(each) for each in disclosures),
-        median_ms=timing.median_ms if timing else None,
-        p10_ms=timing.p10_ms if timing else None,
-        p90_ms=timing.p90_ms if timing else None,
+        **(timing.model_dump(include=_TIMES) if timing else {}),
         ratios=tuple(_renamed(each, against) for each in evaluation.ratios),
-        floor_fraction=timing.floor_fraction if timing else None,
         error_share=_error_share(evaluation),
         language=evaluation.language,
         attempts=attempt,
@@ -94,23 +94,23 @@ def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[st
 
 def baseline_of(timing: Timing) -> Baseline:
     """A contender's time as a baseline."""
-    return Baseline(
-        median_ms=timing.median_ms,
-        p10_ms=timing.p10_ms,
-        p90_ms=timing.p90_ms,
-        floor_fraction=timing.floor_fraction,
-        note="; ".join(timing.flagged),
-    )
+    return Baseline(**timing.model_dump(include=_TIMES), note="; ".join(timing.flagged))
 
 
-def timing_of(evaluation: Evaluation, contender: str) -> Timing | None:
-    """The times of one contender."""
-    return next((each for each in evaluation.timings if each.contender == contender), None)
+def timing_of(evaluation: Evaluation) -> Timing | None:
+    """The candidate's times, if it was timed."""
+    return next((each for each in evaluation.timings if each.contender == CANDIDATE), None)
 
 
 def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:
     """The outcome of a candidate that was not judged."""
     return Outcome(candidate=candidate.id, stage=stage, reasons=(plain(reason),), attempts=attempt)
+
+
+def describe(error: Exception) -> str:
+    """An error in one line."""
+    text = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
+    return plain(" ".join(text.split()))
 
 
 def plain(text: str) -> str:

@@ -26,11 +26,9 @@ class Progress(Protocol):
 
     def event(self, event: Event) -> None:
         """An event that was recorded."""
-        ...
 
     def working(self, candidate: str, line: str) -> None:
         """A line about what is being done to a candidate."""
-        ...
 
 
 class Silent:
@@ -70,7 +68,7 @@ def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each
         case Started(standing=standing):
             where = standing.gpu or "no GPU: a dry run"
             cards = f" ({len(standing.devices)} cards)" if len(standing.devices) > 1 else ""
-            yield f"start on {where}{cards}: {_told(standing.start)}"
+            yield f"start on {where}{cards}: {line_of(standing.start).partition(': ')[2]}"
             times = (f"{n} {b.median_ms:.4g} ms" for n, b in standing.baselines.items())
             if told := ", ".join(times):
                 yield f"times: {told}"
@@ -105,10 +103,3 @@ def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each
             yield f"last session: {line_of(judged)}"
         case Stopped():
             yield f"ended: {budget.words(event)}"
-        case _:
-            pass
-
-
-def _told(judged: Judged) -> str:
-    """The result of a candidate, in words."""
-    return line_of(judged).partition(": ")[2]

@@ -1,9 +1,10 @@
-"""The interface between the loop and a proposer, and its optional parts."""
+"""The interface between the loop and a proposer."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import ClassVar
 
-from agent.optimize.candidate import Judged, Model, Outcome, Proposal, SearchState
+from agent.optimize.candidate import Judged, Outcome, Proposal, SearchState
+from judge.evaluate.result import Model
 
 
 class Spending(Model):
@@ -25,7 +26,7 @@ class Spending(Model):
         return Spending(**{name: mine[name] - theirs[name] for name in mine})
 
 
-class Proposer(Protocol):
+class Proposer:
     """A source of candidates. All proposers compete in one beam.
 
     A `KbError` from one of its methods is shown and recorded, and the search goes on without its
@@ -33,10 +34,26 @@ class Proposer(Protocol):
     Any other exception is treated alike, since a mistake in one proposer must not lose a run.
     """
 
+    name: str
+    """A word that is unique among the proposers of a run, such as `tune`."""
+    asks_model: ClassVar[bool] = False
+    """Whether it asks a model. It may then have to wait for what another machine does: its methods
+    raise `PausedError`, the run ends, and goes on when it is resumed."""
+    notes: Sequence[str] = ()
+    """Why the last call of `propose` made fewer proposals than allowed, one line each. They are
+    recorded and shown."""
+
+    _spent = Spending()
+
     @property
-    def name(self) -> str:
-        """A word that is unique among the proposers of a run, such as `tune`."""
-        ...
+    def spent(self) -> Spending:
+        """Tokens, money or GPU time of its own, used since the process started. The run folder has
+        what was used before."""
+        return self._spent
+
+    def attend(self, state: SearchState) -> None:
+        """Called first in every round: a resumed one may have its proposals already, and only
+        repairs are asked for."""
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """Kernel files for this round, the most promising first.
@@ -45,31 +62,16 @@ class Proposer(Protocol):
         turn at most `state.width` × `state.branching`; it drops what was tried before, and what
         belongs to a retired family. An empty answer is fine.
         """
-        ...
+        raise NotImplementedError
 
-    def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
+    def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:  # noqa: ARG002
         """A corrected version of one's own proposal that failed, or None.
 
         Called between `propose` of one round and of the next, while the state is the same.
         """
-        ...
+        return None
 
-
-@runtime_checkable
-class Attending(Protocol):
-    """A proposer that needs the state even in rounds in which it does not propose."""
-
-    def attend(self, state: SearchState) -> None:
-        """Called first in every round: a resumed one may have its proposals already, and only
-        repairs are asked for."""
-        ...
-
-
-@runtime_checkable
-class Reflecting(Protocol):
-    """A proposer that draws conclusions from a round's numbers."""
-
-    def reflect(self, state: SearchState, judged: Sequence[Judged]) -> Sequence[str]:
+    def reflect(self, state: SearchState, judged: Sequence[Judged]) -> Sequence[str]:  # noqa: ARG002
         """Return notes on this round. Later rounds find them in `SearchState.notes`.
 
         Parameters
@@ -79,44 +81,7 @@ class Reflecting(Protocol):
         judged
             All that was judged in the round; the new leader, if any, with its profile.
         """
-        ...
-
-
-@runtime_checkable
-class Noting(Protocol):
-    """A proposer that explains why it made fewer proposals than allowed."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Notes on the last call of `propose`, one line each. They are recorded and shown."""
-        ...
-
-
-@runtime_checkable
-class Pausing(Protocol):
-    """A proposer that asks a model. It may have to wait for what another machine does: its methods
-    then raise `PausedError`, the run ends, and goes on when it is resumed."""
-
-    @property
-    def pauses(self) -> bool:
-        """Whether it may pause this run."""
-        ...
-
-
-@runtime_checkable
-class Metered(Protocol):
-    """A proposer that spends tokens, money or GPU time of its own."""
-
-    @property
-    def spent(self) -> Spending:
-        """Resources used since the process started. The run folder has what was used before."""
-        ...
-
-
-@runtime_checkable
-class Closing(Protocol):
-    """A proposer that holds something (a client, workers) that has to end with the run."""
+        return ()
 
     def close(self) -> None:
         """End what runs (requests, workers); called once, also after Ctrl-C."""
-        ...

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from agent.optimize.candidate import Baseline, Candidate, Judged
 from agent.optimize.dedupe import digest
@@ -124,6 +125,10 @@ class Record:
         return self.rounds.setdefault(number, Round(number))
 
     @property
+    def _ordered(self) -> list[Round]:
+        return [each for _, each in sorted(self.rounds.items())]
+
+    @property
     def start(self) -> Judged:
         """The start, with its profile. There must be a standing."""
         assert self.standing is not None
@@ -132,17 +137,12 @@ class Record:
     @property
     def history(self) -> tuple[Judged, ...]:
         """All that was judged after the start, in order of round, position and attempt."""
-        return tuple(
-            self._as_known(judged)
-            for _, each in sorted(self.rounds.items())
-            for judged in each.in_order()
-        )
+        return tuple(self._as_known(judged) for each in self._ordered for judged in each.in_order())
 
     @property
     def closed(self) -> list[Closed]:
         """The rounds' decisions so far."""
-        found = (each.closed for _, each in sorted(self.rounds.items()))
-        return [each for each in found if each is not None]
+        return [each.closed for each in self._ordered if each.closed is not None]
 
     @property
     def leader(self) -> Judged:
@@ -190,14 +190,14 @@ class Record:
     @property
     def notes(self) -> tuple[str, ...]:
         """What reflection said, in order."""
-        found = (each.reflected for _, each in sorted(self.rounds.items()))
-        return tuple(note for each in found if each is not None for note in each.notes)
+        reflected = (each.reflected for each in self._ordered if each.reflected is not None)
+        return tuple(note for each in reflected for note in each.notes)
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Ids of chunks, and slugs, that contexts have shown."""
-        advised = (each.advised for _, each in sorted(self.rounds.items()))
-        return tuple(dict.fromkeys(c for a in advised if a is not None for c in a.context.chunks))
+        advised = (each.advised for each in self._ordered if each.advised is not None)
+        return tuple(dict.fromkeys(chunk for each in advised for chunk in each.context.chunks))
 
     @property
     def total(self) -> Spending:
@@ -240,18 +240,14 @@ class Record:
 
     def fruitless(self, least_gain: float) -> int:
         """Number of latest rounds in a row with less than this gain."""
-        number = 0
-        for each in reversed(self.closed[self.fresh_from :]):
-            if each.gain >= least_gain:
-                break
-            number += 1
-        return number
+        latest = reversed(self.closed[self.fresh_from :])
+        return len(list(takewhile(lambda each: each.gain < least_gain, latest)))
 
     def failing(self, proposer: str) -> int:
         """Number of latest rounds in a row in which this proposer failed. Rounds in which it was
         not asked, and rounds before the last resume, do not count."""
         number = 0
-        for _, each in sorted(self.rounds.items(), reverse=True):
+        for each in reversed(self._ordered):
             if each.proposed is None or proposer not in each.proposed.offered:
                 continue
             if proposer not in each.proposed.failures or each.number <= self.resumed_after:
@@ -259,18 +255,11 @@ class Record:
             number += 1
         return number
 
-    def ranking(self) -> tuple[Judged, ...]:
-        """The leader, then all other timed candidates, the fastest first."""
-        leader = self.leader
-        others = (each for each in (self.start, *self.history) if each.outcome.timed)
-        key = sorted(others, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
-        return (leader, *(each for each in key if each.id != leader.id))
-
     def candidates(self) -> Iterable[Candidate]:
         """Every candidate, judged or waiting. Each has a file."""
         if self.standing is not None:
             yield self.standing.start.candidate
-        for _, each in sorted(self.rounds.items()):
+        for each in self._ordered:
             if each.proposed is not None:
                 yield from each.proposed.candidates
             yield from (fix.candidate for fix in each.repaired.values() if fix.candidate)

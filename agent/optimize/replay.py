@@ -7,13 +7,15 @@ cut short by time in the middle of a round and continued later is repeated as fa
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from agent.optimize.advice import Advice
 from agent.optimize.candidate import Candidate, Context, Judged, Outcome, Proposal, SearchState
 from agent.optimize.events import Standing
 from agent.optimize.judge import Confirmation, Profiled
 from agent.optimize.judging import EndOfRecordError
-from agent.optimize.proposers import Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record
 from judge.progress import Say
 from kb.errors import InvalidInputError, KbError
@@ -21,27 +23,23 @@ from kb.errors import InvalidInputError, KbError
 _CUT = "record"
 
 
+@dataclass(eq=False)
 class ReplayJudge:
-    """A judge that knows the answers.
+    """A judge that knows the answers."""
 
-    Parameters
-    ----------
-    record
-        Of the run that is repeated (`run.read_run`).
-    """
+    record: Record
+    """Of the run that is repeated (`run.read_run`)."""
+    slots: ClassVar[int] = 1
 
-    slots = 1
-
-    def __init__(self, record: Record) -> None:
-        if record.standing is None:
+    def __post_init__(self) -> None:
+        if self.record.standing is None:
             raise InvalidInputError(
                 "the recorded run has not evaluated its start: nothing to replay"
             )
-        self._record = record
-        self._standing = record.standing
+        self._standing = self.record.standing
         self._outcomes = {
             (judged.id, judged.outcome.attempts): judged.outcome
-            for each in record.rounds.values()
+            for each in self.record.rounds.values()
             for judged in each.judged.values()
         }
 
@@ -53,8 +51,8 @@ class ReplayJudge:
     def prepared(self, given: Proposal | None) -> Standing:
         """As recorded."""
         del given
-        assert self._record.prepared is not None
-        return self._record.prepared
+        assert self.record.prepared is not None
+        return self.record.prepared
 
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
         """As recorded.
@@ -68,14 +66,14 @@ class ReplayJudge:
         outcome = self._outcomes.get((candidate.id, attempt))
         if outcome is not None:
             return outcome
-        stopped = self._record.stopped
+        stopped = self.record.stopped
         if stopped is not None and self._proposed_last(candidate.id):
             raise EndOfRecordError(stopped.reason, stopped.detail)
         raise EndOfRecordError(_CUT, f"the recorded run did not judge {candidate.id}")
 
     def _proposed_last(self, candidate: str) -> bool:
         """Whether it is of the round in which the recorded run came to its end."""
-        last = self._record.rounds[max(self._record.rounds)]
+        last = self.record.rounds[max(self.record.rounds)]
         proposed = last.proposed.candidates if last.proposed is not None else ()
         repairs = [each.candidate for each in last.repaired.values() if each.candidate]
         return any(each.id == candidate for each in (*proposed, *repairs))
@@ -83,7 +81,7 @@ class ReplayJudge:
     def profile(self, candidate: Candidate, say: Say) -> Profiled:
         """As recorded."""
         del say
-        found = self._record.profiles.get(candidate.id)
+        found = self.record.profiles.get(candidate.id)
         if found is None:
             return Profiled(None, ("not profiled in the recorded run",))
         return Profiled(found.metrics, found.notes, found.gpu_seconds)
@@ -99,7 +97,7 @@ class ReplayJudge:
             The recorded run did not come to it.
         """
         del start, say, short
-        found = self._record.confirmed.get(best.id)
+        found = self.record.confirmed.get(best.id)
         judged = self._outcomes.get((best.id, 1))
         if found is None and judged is not None and not judged.timed:
             return Confirmation(judged, {})  # in the last session, and not right
@@ -114,23 +112,23 @@ class ReplayJudge:
         """Nothing is held."""
 
 
+@dataclass(frozen=True, slots=True)
 class ReplayAdvisor:
     """Gives the recorded diagnosis and context of each round."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    record: Record
 
     def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
         """As recorded; nothing where the record has another leader by then."""
         del shown
-        each = self._record.rounds.get(round_)
+        each = self.record.rounds.get(round_)
         advised = each.advised if each is not None else None
         if advised is None or advised.leader != leader.id:
             return Advice(None, Context(), ("the record has no advice for this leader",))
         return Advice(advised.diagnosis, advised.context, advised.notes)
 
 
-class ReplayProposer:
+class ReplayProposer(Proposer):
     """Gives the recorded proposals, repairs and spending of one proposer.
 
     Parameters
@@ -144,14 +142,6 @@ class ReplayProposer:
     def __init__(self, name: str, record: Record) -> None:
         self.name = name
         self._record = record
-        self._spent = Spending()
-        self.notes: tuple[str, ...] = ()
-        """Notes of the last round, as recorded."""
-
-    @property
-    def spent(self) -> Spending:
-        """Resources used so far, as recorded."""
-        return self._spent
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """The proposals of this round, as recorded.
@@ -166,7 +156,7 @@ class ReplayProposer:
             return []
         proposed = each.proposed
         self.notes = proposed.notes.get(self.name, ())
-        self._spent = self._spent + proposed.spent.get(self.name, Spending())
+        self._spent += proposed.spent.get(self.name, Spending())
         if self.name in proposed.failures:
             raise KbError(proposed.failures[self.name])
         everything = [*proposed.candidates, *(each.candidate for each in proposed.dropped)]
@@ -187,6 +177,6 @@ class ReplayProposer:
             for repaired in each.repaired.values():
                 mine = repaired.failed == failure.candidate
                 if mine and proposal.proposer == self.name:
-                    self._spent = self._spent + repaired.spent.get(self.name, Spending())
+                    self._spent += repaired.spent.get(self.name, Spending())
                     return repaired.candidate.proposal if repaired.candidate else None
         return None

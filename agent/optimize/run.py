@@ -20,7 +20,6 @@
 import json
 import os
 import platform
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -29,7 +28,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 import kb
-from agent.optimize.candidate import Candidate, Judged
+from agent.optimize.candidate import Candidate
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Event, Proposed, Repaired, Started
 from agent.optimize.files import PART, RunFolderError, cannot_write, write_atomically
@@ -117,9 +116,8 @@ class RunFolder:
 
     def _restore(self) -> None:
         """Write files that a kill after the journal entry may have lost."""
-        problem = self.config.problem
         if not self.problem_path.exists():
-            write_atomically(self.problem_path, problem.source)
+            write_atomically(self.problem_path, self.config.problem.source)
         for candidate in self.record.candidates():
             self.keep(candidate)
 
@@ -128,13 +126,9 @@ class RunFolder:
         """The copy of the problem file."""
         return _problem_path(self.root, self.config)
 
-    def kernel_path(self, candidate: Candidate) -> Path:
-        """The candidate's file."""
-        return self.root / "kernels" / candidate.file
-
     def keep(self, candidate: Candidate) -> Path:
         """Write a candidate's file, if it is not there."""
-        path = self.kernel_path(candidate)
+        path = self.root / "kernels" / candidate.file
         if not path.exists():
             write_atomically(path, candidate.source)
         return path
@@ -164,21 +158,15 @@ class RunFolder:
         path = self.root / "profiles" / f"{candidate}.json"
         write_atomically(path, profile.model_dump_json(indent=1) + "\n")
 
-    def keep_best(self, source: str, suffix: str, head: str) -> Path:
+    def keep_best(self, source: str, suffix: str, head: str) -> None:
         """Write the best kernel as a file that runs by itself, with `head` as leading comment."""
         mark = "//" if suffix != ".py" else "#"
         told = "".join(f"{mark} {line}".rstrip() + "\n" for line in head.splitlines())
         # A .cu file's leading comment declares its entry: what is said goes to its end.
         text = told + source if mark == "#" else f"{source.rstrip()}\n\n{told}"
-        path = self.root / f"best{suffix}"
-        write_atomically(path, text)
+        write_atomically(self.root / f"best{suffix}", text)
         for other in {".py", ".cu"} - {suffix}:  # of an earlier best
             (self.root / f"best{other}").unlink(missing_ok=True)
-        return path
-
-    def evaluation(self, candidate: str) -> Evaluation | None:
-        """The evaluation of a candidate, if it is there and sound."""
-        return read_evaluation(self.root, candidate)
 
     def profile(self, candidate: str) -> Profile | None:
         """The profile of a candidate, if it is there and sound."""
@@ -186,19 +174,16 @@ class RunFolder:
 
     def _write_round(self, each: Round) -> None:
         place = self.root / "rounds" / f"{each.number:02d}"
-        parts: dict[str, Any] = {}
-        if each.advised is not None and each.advised.diagnosis is not None:
-            parts["diagnosis"] = each.advised.diagnosis.model_dump(mode="json")
-        if each.advised is not None:
-            parts["context"] = each.advised.context.model_dump(mode="json")
-        if each.proposed is not None:
-            parts["proposals"] = _without_sources(each.proposed.model_dump(mode="json"))
-        if each.judged:
-            judged: Sequence[Judged] = each.in_order()
-            parts["outcomes"] = [_without_sources(j.model_dump(mode="json")) for j in judged]
-        if each.closed is not None:
-            parts["decisions"] = each.closed.model_dump(mode="json")
+        parts = {
+            "diagnosis": each.advised and _json(each.advised.diagnosis),
+            "context": each.advised and _json(each.advised.context),
+            "proposals": _without_sources(_json(each.proposed)),
+            "outcomes": [_without_sources(_json(judged)) for judged in each.in_order()],
+            "decisions": _json(each.closed),
+        }
         for name, part in parts.items():
+            if not part:
+                continue
             text = json.dumps(part, indent=1) + "\n"
             path = place / f"{name}.json"
             if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -285,6 +270,10 @@ def _load(model: type[_M], path: Path) -> _M | None:
         return model.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def _json(model: BaseModel | None) -> Any:
+    return model.model_dump(mode="json") if model is not None else None
 
 
 def _without_sources(data: Any) -> Any:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from agent.optimize import budget
-from agent.optimize.candidate import Baseline, Judged, Model
+from agent.optimize.candidate import Baseline, Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from judge.evaluate.result import Verdict
+from judge.evaluate.result import Model, Verdict
 from judge.evaluate.statistics import repeatability
 from judge.problem.forms import MODEL_FORMS, ModelForm
 
@@ -138,11 +138,7 @@ def _given_back(rows: tuple[Row, ...]) -> ModelForm | None:
     """The fastest of the model's own forms that is faster than the best, if there is one."""
     ahead = [each for each in rows if each.ratio is not None and each.ratio < 1]
     forms = [each for each in ahead if each.significant and each.name in FORMS]
-    return FORMS[min(forms, key=_gain).name] if forms else None
-
-
-def _gain(row: Row) -> float:
-    return row.ratio or 1.0
+    return FORMS[min(forms, key=lambda row: row.ratio or 1.0).name] if forms else None
 
 
 def _row(name: str, key: str, baseline: Baseline, best: Judged, *, measured: bool) -> Row:
@@ -152,13 +148,8 @@ def _row(name: str, key: str, baseline: Baseline, best: Judged, *, measured: boo
         return row
     paired = best.outcome.over(key)
     if paired is not None:
-        update = {
-            "ratio": paired.ratio,
-            "low": paired.low,
-            "high": paired.high,
-            "significant": paired.significant,
-        }
-        return row.model_copy(update=update)
+        fields = {"ratio", "low", "high", "significant"}
+        return row.model_copy(update=paired.model_dump(include=fields))
     noise = 1 + repeatability(max(ms, mine))
     apart = ms / mine > noise or mine / ms > noise
     return row.model_copy(update={"ratio": ms / mine, "significant": apart})

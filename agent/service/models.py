@@ -81,10 +81,7 @@ class EvaluationRequest(Model):
     interpret: bool = False
     """Check a Triton kernel's results in Triton's interpreter, at reduced sizes: needs no GPU and
     gives no times."""
-    baselines: Annotated[list[ModelForm], Field(max_length=len(MODEL_FORMS))] = [
-        "eager",
-        "compile",
-    ]
+    baselines: Annotated[list[ModelForm], Field(max_length=len(MODEL_FORMS))] = ["eager", "compile"]
     """What is timed beside the kernel. Eager always is; the others compile first."""
     quick: bool = False
     """Fewer launches: enough to rank what is tried, not to publish."""

@@ -47,12 +47,14 @@ class QueueLimits:
     """Seconds that one is kept once it is over."""
 
 
+@dataclass(eq=False)
 class _Reporter:
     """Writes the progress of a running evaluation, not more often than a reader notices."""
 
-    def __init__(self, store: JobStore, job: EvaluationJob) -> None:
-        self._store = store
-        self.job = job
+    store: JobStore
+    job: EvaluationJob
+
+    def __post_init__(self) -> None:
         self._written = 0.0
         self._lock = threading.Lock()
         self._closed = False
@@ -64,45 +66,36 @@ class _Reporter:
         return self.job
 
     def tell(self, name: PhaseName, line: str) -> None:
-        """Take note of a phase or a line."""
+        """Record a phase, or a line of its progress."""
         with self._lock:
-            if not self._closed:
-                self._tell(name, line)
-
-    def _tell(self, name: PhaseName, line: str) -> None:
-        phases = list(self.job.phases)
-        if not phases or phases[-1].name is not name:
-            phases.append(Phase(name=name, started=now()))
-            self._written = 0.0
-        if line:
-            phases[-1] = phases[-1].model_copy(update={"said": line[:_SAID]})
-        update = {"phases": phases, "steps": self.job.steps + 1}
-        self.job = self.job.model_copy(update=update)
-        if time.monotonic() - self._written >= _REPORT_S:
-            self._written = time.monotonic()
-            self._store.write(self.job)
+            if self._closed:
+                return
+            phases = list(self.job.phases)
+            if not phases or phases[-1].name is not name:
+                phases.append(Phase(name=name, started=now()))
+                self._written = 0.0
+            if line:
+                phases[-1] = phases[-1].model_copy(update={"said": line[:_SAID]})
+            update = {"phases": phases, "steps": self.job.steps + 1}
+            self.job = self.job.model_copy(update=update)
+            if time.monotonic() - self._written >= _REPORT_S:
+                self._written = time.monotonic()
+                self.store.write(self.job)
 
 
+@dataclass(eq=False)
 class Runner:
-    """A thread that judges as long as it is not stopped.
+    """A thread that judges queued evaluations until it is stopped."""
 
-    Parameters
-    ----------
-    store, work
-        Where evaluations come from, and who does them.
-    limits
-        How long one may run, and is kept.
-    ended
-        Told of each that is over: the verdict, `failed` or `cancelled`.
-    """
+    store: JobStore
+    """Where evaluations come from."""
+    work: Work
+    """Carries them out."""
+    limits: QueueLimits
+    ended: Callable[[str], None]
+    """Called for each finished evaluation with its verdict, `failed` or `cancelled`."""
 
-    def __init__(
-        self, store: JobStore, work: Work, limits: QueueLimits, ended: Callable[[str], None]
-    ) -> None:
-        self._store = store
-        self._work = work
-        self._limits = limits
-        self._ended = ended
+    def __post_init__(self) -> None:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="evaluations", daemon=True)
 
@@ -114,18 +107,18 @@ class Runner:
         """End what runs; it stays in the queue. Returns when the judging process is gone."""
         self._stopping.set()
         self._thread.join(_LAST_S)
-        self._work.close()
+        self.work.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with self._store.elected() as elected:
+                with self.store.elected() as elected:
                     if elected:
                         self._serve()
             except Exception:
                 # Such as a full disk: the evaluation stays where it is, and is tried again.
                 _LOG.exception("the queue of evaluations cannot be served")
-                self._work.close()
+                self.work.close()
             self._stopping.wait(_ELECTION_S)
 
     def _serve(self) -> None:
@@ -133,17 +126,17 @@ class Runner:
         while not self._stopping.is_set():
             moment = time.monotonic()
             if moment - swept >= _SWEEP_S:
-                self._store.sweep(self._limits.keep)
+                self.store.sweep(self.limits.keep)
                 swept = moment
-            job = self._store.take()
+            job = self.store.take()
             if job is not None:
                 self._one(job)
                 worked = time.monotonic()
                 continue
             if moment - worked >= _IDLE_S:
-                self._work.close()
+                self.work.close()
             self._stopping.wait(_POLL_S)
-        self._work.close()
+        self.work.close()
 
     def _one(self, job: EvaluationJob) -> None:
         before = job.attempts - 1
@@ -152,61 +145,61 @@ class Runner:
             self._over(tried, None, f"interrupted {before} times: send it again")
             return
         try:
-            request = self._store.request(job.id)
+            request = self.store.request(job.id)
         except NotFoundError:
             if not self._forgets_cancelled(job):
                 self._over(job, None, "what was sent cannot be read any more: send it again")
             return
-        reporter = _Reporter(self._store, job)
-        shown = self._store.shown_at_start(job.id, request)
-        folder = self._store.folder
+        reporter = _Reporter(self.store, job)
+        shown = self.store.shown_at_start(job.id, request)
+        folder = self.store.folder
         shutil.rmtree(folder, ignore_errors=True)  # of a process that died
         found: list[EvaluationAnswer | BaseException] = []
 
         def work() -> None:
             try:
-                found.append(self._work.run(folder, request, shown, reporter.tell))
+                found.append(self.work.run(folder, request, shown, reporter.tell))
             except BaseException as error:
                 found.append(error)
 
-        self._work.begin()
+        self.work.begin()
         thread = threading.Thread(target=work, name="evaluation", daemon=True)
         thread.start()
         why = self._watch(job, thread)
-        told = reporter.close()
+        reported = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
         outcome = found[0] if found else None
         if self._forgets_cancelled(job):
             return
         if isinstance(outcome, EvaluationAnswer):
-            self._over(told, outcome, None)
+            self._over(reported, outcome, None)
         elif self._stopping.is_set():
-            self._store.give_back(told)
+            self.store.give_back(reported)
         else:
-            self._over(told, None, why or self._reason(outcome))
+            self._over(reported, None, why or self._reason(outcome))
 
     def _forgets_cancelled(self, job: EvaluationJob) -> bool:
         """Forget an evaluation if it was cancelled. Returns whether it was."""
-        if not self._store.is_cancelled(job.id):
+        if not self.store.is_cancelled(job.id):
             return False
-        self._store.forget(job.id)
-        self._ended("cancelled")
+        self.store.forget(job.id)
+        self.ended("cancelled")
         return True
 
     def _watch(self, job: EvaluationJob, thread: threading.Thread) -> str:
         """Wait until an evaluation ends, or end it. Returns why, if its time is up."""
-        deadline = time.monotonic() + self._limits.seconds
+        deadline = time.monotonic() + self.limits.seconds
         while True:
             thread.join(_POLL_S)
             if not thread.is_alive():
                 return ""
             late = time.monotonic() > deadline
-            if late or self._stopping.is_set() or self._store.is_cancelled(job.id):
-                self._work.cancel()
+            if late or self._stopping.is_set() or self.store.is_cancelled(job.id):
+                self.work.cancel()
                 thread.join(_LAST_S)
                 if not late:
                     return ""
-                return f"it ran longer than {self._limits.seconds:g} s, and was ended"
+                return f"it ran longer than {self.limits.seconds:g} s, and was ended"
 
     def _reason(self, error: object) -> str:
         if isinstance(error, JudgeError) and error.lacking:
@@ -215,7 +208,7 @@ class Runner:
                 "not run on this machine"
             )
         if isinstance(error, KbError):
-            return " ".join(str(error).split()).replace(str(self._store.root), "…")
+            return " ".join(str(error).split()).replace(str(self.store.root), "…")
         if isinstance(error, BaseException):
             _LOG.error("an evaluation failed", exc_info=error)
         return f"unexpected {type(error).__name__}: the server's log has more"
@@ -225,5 +218,5 @@ class Runner:
         update = {"state": state, "finished": now(), "error": error}
         if answer is not None:
             update["verdict"] = answer.verdict
-        self._store.finish(job.model_copy(update=update), answer)
-        self._ended("failed" if answer is None else answer.verdict.value)
+        self.store.finish(job.model_copy(update=update), answer)
+        self.ended("failed" if answer is None else answer.verdict.value)

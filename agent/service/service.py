@@ -1,10 +1,11 @@
-"""Takes kernels in to be judged, and tells what came of them."""
+"""Takes kernels in to be judged: checks a request before it is queued."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.service.models import EvaluationJob, EvaluationList, EvaluationRequest
+from agent.service.models import EvaluationJob, EvaluationRequest
 from agent.service.runner import QueueLimits, Runner
 from agent.service.store import JobStore
 from agent.service.work import Knowledge, Work
@@ -15,35 +16,27 @@ from kb.errors import InvalidInputError
 FOLDER: Final = "evaluations"
 
 
+@dataclass(eq=False)
 class EvaluationService:
-    """Evaluations of one state folder. Methods may be called from several threads and processes.
+    """Evaluations of one state folder. Methods may be called from several threads and processes."""
 
-    Parameters
-    ----------
-    state_dir
-        The evaluations are kept in a folder of it.
-    knowledge
-        Answers what to try next.
-    limits
-        How much may wait, run and be kept.
-    device
-        "cuda:N"; None takes the first GPU.
-    ended
-        Told of each that this process judged: the verdict, `failed` or `cancelled`.
-    """
+    state_dir: Path
+    """The evaluations are kept in a folder of it."""
+    knowledge: Knowledge
+    """Answers what to try next."""
+    limits: QueueLimits
+    """How much may wait, run and be kept."""
+    device: str | None = None
+    """`cuda:N`; None takes the first GPU."""
+    ended: Callable[[str], None] = lambda _: None
+    """Called for each evaluation of this process with its verdict, `failed` or `cancelled`."""
 
-    def __init__(
-        self,
-        state_dir: Path,
-        knowledge: Knowledge,
-        limits: QueueLimits,
-        device: str | None = None,
-        ended: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._knowledge = knowledge
-        self._limits = limits
-        self._store = JobStore(state_dir / FOLDER)
-        self._runner = Runner(self._store, Work(knowledge, device), limits, ended)
+    def __post_init__(self) -> None:
+        self.store = JobStore(self.state_dir / FOLDER)
+        """The evaluations that are kept."""
+        work = Work(self.knowledge, self.device)
+        self.runner = Runner(self.store, work, self.limits, self.ended)
+        """Judges them between `start` and `stop`, unless another process of this folder does."""
 
     def submit(self, request: EvaluationRequest) -> EvaluationJob:
         """Take a candidate in.
@@ -61,42 +54,10 @@ class EvaluationService:
         """
         ProblemFile.parse(request.problem)
         if request.context is not None:
-            self._knowledge.check(Work.context_request(request, request.context, request.exclude))
+            self.knowledge.check(Work.context_request(request, request.context, request.exclude))
         if not request.interpret and not has_gpu():
             raise InvalidInputError(
                 "interpret: this server has no GPU; true checks a Triton kernel's results without "
                 "one, at reduced sizes"
             )
-        return self._store.add(request, self._limits.waiting)
-
-    def read(self, job_id: str) -> EvaluationJob:
-        """An evaluation as it is now.
-
-        Raises
-        ------
-        NotFoundError
-            There is none of that id, or not any more.
-        """
-        return self._store.read(job_id)
-
-    def all(self) -> EvaluationList:
-        """All evaluations that are kept."""
-        return EvaluationList(evaluations=self._store.all())
-
-    def remove(self, job_id: str) -> None:
-        """End an evaluation if it is not over, and forget it.
-
-        Raises
-        ------
-        NotFoundError
-            There is none of that id, or not any more.
-        """
-        self._store.remove(job_id)
-
-    def start(self) -> None:
-        """Begin to judge, unless another process of this state folder does."""
-        self._runner.start()
-
-    def stop(self) -> None:
-        """Stop judging; what was running stays first in the queue."""
-        self._runner.stop()
+        return self.store.add(request, self.limits.waiting)

@@ -18,6 +18,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -57,11 +58,11 @@ class StoreError(KbError):
     status = 503
 
 
+@dataclass(eq=False)
 class JobStore:
     """The evaluations of one folder. Safe to use from several processes and threads."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    root: Path
 
     @property
     def folder(self) -> Path:
@@ -141,10 +142,9 @@ class JobStore:
     def all(self) -> list[EvaluationSummary]:
         """All evaluations, the newest first."""
         found = []
+        newest = "SELECT * FROM evaluations WHERE NOT cancelled ORDER BY number DESC"
         with self._rows() as rows:
-            for row in rows.execute(
-                "SELECT * FROM evaluations WHERE NOT cancelled ORDER BY number DESC"
-            ).fetchall():
+            for row in rows.execute(newest).fetchall():
                 with contextlib.suppress(NotFoundError):  # damaged
                     found.append(_placed(rows, row))
         fields = EvaluationSummary.model_fields
@@ -164,8 +164,8 @@ class JobStore:
                 (_text(job), text, time.time(), job.id),
             )
 
-    def remove(self, job_id: str) -> bool:
-        """Forget an evaluation. Returns whether it was not over yet.
+    def remove(self, job_id: str) -> None:
+        """Forget an evaluation.
 
         One that runs is marked, and ended by who runs it.
 
@@ -175,12 +175,10 @@ class JobStore:
             There is no such evaluation.
         """
         with self._rows() as rows:
-            job = _job(_row(rows, job_id))
-            if job.state is JobState.RUNNING:
+            if _job(_row(rows, job_id)).state is JobState.RUNNING:
                 rows.execute("UPDATE evaluations SET cancelled = 1 WHERE id = ?", (job_id,))
             else:
                 rows.execute("DELETE FROM evaluations WHERE id = ?", (job_id,))
-        return not job.is_over
 
     def give_back(self, job: EvaluationJob) -> None:
         """Let a running evaluation wait again, as if it had not been begun."""
@@ -206,9 +204,8 @@ class JobStore:
         with self._rows() as rows:
             # Cancelled while nobody ran it.
             rows.execute("DELETE FROM evaluations WHERE cancelled")
-            for row in rows.execute(
-                "SELECT * FROM evaluations WHERE over IS NULL ORDER BY number"
-            ).fetchall():
+            oldest = "SELECT * FROM evaluations WHERE over IS NULL ORDER BY number"
+            for row in rows.execute(oldest).fetchall():
                 try:
                     job = _job(row)
                 except NotFoundError:  # damaged

@@ -3,9 +3,9 @@
 The code that was sent runs in the sandbox of a judging process alone, and never with `--trust`.
 """
 
-import math
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -13,7 +13,7 @@ from agent.diagnose.diagnose import diagnose, gather
 from agent.diagnose.inputs import Measured, from_profile
 from agent.diagnose.result import Diagnosis
 from agent.diagnose.techniques import Shelf
-from agent.optimize.advice import query_of
+from agent.optimize.advice import as_context, finite, query_of
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Describe, Evaluate, TakeProfile
 from agent.service.models import (
@@ -37,6 +37,20 @@ Tell = Callable[[PhaseName, str], None]
 """Takes a phase and a line of its progress; an empty one where the phase begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One evaluation: what was sent, its files, and where progress and notes go."""
+
+    request: EvaluationRequest
+    problem: Path
+    kernel: Path
+    tell: Tell
+    notes: list[str] = field(default_factory=list)
+
+    def teller(self, phase: PhaseName) -> Say:
+        return lambda progress: self.tell(phase, progress.text)
+
+
 class Knowledge(Protocol):
     """The index, as the server reads it."""
 
@@ -48,7 +62,6 @@ class Knowledge(Protocol):
         InvalidInputError
             It exceeds a limit, or its GPU is unknown.
         """
-        ...
 
     def context(self, request: ContextRequest) -> ContextResponse:
         """What `POST /v1/context` answers.
@@ -58,39 +71,27 @@ class Knowledge(Protocol):
         KbError
             There is no usable index.
         """
-        ...
 
     def techniques(self) -> Shelf:
         """The techniques that a diagnosis chooses from; those of the shipped corpus where the
         index has none."""
-        ...
 
 
+@dataclass(eq=False)
 class Work:
-    """Carries out evaluations one after the other in one judging process.
+    """Carries out evaluations one after the other in one judging process."""
 
-    Parameters
-    ----------
-    knowledge
-        Answers what to try next.
-    device
-        "cuda:N"; None takes the first GPU.
-    make
-        Makes a judging process.
-    """
+    knowledge: Knowledge
+    """Answers what to try next."""
+    device: str | None = None
+    """`cuda:N`; None takes the first GPU."""
+    make: Callable[[], JudgeProcess] = JudgeProcess
+    """Makes a judging process."""
 
-    def __init__(
-        self,
-        knowledge: Knowledge,
-        device: str | None = None,
-        make: Callable[[], JudgeProcess] = JudgeProcess,
-    ) -> None:
-        self._knowledge = knowledge
-        self._asked = device
-        self._make = make
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._judge: JudgeProcess | None = None
-        self._device: str | None = None
+        self._resolved: str | None = None
         self._cancelled = False
 
     def begin(self) -> None:
@@ -124,59 +125,52 @@ class Work:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         try:
-            return self._run(problem, kernel, request, shown, tell)
+            return self._run(_Task(request, problem, kernel, tell), shown)
         except JudgeError:
             raise
         except BaseException:
             self.close()  # its answer may be on its way still: not to be taken for the next one's
             raise
 
-    def _run(
-        self,
-        problem: Path,
-        kernel: Path,
-        request: EvaluationRequest,
-        shown: Sequence[str],
-        tell: Tell,
-    ) -> EvaluationAnswer:
-        notes: list[str] = []
-        evaluation = self._evaluate(request, problem, kernel, tell)
+    def _run(self, task: _Task, shown: Sequence[str]) -> EvaluationAnswer:
+        request, notes = task.request, task.notes
+        evaluation = self._evaluate(task)
         spec = _card(evaluation, notes)
-        right = evaluation.verdict in RIGHT
         profile: Profile | None = None
         diagnosis: Diagnosis | None = None
-        if right:
+        if evaluation.verdict in RIGHT:
             if request.profile:
-                profile = self._profile(request, problem, kernel, tell, notes)
-            tell(PhaseName.DIAGNOSE, "")
-            diagnosis = self._diagnose(request, evaluation, profile, spec, notes)
+                profile = self._profile(task)
+            task.tell(PhaseName.DIAGNOSE, "")
+            diagnosis = self._diagnose(task, evaluation, profile, spec)
         context: ContextResponse | None = None
         if request.context is not None:
-            tell(PhaseName.RETRIEVE, "")
-            metrics = profile.metrics if profile is not None else {}
+            task.tell(PhaseName.RETRIEVE, "")
             asked = self.context_request(
                 request,
                 request.context,
                 shown,
                 diagnosis=diagnosis,
-                metrics=metrics,
+                metrics=profile.metrics if profile is not None else None,
                 spec=spec,
                 language=evaluation.language,
             )
             try:
-                context = self._knowledge.context(asked)
+                context = self.knowledge.context(asked)
                 if context.abstained and request.context.query is None and asked.query:
                     # A name and a diagnosis may say too little where the kernel's text says enough.
-                    context = self._knowledge.context(asked.model_copy(update={"query": None}))
+                    context = self.knowledge.context(asked.model_copy(update={"query": None}))
             except KbError as error:
                 notes.append(f"no context: {error}")
+        given = as_context(context).chunks if context is not None else ()
+        fresh = [each for each in dict.fromkeys(given) if each not in set(shown)]
         return EvaluationAnswer(
             verdict=evaluation.verdict,
             evaluation=evaluation,
             profile=profile,
             diagnosis=diagnosis,
             context=context,
-            shown=[*shown, *_given(context, shown)][-MOST_EXCLUDED:],
+            shown=[*shown, *fresh][-MOST_EXCLUDED:],
             notes=notes,
         )
 
@@ -195,11 +189,10 @@ class Work:
         query = wanted.query or query_of(request.name or "", diagnosis, shown).strip(". ")
         cuda = language == "cuda" or request.kernel_language == "cuda"
         written: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
-        finite = {k: v for k, v in (metrics or {}).items() if math.isfinite(v)}
         return ContextRequest(
             query=query or None,
             kernel=request.kernel,
-            profile=finite or None,
+            profile=finite(metrics) or None,
             gpu=wanted.gpu or (spec.architecture if spec is not None else None),
             language=written,
             max_tokens=wanted.tokens,
@@ -208,73 +201,57 @@ class Work:
             exclude=list(shown),
         )
 
-    def _evaluate(
-        self, request: EvaluationRequest, problem: Path, kernel: Path, tell: Tell
-    ) -> Evaluation:
-        tell(PhaseName.JUDGE, "")
-        judge, device = self._ready(tell, interpret=request.interpret)
+    def _evaluate(self, task: _Task) -> Evaluation:
+        task.tell(PhaseName.JUDGE, "")
+        judge, device = self._ready(task)
         asked = Evaluate.like(
-            request,
-            problem=problem,
-            kernel=kernel,
+            task.request,
+            problem=task.problem,
+            kernel=task.kernel,
             device=device,
-            baselines=tuple(dict.fromkeys((EAGER, *request.baselines))),
+            baselines=tuple(dict.fromkeys((EAGER, *task.request.baselines))),
         )
-        return judge.ask(asked, _teller(tell, PhaseName.JUDGE)).evaluation
+        return judge.ask(asked, task.teller(PhaseName.JUDGE)).evaluation
 
-    def _profile(
-        self,
-        request: EvaluationRequest,
-        problem: Path,
-        kernel: Path,
-        tell: Tell,
-        notes: list[str],
-    ) -> Profile | None:
-        if request.interpret:
-            notes.append("not profiled: nothing runs on a GPU with interpret")
+    def _profile(self, task: _Task) -> Profile | None:
+        if task.request.interpret:
+            task.notes.append("not profiled: nothing runs on a GPU with interpret")
             return None
-        tell(PhaseName.PROFILE, "")
+        task.tell(PhaseName.PROFILE, "")
         try:
-            judge, device = self._ready(tell, interpret=False)
-            asked = TakeProfile.like(request, problem=problem, kernel=kernel, device=device)
-            return judge.ask(asked, _teller(tell, PhaseName.PROFILE)).profile
+            judge, device = self._ready(task)
+            asked = TakeProfile.like(
+                task.request, problem=task.problem, kernel=task.kernel, device=device
+            )
+            return judge.ask(asked, task.teller(PhaseName.PROFILE)).profile
         except (JudgeError, JudgeLostError) as error:
-            notes.append(f"not profiled: {error}")
+            task.notes.append(f"not profiled: {error}")
             return None
 
     def _diagnose(
-        self,
-        request: EvaluationRequest,
-        evaluation: Evaluation,
-        profile: Profile | None,
-        spec: GpuSpec | None,
-        notes: list[str],
+        self, task: _Task, evaluation: Evaluation, profile: Profile | None, spec: GpuSpec | None
     ) -> Diagnosis | None:
         measured = from_profile(profile) if profile is not None else Measured({})
         try:
-            facts = gather(measured, spec, evaluation, request.kernel)
-            return diagnose(
-                facts,
-                self._knowledge.techniques(),
-                notes=measured.notes,
-                ignored=measured.ignored,
-            )
+            facts = gather(measured, spec, evaluation, task.request.kernel)
+            shelf = self.knowledge.techniques()
+            return diagnose(facts, shelf, notes=measured.notes, ignored=measured.ignored)
         except KbError as error:
-            notes.append(f"no diagnosis: {error}")
+            task.notes.append(f"no diagnosis: {error}")
             return None
 
-    def _ready(self, tell: Tell, *, interpret: bool) -> tuple[JudgeProcess, str]:
+    def _ready(self, task: _Task) -> tuple[JudgeProcess, str]:
         """The judging process and the device to use."""
         with self._lock:
             if self._cancelled:
                 raise JudgeLostError("it is being ended")
             if self._judge is None:
-                self._judge, self._device = self._make(), None
-            judge, device = self._judge, "cpu" if interpret else self._device
+                self._judge, self._resolved = self.make(), None
+            judge, device = self._judge, "cpu" if task.request.interpret else self._resolved
         if device is None:
-            tell(PhaseName.JUDGE, "starting the judge")
-            device = judge.ask(Describe(device=self._asked), silent).devices[0]
-            self._device = device
+            task.tell(PhaseName.JUDGE, "starting the judge")
+            device = judge.ask(Describe(device=self.device), silent).devices[0]
+            self._resolved = device
         return judge, device
 
     def cancel(self) -> None:
@@ -293,10 +270,6 @@ class Work:
                 self._judge = None
 
 
-def _teller(tell: Tell, phase: PhaseName) -> Say:
-    return lambda progress: tell(phase, progress.text)
-
-
 def _card(evaluation: Evaluation, notes: list[str]) -> GpuSpec | None:
     if evaluation.gpu is None:
         return None
@@ -305,11 +278,3 @@ def _card(evaluation: Evaluation, notes: list[str]) -> GpuSpec | None:
     except KbError as error:
         notes.append(f"no roofs: {error}")
         return None
-
-
-def _given(context: ContextResponse | None, shown: Sequence[str]) -> list[str]:
-    """What a context gave: an example's first chunk stands for it, a slug for a technique."""
-    if context is None or context.abstained:
-        return []
-    given = (*context.examples, *(each.slug for each in context.techniques))
-    return [each for each in dict.fromkeys(given) if each not in set(shown)]

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from agent.optimize.candidate import Model
 from agent.optimize.judge_requests import Kept, Request
 from benchmarks.kernels.timing import (
     CudaTimer,
@@ -21,6 +20,7 @@ from benchmarks.kernels.timing import (
 )
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from judge.evaluate.ceilings import measure as measure_ceilings
+from judge.evaluate.result import Model
 from judge.progress import Say
 from kb.corpus.entries import Kernel
 from kb.corpus.loader import Corpus, load_corpus

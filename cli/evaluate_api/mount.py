@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from agent.diagnose.techniques import Shelf, shelf_from_corpus, shelf_from_index
+from agent.diagnose.techniques import Shelf, shelf_or_corpus
 from agent.service.runner import QueueLimits
 from agent.service.service import EvaluationService
 from cli.evaluate_api.routes import build_router
 from kb.context.models import ContextRequest, ContextResponse
-from kb.errors import KbError
 from kb.vocabulary import device_of
 from server.mounting import Host, Permit
 
@@ -50,11 +49,11 @@ class EvaluationMount:
     @contextmanager
     def running(self) -> Iterator[None]:
         """See `server.mounting.Mount`."""
-        self._service.start()
+        self._service.runner.start()
         try:
             yield
         finally:
-            self._service.stop()
+            self._service.runner.stop()
 
 
 class _Index:
@@ -73,8 +72,4 @@ class _Index:
         return found
 
     def techniques(self) -> Shelf:
-        try:
-            shelf = shelf_from_index(self._host.settings.index)
-        except KbError:
-            return shelf_from_corpus()
-        return shelf if shelf.techniques else shelf_from_corpus()
+        return shelf_or_corpus(self._host.settings.index)

@@ -52,7 +52,9 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
     )
     async def evaluations() -> Response:
         """Those of all workers that are waiting, running or kept."""
-        found = await pool.run(lambda: service.all().model_dump_json())
+        found = await pool.run(
+            lambda: EvaluationList(evaluations=service.store.all()).model_dump_json()
+        )
         return Response(found, media_type="application/json")
 
     @router.get(
@@ -67,7 +69,7 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
 
         The context's text is quoted data with its provenance, never instructions.
         """
-        found = await pool.run(lambda: service.read(evaluation_id).model_dump_json())
+        found = await pool.run(lambda: service.store.read(evaluation_id).model_dump_json())
         return Response(found, media_type="application/json")
 
     @router.delete(
@@ -80,7 +82,7 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
     )
     async def cancel(evaluation_id: str) -> Response:
         """One that waits or runs is ended; what is kept of it is deleted."""
-        await pool.run(lambda: service.remove(evaluation_id))
+        await pool.run(lambda: service.store.remove(evaluation_id))
         return Response(status_code=204)
 
     return router

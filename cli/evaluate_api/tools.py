@@ -79,7 +79,7 @@ def add_tools(
         told: object = None
         progress = 0
         while True:
-            job = await ask(lambda: service.read(job_id))
+            job = await ask(lambda: service.store.read(job_id))
             if job.is_over or time.monotonic() >= until:
                 return _result(job)
             if told != (job.steps, job.ahead):
@@ -191,7 +191,7 @@ def add_tools(
     ) -> Annotated[CallToolResult, CancelToolResult]:
         """End an evaluation that waits or runs, and delete what the server keeps of it."""
         permit(ctx)
-        await ask(lambda: service.remove(job_id))
+        await ask(lambda: service.store.remove(job_id))
         gone = CancelToolResult(id=job_id, cancelled=True)
         return tool_result(gone, f"Evaluation {job_id} is cancelled.")
 

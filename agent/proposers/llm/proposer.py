@@ -9,7 +9,7 @@ from agent.endpoint.errors import LlmError
 from agent.optimize.advice import of_sources
 from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState, digest_id
 from agent.optimize.config import RunConfig
-from agent.optimize.proposers import Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
 from agent.proposers.llm.accounting import Price
 from agent.proposers.llm.brief import Brief, kernel_text
@@ -32,7 +32,7 @@ PARALLEL = 4
 _COMBINED = "+"
 
 
-class LlmProposer:
+class LlmProposer(Proposer):
     """Turns a model's plans into kernel files.
 
     Parameters
@@ -48,6 +48,9 @@ class LlmProposer:
     hidden : collection of str
         Ids of chunks and slugs that no search gives.
     """
+
+    name = NAME
+    asks_model = True
 
     def __init__(
         self,
@@ -66,27 +69,11 @@ class LlmProposer:
         self._planned = False
         """Whether this process has asked a planner, so that `_abilities` are known."""
         self._brief: Brief | None = None
-        self._notes: list[str] = []
-
-    @property
-    def name(self) -> str:
-        """`llm`."""
-        return NAME
-
-    @property
-    def pauses(self) -> bool:
-        """Whether replies come by files."""
-        return self._gateway.waits
 
     @property
     def spent(self) -> Spending:
         """Tokens and money of this process; in a replay those of the recorded run."""
         return self._gateway.spent
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the last round lacks, because a request failed although others did not."""
-        return tuple(self._notes)
 
     def summary(self) -> str:
         """What the run spent on the model, in words."""
@@ -97,7 +84,7 @@ class LlmProposer:
         self._gateway.close()
 
     def attend(self, state: SearchState) -> None:
-        """Take the round's state; see `agent.optimize.proposers.Attending`."""
+        """Take the round's state; see `agent.optimize.proposers.Proposer`."""
         self._brief = Brief.of(state)
         if not self._planned:
             self._abilities = self._known_before(state.round + 1)
@@ -110,9 +97,9 @@ class LlmProposer:
         LlmError
             The planner failed, or every request after it.
         """
-        self._notes = []
+        self.notes = []
         if state.round == 1 and not self._gateway.counts_money:
-            self._notes.append("the model's price is not known: tokens are counted, money is not")
+            self.notes = ["the model's price is not known: tokens are counted, money is not"]
         self._brief = brief = Brief.of(state)
         system = _system(brief)
         most = min(self._plans, state.branching * len(state.beam))
@@ -160,7 +147,7 @@ class LlmProposer:
         )
 
     def reflect(self, state: SearchState, judged: Sequence[Judged]) -> list[str]:
-        """What the numbers say; see `agent.optimize.proposers.Reflecting`.
+        """What the numbers say; see `agent.optimize.proposers.Proposer`.
 
         Raises
         ------
@@ -258,7 +245,7 @@ class LlmProposer:
         proposals = [each.value for each in results if each.value is not None]
         if errors and not proposals:
             raise errors[0]
-        self._notes += [str(each) for each in errors]
+        self.notes = [*self.notes, *(str(each) for each in errors)]
         return proposals
 
 

@@ -18,9 +18,9 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from agent.endpoint.errors import ReplayError, one_line
-from agent.optimize.candidate import Model
 from agent.optimize.files import write_atomically
 from agent.optimize.proposers import Spending
+from judge.evaluate.result import Model
 
 FOLDER = "llm"
 _MARK = re.compile(r"-----[0-9a-f]{12} ")

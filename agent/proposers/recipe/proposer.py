@@ -5,7 +5,7 @@ from typing import Protocol
 
 from agent.optimize.candidate import Hypothesis, Outcome, Proposal, SearchState
 from agent.optimize.dedupe import digest
-from agent.optimize.proposers import Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.proposers.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
 from agent.proposers.recipe.carry import Stock
 from agent.proposers.recipe.core import Core
@@ -44,7 +44,7 @@ class Screen(Protocol):
         ...
 
 
-class RecipeProposer:
+class RecipeProposer(Proposer):
     """Adapts kernels of the problem's operator family, the most promising first.
 
     Parameters
@@ -66,8 +66,6 @@ class RecipeProposer:
         self._export = export
         self._screen = screen
         self._proposals: dict[tuple[str, str | None, str | None, str | None], list[Proposal]] = {}
-        self.notes: tuple[str, ...] = ()
-        """Obstacles, one line each, for the report."""
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """Files that were not tried yet; the loop takes as many as it has room for.

@@ -7,7 +7,7 @@ from typing import Final
 from agent.diagnose.result import Bottleneck, Diagnosis
 from agent.optimize.beam import BASELINE, TUNE
 from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState
-from agent.optimize.proposers import Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.proposers.tune.autotune import opened
 from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.space import Hint
@@ -37,7 +37,7 @@ _HINTS: Final = {
 Run = Callable[[Tuning], Tuned]
 
 
-class TuneProposer:
+class TuneProposer(Proposer):
     """Tunes each Triton kernel of the beam once.
 
     Parameters
@@ -54,14 +54,8 @@ class TuneProposer:
         self._run = run
         self._seconds = seconds
         self._done: set[str] = set()
-        self._spent = Spending()
         self._round = (0, 0.0)
         """The last round, and the GPU time of its searches."""
-
-    @property
-    def spent(self) -> Spending:
-        """GPU time of the searches."""
-        return self._spent
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """The best configurations of kernels that were not tuned yet, the leader's first.

@@ -1,9 +1,9 @@
 """Requests and replies for tuning in a judging process. Imports no torch."""
 
-from agent.optimize.candidate import Model
 from agent.optimize.judge_requests import Kept, Request
 from agent.proposers.tune.rewrite import Value
 from agent.proposers.tune.space import Hint
+from judge.evaluate.result import Model
 from judge.options import RunOptions
 from judge.progress import Say
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.optimize.candidate import Model
 from agent.optimize.judge_requests import Kept, Request
 from agent.proposers.tune.autotune import opened
 from agent.proposers.tune.halving import Ledger, Measured, halve
@@ -22,6 +21,7 @@ from agent.proposers.tune.tuner import tune_with
 from benchmarks.optimize.mistuned.cases import Case, load
 from judge.evaluate.host import describe_host
 from judge.evaluate.judge import Options, evaluate
+from judge.evaluate.result import Model
 from judge.problem.kernel import KernelFile
 from judge.progress import Say
 from judge.sandbox.launch import Zygote

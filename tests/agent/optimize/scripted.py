@@ -26,7 +26,7 @@ from agent.optimize.events import Event, Standing
 from agent.optimize.judge import Confirmation, Profiled
 from agent.optimize.loop import Search
 from agent.optimize.outcomes import failure
-from agent.optimize.proposers import Spending
+from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.run import RunFolder
 from agent.optimize.starting import candidate_of
 from judge.evaluate.result import Ratio, Verdict
@@ -181,7 +181,7 @@ class ScriptedAdvisor:
         return Advice(None, Context(text=f"about {leader.id}", chunks=(f"chunk{round_}",)))
 
 
-class Scripted:
+class Scripted(Proposer):
     """Proposes what a list says, round by round; repairs by taking the mark away."""
 
     def __init__(
@@ -192,12 +192,11 @@ class Scripted:
         self._fix = fix
         self.states: list[SearchState] = []
         self.reflected: list[list[Judged]] = []
-        self.spent = Spending()
         self.closed = 0
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         self.states.append(state)
-        self.spent = self.spent + Spending(tokens_in=100, tokens_out=10, money=0.5)
+        self._spent += Spending(tokens_in=100, tokens_out=10, money=0.5)
         if state.round > len(self._rounds):
             return []
         given = self._rounds[state.round - 1]
@@ -206,7 +205,7 @@ class Scripted:
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         if not self._fix:
             return None
-        self.spent = self.spent + Spending(tokens_in=50, money=0.25)
+        self._spent += Spending(tokens_in=50, money=0.25)
         source = kernel(ms_of(proposal.source))
         return proposal.model_copy(update={"source": source, "note": failure.reasons[0]})
 
@@ -218,7 +217,7 @@ class Scripted:
         self.closed += 1
 
 
-class Wandering:
+class Wandering(Proposer):
     """Proposes variations of the beam by the state's own chance: deterministic and endless."""
 
     def __init__(self, name: str = "wandering") -> None:

@@ -17,7 +17,7 @@ from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Request
 from agent.optimize.loop import Search
-from agent.optimize.run import RunFolder
+from agent.optimize.run import RunFolder, read_evaluation
 from agent.optimize.summary import render
 from judge.problem.source import ProblemFile
 from judge.progress import Progress
@@ -99,7 +99,7 @@ def test_a_dry_run_checks_what_is_proposed_and_has_it_repaired(tmp_path: Path) -
     assert [each.outcome.verdict for each in history] == ["wrong", "correct"]
     assert all(each.outcome.median_ms is None for each in (start, *history))
     assert "shape" in history[0].outcome.reasons[0]
-    assert folder.evaluation(history[1].id) is not None
+    assert read_evaluation(folder.root, history[1].id) is not None
     assert found.dry
     assert "1 of 2 candidates right; a dry run has no times" in " ".join(render(found).split())
     assert any("starting workers" in line for _, line in listener.lines)

@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,7 @@ def test_a_journal_line_that_the_disk_took_half_of_is_cut_off(tmp_path: Path) ->
     root = tmp_path / "run"
     run(root)
     sound = (root / "journal.jsonl").read_bytes()
-    with journal.Journal(root / "journal.jsonl") as opened:
+    with closing(journal.Journal(root / "journal.jsonl")) as opened:
         opened._file = Half(opened._file)  # type: ignore[assignment]
         with pytest.raises(RunFolderError, match="No space left"):
             opened.append(opened.events[0])

@@ -522,7 +522,7 @@ def test_the_beam_has_one_survivor_of_each_family(tmp_path: Path) -> None:
 class Model(Scripted):
     """A proposer that asks a model."""
 
-    pauses = False
+    asks_model = True
 
 
 @pytest.mark.parametrize("others", [[proposal(0.8)], []])

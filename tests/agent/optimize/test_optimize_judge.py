@@ -26,7 +26,7 @@ from agent.optimize.judge_requests import (
     TakeProfile,
 )
 from agent.optimize.outcomes import failure, outcome_of, plain
-from agent.optimize.run import RunFolder
+from agent.optimize.run import RunFolder, read_evaluation
 from agent.optimize.starting import require_right
 from judge.evaluate.result import Case, Ceilings, Evaluation, Fault, Floor, Ratio, Timing, Verdict
 from judge.profile.result import KernelProfile, Profile
@@ -324,7 +324,7 @@ def test_ceilings_are_measured_once_for_a_search_and_anew_at_its_end(
 
 def test_a_cache_that_cannot_be_written_loses_only_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    key = Key.of("0" * 64, None, "H200", {"python": "3.12"}, tf32=False)
+    key = Key.of(config(), "H200", {"python": "3.12"})
     assert key.versions == {}
     cached = Cached(key=key, measured_at="now", baselines={})
     assert "not cached" in (BaselineCache(tmp_path / "file" / "in").put(cached) or "")
@@ -350,7 +350,7 @@ def test_a_candidate_is_timed_beside_the_leader_and_eager(tmp_path: Path) -> Non
         over = outcome.over("leader")
         assert over is not None
         assert over.ratio == 2.0
-        assert folder.evaluation(CANDIDATE.id) is not None
+        assert read_evaluation(folder.root, CANDIDATE.id) is not None
         assert judge.profile(CANDIDATE, silent).metrics == {"m": 3.0}
         assert folder.profile(CANDIDATE.id) is not None
         judged = Judged(candidate=CANDIDATE, outcome=outcome)

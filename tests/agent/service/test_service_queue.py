@@ -316,7 +316,7 @@ def test_a_running_evaluation_that_is_removed_ends_at_once_and_leaves_nothing(pl
     place.runner()
     slow, quick = place.send(kernel="hang"), place.send()
     place.until(slow, JobState.RUNNING)
-    assert place.store.remove(slow)
+    place.store.remove(slow)
     with pytest.raises(NotFoundError):
         place.store.read(slow)
     place.over(quick)
@@ -380,7 +380,7 @@ def test_errors_do_not_tell_where_the_server_keeps_things(place, monkeypatch):
         raise JudgeError(f"cannot read {request.kernel}" if hasattr(request, "kernel") else "?", "")
 
     monkeypatch.setattr(ScriptedJudge, "ask", fail)
-    monkeypatch.setattr(Work, "_ready", lambda self, tell, interpret: (ScriptedJudge([]), "cpu"))
+    monkeypatch.setattr(Work, "_ready", lambda self, task: (ScriptedJudge([]), "cpu"))
     place.runner()
     failed = place.over(place.send())
     assert "cannot read" in failed.error
@@ -448,9 +448,9 @@ def test_a_service_refuses_what_cannot_be_judged(tmp_path, monkeypatch):
         sent(interpret=False)
     with pytest.raises(InvalidInputError, match="H9000"):
         sent(context={"gpu": "H9000"})
-    assert service.all().evaluations == []
+    assert service.store.all() == []
     monkeypatch.setattr("agent.service.service.has_gpu", lambda: True)
     job = sent(interpret=False)
-    assert [each.id for each in service.all().evaluations] == [job.id]
-    service.remove(job.id)
-    assert service.all().evaluations == []
+    assert [each.id for each in service.store.all()] == [job.id]
+    service.store.remove(job.id)
+    assert service.store.all() == []

@@ -21,6 +21,7 @@ from agent.optimize.judge_requests import (
     Profiled,
     TakeProfile,
 )
+from agent.optimize.proposers import Proposer
 from judge.evaluate.result import Ceilings, Evaluation, Floor, Ratio, Timing, Verdict
 from judge.profile.result import KernelProfile, Profile
 from judge.progress import Say
@@ -99,7 +100,7 @@ def _ratio(name: str, ms: float, mine: float) -> Ratio:
     )  # fmt: skip
 
 
-class Offering:
+class Offering(Proposer):
     """Proposes a kernel of each of these times, once."""
 
     name = "recipe"
