@@ -4,9 +4,7 @@ import dataclasses
 import itertools
 import random
 import statistics
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from agent.optimize.candidate import Model
@@ -19,9 +17,10 @@ from agent.proposers.tune.search import search
 from agent.proposers.tune.space import Point, Space, SpaceLimits
 from agent.proposers.tune.timing import SourceTimer
 from agent.proposers.tune.tuner import tune_with
+from benchmarks.judge.suite import judge_texts
 from benchmarks.optimize.mistuned.cases import Case, load
 from judge.evaluate.host import describe_host
-from judge.evaluate.judge import Options, evaluate
+from judge.evaluate.options import Options
 from judge.problem.kernel import KernelFile
 from judge.progress import Say
 from judge.sandbox.launch import Zygote
@@ -180,12 +179,8 @@ def contest(timer: SourceTimer, texts: Sequence[str]) -> dict[str, float]:
 
 def verdict(case: Case, source: str, *, device: str, zygote: Zygote | None) -> str:
     """What the judge says of a version, without timing it."""
-    with tempfile.TemporaryDirectory() as folder:
-        problem, kernel = Path(folder, f"{case.operator}.py"), Path(folder, f"{case.name}.py")
-        problem.write_text(case.problem, encoding="utf-8")
-        kernel.write_text(source, encoding="utf-8")
-        options = Options(device=device, timing=False)
-        return evaluate(problem, kernel, options, zygote=zygote).verdict.value
+    options = Options(device=device, timing=False)
+    return judge_texts(case.problem, source, options, zygote=zygote).verdict.value
 
 
 def within(records: Sequence[dict[str, Any]], share: float = 0.1) -> list[str]:
