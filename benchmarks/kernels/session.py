@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from agent.optimize.candidate import Model
 from agent.optimize.judge_requests import Kept, Request
 from benchmarks.kernels.timing import (
     CudaTimer,
@@ -20,6 +19,7 @@ from benchmarks.kernels.timing import (
     sets_needed,
 )
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
+from benchmarks.tasks import Measured
 from judge.evaluate.ceilings import measure as measure_ceilings
 from judge.progress import Say
 from kb.corpus.entries import Kernel
@@ -153,12 +153,6 @@ class Session:
             "times": {name: asdict(sample) for name, sample in times.items()},
             "baseline_errors": errors,
         }  # fmt: skip
-
-
-class Measured(Model):
-    """A record."""
-
-    record: dict[str, Any]
 
 
 class Measure(Request[Measured]):
