@@ -18,13 +18,13 @@ from benchmarks.retrieval.baselines import CONTENDERS
 from benchmarks.retrieval.cases import Case, Part
 from benchmarks.retrieval.context import context_recall
 from benchmarks.retrieval.evaluate import Run, evaluate
+from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.functions import function_cases
 from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, opened
 from benchmarks.retrieval.judgements import kernel_cases, technique_cases, unanswerable_cases
 from benchmarks.retrieval.packages import pinned_packages
 from benchmarks.retrieval.report import abstention_page, part_page
 from benchmarks.retrieval.summary import PRODUCT, abstention, summarize
-from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.errors import KbError
 from kb.records import Kind
@@ -118,22 +118,18 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    made = parser(__doc__, write="publish a whole run in results/")
     names = [part.name for part in PARTS]
-    parser.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART")
-    parser.add_argument("--half", choices=("dev", "all"), default="all")
-    parser.add_argument(
-        "--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS)
-    )
-    parser.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
-    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    parser.add_argument("--corpus", type=Path, help="entries instead of the shipped corpus")
-    parser.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
-    parser.add_argument("--write", action="store_true", help="publish a whole run in results/")
-    arguments = parser.parse_args()
+    made.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART")
+    made.add_argument("--half", choices=("dev", "all"), default="all")
+    made.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
+    made.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
+    made.add_argument("--corpus", type=Path, help="entries instead of the shipped corpus")
+    made.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
+    arguments = made.parse_args()
     whole = arguments.half == "all" and len(arguments.parts) == len(names)
     if arguments.write and not (whole and len(arguments.contenders) == len(CONTENDERS)):
-        parser.error("--write publishes a whole run: leave --half, --parts and --contenders out")
+        made.error("--write publishes a whole run: leave --half, --parts and --contenders out")
     return arguments
 
 
