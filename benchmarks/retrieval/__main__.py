@@ -6,14 +6,14 @@ While tuning: `python -m benchmarks.retrieval --half dev --parts functions-small
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import machine
+from benchmarks.results import machine, publish
 from benchmarks.retrieval.baselines import CONTENDERS
 from benchmarks.retrieval.cases import Case, Part
 from benchmarks.retrieval.context import context_recall
@@ -31,7 +31,6 @@ from kb.records import Kind
 
 RESULTS = Path(__file__).with_name("results")
 _CODE: frozenset[Kind] = frozenset({"code"})
-_Cases = Callable[[BuiltIndex, Corpus], list[Case]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,57 +40,37 @@ class _Planned:
     name: str
     title: str
     index: str
-    cases: _Cases
+    cases: Callable[[BuiltIndex, Corpus], list[Case]]
     kinds: frozenset[Kind] = frozenset()
 
+    def part(self, built: BuiltIndex, corpus: Corpus, half: str) -> Part:
+        """The part over an open index: its `dev` half alone, or `all` of it."""
+        cases = [case for case in self.cases(built, corpus) if half in {"all", case.half}]
+        return Part(self.name, self.title, tuple(cases), self.kinds)
 
+
+def _techniques(_built: BuiltIndex, corpus: Corpus) -> list[Case]:
+    return technique_cases(corpus)
+
+
+def _unanswerable(_built: BuiltIndex, corpus: Corpus) -> list[Case]:
+    return unanswerable_cases(corpus)
+
+
+_SMALL, _FULL = (partial(function_cases, name) for name in ("small", "full"))
+_BESIDE, _ALONE = "beside all packages", "shipped corpus alone"
 PARTS = (
+    _Planned("functions-small", "Function search, 160 queries", "small", _SMALL, _CODE),
+    _Planned("functions", "Function search, all packages", "full", _FULL, _CODE),
     _Planned(
-        "functions-small",
-        "Function search, 160 queries",
-        "small",
-        lambda built, corpus: function_cases("small", built, corpus),
-        _CODE,
+        "kernels", "Kernel to analogous kernel", "full",
+        lambda _built, corpus: kernel_cases(corpus), _CODE,
     ),
-    _Planned(
-        "functions",
-        "Function search, all packages",
-        "full",
-        lambda built, corpus: function_cases("full", built, corpus),
-        _CODE,
-    ),
-    _Planned(
-        "kernels",
-        "Kernel to analogous kernel",
-        "full",
-        lambda _built, corpus: kernel_cases(corpus),
-        _CODE,
-    ),
-    _Planned(
-        "techniques",
-        "Technique queries, beside all packages",
-        "full",
-        lambda _built, corpus: technique_cases(corpus),
-    ),
-    _Planned(
-        "techniques-corpus",
-        "Technique queries, shipped corpus alone",
-        "corpus",
-        lambda _built, corpus: technique_cases(corpus),
-    ),
-    _Planned(
-        "unanswerable",
-        "Unanswerable queries, beside all packages",
-        "full",
-        lambda _built, corpus: unanswerable_cases(corpus),
-    ),
-    _Planned(
-        "unanswerable-corpus",
-        "Unanswerable queries, shipped corpus alone",
-        "corpus",
-        lambda _built, corpus: unanswerable_cases(corpus),
-    ),
-)
+    _Planned("techniques", f"Technique queries, {_BESIDE}", "full", _techniques),
+    _Planned("techniques-corpus", f"Technique queries, {_ALONE}", "corpus", _techniques),
+    _Planned("unanswerable", f"Unanswerable queries, {_BESIDE}", "full", _unanswerable),
+    _Planned("unanswerable-corpus", f"Unanswerable queries, {_ALONE}", "corpus", _unanswerable),
+)  # fmt: skip
 
 
 def main() -> int:
@@ -143,16 +122,16 @@ def _run(
         built = build_index(index, arguments.work, embedder, arguments.corpus)
         with opened(built.folder) as corpus:
             for plan in (part for part in planned if part.index == index):
-                cases = plan.cases(built, corpus)
-                if arguments.half == "dev":
-                    cases = [case for case in cases if case.half == "dev"]
-                part = Part(plan.name, plan.title, tuple(cases), plan.kinds)
+                part = plan.part(built, corpus, arguments.half)
                 found = evaluate(part, corpus, embedder, arguments.contenders)
                 runs[plan.name] = {run.contender: run for run in found}
                 parts[plan.name] = _figures(part, found, corpus, embedder)
-                if cases:  # a whole run takes a while
+                if part.cases:  # a whole run takes a while
                     print(part_page(plan.title, parts[plan.name]), end="\n\n", flush=True)
-    packages = {p.name: {"version": p.version, "sha256": p.sha256} for p in _packages()}
+    packages = {
+        package.name: {"version": package.version, "sha256": package.sha256}
+        for package in pinned_packages().values()
+    }
     return runs, {"parts": parts, "packages": packages}
 
 
@@ -169,7 +148,7 @@ def _figures(part: Part, runs: list[Run], corpus: Corpus, embedder: Embedder) ->
 
 
 def _abstentions(runs: dict[str, dict[str, Run]]) -> dict[str, Any]:
-    titles = {"": "Abstention, beside all packages", "-corpus": "Abstention, shipped corpus alone"}
+    titles = {"": f"Abstention, {_BESIDE}", "-corpus": f"Abstention, {_ALONE}"}
     found: dict[str, Any] = {}
     for suffix, title in titles.items():
         answerable = runs.get(f"techniques{suffix}", {}).get(PRODUCT)
@@ -192,24 +171,13 @@ def _show_failures(runs: dict[str, Run], count: int) -> None:
         print(f"  found: {', '.join(outcome.found[:5]) or 'abstained'}")
 
 
-def _packages() -> list[Any]:
-    return list(pinned_packages().values())
-
-
 def _write(page: str, record: dict[str, Any]) -> None:
-    where = record["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
     packages = ", ".join(f"{name} {each['version']}" for name, each in record["packages"].items())
-    footer = (
-        f"Measured {where['date']} by `python -m benchmarks.retrieval --write` on "
-        f"{where['processor']}, {where['cores']} cores, {where['memory_gb']} GB, load average "
-        f"before {where['load_average_before'][0]}; embedder {record['embedder']}; {packages}; "
-        f"Python {where['python']}, {versions}. Intervals are 95 % bootstrap intervals."
+    text = (
+        f"# KernelRetrieve\n\n{page}\n\nEmbedder {record['embedder']}; {packages}. Intervals are "
+        "95 % bootstrap intervals."
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "retrieval.md").write_text(f"# KernelRetrieve\n\n{page}\n\n{footer}\n")
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    (RESULTS / "retrieval.json").write_text(text, encoding="utf-8")
+    publish(RESULTS / "retrieval", "python -m benchmarks.retrieval --write", text, record)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import numpy as np
 
 from benchmarks.results import machine, publish, table
 from benchmarks.retrieval.__main__ import PARTS
-from benchmarks.retrieval.cases import Part
 from benchmarks.retrieval.evaluate import Outcome, evaluate
 from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.indexes import build_index, opened
@@ -48,13 +47,8 @@ def main() -> None:
                 continue
             built = build_index(plan.index, arguments.work, embedder)
             with opened(built.folder) as corpus:
-                cases = [
-                    case
-                    for case in plan.cases(built, corpus)
-                    if arguments.half in {"all", case.half}
-                ]
-                queries = queries or [case.query for case in cases[:TIMED]]
-                part = Part(plan.name, plan.title, tuple(cases), plan.kinds)
+                part = plan.part(built, corpus, arguments.half)
+                queries = queries or [case.query for case in part.cases[:TIMED]]
                 runs = evaluate(part, corpus, embedder, CONTENDERS)
             parts[plan.name] = {run.contender: _by_style(run.outcomes) for run in runs}
         size = (folders[name] / MODEL_FILE).stat().st_size
