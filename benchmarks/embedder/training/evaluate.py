@@ -8,6 +8,7 @@ what trials were compared on, it prints alone.
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from benchmarks.retrieval.__main__ import PARTS
 from benchmarks.retrieval.evaluate import Outcome, evaluate
 from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.indexes import build_index, opened
-from benchmarks.timing import interleaved, median
+from benchmarks.timing import interleaved
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE
 
