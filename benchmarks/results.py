@@ -19,6 +19,7 @@ VERSIONS = (
     "onnxruntime",
     "tokenizers",
     "tree-sitter",
+    "tree-sitter-cpp",
     "torch",
     "sentence-transformers",
 )

@@ -19,8 +19,11 @@ from typing import Any
 from agent.cards.local import local_cards
 from agent.cards.pool import CardPool
 from agent.cards.sweep import share
+from agent.optimize.candidate import Model
+from agent.optimize.judge_requests import Request
 from benchmarks import results
 from benchmarks.results import table
+from judge.progress import silent
 from kb.errors import KbError
 
 Record = dict[str, Any]
@@ -63,6 +66,21 @@ class Benchmark:
             for key, record in results["records"].items()
         ]
         return table(["task", *self.columns], rows)
+
+
+class Measured(Model):
+    """What a judging process replies: a record."""
+
+    record: dict[str, Any]
+
+
+def measured(cards: CardPool, request: Request[Measured], name: str) -> Record:
+    """Have a judging process measure something; the record of it, or of why it failed."""
+    try:
+        with cards.lend() as card:
+            return card.ask(request, silent).record
+    except KbError as error:
+        return {"name": name, "failed": str(error)}
 
 
 def load(path: Path) -> Results:

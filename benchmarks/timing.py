@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 
 def interleaved(
     contenders: Mapping[str, Callable[[], object]],
@@ -28,8 +26,3 @@ def interleaved(
             contenders[name]()
             seconds[name].append(clock() - start)
     return seconds
-
-
-def median(seconds: list[float]) -> float:
-    """Return the median."""
-    return float(np.median(seconds))

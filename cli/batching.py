@@ -142,8 +142,7 @@ def _begin(problem: Path, root: Path, options: dict[str, Any], *, away: bool) ->
 def _taken_up(ctx: click.Context, run: Path, root: Path, options: dict[str, Any]) -> "RunConfig":
     from agent.optimize.run import read_config  # noqa: PLC0415
 
-    config = resumed(ctx, read_config(run), None, options)
-    return config.model_copy(update={"batch": str(root)}) if config.batch != str(root) else config
+    return resumed(ctx, read_config(run), None, options).model_copy(update={"batch": str(root)})
 
 
 def _told(folder: "BatchFolder", states: list[str]) -> None:

@@ -1,6 +1,5 @@
 """The command that says what holds a kernel up: `kb diagnose`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ import click
 
 from cli import Session
 from cli.dtypes import dtype_option
-from cli.profiles import kernel_name_option, read_profile_text
+from cli.profiles import kernel_name_option, name_of, read_profile_text, read_text
 from cli.requirements import require_torch
 from kb.errors import IndexUnavailableError, InvalidInputError, KbError
 
@@ -72,17 +71,18 @@ def diagnose(
     """
     from agent.diagnose.diagnose import diagnose as judge  # noqa: PLC0415
     from agent.diagnose.diagnose import gather  # noqa: PLC0415
+    from agent.diagnose.inputs import read_evaluation, read_profile  # noqa: PLC0415
 
     _check(files, kernel, kernel_name, evaluation, dtype)
     if base_url is not None and model is None:
         raise click.UsageError("--base-url needs --model")
     cards = _Cards(gpu, gpu_spec)
     if len(files) == 1:
-        measured = _read_profile(files[0], kernel_name)
+        measured = read_profile(read_profile_text(files[0]), name_of(files[0]), kernel_name)
     else:
         measured = _profile(files[0], files[1], dtype, cards.named)
-    source = _read(files[1]) if len(files) == 2 else _read(kernel) if kernel else None
-    judged = _read_evaluation(evaluation) if evaluation else None
+    source = read_text(files[1]) if len(files) == 2 else read_text(kernel) if kernel else None
+    judged = read_evaluation(read_text(evaluation), name_of(evaluation)) if evaluation else None
     spec = cards.of(measured, judged)
     shelf, note = _shelf(session.index)
     facts = gather(measured, spec, judged, source)
@@ -129,30 +129,6 @@ def _check(
         raise click.UsageError("--kernel-name goes with a profile")
     if [*files, kernel, evaluation].count("-") > 1:
         raise click.UsageError("only one file can be read from standard input")
-
-
-def _read(path: str) -> str:
-    try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise KbError(f"cannot read {path}: {reason}") from error
-
-
-def _name(path: str) -> str:
-    return "standard input" if path == "-" else path
-
-
-def _read_profile(path: str, kernel_name: str | None) -> "Measured":
-    from agent.diagnose.inputs import read_profile  # noqa: PLC0415
-
-    return read_profile(read_profile_text(path), _name(path), kernel_name)
-
-
-def _read_evaluation(path: str) -> "Evaluation":
-    from agent.diagnose.inputs import read_evaluation  # noqa: PLC0415
-
-    return read_evaluation(_read(path), _name(path))
 
 
 def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None") -> "Measured":

@@ -6,13 +6,12 @@ from typing import Protocol
 
 import click
 
-from ingest.pipeline import Progress, Request
+from ingest.pipeline import Progress
 from ingest.pipeline import ingest as run_ingest
 from ingest.prepare import Options, prepare
 from ingest.report import IngestReport
 from ingest.sources.curated import curated
 from ingest.sources.licence import canonical
-from ingest.sources.spec import Spec, parse_spec
 from ingest.workers import Workers
 from kb.embedders import Embedder
 from kb.errors import IndexBusyError, IndexMismatchError, KbError
@@ -37,22 +36,6 @@ def fetch_options(asker: Asker, *, yes: bool, allow_licence: tuple[str, ...]) ->
         return click.confirm(f"fetch {what}, {size / 1e6:,.0f} MB?", err=True)
 
     return Options(confirm=confirm, allowed=tuple(canonical(each) for each in allow_licence))
-
-
-def published_request(
-    text: str,
-    options: Options,
-    progress: Progress,
-    *,
-    name: str | None = None,
-    include: tuple[str, ...] = (),
-    exclude: tuple[str, ...] = (),
-    quality: float | None = None,
-) -> Request:
-    """Fetch `pypi:…` or `git+…` and say how to ingest it."""
-    spec: Spec = parse_spec(text)
-    progress.stage(f"fetching {spec}")
-    return prepare(spec, options, name=name, include=include, exclude=exclude, quality=quality)
 
 
 def ingest_curated(

@@ -8,6 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from agent.optimize.config import Limits, RunConfig
+    from kb.gpus import GpuSpec
 
 _LIMITS = {
     "rounds": "rounds",
@@ -94,14 +95,20 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     return RunConfig.model_validate({k: v for k, v in given.items() if v is not None})
 
 
+def specs_of(file: Path | None) -> "tuple[GpuSpec, ...]":
+    """The cards that a file of --gpu-spec describes."""
+    from kb.gpus import load_specs  # noqa: PLC0415
+
+    return load_specs(file) if file is not None else ()
+
+
 def _card(options: dict[str, Any]) -> dict[str, Any]:
     """The card that is named, where none can be seen."""
-    from kb.gpus import find_spec, load_specs  # noqa: PLC0415
+    from kb.gpus import find_spec  # noqa: PLC0415
 
     if options["gpu"] is None:
         return {}
-    specs = load_specs(options["gpu_spec"]) if options["gpu_spec"] is not None else ()
-    spec = find_spec(options["gpu"], specs)
+    spec = find_spec(options["gpu"], specs_of(options["gpu_spec"]))
     return {"gpu": spec.name, "architecture": spec.architecture}
 
 

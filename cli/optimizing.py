@@ -10,8 +10,8 @@ import click
 from cli import Session
 from cli.batching import is_batch, optimize_batch
 from cli.dtypes import dtype_option
-from cli.optimize_config import begun, default_folder, price_of, resumed
-from cli.sweeping import is_sweep, optimize_folder
+from cli.optimize_config import begun, default_folder, price_of, resumed, specs_of
+from cli.sweeping import INTERRUPTED, is_sweep, optimize_folder
 from cli.terminal import drawn
 from kb.errors import KbError
 from kb.printable import printable
@@ -19,12 +19,10 @@ from kb.printable import printable
 if TYPE_CHECKING:
     from agent.optimize.config import RunConfig
     from agent.optimize.events import Event
-    from kb.gpus import GpuSpec
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _POSITIVE = click.FloatRange(0, min_open=True)
-_INTERRUPTED = 130
 
 
 @click.command()
@@ -243,7 +241,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
             with opened(
                 folder,
                 session.index,
-                specs=_specs(options["gpu_spec"]),
+                specs=specs_of(options["gpu_spec"]),
                 price=price,
                 progress=progress,
             ) as search:
@@ -251,7 +249,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         except KeyboardInterrupt:
             progress.clear()
             click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
-            ctx.exit(_INTERRUPTED)
+            ctx.exit(INTERRUPTED)
         finally:
             progress.clear()
     click.echo(found.model_dump_json(indent=2) if options["as_json"] else render(found))
@@ -280,12 +278,6 @@ def _require_gpu(config: "RunConfig") -> None:
         "no GPU was found; --interpret makes a dry run without one, which checks results at "
         "reduced sizes"
     )
-
-
-def _specs(file: Path | None) -> "tuple[GpuSpec, ...]":
-    from kb.gpus import load_specs  # noqa: PLC0415
-
-    return load_specs(file) if file is not None else ()
 
 
 class Printer:

@@ -1,4 +1,4 @@
-"""Reads the profile that a command is given: text, or Nsight Compute's own report."""
+"""Reads the files that a command is given: text, or Nsight Compute's own report."""
 
 import subprocess
 import sys
@@ -44,6 +44,26 @@ def diagnosis(
     from agent.diagnose.contexts import answers  # noqa: PLC0415 - loaded when a profile is given
 
     return answers(profile, request, generation)
+
+
+def name_of(path: str) -> str:
+    """How messages name a file; `-` is standard input."""
+    return "standard input" if path == "-" else path
+
+
+def read_text(path: str) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises
+    ------
+    KbError
+        It cannot be read.
+    """
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise KbError(f"cannot read {path}: {reason}") from error
 
 
 def read_profile_text(path: str) -> str:

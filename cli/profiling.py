@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from cli.dtypes import dtype_option
 from cli.requirements import require_torch
 
 if TYPE_CHECKING:
+    from judge.profile.sanitize import Tool
     from judge.progress import Progress
 
 _FILE = click.Path(path_type=Path)
@@ -46,23 +47,16 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
     from judge.profile.render import render  # noqa: PLC0415
     from kb.vocabulary import device_of  # noqa: PLC0415
 
-    tools: list[Literal["memcheck", "racecheck"]] = []
-    tools += ["memcheck"] if options["sanitize"] else []
-    tools += ["racecheck"] if options["racecheck"] else []
+    tools: dict[Tool, bool] = {
+        "memcheck": options.pop("sanitize"), "racecheck": options.pop("racecheck"),
+    }  # fmt: skip
     request = Request(
         problem=ProblemFile.read(problem),
         kernel=KernelFile.read(kernel),
-        device=options["device"],
-        dtype=options["dtype"],
-        tf32=options["tf32"],
-        architecture=device_of(options["arch"]),
-        ncu=options["ncu"],
-        static_only=options["static_only"],
-        sanitize=tools,
-        calls=options["calls"],
-        timeout=options["timeout"],
-        report=options["report"],
+        architecture=device_of(options.pop("arch")),
+        sanitize=[tool for tool, wanted in tools.items() if wanted],
         say=_progress,
+        **options,
     )
     require_torch("profiling")
     found = run(request)

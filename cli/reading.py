@@ -1,9 +1,7 @@
 """The commands that read an index: query, context, tree, show, stats, sources."""
 
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -11,7 +9,13 @@ from pydantic import BaseModel, ValidationError
 
 from cli import Session
 from cli.dtypes import dtype_option
-from cli.profiles import PROFILE_HELP, kernel_name_option, read_profile_text
+from cli.profiles import (
+    PROFILE_HELP,
+    kernel_name_option,
+    name_of,
+    read_profile_text,
+    read_text,
+)
 from kb.corpus.measured import ranked_records, technique_line
 from kb.errors import InvalidInputError, KbError, NotFoundError
 from kb.index.layout import default_index_dir
@@ -118,18 +122,6 @@ def query(
     print_results(out, response, searcher.generation, explain=explain, in_full=in_full)
 
 
-def _name(path: str) -> str:
-    return "standard input" if path == "-" else path
-
-
-def _read_code(path: str) -> str:
-    try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise KbError(f"cannot read {path}: {reason}") from error
-
-
 @click.command()
 @click.argument("text", nargs=-1)
 @click.option(
@@ -184,7 +176,7 @@ def context(
     if kernel_name is not None and profile is None:
         raise click.UsageError("--kernel-name goes with --profile")
     read = (
-        read_profile(read_profile_text(profile), _name(profile), kernel_name) if profile else None
+        read_profile(read_profile_text(profile), name_of(profile), kernel_name) if profile else None
     )
     if read is not None and not read.metrics:
         told = "; ".join(ignored_words(read.ignored)) or "no metric has a number"
@@ -192,8 +184,8 @@ def context(
     try:
         request = ContextRequest(
             query=" ".join(text) or None,
-            problem=_read_code(problem) if problem else None,
-            kernel=_read_code(kernel) if kernel else None,
+            problem=read_text(problem) if problem else None,
+            kernel=read_text(kernel) if kernel else None,
             profile=dict(read.metrics) if read else None,
             exclude=list(exclude),
             **options,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.optimize_config import begun, default_folder, price_of, resumed
+from cli.optimize_config import begun, default_folder, price_of, resumed, specs_of
 from kb.errors import KbError
 from kb.ray_cluster import require_ray
 
@@ -130,9 +130,8 @@ def sweep(
     from agent.cards.sweep import Runner, share  # noqa: PLC0415
     from agent.optimize.run import RunFolder  # noqa: PLC0415
     from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
-    from kb.gpus import load_specs  # noqa: PLC0415
 
-    specs = load_specs(options["gpu_spec"]) if options["gpu_spec"] is not None else ()
+    specs = specs_of(options["gpu_spec"])
     prices = {run: price_of(options["price"], config) for run, config in runs.items()}
     dry = any(config.interpret for config in runs.values())
     states: dict[Path, str] = {}

@@ -5,18 +5,19 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import click
 
 from cli import Session
-from cli.fetching import fetch_options, ingest_curated, published_request
+from cli.fetching import fetch_options, ingest_curated
 from cli.terminal import drawn
 from ingest.pipeline import Request
 from ingest.pipeline import ingest as run_ingest
 from ingest.pipeline import remove as run_remove
+from ingest.prepare import prepare
 from ingest.report import IngestReport, SourceReport
-from ingest.sources.spec import is_published
+from ingest.sources.spec import is_published, parse_spec
 from ingest.workers import ThisProcess, Workers
 from kb.corpus.loader import shipped_corpus
 from kb.embedders import Embedder, load_embedder
@@ -36,7 +37,7 @@ class Reporter:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._bar: object | None = None
+        self._bar: Any = None
 
     def __enter__(self) -> Self:
         if not self._quiet and sys.stderr.isatty():
@@ -57,13 +58,13 @@ class Reporter:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()  # type: ignore[attr-defined]
+            self._bar.stop()
 
     def pause(self) -> None:
         """Take the bar off the terminal, for a question; the next stage brings it back."""
         if self._bar is not None:
-            for task in self._bar.task_ids:  # type: ignore[attr-defined]
-                self._bar.remove_task(task)  # type: ignore[attr-defined]
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Begin a stage."""
@@ -72,14 +73,14 @@ class Reporter:
             return
         if self._bar is not None:
             self.pause()
-            self._bar.add_task(name, total=total)  # type: ignore[attr-defined]
+            self._bar.add_task(name, total=total)
         else:
             click.echo(f"{name} ({total})" if total else name, err=True)
 
     def advance(self, steps: int) -> None:
         """Steps of the current stage are done."""
         if self._bar is not None:
-            self._bar.advance(self._bar.task_ids[-1], steps)  # type: ignore[attr-defined]
+            self._bar.advance(self._bar.task_ids[-1], steps)
 
 
 def embedder_for(index: Path, name: str | None) -> Embedder:
@@ -162,20 +163,17 @@ def ingest(
             )
         else:
             failed = {}
-            requests = [
-                published_request(
-                    each,
-                    options,
-                    reporter,
-                    name=name,
-                    include=include,
-                    exclude=exclude,
-                    quality=quality,
-                )
-                if is_published(each)
-                else Request(Path(each), name, include, exclude, quality)
-                for each in sources or (str(shipped_corpus()),)
-            ]
+            patterns: dict[str, Any] = {
+                "name": name, "include": include, "exclude": exclude, "quality": quality,
+            }  # fmt: skip
+            requests = []
+            for source in sources or (str(shipped_corpus()),):
+                if is_published(source):
+                    spec = parse_spec(source)
+                    reporter.stage(f"fetching {spec}")
+                    requests.append(prepare(spec, options, **patterns))
+                else:
+                    requests.append(Request(Path(source), **patterns))
             report = run_ingest(
                 requests,
                 session.index,

@@ -8,7 +8,6 @@ not be refused. The threshold is chosen on the questions. The held-out questions
 once, by the same code that users run. `--write` puts the weights into kb/data/abstention.yaml.
 """
 
-import argparse
 from contextlib import ExitStack
 from dataclasses import astuple
 from pathlib import Path
@@ -17,19 +16,18 @@ import numpy as np
 import yaml
 from sklearn.linear_model import LogisticRegression
 
-import kb
 from benchmarks.retrieval.cases import half_of
+from benchmarks.retrieval.fitting import DATA, parser
 from benchmarks.retrieval.functions import function_cases
 from benchmarks.retrieval.indexes import build_index, opened
 from benchmarks.retrieval.judgements import FOLDER as _JUDGED
-from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.search.abstention import Calibration, Evidence, relevance
 from kb.search.engine import Searcher
 from kb.search.models import Filters
 
 _QUESTIONS = Path(__file__).with_name("questions.yaml")
-_TARGET = Path(kb.__file__).parent / "data" / "abstention.yaml"
+_TARGET = DATA / "abstention.yaml"
 # Weak regularisation: nine features and hundreds of questions do not overfit, but separable data
 # would push the weights up without end.
 _C = 3.0
@@ -128,10 +126,7 @@ def _report(
 
 def main() -> None:
     """Fit, report, and with `--write` record."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="record the weights")
-    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, write="record the weights").parse_args()
     questions = _questions()
     embedder = load_embedder()
     calibration = _fit_and_report(arguments.work, embedder, questions)

@@ -10,20 +10,21 @@ Blanking what a C++ grammar cannot read decides: on the same sources as they sta
 
 import argparse
 import time
+import zipfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import tree_sitter_cpp
 from tree_sitter import Language, Parser
 
-from benchmarks.chunking.package import fetch_wheel, read_sources
 from benchmarks.chunking.truth import Extent, kernel_extents
-from benchmarks.results import save
-from ingest.chunkers import Piece, chunk_file
+from benchmarks.packages import fetched_package
+from benchmarks.results import machine, publish, table
+from ingest.chunkers import CPP_SUFFIXES, Piece, chunk_file
 from ingest.chunkers.cpp import Definition, definitions
+from ingest.sources.cache import Cache
+from ingest.sources.spec import Package, parse_spec
 
 RESULTS = Path(__file__).parent / "results"
 MAX_MISSES = 50  # listed by name; all are counted
@@ -89,7 +90,8 @@ def main() -> None:
     bare = Parser(Language(tree_sitter_cpp.language()))
     files = size = whole = pieces_made = 0
     chunking = parsing = 0.0
-    for path, source in read_sources(fetch_wheel(options.package)):
+    where = machine()
+    for path, source in _sources(options.package):
         files, size = files + 1, size + len(source)
         text = source.decode("utf-8", "replace").replace("\r\n", "\n")
         began = time.perf_counter()
@@ -103,51 +105,47 @@ def main() -> None:
         if truth:
             score.add(path, source, truth)
     print(f"chunked {size / 1e6:.0f} MB at {size / 1e6 / chunking:.1f} MB/s")
+    speed = round(parsing / chunking, 2)
     record = {
+        "machine": where,
         "package": options.package,
-        "command": f"python -m benchmarks.chunking.extents --package {options.package}",
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": {n: version(n) for n in ("tree-sitter", "tree-sitter-cpp")},
         "files": files,
         "bytes": size,
         "pieces": pieces_made,
         "whole_in_pieces": whole,
-        "speed_over_bare_parse": round(parsing / chunking, 2),
+        "speed_over_bare_parse": speed,
         "score": asdict(score),
     }
-    report = _markdown(record, score)
-    print(report)
-    stem = RESULTS / f"extents-{options.package.partition('==')[0]}"
-    save(stem.with_suffix(".json"), record)
-    stem.with_suffix(".md").write_text(report, encoding="utf-8")
-
-
-def _markdown(record: dict[str, Any], score: Score) -> str:
-    versions = record["versions"]
-    named = ", ".join(f"{name} {number}" for name, number in versions.items())
-    share = score.exact / max(1, score.kernels)
-    lines = [
-        f"# `__global__` functions found in {record['package']}",
-        "",
-        f"{record['files']:,} C++ and CUDA files, {record['bytes']:,} bytes; {record['date']};",
-        f"{named}.",
-        f"Command: `{record['command']}`.",
-        "",
-        "| kernels | found | exact extents | share | exact and rightly named |",
-        "|---:|---:|---:|---:|---:|",
-        f"| {score.kernels} | {score.found} | {score.exact} | {share:.2%} | {score.named} |",
-        "",
-        f"{record['pieces']:,} pieces; {record['whole_in_pieces']} of {score.kernels}"
-        " kernels are held whole by pieces of their own, with the comments above and nothing else.",
-        f"Chunking runs at {record['speed_over_bare_parse']} times the speed of parsing the same"
-        " unblanked files with tree-sitter-cpp and doing nothing with the tree (one run).",
-        "",
+    share = f"{score.exact / max(1, score.kernels):.2%}"
+    counts = [str(each) for each in (score.kernels, score.found, score.exact)]
+    head = ["kernels", "found", "exact extents", "share", "exact and rightly named"]
+    reasons = [f"- {reason}: {n}" for reason, n in score.reasons.items()] or ["- none"]
+    page = [
+        f"# `__global__` functions found in {options.package}",
+        f"{files:,} C++ and CUDA files, {size:,} bytes.",
+        table(head, [[*counts, share, str(score.named)]]),
+        f"{pieces_made:,} pieces; {whole} of {score.kernels} kernels are held whole by pieces of "
+        "their own, with the comments above and nothing else. Chunking runs at "
+        f"{speed} times the speed of parsing the same unblanked files with tree-sitter-cpp and "
+        "doing nothing with the tree (one run).",
         "Misses, by reason:",
-        "",
-        *([f"- {reason}: {n}" for reason, n in score.reasons.items()] or ["- none"]),
-        *(f"  - `{miss}`" for miss in score.misses),
+        "\n".join([*reasons, *(f"  - `{miss}`" for miss in score.misses)]),
     ]
-    return "\n".join(lines) + "\n"
+    stem = RESULTS / f"extents-{options.package.partition('==')[0]}"
+    command = f"python -m benchmarks.chunking.extents --package {options.package}"
+    publish(stem, command, "\n\n".join(page), record)
+
+
+def _sources(requirement: str) -> Iterator[tuple[PurePosixPath, bytes]]:
+    """Path and content of each C++ or CUDA file in a published wheel, sorted by path."""
+    cache = Cache()
+    package = parse_spec(f"pypi:{requirement}")
+    assert isinstance(package, Package)
+    with zipfile.ZipFile(cache.archive(fetched_package(package, cache))) as archive:
+        for name in sorted(archive.namelist()):
+            path = PurePosixPath(name)
+            if path.suffix.lower() in CPP_SUFFIXES:
+                yield path, archive.read(name)
 
 
 if __name__ == "__main__":

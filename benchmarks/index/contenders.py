@@ -57,9 +57,10 @@ CONTENDERS: dict[str, Callable[[Path], AbstractContextManager[_Search]]] = {
 }  # fmt: skip
 
 
-def _memory_gib(name: str) -> float:
+def memory_bytes(name: str) -> int:
+    """A figure of this process: `VmHWM`, the peak of its memory, or `VmRSS`."""
     status = Path("/proc/self/status").read_text()
-    return int(status.split(f"{name}:")[1].split()[0]) / 2**20
+    return int(status.split(f"{name}:")[1].split()[0]) * 1024
 
 
 def serve(name: str, index: str, connection: Connection) -> None:
@@ -78,4 +79,5 @@ def serve(name: str, index: str, connection: Connection) -> None:
                     "processor_ms": (time.process_time() - spent) * 1e3,
                 }
             )
-        connection.send({"peak_gib": _memory_gib("VmHWM"), "resident_gib": _memory_gib("VmRSS")})
+        sizes = {"peak_gib": "VmHWM", "resident_gib": "VmRSS"}
+        connection.send({key: memory_bytes(name) / 2**30 for key, name in sizes.items()})

@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="chunks")
     sizes = parser.parse_args().sizes
     where = machine()
-    queries = list(questions()[:: max(len(questions()) // QUERIES, 1)][:QUERIES])
+    queries = questions(QUERIES)
     figures: list[Figure] = []
     text = [
         f"{len(queries)} questions, {ROUNDS} rounds, k = 10, in one process. The last column "

@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import chromadb
 import numpy as np
@@ -19,7 +20,6 @@ from sentence_transformers import SentenceTransformer
 from benchmarks.embedder.weights import model_folder
 from benchmarks.index.material import code_folders
 from benchmarks.results import Figure, machine, publish, table
-from benchmarks.timing import median
 from ingest.pipeline import Request
 from ingest.pipeline import ingest as run_ingest
 from kb.embedders.onnx import OnnxEmbedder

@@ -103,12 +103,12 @@ class RememberedQueries:
         return self._vectors[text]
 
 
-@cache
-def questions() -> tuple[str, ...]:
-    """Questions that the corpus answers, as the abstention threshold is calibrated on."""
+def questions(count: int) -> list[str]:
+    """`count` questions that the corpus answers, of those that abstention is calibrated on."""
     path = Path(__file__).parents[1] / "abstention" / "questions.yaml"
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return tuple(str(question) for question in data["calibrate"]["answerable"])
+    found: list[str] = data["calibrate"]["answerable"]
+    return found[:: max(len(found) // count, 1)][:count]
 
 
 def code_folders() -> Iterator[tuple[str, Path]]:

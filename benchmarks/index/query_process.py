@@ -10,10 +10,11 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from benchmarks.index.material import sized_index
 from benchmarks.results import Figure, machine, publish, table
-from benchmarks.timing import interleaved, median
+from benchmarks.timing import interleaved
 from ingest.pipeline import Request, ingest
 from kb.corpus.loader import shipped_corpus
 from kb.embedders.onnx import OnnxEmbedder

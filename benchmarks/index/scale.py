@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.index.contenders import CONTENDERS, FILTERS, UNFILTERED, serve
+from benchmarks.index.contenders import CONTENDERS, FILTERS, UNFILTERED, memory_bytes, serve
 from benchmarks.index.material import index_folder, prepared, questions
 from benchmarks.results import Figure, load, machine, publish, save, table
 from kb.embedders.onnx import OnnxEmbedder
@@ -49,16 +49,6 @@ _STAGES = (
 )
 
 
-def _peak_mb() -> float:
-    """The largest resident set since the last `_forget_peak`, in MB."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
-
-
-def _forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
-
-
 def write(count: int) -> None:
     """Write the index of `count` chunks, and beside it what its stages took."""
     index = index_folder(count)
@@ -68,13 +58,13 @@ def write(count: int) -> None:
 
     def timed(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*arguments: Any, **named: Any) -> Any:
-            _forget_peak()
+            Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of memory
             start, spent = time.perf_counter(), time.process_time()
             found = work(*arguments, **named)
             stages[name] = {
                 "seconds": time.perf_counter() - start,
                 "processor_seconds": time.process_time() - spent,
-                "peak_mb": _peak_mb(),
+                "peak_mb": memory_bytes("VmHWM") / 1e6,
             }
             print(f"{count:,} chunks: {name} {stages[name]}", flush=True)
             return found
@@ -165,7 +155,7 @@ def main() -> None:
         write(options.write)
         return
     where = machine()
-    queries = list(questions()[:: max(len(questions()) // QUERIES, 1)][:QUERIES])
+    queries = questions(QUERIES)
     sizes: dict[str, Any] = {}
     for count in options.sizes:
         index = index_folder(count)

@@ -8,7 +8,6 @@ unless every attack is caught and no honest kernel is blamed.
 
 import argparse
 import dataclasses
-import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from typing import Any
 
 from benchmarks.judge.cases import ROOT, SuiteCase, read_suite
 from benchmarks.judge.suite import Outcome, Rates, rates, run_case
+from benchmarks.results import save
 from judge.evaluate.judge import Options
 from judge.sandbox.launch import Zygote
 
@@ -107,8 +107,7 @@ def _write(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
         | {"catch_rate": found.catch_rate, "false_positive_rate": found.false_positive_rate},
         "outcomes": [dataclasses.asdict(each) for each in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    save(options.out, data)
 
 
 def _commit() -> str | None:

@@ -49,7 +49,7 @@ class SuiteCase:
     def problem_source(self, *, small: bool) -> str:
         """The problem's text; with `small`, at the sizes that its `SMALL` names."""
         problem = ProblemFile.read(self.problem)
-        return problem.with_constants(_small(problem.text)) if small else problem.text
+        return problem.with_constants(declared(problem.text, "SMALL")) if small else problem.text
 
 
 def read_suite(kind: Kind) -> list[SuiteCase]:
@@ -64,11 +64,11 @@ def _read(path: Path, kind: Kind) -> SuiteCase:
     found = _DECLARATION.findall(text)
     if [name for name, _ in found] != [kind.upper()]:
         raise ValueError(f"{path}: declare {kind.upper()} once")
-    declared: dict[str, Any] = ast.literal_eval(found[0][1])
-    problem = ROOT / "problems" / f"{declared['problem']}.py"
+    facts: dict[str, Any] = ast.literal_eval(found[0][1])
+    problem = ROOT / "problems" / f"{facts['problem']}.py"
     if not problem.is_file():
-        raise ValueError(f"{path}: no problem {declared['problem']}")
-    if declared["needs"] not in ("cpu", "gpu"):
+        raise ValueError(f"{path}: no problem {facts['problem']}")
+    if facts["needs"] not in ("cpu", "gpu"):
         raise ValueError(f"{path}: needs 'cpu' or 'gpu'")
     match = (_DOCSTRING if path.suffix == ".py" else _FRONT_MATTER).match(text)
     if match is None:
@@ -78,9 +78,9 @@ def _read(path: Path, kind: Kind) -> SuiteCase:
         kind=kind,
         path=path,
         problem=problem,
-        needs=declared["needs"],
-        verdicts=frozenset(Verdict(each) for each in declared["verdicts"]),
-        gains=declared.get("gains"),
+        needs=facts["needs"],
+        verdicts=frozenset(Verdict(each) for each in facts["verdicts"]),
+        gains=facts.get("gains"),
         about=" ".join(match[1].strip().split("\n\n")[0].split()),
     )
 
@@ -89,9 +89,15 @@ def _blank(match: re.Match[str]) -> str:
     return "\n" * match[0].count("\n")
 
 
-def _small(text: str) -> dict[str, int]:
+def declared(text: str, name: str) -> Any:
+    """The literal that a Python file assigns to `name`.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
     for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SMALL":
-            sizes: dict[str, int] = ast.literal_eval(node.value)
-            return sizes
-    raise ValueError("the problem declares no SMALL")
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise ValueError(f"the file declares no {name}")

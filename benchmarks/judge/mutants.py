@@ -10,11 +10,9 @@ escaped. Mutants that raise or hang at every shape are left out: nobody could mi
 
 import argparse
 import dataclasses
-import json
 import os
 import random
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -29,7 +27,8 @@ os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton
 from benchmarks.judge.differing import differs
 from benchmarks.judge.mutation import Mutant, mutants
 from benchmarks.judge.subjects import Subject, subjects
-from judge.evaluate.judge import evaluate
+from benchmarks.judge.suite import judge_texts
+from benchmarks.results import load, save
 from judge.evaluate.options import Options
 from judge.evaluate.result import RIGHT, Evaluation, Verdict
 from judge.sandbox.launch import Zygote
@@ -38,6 +37,13 @@ from kb.errors import KbError
 _CALL_SECONDS = 60.0
 _COMPARE_SECONDS = 20.0
 _LEAST_SHARE = 0.99
+
+
+# What `--resume` does not judge again.
+_SETTLED = ("caught", "raises", "equal")
+
+Key = tuple[str, int, str, str]
+"""Kernel, line, kind and change: which mutant it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +76,28 @@ class Judged:
     """Where results of an escaped one are beyond tolerance."""
     seconds: float
 
+    @property
+    def key(self) -> Key:
+        """Which mutant it is."""
+        return self.kernel, self.line, self.kind, self.change
+
 
 class Fuzzer:
     """Judges subjects and mutants, two at a time, in forks of one process."""
 
-    def __init__(self, out: Path | None, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace) -> None:
         self.honest: list[Honest] = []
         self.judged: list[Judged] = []
-        self._out, self._arguments = out, arguments
+        self._arguments = arguments
         self._zygote = Zygote(interpret=True)
-        self._known: dict[str, Any] = {"honest_kernels": [], "judged": []}
-        if arguments.resume:
-            self._known = json.loads(arguments.resume.read_text())
-        self._wanted: set[tuple[str, ...]] | None = None
+        known = load(arguments.resume) if arguments.resume else {}
+        honest = (Honest(**each) for each in known.get("honest_kernels", ()))
+        judged = (Judged(**each) for each in known.get("judged", ()))
+        self._right = {each.name: each for each in honest if each.verdict in RIGHT}
+        self._settled = {each.key: each for each in judged if each.outcome in _SETTLED}
+        self._wanted: set[Key] | None = None
         if arguments.same:
-            earlier = json.loads(arguments.same.read_text())["judged"]
-            self._wanted = {_identity(Judged(**each)) for each in earlier}
+            self._wanted = {Judged(**each).key for each in load(arguments.same)["judged"]}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -94,116 +106,92 @@ class Fuzzer:
 
     def run(self, chosen: list[Subject]) -> None:
         """Judge the subjects, then mutants of those that the judge calls right."""
-        with ThreadPoolExecutor(self._arguments.workers) as pool:
+        asked, wanted = self._arguments, self._wanted
+        with ThreadPoolExecutor(asked.workers) as pool:
             right = list(pool.map(self._honest, chosen))
-            if self._wanted is not None:
-                right = [True] * len(chosen)
             jobs = [
                 (subject, mutant)
                 for subject, fine in zip(chosen, right, strict=True)
-                if fine
-                for mutant in mutants(
-                    subject.kernel, subject.name, self._arguments.seed, self._arguments.each
-                )
-                if self._wanted is None or _of(subject, mutant) in self._wanted
+                if fine or wanted is not None
+                for mutant in mutants(subject.kernel, subject.name, asked.seed, asked.each)
+                if wanted is None or _key(subject, mutant) in wanted
             ]
-            random.Random(self._arguments.seed).shuffle(jobs)
-            list(pool.map(lambda job: self._mutant(*job), jobs[: self._arguments.mutants]))
+            random.Random(asked.seed).shuffle(jobs)
+            list(pool.map(lambda job: self._mutant(*job), jobs[: asked.mutants]))
 
-    def _evaluate(self, problem: str, kernel: str) -> Evaluation:
-        with tempfile.TemporaryDirectory(prefix="kb-mutants-") as name:
-            folder = Path(name)
-            (folder / "problem.py").write_text(problem)
-            (folder / "kernel.py").write_text(kernel)
-            options = Options(interpret=True, timing=False, call_seconds=_CALL_SECONDS)
-            return evaluate(
-                folder / "problem.py", folder / "kernel.py", options, zygote=self._zygote
-            )
+    def _evaluate(self, problem: str, kernel: str) -> tuple[Evaluation | None, str]:
+        """The evaluation, and its reasons; None and the error where there is none."""
+        options = Options(interpret=True, timing=False, call_seconds=_CALL_SECONDS)
+        try:
+            found = judge_texts(problem, kernel, options, zygote=self._zygote)
+        except KbError as error:
+            return None, str(error)[:300]
+        return found, "; ".join(found.reasons)[:300]
 
     def _honest(self, subject: Subject) -> bool:
-        for each in self._known["honest_kernels"]:
-            if each["name"] == subject.name and each["verdict"] in RIGHT:
-                self.honest.append(Honest(**each))
-                return self._worth_mutating(self.honest[-1])
-        start, verdict, why = time.monotonic(), None, ""
-        try:
-            found = self._evaluate(subject.problem, subject.kernel)
-            verdict, why = found.verdict, "; ".join(found.reasons)[:300]
-        except KbError as error:
-            why = str(error)[:300]
-        seconds = round(time.monotonic() - start, 2)
-        blamed = verdict not in (*RIGHT, Verdict.INCONCLUSIVE)
-        told = Honest(subject.name, verdict, blamed, why, seconds)
-        self._note(self.honest, told, f"{'BLAMED' if told.blamed else 'ok':7} {told.name}", told)
-        return self._worth_mutating(told)
-
-    def _worth_mutating(self, honest: Honest) -> bool:
-        return honest.verdict == Verdict.CORRECT and honest.seconds < self._arguments.seconds
+        """Judge an honest kernel; whether it is worth mutating."""
+        told = self._right.get(subject.name)
+        if told is not None:
+            self.honest.append(told)
+        else:
+            start = time.monotonic()
+            found, why = self._evaluate(subject.problem, subject.kernel)
+            verdict = found.verdict if found is not None else None
+            blamed = verdict not in (*RIGHT, Verdict.INCONCLUSIVE)
+            seconds = round(time.monotonic() - start, 2)
+            told = Honest(subject.name, verdict, blamed, why, seconds)
+            self._note(self.honest, told, f"{'BLAMED' if blamed else 'ok':7} {told.name}")
+        return told.verdict == Verdict.CORRECT and told.seconds < self._arguments.seconds
 
     def _mutant(self, subject: Subject, mutant: Mutant) -> None:
-        for each in self._known["judged"]:
-            same = (each["kernel"], each["line"], each["kind"], each["change"])
-            wanted = (subject.name, mutant.line, mutant.kind, mutant.change)
-            if same == wanted and each["outcome"] in ("caught", "raises", "equal"):
-                self.judged.append(Judged(**each))
-                return
-        start, verdict, why, where = time.monotonic(), None, "", ""
-        outcome: str
-        try:
-            found = self._evaluate(subject.problem, mutant.text)
-            verdict, why = found.verdict, "; ".join(found.reasons)[:300]
-            outcome = _outcome(found)
-        except KbError as error:
-            outcome, why = "untold", str(error)[:300]
+        known = self._settled.get(_key(subject, mutant))
+        if known is not None:
+            self.judged.append(known)
+            return
+        start, where = time.monotonic(), ""
+        found, why = self._evaluate(subject.problem, mutant.text)
+        outcome: str = "untold" if found is None else _outcome(found)
         if outcome == "escaped":
             outcome, where = differs(subject.problem, mutant.text, subject.kernel, _COMPARE_SECONDS)
         told = Judged(
-            subject.name, mutant.kind, mutant.line, mutant.change, verdict, why, outcome, where,
+            subject.name, mutant.kind, mutant.line, mutant.change,
+            found.verdict if found is not None else None, why, outcome, where,
             round(time.monotonic() - start, 2),
         )  # fmt: skip
         line = f"{outcome:8} {subject.name} line {mutant.line}, {mutant.kind}: {mutant.change}"
-        self._note(self.judged, told, line, told)
+        self._note(self.judged, told, line)
 
-    def _note(self, kept: list[Any], what: Any, line: str, told: Honest | Judged) -> None:
+    def _note(self, kept: list[Any], told: Honest | Judged, line: str) -> None:
         with self._lock:
-            kept.append(what)
+            kept.append(told)
             print(f"{line[:150]}  [{told.verdict}, {told.seconds} s] {told.why[:100]}", flush=True)
-            if self._out:  # after every one: a session may be cut off
-                self._out.parent.mkdir(parents=True, exist_ok=True)
-                self._out.write_text(json.dumps(self.result(), indent=1) + "\n")
+            if self._arguments.out:  # after every one: a session may be cut off
+                save(self._arguments.out, self.result())
 
     def result(self) -> dict[str, Any]:
         """Everything so far, and the rates."""
         outcomes = Counter(each.outcome for each in self.judged)
         caught, escaped = outcomes["caught"], outcomes["escaped"]
         share = caught / (caught + escaped) if caught + escaped else 1.0
+        honest = sorted(self.honest, key=lambda each: each.name)
+        judged = sorted(self.judged, key=lambda each: (each.kernel, each.line, each.change))
         return {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seed": self._arguments.seed,
-            "honest": len(self.honest),
-            "blamed": sum(each.blamed for each in self.honest),
-            "inconclusive": sum(each.verdict == Verdict.INCONCLUSIVE for each in self.honest),
-            "mutants": len(self.judged),
-            "kernels": len({each.kernel for each in self.judged}),
+            "honest": len(honest),
+            "blamed": sum(each.blamed for each in honest),
+            "inconclusive": sum(each.verdict == Verdict.INCONCLUSIVE for each in honest),
+            "mutants": len(judged),
+            "kernels": len({each.kernel for each in judged}),
             "outcomes": dict(sorted(outcomes.items())),
             "share_caught": round(share, 4),
-            "judged": [dataclasses.asdict(each) for each in sorted(self.judged, key=_place)],
-            "honest_kernels": [
-                dataclasses.asdict(each) for each in sorted(self.honest, key=lambda e: e.name)
-            ],
+            "judged": [dataclasses.asdict(each) for each in judged],
+            "honest_kernels": [dataclasses.asdict(each) for each in honest],
         }
 
 
-def _identity(judged: Judged) -> tuple[str, ...]:
-    return judged.kernel, str(judged.line), judged.kind, judged.change
-
-
-def _of(subject: Subject, mutant: Mutant) -> tuple[str, ...]:
-    return subject.name, str(mutant.line), mutant.kind, mutant.change
-
-
-def _place(each: Judged) -> tuple[str, int, str]:
-    return each.kernel, each.line, each.change
+def _key(subject: Subject, mutant: Mutant) -> Key:
+    return subject.name, mutant.line, mutant.kind, mutant.change
 
 
 def _outcome(found: Evaluation) -> str:
@@ -239,7 +227,7 @@ def main() -> int:
     chosen = [each for each in subjects() if not arguments.only or each.name in arguments.only]
     if not chosen:
         sys.exit("error: no such kernel; names are like suite/softmax_row or corpus/matmul_plain")
-    fuzzer = Fuzzer(arguments.out, arguments)
+    fuzzer = Fuzzer(arguments)
     try:
         fuzzer.run(chosen)
     finally:

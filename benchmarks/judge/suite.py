@@ -69,7 +69,13 @@ def run_case(
     start = time.monotonic()
     evaluation, error = None, None
     try:
-        evaluation = judge(case, options, small=small, zygote=zygote)
+        evaluation = judge_texts(
+            case.problem_source(small=small),
+            case.source(),
+            options,
+            suffix=case.path.suffix,
+            zygote=zygote,
+        )
     except KbError as failure:
         error = str(failure)
     return Outcome(
@@ -97,17 +103,20 @@ def _over_eager(evaluation: Evaluation) -> float | None:
     return next((each.ratio for each in evaluation.ratios if each.over == EAGER), None)
 
 
-def judge(
-    case: SuiteCase, options: Options, *, small: bool, zygote: Zygote | None = None
+def judge_texts(
+    problem: str,
+    kernel: str,
+    options: Options,
+    *,
+    suffix: str = ".py",
+    zygote: Zygote | None = None,
 ) -> Evaluation:
-    """Write the case's texts to files of neutral names, and judge them."""
-    with TemporaryDirectory(prefix="kb-suite-") as name:
-        folder = Path(name)
-        problem = folder / "problem.py"
-        kernel = folder / f"kernel{case.path.suffix}"
-        problem.write_text(case.problem_source(small=small))
-        kernel.write_text(case.source())
-        return evaluate(problem, kernel, options, zygote=zygote)
+    """Write a problem and a kernel to files of neutral names, and judge them."""
+    with TemporaryDirectory(prefix="kb-suite-") as folder:
+        files = Path(folder, "problem.py"), Path(folder, f"kernel{suffix}")
+        for file, text in zip(files, (problem, kernel), strict=True):
+            file.write_text(text, encoding="utf-8")
+        return evaluate(*files, options, zygote=zygote)
 
 
 def rates(outcomes: Sequence[Outcome]) -> Rates:

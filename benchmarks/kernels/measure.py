@@ -27,8 +27,7 @@ from typing import Any
 from agent.cards.local import local_cards
 from agent.cards.pool import CardPool
 from benchmarks.kernels.session import Measure, best_dtype
-from benchmarks.tasks import Benchmark, Record, add_options, done, go_through, load
-from judge.progress import silent
+from benchmarks.tasks import Benchmark, Record, add_options, done, go_through, load, measured
 from kb import nvcc
 from kb.corpus.loader import KernelFile, load_corpus
 from kb.errors import KbError
@@ -137,11 +136,7 @@ def _measure(slug: str, options: argparse.Namespace, cards: CardPool) -> Record:
         tune_seconds=options.tune_seconds,
         dry_run=options.dry_run,
     )
-    try:
-        with cards.lend() as card:
-            return card.ask(asked, silent).record
-    except KbError as error:
-        return {"name": slug, "failed": str(error)}
+    return measured(cards, asked, slug)
 
 
 def _cells(record: Record) -> list[str]:

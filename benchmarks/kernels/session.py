@@ -1,8 +1,9 @@
 """What a measuring process does: times kernels one after another, each against its baselines."""
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from benchmarks.kernels.timing import (
     sets_needed,
 )
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
+from benchmarks.tasks import Measured
 from judge.evaluate.ceilings import measure as measure_ceilings
 from judge.evaluate.result import Model
 from judge.progress import Say
@@ -120,27 +122,25 @@ class Session:
         base = entry.derived_from
         errors: dict[str, str] = {}
         if base is not None:
-            try:
+            with _noted(errors, base):
                 self.exchange(slug, base, size, dtype, inputs)
-            except Exception as error:  # the other baselines still stand
-                errors[base] = _line(error)
         ranked = self.tuned(slug, module, size, dtype, inputs)
         params, norm_error, wrong = _first_correct(module, ranked, inputs)
         contenders: dict[str, Run] = {"kernel": bind(module.kernel_function, params)}
         parameters = {"kernel": params}
         if base is not None and base not in errors:
-            try:
+            with _noted(errors, base):
                 base_module = self.module(base)
                 best = self.tuned(base, base_module, size, dtype, inputs)
                 parameters[base], _, _ = _first_correct(base_module, best, inputs)
                 contenders[base] = bind(base_module.kernel_function, parameters[base])
-            except Exception as error:  # the other baselines still stand
-                errors[base] = _line(error)
         contenders["eager"] = lambda given: module.reference(*given)
         if not self.dry:
-            _add_compiled(contenders, errors, module.reference, inputs)
+            with _noted(errors, "torch.compile"):
+                contenders["torch.compile"] = _compiled(module.reference, inputs)
             if module.library is not None:
-                _add_library(contenders, errors, module, inputs)
+                with _noted(errors, LIBRARY):
+                    _add_library(contenders, errors, module, inputs)
         rounds = 3 if self.dry else _ROUNDS
         times = interleave(self.timer, contenders, sets, rounds)
         moved = _nbytes(inputs) + _nbytes(as_tuple(contenders["kernel"](inputs)))
@@ -153,12 +153,6 @@ class Session:
             "times": {name: asdict(sample) for name, sample in times.items()},
             "baseline_errors": errors,
         }  # fmt: skip
-
-
-class Measured(Model):
-    """A record."""
-
-    record: dict[str, Any]
 
 
 class Measure(Request[Measured]):
@@ -221,38 +215,34 @@ def _add_library(
 ) -> None:
     library = module.library
     assert library is not None
-    try:
-        outputs = as_tuple(library(*inputs))
-        # Its values: of equal ones it may name others.
-        values = [
-            (got, want)
-            for got, want in zip(outputs, _expected(module, inputs), strict=True)
-            if want.is_floating_point()
-        ]
-        found = compare(tuple(got for got, _ in values), tuple(want for _, want in values))
-    except Exception as error:  # the other baselines still stand
-        errors[LIBRARY] = _line(error)
-        return
+    outputs = as_tuple(library(*inputs))
+    # Its values: of equal ones it may name others.
+    values = [
+        (got, want)
+        for got, want in zip(outputs, _expected(module, inputs), strict=True)
+        if want.is_floating_point()
+    ]
+    found = compare(tuple(got for got, _ in values), tuple(want for _, want in values))
     if found.problem is None:
         contenders[LIBRARY] = lambda given: library(*given)
     else:
         errors[LIBRARY] = found.problem
 
 
-def _add_compiled(
-    contenders: dict[str, Run],
-    errors: dict[str, str],
-    reference: Callable[..., Any],
-    inputs: list[Any],
-) -> None:
+def _compiled(reference: Callable[..., Any], inputs: list[Any]) -> Run:
+    torch._dynamo.reset()  # the limit on recompilations counts over all kernels otherwise
+    compiled = torch.compile(reference, dynamic=False)
+    compiled(*inputs)
+    return lambda given: compiled(*given)
+
+
+@contextlib.contextmanager
+def _noted(errors: dict[str, str], baseline: str) -> Iterator[None]:
+    """Note why a baseline cannot be timed: the others still stand."""
     try:
-        torch._dynamo.reset()  # the limit on recompilations counts over all kernels otherwise
-        compiled = torch.compile(reference, dynamic=False)
-        compiled(*inputs)
+        yield
     except Exception as error:
-        errors["torch.compile"] = _line(error)
-    else:
-        contenders["torch.compile"] = lambda given: compiled(*given)
+        errors[baseline] = _line(error)
 
 
 def _nbytes(values: Sequence[Any]) -> int:

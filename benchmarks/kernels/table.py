@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import table
 from kb.corpus.entries import Kernel, Verified
 from kb.corpus.loader import load_corpus
 from kb.corpus.measured import BASELINES, is_slow
@@ -60,13 +61,14 @@ def page(kernels: Sequence[Kernel]) -> str:
     slow = {kernel.slug for kernel in kernels if is_slow(kernel)}
     for gpu in sorted({record.gpu for kernel in kernels for record in kernel.verified}):
         lines += ["", f"## {gpu}", "", _versions(gpu, kernels), ""]
-        lines += [_row(_COLUMNS), _row(["---"] * len(_COLUMNS))]
+        rows = []
         for kernel in _by_operator(kernels):
             records = [each for each in kernel.verified if each.gpu == gpu]
             # Of one shape and dtype each, in the entry's order.
             for shape, dtype in dict.fromkeys((each.shape, each.dtype) for each in records):
                 same = [each for each in records if (each.shape, each.dtype) == (shape, dtype)]
-                lines.append(_measured(kernel, same, slow))
+                rows.append(_measured(kernel, same, slow))
+        lines.append(table(_COLUMNS, rows))
     if missing := [kernel for kernel in _by_operator(kernels) if not kernel.verified]:
         lines += ["", "## Not measured", ""]
         lines += [f"- `{kernel.slug}` ({', '.join(kernel.architectures)})" for kernel in missing]
@@ -87,32 +89,32 @@ def _nvfp4_part(results: dict[str, Any]) -> list[str]:
         "",
     ]
     columns = ("problem", "kernel", "right", "us", "over torch.compile", "of the copy floor")
-    lines += [_row(columns), _row(["---"] * len(columns))]
-    for name, problem in results["problems"].items():
-        contenders = problem["contenders"]
-        for kind in ("triton", "cuda"):
-            if (found := contenders.get(kind)) is not None:
-                lines.append(_row([
-                    f"`{name}`", kind, found["problem"] or "yes",
-                    f"{found['us']:.2f} ({found['alone_us']:.2f})",
-                    f"{contenders['torch.compile']['us'] / found['us']:.2f}x",
-                    f"{problem['floor_us'] / found['us']:.2f}",
-                ]))  # fmt: skip
-    return lines
+    rows = [
+        [
+            f"`{name}`", kind, found["problem"] or "yes",
+            f"{found['us']:.2f} ({found['alone_us']:.2f})",
+            f"{problem['contenders']['torch.compile']['us'] / found['us']:.2f}x",
+            f"{problem['floor_us'] / found['us']:.2f}",
+        ]
+        for name, problem in results["problems"].items()
+        for kind in ("triton", "cuda")
+        if (found := problem["contenders"].get(kind)) is not None
+    ]  # fmt: skip
+    return [*lines, table(columns, rows)]
 
 
 def _by_operator(kernels: Sequence[Kernel]) -> list[Kernel]:
     return sorted(kernels, key=lambda kernel: (kernel.op, bool(kernel.derived_from), kernel.slug))
 
 
-def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]) -> str:
+def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]) -> list[str]:
     speedups = {
         each.baseline: "slow" if each.baseline in slow else f"{each.speedup:.2f}x"
         for each in records
     }
     first = records[0]
     fraction = "-" if first.floor_fraction is None else f"{first.floor_fraction:.2f}"
-    return _row([
+    return [
         f"`{kernel.slug}`",
         ", ".join(kernel.techniques) or "plain",
         f"{first.shape}, {first.dtype}",
@@ -120,7 +122,7 @@ def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]
         speedups.get(kernel.derived_from or "", "-"),
         *(speedups.get(name, "-") for name in BASELINES),
         fraction,
-    ])  # fmt: skip
+    ]
 
 
 def _versions(gpu: str, kernels: Sequence[Kernel]) -> str:
@@ -132,10 +134,6 @@ def _versions(gpu: str, kernels: Sequence[Kernel]) -> str:
         if each.gpu == gpu
     }
     return "; ".join(sorted(found)) + "."
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

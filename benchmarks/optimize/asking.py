@@ -19,7 +19,9 @@ from kb.index.layout import default_index_dir
 PROPOSERS = ("tune", "recipe")
 
 
-def parser(module: str, about: str, names: list[str] | None) -> argparse.ArgumentParser:
+def parser(
+    module: str, about: str, names: list[str] | None, out: str = "JSON file"
+) -> argparse.ArgumentParser:
     """Options that all of them have; without `names`, `--only` takes beginnings of names."""
     made = argparse.ArgumentParser(
         prog=f"python -m {module}",
@@ -28,6 +30,7 @@ def parser(module: str, about: str, names: list[str] | None) -> argparse.Argumen
         "again what failed. Times of "
         "compiled baselines are cached in $XDG_CACHE_HOME/kernel-kb.",
     )
+    made.add_argument("--out", type=Path, required=True, help=f"{out} to write, or go on with")
     made.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
     made.add_argument(
         "--seconds-each",

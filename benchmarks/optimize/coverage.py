@@ -15,7 +15,7 @@ from agent.optimize.candidate import Proposal, SearchState
 from agent.optimize.starting import read_problem
 from agent.proposers.recipe.proposer import Export, RecipeProposer
 from agent.proposers.recipe.stock import CorpusShelf, Shelf
-from benchmarks.optimize.kernelbench.__main__ import problems
+from benchmarks.optimize.kernelbench import problems
 from judge.graph import Graph, export_graph
 from judge.sandbox.launch import Zygote
 from kb.errors import KbError

@@ -24,7 +24,7 @@ from agent.cards.pool import CardPool
 from agent.cards.sweep import Runner, share
 from benchmarks import results
 from benchmarks.optimize.asking import Lines, configure, parser
-from benchmarks.optimize.kernelbench.__main__ import problems
+from benchmarks.optimize.kernelbench import problems
 from benchmarks.optimize.operators.cases import load
 from benchmarks.optimize.records import recorded
 from benchmarks.tasks import Record
@@ -118,7 +118,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     made.add_argument(
         "folder", type=Path, nargs="?", help="of problem files (default: the forty operators)"
     )
-    made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
     made.add_argument("--problems", type=int, default=16, metavar="N", help="(default: 16)")
     made.add_argument("--arm", choices=(ALL, ONE), help="only this one")
     made.add_argument("--ray", metavar="ADDRESS", help="through a Ray cluster, as kb optimize")

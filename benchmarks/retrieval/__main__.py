@@ -6,32 +6,31 @@ While tuning: `python -m benchmarks.retrieval --half dev --parts functions-small
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import machine
+from benchmarks.results import machine, publish
 from benchmarks.retrieval.baselines import CONTENDERS
 from benchmarks.retrieval.cases import Case, Part
 from benchmarks.retrieval.context import context_recall
 from benchmarks.retrieval.evaluate import Run, evaluate
+from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.functions import function_cases
 from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, opened
 from benchmarks.retrieval.judgements import kernel_cases, technique_cases, unanswerable_cases
 from benchmarks.retrieval.packages import pinned_packages
 from benchmarks.retrieval.report import abstention_page, part_page
 from benchmarks.retrieval.summary import PRODUCT, abstention, summarize
-from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.errors import KbError
 from kb.records import Kind
 
 RESULTS = Path(__file__).with_name("results")
 _CODE: frozenset[Kind] = frozenset({"code"})
-_Cases = Callable[[BuiltIndex, Corpus], list[Case]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,57 +40,37 @@ class _Planned:
     name: str
     title: str
     index: str
-    cases: _Cases
+    cases: Callable[[BuiltIndex, Corpus], list[Case]]
     kinds: frozenset[Kind] = frozenset()
 
+    def part(self, built: BuiltIndex, corpus: Corpus, half: str) -> Part:
+        """The part over an open index: its `dev` half alone, or `all` of it."""
+        cases = [case for case in self.cases(built, corpus) if half in {"all", case.half}]
+        return Part(self.name, self.title, tuple(cases), self.kinds)
 
+
+def _techniques(_built: BuiltIndex, corpus: Corpus) -> list[Case]:
+    return technique_cases(corpus)
+
+
+def _unanswerable(_built: BuiltIndex, corpus: Corpus) -> list[Case]:
+    return unanswerable_cases(corpus)
+
+
+_SMALL, _FULL = (partial(function_cases, name) for name in ("small", "full"))
+_BESIDE, _ALONE = "beside all packages", "shipped corpus alone"
 PARTS = (
+    _Planned("functions-small", "Function search, 160 queries", "small", _SMALL, _CODE),
+    _Planned("functions", "Function search, all packages", "full", _FULL, _CODE),
     _Planned(
-        "functions-small",
-        "Function search, 160 queries",
-        "small",
-        lambda built, corpus: function_cases("small", built, corpus),
-        _CODE,
+        "kernels", "Kernel to analogous kernel", "full",
+        lambda _built, corpus: kernel_cases(corpus), _CODE,
     ),
-    _Planned(
-        "functions",
-        "Function search, all packages",
-        "full",
-        lambda built, corpus: function_cases("full", built, corpus),
-        _CODE,
-    ),
-    _Planned(
-        "kernels",
-        "Kernel to analogous kernel",
-        "full",
-        lambda _built, corpus: kernel_cases(corpus),
-        _CODE,
-    ),
-    _Planned(
-        "techniques",
-        "Technique queries, beside all packages",
-        "full",
-        lambda _built, corpus: technique_cases(corpus),
-    ),
-    _Planned(
-        "techniques-corpus",
-        "Technique queries, shipped corpus alone",
-        "corpus",
-        lambda _built, corpus: technique_cases(corpus),
-    ),
-    _Planned(
-        "unanswerable",
-        "Unanswerable queries, beside all packages",
-        "full",
-        lambda _built, corpus: unanswerable_cases(corpus),
-    ),
-    _Planned(
-        "unanswerable-corpus",
-        "Unanswerable queries, shipped corpus alone",
-        "corpus",
-        lambda _built, corpus: unanswerable_cases(corpus),
-    ),
-)
+    _Planned("techniques", f"Technique queries, {_BESIDE}", "full", _techniques),
+    _Planned("techniques-corpus", f"Technique queries, {_ALONE}", "corpus", _techniques),
+    _Planned("unanswerable", f"Unanswerable queries, {_BESIDE}", "full", _unanswerable),
+    _Planned("unanswerable-corpus", f"Unanswerable queries, {_ALONE}", "corpus", _unanswerable),
+)  # fmt: skip
 
 
 def main() -> int:
@@ -118,22 +97,18 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    made = parser(__doc__, write="publish a whole run in results/")
     names = [part.name for part in PARTS]
-    parser.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART")
-    parser.add_argument("--half", choices=("dev", "all"), default="all")
-    parser.add_argument(
-        "--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS)
-    )
-    parser.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
-    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    parser.add_argument("--corpus", type=Path, help="entries instead of the shipped corpus")
-    parser.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
-    parser.add_argument("--write", action="store_true", help="publish a whole run in results/")
-    arguments = parser.parse_args()
+    made.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART")
+    made.add_argument("--half", choices=("dev", "all"), default="all")
+    made.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
+    made.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
+    made.add_argument("--corpus", type=Path, help="entries instead of the shipped corpus")
+    made.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
+    arguments = made.parse_args()
     whole = arguments.half == "all" and len(arguments.parts) == len(names)
     if arguments.write and not (whole and len(arguments.contenders) == len(CONTENDERS)):
-        parser.error("--write publishes a whole run: leave --half, --parts and --contenders out")
+        made.error("--write publishes a whole run: leave --half, --parts and --contenders out")
     return arguments
 
 
@@ -147,16 +122,16 @@ def _run(
         built = build_index(index, arguments.work, embedder, arguments.corpus)
         with opened(built.folder) as corpus:
             for plan in (part for part in planned if part.index == index):
-                cases = plan.cases(built, corpus)
-                if arguments.half == "dev":
-                    cases = [case for case in cases if case.half == "dev"]
-                part = Part(plan.name, plan.title, tuple(cases), plan.kinds)
+                part = plan.part(built, corpus, arguments.half)
                 found = evaluate(part, corpus, embedder, arguments.contenders)
                 runs[plan.name] = {run.contender: run for run in found}
                 parts[plan.name] = _figures(part, found, corpus, embedder)
-                if cases:  # a whole run takes a while
+                if part.cases:  # a whole run takes a while
                     print(part_page(plan.title, parts[plan.name]), end="\n\n", flush=True)
-    packages = {p.name: {"version": p.version, "sha256": p.sha256} for p in _packages()}
+    packages = {
+        package.name: {"version": package.version, "sha256": package.sha256}
+        for package in pinned_packages().values()
+    }
     return runs, {"parts": parts, "packages": packages}
 
 
@@ -173,7 +148,7 @@ def _figures(part: Part, runs: list[Run], corpus: Corpus, embedder: Embedder) ->
 
 
 def _abstentions(runs: dict[str, dict[str, Run]]) -> dict[str, Any]:
-    titles = {"": "Abstention, beside all packages", "-corpus": "Abstention, shipped corpus alone"}
+    titles = {"": f"Abstention, {_BESIDE}", "-corpus": f"Abstention, {_ALONE}"}
     found: dict[str, Any] = {}
     for suffix, title in titles.items():
         answerable = runs.get(f"techniques{suffix}", {}).get(PRODUCT)
@@ -196,24 +171,13 @@ def _show_failures(runs: dict[str, Run], count: int) -> None:
         print(f"  found: {', '.join(outcome.found[:5]) or 'abstained'}")
 
 
-def _packages() -> list[Any]:
-    return list(pinned_packages().values())
-
-
 def _write(page: str, record: dict[str, Any]) -> None:
-    where = record["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
     packages = ", ".join(f"{name} {each['version']}" for name, each in record["packages"].items())
-    footer = (
-        f"Measured {where['date']} by `python -m benchmarks.retrieval --write` on "
-        f"{where['processor']}, {where['cores']} cores, {where['memory_gb']} GB, load average "
-        f"before {where['load_average_before'][0]}; embedder {record['embedder']}; {packages}; "
-        f"Python {where['python']}, {versions}. Intervals are 95 % bootstrap intervals."
+    text = (
+        f"# KernelRetrieve\n\n{page}\n\nEmbedder {record['embedder']}; {packages}. Intervals are "
+        "95 % bootstrap intervals."
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "retrieval.md").write_text(f"# KernelRetrieve\n\n{page}\n\n{footer}\n")
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    (RESULTS / "retrieval.json").write_text(text, encoding="utf-8")
+    publish(RESULTS / "retrieval", "python -m benchmarks.retrieval --write", text, record)
 
 
 if __name__ == "__main__":

@@ -8,22 +8,18 @@ It prints what cross-validation over queries says; `--write` puts the weights of
 development half into `kb/data/entry_weights.yaml`. The test half is not read.
 """
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 from scipy.special import log_softmax, softmax  # type: ignore[import-untyped]
 
-import kb
 from benchmarks.retrieval.cases import Case
+from benchmarks.retrieval.fitting import DATA, parser, record, report
 from benchmarks.retrieval.indexes import build_index, opened
-from benchmarks.retrieval.judgements import STYLES, technique_cases
+from benchmarks.retrieval.judgements import technique_cases
 from benchmarks.retrieval.metrics import rank_metrics
-from benchmarks.retrieval.recorded import record
-from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.index.reader import Generation
 from kb.search.asked import asked_terms
@@ -35,7 +31,7 @@ from kb.search.ranking import Ranker
 from kb.search.weighing import FEATURES, Weighing
 from kb.search.weights import Weights
 
-_TARGET = Path(kb.__file__).parent / "data" / "entry_weights.yaml"
+_TARGET = DATA / "entry_weights.yaml"
 # Of squared weights of features of unit variance. Cross-validation was flat from 0.02 to 0.1.
 _PENALTY = 0.05
 # A grade of 3 is worth nine of 1: what was asked for is to come first. Squares and cubes were 0.002
@@ -99,20 +95,22 @@ def fit(features: Floats, grades: Floats) -> Floats:
 
 def main() -> None:
     """Cross-validate, and with `--write` record the weights."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="record the weights")
-    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, write="record the weights").parse_args()
     embedder = load_embedder()
     built = build_index("corpus", arguments.work, embedder)
     with opened(built.folder) as corpus:
         cases = [case for case in technique_cases(corpus) if case.half == "dev"]
         features, grades, names = features_of(cases, corpus.generation, embedder)
-    _report("without weights", [features[..., 0]], cases, names)
-    held_out = [cross_validated(features, grades, seed) for seed in range(_SEEDS)]
-    _report("cross-validated", held_out, cases, names)
+
+    def tell(name: str, *scored: Floats) -> None:
+        """By style, as a mean over `scored`."""
+        pairs = [pair for scores in scored for pair in zip(cases, scores, strict=True)]
+        report(name, ((case.labels["style"], entry_score(case, s, names)) for case, s in pairs))
+
+    tell("without weights", features[..., 0])
+    tell("cross-validated", *(cross_validated(features, grades, seed) for seed in range(_SEEDS)))
     weights = fit(features, grades)
-    _report("fitted on all", [features @ weights], cases, names)
+    tell("fitted on all", features @ weights)
     if arguments.write:
         write(embedder.name, features, weights)
 
@@ -141,18 +139,10 @@ def cross_validated(features: Floats, grades: Floats, seed: int) -> Floats:
     return scores
 
 
-def _report(
-    name: str, scores: Sequence[Floats], cases: Sequence[Case], names: tuple[str, ...]
-) -> None:
-    """nDCG@10 among entries alone, by style, as a mean over `scores`."""
-    found: dict[str, list[float]] = {style: [] for style in STYLES}
-    for each in scores:
-        for case, row in zip(cases, each, strict=True):
-            ranking = [names[place] for place in np.argsort(-row, kind="stable")]
-            found[case.labels["style"]].append(rank_metrics(ranking, case.answers)["nDCG@10"])
-    styles = ", ".join(f"{style} {np.mean(values):.3f}" for style, values in found.items())
-    mean = np.mean([value for values in found.values() for value in values])
-    print(f"{name:<16} nDCG@10 {mean:.4f}: {styles}")
+def entry_score(case: Case, scores: Floats, names: tuple[str, ...]) -> float:
+    """nDCG@10 of a query among entries alone, by the scores of all, (m,)."""
+    ranking = [names[place] for place in np.argsort(-scores, kind="stable")]
+    return rank_metrics(ranking, case.answers)["nDCG@10"]
 
 
 if __name__ == "__main__":

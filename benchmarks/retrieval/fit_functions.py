@@ -9,22 +9,18 @@ with the queries of that package; `--write` puts the weights of the whole develo
 `kb/data/function_weights.yaml`. The test half is not read.
 """
 
-import argparse
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar  # type: ignore[import-untyped]
 
-import kb
 from benchmarks.retrieval.cases import Case
+from benchmarks.retrieval.fitting import DATA, parser, record, report
 from benchmarks.retrieval.functions import eligible_cases
 from benchmarks.retrieval.indexes import Corpus, build_index, opened
 from benchmarks.retrieval.metrics import named_answers, rank_metrics
-from benchmarks.retrieval.recorded import record
-from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.index.vectors import top
 from kb.search.asked import asked_terms
@@ -35,7 +31,7 @@ from kb.search.query import QueryReader
 from kb.search.ranking import Ranker
 from kb.search.weights import Weights
 
-_TARGET = Path(kb.__file__).parent / "data" / "function_weights.yaml"
+_TARGET = DATA / "function_weights.yaml"
 # Of squared weights of features of unit variance. Cross-validation was flat from 0.0003 to 0.003.
 _PENALTY = 0.001
 # Of the score without weights; no fit came near it.
@@ -57,6 +53,11 @@ class Query(NamedTuple):
     features: Floats
     """(n, features)."""
     right: NDArray[np.bool_]
+
+    @property
+    def package(self) -> str:
+        """Of the function that is asked for."""
+        return self.case.labels["package"]
 
 
 def queries_of(cases: Sequence[Case], corpus: Corpus, embedder: Embedder) -> list[Query]:
@@ -121,41 +122,36 @@ def fit(queries: Sequence[Query]) -> Floats:
 
 def main() -> None:
     """Cross-validate, and with `--write` record the weights."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="record the weights")
-    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, write="record the weights").parse_args()
     embedder = load_embedder()
     built = build_index("full", arguments.work, embedder)
     with opened(built.folder) as corpus:
         cases = [case for case in eligible_cases(built, corpus) if case.half == "dev"]
         queries = queries_of(cases, corpus, embedder)
-    packages = sorted({query.case.labels["package"] for query in queries})
     nothing = np.zeros(len(FEATURES))
-    _report("without weights", dict.fromkeys(packages, nothing), queries)
+    print(f"{len(queries)} queries")
+    _report("without weights", lambda _: nothing, queries)
     held_out = {
-        package: fit([query for query in queries if query.case.labels["package"] != package])
-        for package in packages
+        package: fit([query for query in queries if query.package != package])
+        for package in {query.package for query in queries}
     }
-    _report("each package by the others", held_out, queries)
+    _report("each package by the others", held_out.__getitem__, queries)
     weights = fit(queries)
-    _report("fitted on all", dict.fromkeys(packages, weights), queries)
+    _report("fitted on all", lambda _: weights, queries)
     if arguments.write:
         found = dict(zip(FEATURES, weights.tolist(), strict=True))
         record(_TARGET, _HEAD, Weights(embedder.name, found))
 
 
-def _report(name: str, weights: dict[str, Floats], queries: Sequence[Query]) -> None:
-    """nDCG@10 among functions, before copies are folded, by package."""
-    found: dict[str, list[float]] = {package: [] for package in weights}
-    for query in queries:
-        package = query.case.labels["package"]
-        order = np.argsort(-(query.scores + query.features @ weights[package]), kind="stable")
+def _report(name: str, weights: Callable[[str], Floats], queries: Sequence[Query]) -> None:
+    """Among functions, before copies are folded, by package; `weights` are for a package."""
+    scored = []
+    for query in sorted(queries, key=lambda query: query.package):
+        scores = query.scores + query.features @ weights(query.package)
+        order = np.argsort(-scores, kind="stable")
         ranking = named_answers([query.units[place] for place in order], query.case.answers)
-        found[package].append(rank_metrics(ranking, query.case.answers)["nDCG@10"])
-    parts = ", ".join(f"{package} {np.mean(values):.3f}" for package, values in found.items())
-    mean = np.mean([value for values in found.values() for value in values])
-    print(f"{name:<26} {len(queries)} queries, nDCG@10 {mean:.4f}: {parts}")
+        scored.append((query.package, rank_metrics(ranking, query.case.answers)["nDCG@10"]))
+    report(name, scored)
 
 
 if __name__ == "__main__":

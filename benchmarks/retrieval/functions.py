@@ -5,7 +5,6 @@
 a digest of the sentence. A run reads the sentences from the packages and refuses what differs.
 """
 
-import argparse
 import csv
 import hashlib
 from collections import Counter
@@ -17,9 +16,9 @@ from pydantic import TypeAdapter
 
 from benchmarks.retrieval.cases import Answer, Case
 from benchmarks.retrieval.documentation import Documented
+from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, opened
 from benchmarks.retrieval.sentences import first_sentence, normalized, refusal
-from benchmarks.retrieval.work import default_work
 from kb.embedders import load_embedder
 from kb.errors import KbError
 from kb.index.tokens import tokenize
@@ -248,11 +247,10 @@ def _in_turns(candidates: list[_Candidate], corpus: Corpus, count: int) -> list[
 
 def main() -> None:
     """Write the lists of both sets."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sets", nargs="*", default=list(COUNTS), help="small, full")
-    parser.add_argument("--work", type=Path, default=default_work())
-    parser.add_argument("--corpus", type=Path)
-    arguments = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("sets", nargs="*", default=list(COUNTS), help="small, full")
+    made.add_argument("--corpus", type=Path)
+    arguments = made.parse_args()
     for name in arguments.sets:
         built = build_index(name, arguments.work, load_embedder(), arguments.corpus)
         with opened(built.folder) as corpus:

@@ -11,7 +11,6 @@ out of training at a time, and scores the judged questions that ask for one of t
 product then knows by its text alone.
 """
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,20 +20,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import kb
-from benchmarks.retrieval.cases import Case
-from benchmarks.retrieval.fit import cross_validated, features_of
+from benchmarks.retrieval.fit import cross_validated, entry_score, features_of
+from benchmarks.retrieval.fitting import DATA, parser, report
 from benchmarks.retrieval.indexes import build_index, opened
 from benchmarks.retrieval.judgements import judged_texts, technique_cases
-from benchmarks.retrieval.metrics import rank_metrics
 from benchmarks.retrieval.teaching import Question, copies, situations, teaching_questions, unlike
-from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.search.classifier import FILE, Classifier, Network
 from kb.search.weighing import FEATURES, LEARNED
 from kb.search.weights import read_weights
 
-_TARGET = Path(kb.__file__).parent / "data" / FILE
+_TARGET = DATA / FILE
 # Chosen on held-out situations of the teaching set.
 _UNITS = 512
 _EPOCHS = 25
@@ -187,24 +183,15 @@ class Judge:
             shipped = read_weights("entry_weights.yaml").features
             weights = np.array([shipped[name] for name in FEATURES])
             scores = features[..., 0] + features @ weights
-        return [self._score(*each) for each in zip(self.cases, scores, strict=True)]
+        return [
+            entry_score(case, row, self._names)
+            for case, row in zip(self.cases, scores, strict=True)
+        ]
 
     def _measured(self) -> NDArray[np.bool_]:
         """Which queries give metrics, (queries,)."""
         near = self._features[..., FEATURES.index("meaning: nearest three, with metrics")]
         return np.asarray(near.any(axis=1), dtype=np.bool_)
-
-    def _score(self, case: Case, scores: Floats) -> float:
-        ranking = [self._names[place] for place in np.argsort(-scores, kind="stable")]
-        return rank_metrics(ranking, case.answers)["nDCG@10"]
-
-
-def _report(name: str, scores: Sequence[float], cases: Sequence[Case]) -> None:
-    by_style: dict[str, list[float]] = {}
-    for case, score in zip(cases, scores, strict=True):
-        by_style.setdefault(case.labels["style"], []).append(score)
-    styles = ", ".join(f"{style} {np.mean(each):.3f}" for style, each in by_style.items())
-    print(f"{name:<24} nDCG@10 {np.mean(scores):.4f}: {styles}", flush=True)
 
 
 def _held_out(network: Network, taught: Teaching) -> str:
@@ -246,13 +233,12 @@ def _left_out(judge: Judge, taught: Teaching, techniques: Sequence[str], embedde
 
 def main() -> None:
     """Train, report, and with `--write` record."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    what = parser.add_mutually_exclusive_group()
+    made = parser(__doc__)
+    what = made.add_mutually_exclusive_group()
     what.add_argument("--write", action="store_true", help="record the classifier")
     what.add_argument("--curve", action="store_true", help="train on fewer questions as well")
     what.add_argument("--left-out", action="store_true", help="leave techniques out of training")
-    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    arguments = parser.parse_args()
+    arguments = made.parse_args()
     embedder = load_embedder()
     taught = teaching(embedder)
     techniques = sorted({slug for each in taught.questions for slug in each.techniques})
@@ -266,10 +252,11 @@ def main() -> None:
     order = np.random.default_rng(0).permutation(int(taught.situations.max()) + 1)
     held = np.isin(taught.situations, order[::_HELD_OUT])
     rows = np.random.default_rng(1).permutation(np.flatnonzero(~held))
-    _report("without a classifier", judge.scores(None), judge.cases)
+    styles = [case.labels["style"] for case in judge.cases]
+    report("without a classifier", zip(styles, judge.scores(None), strict=True))
     for count in (*_CURVE, len(rows)) if arguments.curve else (len(rows),):
         network = train(taught.of(np.sort(rows[:count])), techniques, embedder.name)
-        _report(f"taught {count:,} questions", judge.scores(network), judge.cases)
+        report(f"taught {count:,} questions", zip(styles, judge.scores(network), strict=True))
         print("  held-out situations: " + _held_out(network, taught.of(np.flatnonzero(held))))
 
 

@@ -13,12 +13,11 @@ from pathlib import Path, PurePosixPath
 import benchmarks.retrieval.documentation as documentation
 import ingest
 import kb
+from benchmarks.packages import PinnedPackage, read_files, unpacked
 from benchmarks.retrieval.documentation import Documented, without_documentation
-from benchmarks.retrieval.packages import PinnedPackage
 from ingest.directory import directory_state
-from ingest.discovery import Found, UnreadableError, discover, read_text
 from ingest.report import SourceReport
-from ingest.sources.tree import unpack
+from ingest.sources.cache import Cache
 from kb.corpus.detection import Detector
 from kb.corpus.quality import quality_of
 from kb.index.state import IndexState
@@ -71,17 +70,11 @@ def read_tree(
     """Blank the documentation of a folder's files in place, and chunk them."""
     include, exclude = tuple(include), tuple(exclude)
     documented: dict[str, list[Documented]] = {}
-    for item in discover(root, include=include, exclude=exclude):
-        if not isinstance(item, Found):
-            continue
-        try:
-            original = read_text(item)
-        except UnreadableError:
-            continue
-        text, found = without_documentation(PurePosixPath(item.path), original)
-        (root / item.path).write_text(text, encoding="utf-8", newline="\n")
+    for path, original in read_files(root, include, exclude):
+        text, found = without_documentation(PurePosixPath(path), original)
+        (root / path).write_text(text, encoding="utf-8", newline="\n")
         if found:
-            documented[item.path] = found
+            documented[path] = found
     report = SourceReport(name=name, location=str(root))
     state = directory_state(
         root, name, detector, IndexState(), report, include=include, exclude=exclude
@@ -90,20 +83,16 @@ def read_tree(
 
 
 def _read(package: PinnedPackage, detector: Detector) -> Material:
-    origin = package.fetch()
-    with origin.cache.workspace() as place:
-        # Ignore rules of a work tree around the cache do not reach into it.
-        (place / ".git").mkdir()
-        root = place / "tree"
-        root.mkdir()
-        unpack(origin.fetched, origin.cache, root)
+    cache = Cache()
+    fetched = package.fetch(cache)
+    with unpacked(fetched, cache) as root:
         material = read_tree(root, package.name, detector, package.include, package.exclude)
     source = replace(
         material.state.sources[0],
-        location=origin.fetched.location,
+        location=fetched.location,
         version=package.version,
         licence=package.licence,
-        url=origin.url,
+        url=fetched.url,
         sha256=package.sha256,
         quality=quality_of(package.name),
     )

@@ -12,13 +12,9 @@ from benchmarks.retrieval.cases import Answer
 CUT = 10
 BUDGETS = (500, 1000, 2000, 4000)
 METRICS = (
-    "nDCG@10",
-    "MRR@10",
-    "recall@1",
-    "recall@5",
-    "recall@10",
+    "nDCG@10", "MRR@10", "recall@1", "recall@5", "recall@10",
     *(f"recall@{budget}t" for budget in BUDGETS),
-)
+)  # fmt: skip
 """`recall@k` is the share of queries with a best-graded answer among the first k results (success
 in trec_eval, which is recall where there is one answer); `recall@nt` the share with one whose text
 ends within n tokens when the results' texts are read in order."""
@@ -54,9 +50,8 @@ def rank_metrics(ranking: Sequence[str], answers: Sequence[Answer]) -> dict[str,
     binary logarithm of rank + 1).
     """
     first = {name: float(CUT - rank) for rank, name in enumerate(ranking[:CUT])}
-    zero = {"nDCG@10": 0.0, "MRR@10": 0.0, "recall@1": 0.0, "recall@5": 0.0, "recall@10": 0.0}
     if not first:
-        return zero
+        return dict.fromkeys(METRICS[:5], 0.0)
     graded = pytrec_eval.RelevanceEvaluator(
         {"q": {answer.name: answer.grade for answer in answers}}, _MEASURES
     ).evaluate({"q": first})["q"]

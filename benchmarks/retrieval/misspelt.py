@@ -6,24 +6,22 @@ and mistake are drawn by the query's id. The same queries are asked as they were
 and misspelt with nothing read anew. Means over both halves; no query is shown.
 """
 
-import argparse
 import random
 import string
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.retrieval.cases import Case
+from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.indexes import Corpus, build_index, opened
 from benchmarks.retrieval.judgements import technique_cases, unanswerable_cases
 from benchmarks.retrieval.metrics import interval, named_answers, rank_metrics
-from benchmarks.retrieval.work import default_work
 from kb.embedders import Embedder, load_embedder
 from kb.search.engine import Searcher
 from kb.search.models import Filters
@@ -130,10 +128,9 @@ def measure(corpus: Corpus, embedder: Embedder) -> dict[str, dict[str, Asked]]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, default=default_work(), help="indexes and vectors")
-    parser.add_argument("--index", choices=("full", "corpus"), default="full")
-    arguments = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--index", choices=("full", "corpus"), default="full")
+    arguments = made.parse_args()
     embedder = load_embedder()
     built = build_index(arguments.index, arguments.work, embedder)
     with opened(built.folder) as corpus:

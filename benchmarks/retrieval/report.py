@@ -3,18 +3,10 @@
 from typing import Any
 
 from benchmarks.results import table
+from benchmarks.retrieval.metrics import METRICS
 from benchmarks.retrieval.summary import CATEGORY_METRICS
 
-_COLUMNS = (
-    "MRR@10",
-    "recall@1",
-    "recall@5",
-    "recall@10",
-    "recall@500t",
-    "recall@1000t",
-    "recall@2000t",
-    "recall@4000t",
-)
+_COLUMNS = METRICS[1:]
 Figures = dict[str, Any]
 
 
@@ -65,20 +57,15 @@ def _contenders(figures: Figures) -> str:
     head = ["contender", "nDCG@10", "dev", "test", *_COLUMNS, "p50 ms", "abstained"]
     rows = []
     for each in figures["contenders"].values():
-        if "all" not in each:
-            rows.append([each["title"], *["-"] * (len(head) - 3), f"{each['p50 ms']:.1f}", ""])
-        else:
-            rows.append(
-                [
-                    each["title"],
-                    _value(each["all"]["nDCG@10"]),
-                    *(_mean(each[half]["nDCG@10"]) for half in ("dev", "test")),
-                    *(_mean(each["all"][name]) for name in _COLUMNS),
-                    f"{each['p50 ms']:.1f}",
-                    "",
-                ]
-            )
-        rows[-1][-1] = str(each["abstained"]["all"])
+        cells = ["-"] * (len(head) - 3)
+        if "all" in each:
+            cells = [
+                _value(each["all"]["nDCG@10"]),
+                *(_mean(each[half]["nDCG@10"]) for half in ("dev", "test")),
+                *(_mean(each["all"][name]) for name in _COLUMNS),
+            ]
+        abstained = str(each["abstained"]["all"])
+        rows.append([each["title"], *cells, f"{each['p50 ms']:.1f}", abstained])
     return table(head, rows)
 
 

@@ -41,26 +41,10 @@ _PLAIN = str.maketrans(
 )
 _LIST_FOLLOWS = (":", ",", "…")
 # Words without which there is hardly an English sentence.
-_ENGLISH = frozenset(
-    {
-        "a",
-        "an",
-        "the",
-        "of",
-        "to",
-        "for",
-        "from",
-        "in",
-        "on",
-        "by",
-        "with",
-        "and",
-        "or",
-        "is",
-        "are",
-    }
-    | {"as", "at", "into", "per", "if", "that", "which", "when", "its"}
-)
+_ENGLISH = frozenset((
+    "a", "an", "the", "of", "to", "for", "from", "in", "on", "by", "with", "and", "or", "is", "are",
+    "as", "at", "into", "per", "if", "that", "which", "when", "its",
+))  # fmt: skip
 _WORD = re.compile(r"[A-Za-z]+")
 
 

@@ -1,158 +1,146 @@
 """Figures of a run: per contender, half and category, with intervals; no query of the test half."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
 
 from benchmarks.retrieval.cases import HALVES
 from benchmarks.retrieval.evaluate import Outcome, Run
-from benchmarks.retrieval.metrics import METRICS, Interval, interval
+from benchmarks.retrieval.metrics import METRICS, interval
 
 Figures = dict[str, Any]
 PRODUCT = "product"
 CATEGORY_METRICS = ("nDCG@10", "recall@1", "recall@10", "recall@2000t")
 """Of the product, in the table of categories."""
+_PARTS = ("all", *HALVES)
 
 
 def summarize(runs: Sequence[Run], context: dict[str, dict[str, float]]) -> Figures:
     """Everything that is published of one part, as plain JSON values."""
-    answerable = bool(runs) and any(outcome.metrics for outcome in runs[0].outcomes)
+    first = runs[0].outcomes if runs else []
+    answerable = any(outcome.metrics for outcome in first)
     figures: Figures = {
-        "queries": {half: _count(runs, half) for half in ("all", *HALVES)},
+        "queries": {half: len(_of(first, half)) for half in _PARTS},
         "contenders": {run.contender: _contender(run, answerable=answerable) for run in runs},
     }
     if answerable:
-        figures["product minus"] = _differences(runs)
+        product = next((run for run in runs if run.contender == PRODUCT), None)
+        others = [run for run in runs if run is not product]
+        figures["product minus"] = {
+            run.contender: _difference(product, run) for run in others if product is not None
+        }
         figures["by category (dev)"] = _categories(runs)
-        figures["product by category"] = _product_by_category(runs)
+        figures["product by category"] = _product_by_category(product) if product else {}
     if context:
         figures["context"] = {
             half: {
-                name: _plain(interval([context[o.case.id][name] for o in _of(runs[0], half)]))
+                name: _mean([context[o.case.id][name] for o in _of(first, half)])
                 for name in next(iter(context.values()))
             }
-            for half in ("all", *HALVES)
+            for half in _PARTS
         }
     return figures
 
 
 def abstention(answerable: Run, unanswerable: Run) -> Figures:
     """Precision and recall of abstaining, over questions with and without an answer."""
-
-    def share(run: Run, half: str) -> Interval:
-        return interval([float(outcome.abstained) for outcome in _of(run, half)])
-
     figures: Figures = {}
-    for half in ("all", *HALVES):
-        refused = sum(outcome.abstained for outcome in _of(answerable, half))
-        right = sum(outcome.abstained for outcome in _of(unanswerable, half))
+    for half in _PARTS:
+        refused, right = (
+            [float(outcome.abstained) for outcome in _of(run.outcomes, half)]
+            for run in (answerable, unanswerable)
+        )
+        count = sum(right) + sum(refused)
         figures[half] = {
-            "recall": _plain(share(unanswerable, half)),
-            "precision": right / (right + refused) if right + refused else None,
-            "answerable refused": _plain(share(answerable, half)),
+            "recall": _mean(right),
+            "precision": sum(right) / count if count else None,
+            "answerable refused": _mean(refused),
         }
     return figures
 
 
-def _of(run: Run, half: str) -> list[Outcome]:
-    return [outcome for outcome in run.outcomes if half in ("all", outcome.case.half)]
-
-
-def _count(runs: Sequence[Run], half: str) -> int:
-    return len(_of(runs[0], half)) if runs else 0
+def _of(outcomes: Sequence[Outcome], half: str) -> list[Outcome]:
+    return [outcome for outcome in outcomes if half in ("all", outcome.case.half)]
 
 
 def _contender(run: Run, *, answerable: bool) -> Figures:
+    halves = {half: _of(run.outcomes, half) for half in _PARTS}
     figures: Figures = {
         "title": run.title,
         "p50 ms": round(median(o.milliseconds for o in run.outcomes), 2),
-        "abstained": {half: sum(o.abstained for o in _of(run, half)) for half in ("all", *HALVES)},
+        "abstained": {half: sum(o.abstained for o in found) for half, found in halves.items()},
     }
     if answerable:
-        for half in ("all", *HALVES):
-            figures[half] = {
-                name: _plain(interval([o.metrics[name] for o in _of(run, half)]))
-                for name in METRICS
-            }
+        figures |= {half: _metrics(found, METRICS) for half, found in halves.items()}
         if any(outcome.unjudged for outcome in run.outcomes):
             figures["never abstaining"] = {
-                half: _plain(interval([(o.unjudged or {})["nDCG@10"] for o in _of(run, half)]))
-                for half in ("all", *HALVES)
+                half: _mean([(o.unjudged or {})["nDCG@10"] for o in found])
+                for half, found in halves.items()
             }
     return figures
 
 
-def _differences(runs: Sequence[Run]) -> Figures:
-    """nDCG@10 of the product less that of each other, query by query."""
-    by_name = {run.contender: run for run in runs}
-    if PRODUCT not in by_name:
-        return {}
+def _difference(product: Run, run: Run) -> Figures:
+    """nDCG@10 of the product less that of another, query by query."""
+    pairs = list(zip(product.outcomes, run.outcomes, strict=True))
     return {
-        name: {
-            half: _plain(
-                interval(
-                    [
-                        mine.metrics["nDCG@10"] - other.metrics["nDCG@10"]
-                        for mine, other in zip(
-                            _of(by_name[PRODUCT], half), _of(run, half), strict=True
-                        )
-                    ]
-                )
-            )
-            for half in ("all", *HALVES)
-        }
-        for name, run in by_name.items()
-        if name != PRODUCT
+        half: _mean(
+            [
+                mine.metrics["nDCG@10"] - other.metrics["nDCG@10"]
+                for mine, other in pairs
+                if half in ("all", mine.case.half)
+            ]
+        )
+        for half in _PARTS
     }
 
 
 def _categories(runs: Sequence[Run]) -> Figures:
     """Category → value → contender → nDCG@10 on the development half."""
-    labels = sorted({label for o in _of(runs[0], "dev") for label in o.case.labels})
     found: Figures = {}
-    for label in labels:
-        of_label: Callable[[Outcome], str] = lambda o, label=label: o.case.labels.get(label, "")  # type: ignore[misc]  # noqa: E731
-        for value in sorted({of_label(o) for o in _of(runs[0], "dev")}):
-            found.setdefault(label, {})[value] = {
-                run.contender: _plain(
-                    interval(
-                        [o.metrics["nDCG@10"] for o in _of(run, "dev") if of_label(o) == value]
-                    )
-                )
-                for run in runs
-            }
+    for label, value in _labels(_of(runs[0].outcomes, "dev")):
+        found.setdefault(label, {})[value] = {
+            run.contender: _mean(
+                [
+                    o.metrics["nDCG@10"]
+                    for o in _with(run.outcomes, label, value)
+                    if o.case.half == "dev"
+                ]
+            )
+            for run in runs
+        }
     return found
 
 
-def _product_by_category(runs: Sequence[Run]) -> Figures:
+def _product_by_category(run: Run) -> Figures:
     """Category → value → half → metric of the product; means alone, as of the whole."""
-    run = next((run for run in runs if run.contender == PRODUCT), None)
-    if run is None:
-        return {}
     found: Figures = {}
-    for label in sorted({label for outcome in run.outcomes for label in outcome.case.labels}):
-        for value in sorted({outcome.case.labels.get(label, "") for outcome in run.outcomes}):
-            found.setdefault(label, {})[value] = {
-                half: {
-                    name: _plain(
-                        interval(
-                            [
-                                outcome.metrics[name]
-                                for outcome in _of(run, half)
-                                if outcome.case.labels.get(label, "") == value
-                            ]
-                        )
-                    )
-                    for name in CATEGORY_METRICS
-                }
-                for half in ("all", *HALVES)
-            }
+    for label, value in _labels(run.outcomes):
+        chosen = _with(run.outcomes, label, value)
+        found.setdefault(label, {})[value] = {
+            half: _metrics(_of(chosen, half), CATEGORY_METRICS) for half in _PARTS
+        }
     return found
 
 
-def _plain(each: Interval) -> dict[str, float | int]:
+def _labels(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """Every category with each of its values."""
+    labels = {label for outcome in outcomes for label in outcome.case.labels}
+    return sorted({(label, o.case.labels.get(label, "")) for o in outcomes for label in labels})
+
+
+def _with(outcomes: Sequence[Outcome], label: str, value: str) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.case.labels.get(label, "") == value]
+
+
+def _metrics(outcomes: Sequence[Outcome], names: Sequence[str]) -> Figures:
+    return {name: _mean([outcome.metrics[name] for outcome in outcomes]) for name in names}
+
+
+def _mean(values: Sequence[float]) -> dict[str, float | int]:
+    """The mean with its interval and count, as JSON has it."""
     return {
         name: round(value, 4) if isinstance(value, float) else value
-        for name, value in asdict(each).items()
+        for name, value in asdict(interval(values)).items()
     }

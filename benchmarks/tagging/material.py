@@ -7,18 +7,15 @@ import hashlib
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
-from typing import Any
+from pathlib import PurePosixPath
 
+from benchmarks.packages import read_files, unpacked
 from ingest.chunkers import Piece, chunk_file
-from ingest.discovery import Skipped, UnreadableError, discover, read_text
 from ingest.prepare import Options, prepare
 from ingest.sources.curated import curated
 from ingest.sources.spec import Package
-from ingest.sources.tree import unpack
 
 # Lines of code from which a chunk can show a technique; below are accessors and declarations.
 LEAST_LINES = 15
@@ -41,10 +38,6 @@ class Place:
     digest: str
     """Of the chunk's text: blake2b, 8 bytes, in hexadecimal."""
 
-    def record(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 def digest_of(text: str) -> str:
     """The digest that a `Place` has."""
@@ -65,22 +58,13 @@ def _read() -> Iterator[tuple[Place, Piece]]:
         assert request.origin is not None  # published sources have one
         fetched = request.origin.fetched
         package = f"{entry.spec.name}=={fetched.version}"
-        with TemporaryDirectory() as scratch:
-            root = Path(scratch)
-            (root / ".git").mkdir()  # ignore rules of folders around do not reach in
-            unpack(fetched, request.origin.cache, root / "tree")
-            for found in discover(root / "tree", include=request.include, exclude=request.exclude):
-                if isinstance(found, Skipped):
-                    continue
-                try:
-                    text = read_text(found)
-                except UnreadableError:
-                    continue
-                for piece in chunk_file(PurePosixPath(found.path), text):
+        with unpacked(fetched, request.origin.cache) as root:
+            for path, text in read_files(root, request.include, request.exclude):
+                for piece in chunk_file(PurePosixPath(path), text):
                     if not piece.is_trivial:
                         lines = f"{piece.start_line}-{piece.end_line}"
                         digest = digest_of(piece.text)
-                        yield Place(package, found.path, piece.symbol, lines, digest), piece
+                        yield Place(package, path, piece.symbol, lines, digest), piece
 
 
 def is_kernel_looking(piece: Piece) -> bool:

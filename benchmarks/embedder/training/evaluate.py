@@ -6,20 +6,19 @@ product's search as it stands. Writes `results/models.json` and `.md`; with `--h
 what trials were compared on, it prints alone.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from benchmarks.results import machine, publish, table
 from benchmarks.retrieval.__main__ import PARTS
-from benchmarks.retrieval.cases import Part
 from benchmarks.retrieval.evaluate import Outcome, evaluate
+from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.indexes import build_index, opened
-from benchmarks.retrieval.work import default_work
-from benchmarks.timing import interleaved, median
+from benchmarks.timing import interleaved
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE
 
@@ -32,12 +31,11 @@ METRIC = "nDCG@10"
 
 def main() -> None:
     """Measure and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--indexes", nargs="+", default=["small", "corpus"])
-    parser.add_argument("--half", choices=("dev", "all"), default="all")
-    parser.add_argument("--work", type=Path, default=default_work())
-    arguments = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER")
+    made.add_argument("--indexes", nargs="+", default=["small", "corpus"])
+    made.add_argument("--half", choices=("dev", "all"), default="all")
+    arguments = made.parse_args()
     where = machine()
     folders = {name: Path(path) for name, _, path in (m.partition("=") for m in arguments.model)}
     embedders = {name: OnnxEmbedder(folder) for name, folder in folders.items()}
@@ -50,13 +48,8 @@ def main() -> None:
                 continue
             built = build_index(plan.index, arguments.work, embedder)
             with opened(built.folder) as corpus:
-                cases = [
-                    case
-                    for case in plan.cases(built, corpus)
-                    if arguments.half in {"all", case.half}
-                ]
-                queries = queries or [case.query for case in cases[:TIMED]]
-                part = Part(plan.name, plan.title, tuple(cases), plan.kinds)
+                part = plan.part(built, corpus, arguments.half)
+                queries = queries or [case.query for case in part.cases[:TIMED]]
                 runs = evaluate(part, corpus, embedder, CONTENDERS)
             parts[plan.name] = {run.contender: _by_style(run.outcomes) for run in runs}
         size = (folders[name] / MODEL_FILE).stat().st_size

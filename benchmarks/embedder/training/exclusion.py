@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from benchmarks.embedder.training.sources import read_files, unpacked
+from benchmarks.packages import fetched_package, read_files, unpacked
 from benchmarks.retrieval import judgements
 from benchmarks.retrieval.documentation import without_documentation
 from benchmarks.retrieval.packages import pinned_packages
@@ -28,7 +28,7 @@ from benchmarks.retrieval.sentences import first_sentence, normalized
 from ingest.chunkers import CPP_SUFFIXES, PYTHON_SUFFIXES
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import curated
-from ingest.sources.packages import Fetcher, fetch_package
+from ingest.sources.spec import Package
 
 EVALUATION = ("flashinfer-python", "sglang", "liger-kernel", "torchao", "vllm", "lmdeploy")
 RUN = 8
@@ -137,9 +137,11 @@ def judged_queries(folder: Path = judgements.FOLDER) -> Iterator[str]:
 
 def _evaluation_archives(cache: Cache) -> Iterator[Fetched]:
     pinned = pinned_packages()
+    listed = {each.spec.location: each.spec for each in curated()}
     for name in EVALUATION:
         if name in pinned:
-            yield pinned[name].fetch().fetched
+            yield pinned[name].fetch(cache)
         else:
-            spec = next(each.spec for each in curated() if each.spec.location == f"pypi:{name}")
-            yield fetch_package(spec, Fetcher(cache, lambda _what, _size: True))  # type: ignore[arg-type]
+            package = listed[f"pypi:{name}"]
+            assert isinstance(package, Package)
+            yield fetched_package(package, cache)

@@ -7,21 +7,16 @@ the build.
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 
-from ingest.discovery import Found, UnreadableError, discover, read_text
+from benchmarks.packages import PinnedPackage, read_files, unpacked
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import listed_licences
 from ingest.sources.licence import accepted
-from ingest.sources.packages import Fetcher, fetch_package
-from ingest.sources.spec import Package
-from ingest.sources.tree import unpack
 from kb.errors import SourceError
 
 PACKAGES_FILE = Path(__file__).with_name("packages.toml")
@@ -53,17 +48,9 @@ _TESTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingPackage:
-    """One package as `packages.toml` gives it."""
+class TrainingPackage(PinnedPackage):
+    """One package as `packages.toml` gives it; its licence is compared with the archive's."""
 
-    name: str
-    version: str
-    sha256: str
-    licence: str
-    """SPDX; compared with what the archive states."""
-    artefact: str = "best"
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
     held_out: bool = False
     """Its pairs validate and are never trained on."""
     vendored: bool = False
@@ -77,19 +64,12 @@ class TrainingPackage:
         SourceError
             If it cannot be fetched, is another archive, or is not permissively licensed.
         """
-        package = Package(
-            canonicalize_name(self.name), self.version, prefer_sdist=self.artefact == "sdist"
-        )
-        fetched = fetch_package(package, Fetcher(cache, lambda _what, _size: True))
-        if fetched.sha256 != self.sha256:
-            raise SourceError(
-                f"{package}: {fetched.filename} has sha256 {fetched.sha256}, but the training set "
-                f"is made of {self.sha256}: change packages.toml if that is meant"
-            )
+        fetched = PinnedPackage.fetch(self, cache)
         # What the metadata leaves unclear was looked up by hand, and must be on the list as well.
         by_hand = (self.licence,) if fetched.licence is None else ()
         if by_hand and self.licence not in listed_licences():
-            raise SourceError(f"{package}: {self.licence} is not among the licences that are taken")
+            name = f"{fetched.location}=={fetched.version}"
+            raise SourceError(f"{name}: {self.licence} is not among the licences that are taken")
         accepted(fetched, listed_licences(), by_hand, self.licence)
         return fetched
 
@@ -116,31 +96,6 @@ def files_of(package: TrainingPackage, cache: Cache) -> Iterator[SourceFile]:
         for path, text in read_files(root, package.include, exclude):
             if not states_foreign_licence(text):
                 yield SourceFile(package.name, PurePosixPath(path), text)
-
-
-@contextmanager
-def unpacked(fetched: Fetched, cache: Cache) -> Iterator[Path]:
-    """A scratch folder with the archive's sources and documents."""
-    with cache.workspace() as place:
-        # Ignore rules of a work tree around the cache do not reach into it.
-        (place / ".git").mkdir()
-        root = place / "tree"
-        root.mkdir()
-        unpack(fetched, cache, root)
-        yield root
-
-
-def read_files(
-    root: Path, include: Iterable[str] = (), exclude: Iterable[str] = ()
-) -> Iterator[tuple[str, str]]:
-    """Path and text of every readable file below `root`."""
-    for item in discover(root, include=tuple(include), exclude=tuple(exclude)):
-        if not isinstance(item, Found):
-            continue
-        try:
-            yield item.path, read_text(item)
-        except UnreadableError:
-            continue
 
 
 def states_foreign_licence(text: str) -> bool:

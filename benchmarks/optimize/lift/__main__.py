@@ -25,7 +25,7 @@ from agent.optimize.run import read_config
 from agent.optimize.starting import read_problem
 from agent.pause import NeedsGpuError, WaitingError
 from benchmarks.optimize.asking import Lines
-from benchmarks.optimize.kernelbench.__main__ import problems
+from benchmarks.optimize.kernelbench import problems
 from benchmarks.optimize.lift.arms import ARMS, EMPTY, ArmAdvisor, NoIndexError, note_sources
 from benchmarks.optimize.lift.figures import write
 from judge.profile.profiler import has_gpu

@@ -17,8 +17,6 @@ from benchmarks import tasks
 from benchmarks.optimize.mistuned import measure
 from benchmarks.optimize.mistuned.cases import load
 from benchmarks.tasks import Record
-from judge.progress import silent
-from kb.errors import KbError
 
 _ASKED = ("seconds", "reference_seconds", "seed", "trust", "small", "check")
 
@@ -26,11 +24,7 @@ _ASKED = ("seconds", "reference_seconds", "seed", "trust", "small", "check")
 def _measure(name: str, options: argparse.Namespace, cards: CardPool) -> Record:
     device = "cpu" if options.interpret else "cuda:0"
     given = {each: getattr(options, each) for each in _ASKED}
-    try:
-        with cards.lend() as card:
-            return card.ask(measure.Measure(name=name, device=device, **given), silent).record
-    except KbError as error:
-        return {"name": name, "failed": str(error)}
+    return tasks.measured(cards, measure.Measure(name=name, device=device, **given), name)
 
 
 def summary(found: Sequence[Record]) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.judge.cases import ROOT, declared
 from judge.problem.source import ProblemFile
 
-_FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"
-PROBLEMS = _FIXTURES / "judge" / "problems"
+_MISTUNED = ROOT.with_name("mistuned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +36,20 @@ def load(only: list[str] | None = None) -> list[Case]:
     KeyError
         There is no kernel of a name.
     """
-    found = {path.stem: path for path in sorted((_FIXTURES / "mistuned").glob("*.py"))}
+    found = {path.stem: path for path in sorted(_MISTUNED.glob("*.py"))}
     return [_case(found[name]) for name in (only or found)]
 
 
 def _case(path: Path) -> Case:
     text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    declared = next(
-        ast.literal_eval(each.value)
-        for each in tree.body
-        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "MISTUNED"
-    )
-    problem = ProblemFile.read(PROBLEMS / f"{declared['problem']}.py")
-    small = next(
-        ast.literal_eval(each.value)
-        for each in ast.parse(problem.text).body
-        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "SMALL"
-    )
+    mistuned = declared(text, "MISTUNED")
+    problem = ProblemFile.read(ROOT / "problems" / f"{mistuned['problem']}.py")
     return Case(
         name=path.stem,
-        about=(ast.get_docstring(tree) or "").partition("\n")[0],
+        about=(ast.get_docstring(ast.parse(text)) or "").partition("\n")[0],
         kernel=text,
-        operator=declared["problem"],
-        problem=problem.with_constants(declared["constants"]),
-        small=problem.with_constants(small),
-        constants=declared["constants"],
+        operator=mistuned["problem"],
+        problem=problem.with_constants(mistuned["constants"]),
+        small=problem.with_constants(declared(problem.text, "SMALL")),
+        constants=mistuned["constants"],
     )

@@ -4,24 +4,24 @@ import dataclasses
 import itertools
 import random
 import statistics
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from agent.optimize.judge_requests import Kept, Request
 from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.halving import Ledger, Measured, halve
+from agent.proposers.tune.halving import Ledger, halve
+from agent.proposers.tune.halving import Measured as Times
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Tuning
 from agent.proposers.tune.search import search
 from agent.proposers.tune.space import Point, Space, SpaceLimits
 from agent.proposers.tune.timing import SourceTimer
 from agent.proposers.tune.tuner import tune_with
+from benchmarks.judge.suite import judge_texts
 from benchmarks.optimize.mistuned.cases import Case, load
+from benchmarks.tasks import Measured
 from judge.evaluate.host import describe_host
-from judge.evaluate.judge import Options, evaluate
-from judge.evaluate.result import Model
+from judge.evaluate.options import Options
 from judge.problem.kernel import KernelFile
 from judge.progress import Say
 from judge.sandbox.launch import Zygote
@@ -36,16 +36,10 @@ _LAUNCHES = 30
 _CONTEST_SECONDS = 15.0
 
 
-class Found(Model):
-    """A record."""
-
-    record: dict[str, Any]
-
-
-class Measure(Request[Found]):
+class Measure(Request[Measured]):
     """Measure one kernel; fields are options of the command."""
 
-    reply = Found
+    reply = Measured
 
     name: str
     device: str
@@ -56,7 +50,7 @@ class Measure(Request[Found]):
     small: bool
     check: bool
 
-    def answer(self, kept: Kept, say: Say) -> Found:
+    def answer(self, kept: Kept, say: Say) -> Measured:
         """See `Request.answer`."""
         zygote = kept.zygote(interpret=self.device == "cpu")
         (full,) = load([self.name])
@@ -66,7 +60,7 @@ class Measure(Request[Found]):
         if self.check and "source" in record:
             record["verdict"] = verdict(case, record["source"], device=self.device, zygote=zygote)
         host = describe_host(self.device)
-        return Found(record={**record, "gpu": host.gpu, "versions": host.versions})
+        return Measured(record={**record, "gpu": host.gpu, "versions": host.versions})
 
 
 def measure(
@@ -148,7 +142,7 @@ def reference(
 ) -> tuple[list[Point], int]:
     """The best points of a wide sample and of a search from them; also how many were tried."""
 
-    def times(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
+    def times(points: Sequence[Point], launches: int, seconds: float) -> list[Times]:
         return timer.times([space.text(each) for each in points], launches, seconds)
 
     ledger: Ledger[Point] = Ledger(times, timer.clock() + seconds, timer.clock)
@@ -180,12 +174,8 @@ def contest(timer: SourceTimer, texts: Sequence[str]) -> dict[str, float]:
 
 def verdict(case: Case, source: str, *, device: str, zygote: Zygote | None) -> str:
     """What the judge says of a version, without timing it."""
-    with tempfile.TemporaryDirectory() as folder:
-        problem, kernel = Path(folder, f"{case.operator}.py"), Path(folder, f"{case.name}.py")
-        problem.write_text(case.problem, encoding="utf-8")
-        kernel.write_text(source, encoding="utf-8")
-        options = Options(device=device, timing=False)
-        return evaluate(problem, kernel, options, zygote=zygote).verdict.value
+    options = Options(device=device, timing=False)
+    return judge_texts(case.problem, source, options, zygote=zygote).verdict.value
 
 
 def within(records: Sequence[dict[str, Any]], share: float = 0.1) -> list[str]:

@@ -7,7 +7,6 @@ beside it, in FILE-runs, lie the run folders with their reports.
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from agent.cards.sweep import Runner
@@ -64,7 +63,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "Run the optimizer without a model and without a kernel on forty operators.",
         [each.name for each in load()],
     )
-    made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
     made.add_argument(
         "--list", choices=list(LISTS_OF), default="both", help="which of the lists (default: both)"
     )

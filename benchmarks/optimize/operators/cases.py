@@ -9,9 +9,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.judge.cases import ROOT, declared
+
 _HERE = Path(__file__).parent
 FIRST, FURTHER = "first", "further"
-_FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "operators"
+_FIXTURES = ROOT.with_name("operators")
 LISTS = {FIRST: _FIXTURES / "problems", FURTHER: _FIXTURES / "further"}
 
 
@@ -49,11 +51,6 @@ def load(only: list[str] | None = None, lists: tuple[str, ...] = tuple(LISTS)) -
 
 
 def _operator(path: Path, family: str, which: str) -> Operator:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    dtype = next(
-        ast.literal_eval(each.value)
-        for each in tree.body
-        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "DTYPE"
-    )
-    about = (ast.get_docstring(tree) or "").partition("\n")[0]
-    return Operator(path.stem, path, dtype, about, family, which)
+    text = path.read_text(encoding="utf-8")
+    about = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    return Operator(path.stem, path, declared(text, "DTYPE"), about, family, which)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.optimize.kernelbench.__main__ import problems, summary
+from benchmarks.optimize.kernelbench import problems, summary
 from kb.errors import InvalidInputError
 
 PROBLEM = "def get_inputs():\n    return []\n"

@@ -13,11 +13,9 @@ from agent.optimize.events import Continued
 from agent.optimize.journal import read
 from agent.optimize.judge_requests import Evaluate
 from agent.proposers.recipe.stock import EmptyShelf
-from benchmarks.optimize import asking, problems
+from benchmarks.optimize import asking, problems, retrieval
 from benchmarks.optimize.operators import __main__ as operators
-from benchmarks.optimize.problems import __main__ as five
 from benchmarks.optimize.records import timed
-from benchmarks.optimize.retrieval import __main__ as retrieval
 from benchmarks.tasks import done, go_through, load, main
 from kb.errors import KbError
 
@@ -151,15 +149,15 @@ def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
 
 def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     judge = FakeJudge()
-    options = asked(five, "--out", str(tmp_path), "--only", "matvec", "max_pool3d")
-    found = go_through(five.BENCHMARK, options, cards(judge))
+    options = asked(problems, "--out", str(tmp_path), "--only", "matvec", "max_pool3d")
+    found = go_through(problems.BENCHMARK, options, cards(judge))
     assert list(found["records"]) == [
         "matvec-start", "matvec-nothing", "max_pool3d-start", "max_pool3d-nothing",
     ]  # fmt: skip
     matvec, pool = found["records"]["matvec-start"], found["records"]["max_pool3d-start"]
-    assert five.at_or_above(matvec)
+    assert problems.at_or_above(matvec)
     assert matvec["over"]["max-autotune"]["ratio"] == 1.0
-    assert not five.at_or_above(pool)
+    assert not problems.at_or_above(pool)
     assert pool["better"] is False
     told = found["summary"]["start"]
     assert told["right_and_faster_than_the_start"] == 1
@@ -174,7 +172,7 @@ def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     assert Path(first.kernel).read_text() == problems.start_of("matvec").read_text()
     assert first.dtype == "bfloat16"
     untouched = FakeJudge()
-    assert go_through(five.BENCHMARK, options, cards(untouched)) == found
+    assert go_through(problems.BENCHMARK, options, cards(untouched)) == found
     assert untouched.asked == []
 
 
@@ -201,7 +199,7 @@ def test_arms_differ_in_their_kernels_and_are_compared_on_the_same_operators(tmp
 
 def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(local, "has_gpu", lambda: False)
-    for module in (operators, five, retrieval):
+    for module in (operators, problems, retrieval):
         assert main(module.BENCHMARK, ["--out", str(tmp_path / "out.json")]) == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3

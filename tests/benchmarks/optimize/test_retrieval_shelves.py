@@ -4,8 +4,7 @@ import pytest
 
 from agent.proposers.recipe.stock import CorpusShelf
 from benchmarks.optimize.operators.figures import counted
-from benchmarks.optimize.retrieval.__main__ import speedup, summary
-from benchmarks.optimize.retrieval.arms import ARMS, OtherFamily, families
+from benchmarks.optimize.retrieval import ARMS, OtherFamily, families, speedup, summary
 
 
 def test_no_family_comes_to_itself_and_the_same_seed_to_the_same_one():

@@ -14,12 +14,25 @@ from typing import Any
 
 from agent.cards.sweep import Runner
 from benchmarks import tasks
+from benchmarks.judge.cases import ROOT
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
-from benchmarks.optimize.problems import DTYPE, NAMES, path_of, start_of
 
+_KERNELS = ROOT.with_name("kernels")
+NAMES = ["matvec", "rmsnorm_channels", "max_pool3d", "conv_transpose3d", "depthwise_conv2d"]
+DTYPE = "bfloat16"
 FROM = {"start": ("start",), "nothing": ("nothing",), "both": ("start", "nothing")}
 _FORMS = ("start", "eager", "compile", "max-autotune", "best")
+
+
+def path_of(name: str) -> Path:
+    """The problem file."""
+    return _KERNELS / "problems" / f"{name}.py"
+
+
+def start_of(name: str) -> Path:
+    """A plain, correct Triton kernel for it."""
+    return _KERNELS / "starts" / f"{name}.py"
 
 
 def _keys(options: argparse.Namespace) -> list[str]:
@@ -83,9 +96,11 @@ def _cells(record: tasks.Record) -> list[str]:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     made = parser(
-        "benchmarks.optimize.problems", "Run the optimizer without a model on five problems.", NAMES
+        "benchmarks.optimize.problems",
+        "Run the optimizer without a model on five problems.",
+        NAMES,
+        out="folder",
     )
-    made.add_argument("--out", type=Path, required=True, help="folder to write, or go on with")
     made.add_argument(
         "--from", dest="start", choices=sorted(FROM), default="both", help="(default: both)"
     )

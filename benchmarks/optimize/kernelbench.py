@@ -140,7 +140,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         None,
     )
     made.add_argument("folder", type=Path, help="of KernelBench problem files")
-    made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
     made.add_argument("--dtype", default="bfloat16", help="of inputs and parameters")
     made.add_argument(
         "--baselines", default=",".join(BASELINES), help="of eager, compile, max-autotune"

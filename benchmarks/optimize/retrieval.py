@@ -10,24 +10,67 @@ goes by the diagnosis, and the context's text is read by language models alone.
 
 import argparse
 import contextlib
+import random
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agent.cards.pool import CardPool
 from agent.cards.sweep import Runner
 from agent.opening import searcher_or_none
-from agent.proposers.recipe.stock import Shelf, shelf_of
+from agent.proposers.recipe.carry import Stock
+from agent.proposers.recipe.stock import EmptyShelf, Shelf, shelf_of
 from benchmarks import tasks
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
 from benchmarks.optimize.operators.cases import load
-from benchmarks.optimize.retrieval.arms import ARMS, INDEX
 from benchmarks.tasks import Record
+from kb.corpus.loader import load_corpus, shipped_corpus
 
 START = "start"
+INDEX = "index"
+
+
+class OtherFamily:
+    """Kernels of another operator family than the one that is asked for, always the same one.
+
+    What a search gives that finds the wrong thing: the kernels themselves are sound.
+
+    Parameters
+    ----------
+    shelf
+        Where kernels come from.
+    families
+        Those that there are.
+    seed
+        Of the permutation, which leaves no family where it was.
+    """
+
+    def __init__(self, shelf: Shelf, families: Sequence[str], seed: int) -> None:
+        self._shelf = shelf
+        order = sorted(families)
+        random.Random(seed).shuffle(order)
+        # One cycle through all of them: none comes to itself.
+        self.instead = dict(zip(order, [*order[1:], *order[:1]], strict=True))
+
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+        """See `Shelf.kernels`; kernels pass for members of `family`."""
+        return self._shelf.kernels(self.instead.get(family, family), architecture, gpu)
+
+
+def families() -> list[str]:
+    """Operator families of the shipped corpus's kernels."""
+    corpus = load_corpus(shipped_corpus())
+    return sorted({each.entry.op for each in corpus.kernels if each.entry.language == "triton"})
+
+
+ARMS: dict[str, Callable[[Shelf, int], Shelf]] = {
+    INDEX: lambda shelf, _: shelf,
+    "empty": lambda *_: EmptyShelf(),
+    "shuffled": lambda shelf, seed: OtherFamily(shelf, families(), seed),
+}
+"""Name → what makes an arm's shelf from the index's own and the seed."""
 
 
 def _keys(options: argparse.Namespace) -> list[str]:
@@ -111,7 +154,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "Run the optimizer with and without its knowledge.",
         [each.name for each in load()],
     )
-    made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
     made.add_argument(
         "--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM",
         help=f"only these, of {', '.join(ARMS)}",

@@ -1,1 +1,0 @@
-"""The optimizer on a folder of KernelBench problems."""

@@ -1,1 +1,0 @@
-"""What retrieval is worth to the proposers that need no model."""
