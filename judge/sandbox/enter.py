@@ -69,14 +69,11 @@ def ground(policy: Policy) -> Ground:
             here.change_user, here.changed_user = None, True
         _enter_user_namespace(here)
     if policy.pid_namespace:
-        here.layers.append(
-            _unless_left_out(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
-        )
-        here.process_namespace = here.layers[-1].active
+        layer = _layer(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
     else:
-        here.layers.append(
-            Layer(name=LayerName.PROCESSES, active=False, detail="off in the policy")
-        )
+        layer = Layer(name=LayerName.PROCESSES, active=False, detail="off in the policy")
+    here.layers.append(layer)
+    here.process_namespace = layer.active
     return here
 
 
@@ -118,14 +115,18 @@ def _device_groups(policy: Policy) -> list[int]:
     return sorted({state.st_gid for state in states if state.st_mode & 0o6 != 0o6})
 
 
-def _unless_left_out(
-    here: Ground, name: LayerName, make: Callable[[], Layer], *, needs_admin: bool = False
+def _layer(
+    here: Ground, name: LayerName, make: Callable[[], str], *, needs_admin: bool = False
 ) -> Layer:
+    """Call `make`, which returns what the layer covers, unless the policy leaves the layer out."""
     if name in here.policy.without:
         return Layer(name=name, active=False, detail="left out by the policy")
     if needs_admin and not here.admin:
         return Layer(name=name, active=False, detail=here.why or "not permitted")
-    return make()
+    try:
+        return Layer(name=name, active=True, detail=make())
+    except OSError as error:
+        return Layer(name=name, active=False, detail=str(error))
 
 
 def enter(here: Ground) -> list[Layer]:
@@ -139,11 +140,11 @@ def enter(here: Ground) -> list[Layer]:
     device_files = paths.devices(gpu=policy.gpu)
     layers = list(here.layers)
 
-    def add(name: LayerName, make: Callable[[], Layer], *, needs_admin: bool = False) -> bool:
-        layers.append(_unless_left_out(here, name, make, needs_admin=needs_admin))
+    def add(name: LayerName, make: Callable[[], str], *, needs_admin: bool = False) -> bool:
+        layers.append(_layer(here, name, make, needs_admin=needs_admin))
         return layers[-1].active
 
-    def isolated_mounts() -> Layer:
+    def isolated_mounts() -> str:
         return mounts.isolate(
             policy.scratch,
             read=read,
@@ -155,14 +156,10 @@ def enter(here: Ground) -> list[Layer]:
             scratch_bytes=policy.scratch_bytes if policy.private_scratch else None,
         )
 
-    add(
-        LayerName.NETWORK,
-        lambda: namespaces.network(loopback=policy.loopback),
-        needs_admin=True,
-    )
-    own_network = layers[-1].active
-    if policy.ipc_namespace:
-        add(LayerName.IPC, namespaces.ipc, needs_admin=True)
+    def network() -> str:
+        return namespaces.network(loopback=policy.loopback)
+
+    own_network = add(LayerName.NETWORK, network, needs_admin=True)
     mounted = add(LayerName.MOUNTS, isolated_mounts, needs_admin=True)
     layers.append(_change_user(here, mounted=mounted))
     alone = layers[-1].active and not here.root_underneath

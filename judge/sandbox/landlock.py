@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from judge.sandbox import linux
-from judge.sandbox.layers import Layer, LayerName
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
@@ -79,42 +78,42 @@ def _up_to(version: int, table: dict[int, int]) -> int:
     return sum(rights for since, rights in table.items() if since <= version)
 
 
-def restrict(rules: Iterable[tuple[Path, int]], *, network: bool) -> Layer:
+def restrict(rules: Iterable[tuple[Path, int]], *, network: bool) -> str:
     """Confine the calling thread, and all that it starts, to `rules` (path, rights).
 
     Call it while there is one thread. `network`: leave TCP alone. A path that does not exist is
-    passed over; nothing is granted for it.
+    passed over; nothing is granted for it. Returns what is covered.
+
+    Raises
+    ------
+    OSError
+        The kernel does not offer Landlock, or refuses a rule.
     """
     version = abi()
     if not version:
-        return Layer(
-            name=LayerName.LANDLOCK, active=False, detail="this kernel does not offer Landlock"
-        )
+        raise OSError("this kernel does not offer Landlock")
     handled = _up_to(version, FILE_RIGHTS)
     net = 0 if network else _up_to(version, NET_RIGHTS)
     scoped = _up_to(version, SCOPES)
     attributes = _Ruleset(handled, net, scoped)
     # Older kernels take the shorter structure only when the rest is zero, which it is.
+    ruleset = linux.syscall(
+        linux.LANDLOCK_CREATE_RULESET,
+        ctypes.byref(attributes),
+        ctypes.sizeof(attributes),
+        0,
+        what="landlock_create_ruleset",
+    )
     try:
-        ruleset = linux.syscall(
-            linux.LANDLOCK_CREATE_RULESET,
-            ctypes.byref(attributes),
-            ctypes.sizeof(attributes),
-            0,
-            what="landlock_create_ruleset",
-        )
-        try:
-            for path, rights in rules:
-                _allow(ruleset, path, rights & handled)
-            linux.syscall(linux.LANDLOCK_RESTRICT_SELF, ruleset, 0, what="landlock_restrict_self")
-        finally:
-            os.close(ruleset)
-    except OSError as error:
-        return Layer(name=LayerName.LANDLOCK, active=False, detail=str(error))
+        for path, rights in rules:
+            _allow(ruleset, path, rights & handled)
+        linux.syscall(linux.LANDLOCK_RESTRICT_SELF, ruleset, 0, what="landlock_restrict_self")
+    finally:
+        os.close(ruleset)
     covers = ["files"]
     covers += ["TCP"] if net else []
     covers += ["signals and abstract sockets"] if scoped else []
-    return Layer(name=LayerName.LANDLOCK, active=True, detail=f"ABI {version}: {', '.join(covers)}")
+    return f"ABI {version}: {', '.join(covers)}"
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:

@@ -17,7 +17,6 @@ class LayerName(StrEnum):
     NETWORK = "network namespace"  # no interface, abstract sockets of its own
     PROCESSES = "process namespace"  # sees and signals its own processes only; all die together
     SIGNALS = "signals"  # none reach the judge's processes; follows from other layers
-    IPC = "ipc namespace"  # System V and POSIX queues of its own
     USER = "user"  # another user id than the judge's, or a user namespace
     PRIVILEGES = "privileges"  # no capabilities, and none to be had
     LIMITS = "limits"  # rlimits

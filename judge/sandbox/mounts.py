@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from judge.sandbox import linux
-from judge.sandbox.layers import Layer, LayerName
 
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
@@ -130,9 +129,7 @@ def _read_only(target: Path) -> None:
         )
     except OSError:
         # Flags that the mount already has may not be cleared, so they are given again.
-        present = os.statvfs(target).f_flag & (
-            linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | 1024 | 2048 | 4096
-        )
+        present = os.statvfs(target).f_flag
         times = {1024: 1 << 10, 2048: 1 << 11, 4096: 1 << 21}  # ST_NOATIME.. -> MS_NOATIME..
         flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
         flags |= present & 15
@@ -151,22 +148,24 @@ def isolate(
     writable_processes: bool,
     shared_memory_bytes: int,
     scratch_bytes: int | None = None,
-) -> Layer:
+) -> str:
     """Enter a mount namespace and make a tree of only these paths the root.
 
     Needs CAP_SYS_ADMIN (in the own user namespace, or as root). `own_processes`: the calling
     process is in a process namespace of its own. `writable_processes`: its files in /proc may be
     written, which CUDA needs. `scratch_bytes`: the scratch folder is an empty memory file system
-    of this size; None shows the folder itself. A failure leaves the old root in place.
+    of this size; None shows the folder itself.
+
+    Raises
+    ------
+    OSError
+        The kernel refused something; the old root is in place.
     """
     at = scratch / ".root"
-    try:
-        linux.unshare(linux.CLONE_NEWNS, "mount namespace")
-        linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
-        at.mkdir()
-        linux.mount("tmpfs", str(at), "tmpfs", linux.MS_NOSUID, "mode=755")
-    except OSError as error:
-        return Layer(name=LayerName.MOUNTS, active=False, detail=str(error))
+    linux.unshare(linux.CLONE_NEWNS, "mount namespace")
+    linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    at.mkdir()
+    linux.mount("tmpfs", str(at), "tmpfs", linux.MS_NOSUID, "mode=755")
     tree = _Tree(at)
     try:
         for path in read:
@@ -186,17 +185,18 @@ def isolate(
         processes = tree.processes(own=own_processes, writable=writable_processes)
         (at / _OLD).mkdir()
         linux.pivot_root(str(at), str(at / _OLD))
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             linux.detach(str(at))
-        return Layer(name=LayerName.MOUNTS, active=False, detail=str(error))
-    os.chdir("/")
-    linux.detach(f"/{_OLD}")
-    Path(f"/{_OLD}").rmdir()
-    # The directories in between would otherwise be writable memory.
-    linux.mount(
-        "none", "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
-    )
-    return Layer(
-        name=LayerName.MOUNTS, active=True, detail=f"root of its own, read-only; {processes}"
-    )
+        raise
+    # Between two roots there is no going on without the layer: not an OSError.
+    try:
+        os.chdir("/")
+        linux.detach(f"/{_OLD}")
+        Path(f"/{_OLD}").rmdir()
+        # The directories in between would otherwise be writable memory.
+        flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
+        linux.mount("none", "/", None, flags)
+    except OSError as error:
+        raise RuntimeError(f"the old root could not be left: {error}") from error
+    return f"root of its own, read-only; {processes}"

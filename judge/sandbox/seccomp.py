@@ -14,7 +14,6 @@ import socket
 import struct
 
 from judge.sandbox import linux
-from judge.sandbox.layers import Layer, LayerName
 
 # name -> (x86-64, aarch64); None where the architecture never had it.
 REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -225,30 +224,24 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def restrict(*, loopback: bool = False, gpu: bool = False) -> Layer:
-    """Install the filter for this process and all that it starts. Needs no_new_privs."""
+def restrict(*, loopback: bool = False, gpu: bool = False) -> str:
+    """Install the filter for this process and all that it starts. Needs no_new_privs.
+
+    Returns what is refused; raises OSError where the kernel does not take the filter.
+    """
     machine = linux.machine()
     if machine not in ARCHITECTURES:
-        return Layer(name=LayerName.SECCOMP, active=False, detail=f"no filter for {machine}")
+        raise OSError(f"no filter for {machine}")
     code = program(machine, loopback=loopback, gpu=gpu)
     packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
     # A character pointer keeps `packed` alive; the kernel copies it during the call.
     filled = _Program(len(code), packed)
     # Without SPEC_ALLOW kernels before 5.16 slow the whole process down (speculative store bypass
     # off), which would be measured as the candidate's.
-    for flags in (_SPEC_ALLOW, 0):
-        try:
-            linux.syscall(
-                linux.number("seccomp"),
-                _SECCOMP_SET_MODE_FILTER,
-                flags,
-                ctypes.byref(filled),
-                what="seccomp",
-            )
-        except OSError as error:
-            failure = str(error)
-        else:
-            sockets = "loopback sockets" if loopback else "no sockets but unix pairs"
-            detail = f"{len(REFUSED)} calls refused, {sockets}"
-            return Layer(name=LayerName.SECCOMP, active=True, detail=detail)
-    return Layer(name=LayerName.SECCOMP, active=False, detail=failure)
+    install = (linux.number("seccomp"), _SECCOMP_SET_MODE_FILTER)
+    try:
+        linux.syscall(*install, _SPEC_ALLOW, ctypes.byref(filled), what="seccomp")
+    except OSError:
+        linux.syscall(*install, 0, ctypes.byref(filled), what="seccomp")
+    sockets = "loopback sockets" if loopback else "no sockets but unix pairs"
+    return f"{len(REFUSED)} calls refused, {sockets}"
