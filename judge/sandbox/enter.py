@@ -19,7 +19,7 @@ from judge.sandbox import (
     privileges,
     seccomp,
 )
-from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.layers import Layer, LayerName, active
 from judge.sandbox.policy import Policy
 
 # Not all of the memory limit: what lies in this file system unmapped is not seen by the watch.
@@ -207,14 +207,14 @@ def _own_files(here: Ground, *, mounted: bool) -> Path:
 
 def _signals(here: Ground, layers: list[Layer]) -> Layer:
     """Say whether signals can leave the sandbox, which no layer stops by itself alone."""
-    active = {layer.name for layer in layers if layer.active}
+    found = active(layers)
     by = []
     if here.process_namespace:
         by.append("process namespace")
-    if LayerName.LANDLOCK in active and landlock.abi() >= landlock.SIGNALS_ABI:
+    if LayerName.LANDLOCK in found and landlock.abi() >= landlock.SIGNALS_ABI:
         by.append("Landlock")
     # A user namespace alone leaves the id, which is what the kernel goes by, the judge's.
-    if LayerName.USER in active and (here.changed_user or not here.user_namespace):
+    if LayerName.USER in found and (here.changed_user or not here.user_namespace):
         by.append("user id")
     detail = f"held back by {', '.join(by)}" if by else "processes of the same user get them"
     return Layer(name=LayerName.SIGNALS, active=bool(by), detail=detail)

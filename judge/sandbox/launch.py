@@ -132,7 +132,7 @@ class Zygote:
             theirs.close()
             os.close(output)
             os.close(told)
-        process = Sandboxed(self, pid, policy, channel, reading)
+        process = Sandboxed(self.signal, pid, policy, channel, reading)
         with self._lock:
             self._running[pid] = process
             early = self._early.pop(pid, None)

@@ -36,32 +36,33 @@ class Layer(BaseModel):
     """What it covers, or why it is not active."""
 
 
+def active(layers: Iterable[Layer]) -> set[LayerName]:
+    """Return the names of the active ones."""
+    return {layer.name for layer in layers if layer.active}
+
+
 def missing(layers: Iterable[Layer]) -> list[str]:
     """What keeps `layers` from being enough for code from a network or a model; [] if nothing.
 
     The file system, the network, privileges and other processes must each be isolated by at least
     one active layer.
     """
-    active = {layer.name for layer in layers if layer.active}
-    needed = {
-        "file system (Landlock or a mount namespace)": LayerName.LANDLOCK in active
-        or LayerName.MOUNTS in active,
-        "network (seccomp or a network namespace)": LayerName.SECCOMP in active
-        or LayerName.NETWORK in active,
+    found, names = active(layers), LayerName
+    lacking = {
+        "file system (Landlock or a mount namespace)": not found & {names.LANDLOCK, names.MOUNTS},
+        "network (seccomp or a network namespace)": not found & {names.SECCOMP, names.NETWORK},
         # Without seccomp a new user namespace would hand capabilities back, over itself at least.
-        "privileges (no capabilities, and seccomp against new ones)": {
-            LayerName.PRIVILEGES,
-            LayerName.SECCOMP,
-        }
-        <= active,
-        "memory of other processes (Landlock, a process namespace or another user)": bool(
-            active & {LayerName.LANDLOCK, LayerName.PROCESSES, LayerName.USER}
+        "privileges (no capabilities, and seccomp against new ones)": (
+            {names.PRIVILEGES, names.SECCOMP} - found
+        ),
+        "memory of other processes (Landlock, a process namespace or another user)": (
+            not found & {names.LANDLOCK, names.PROCESSES, names.USER}
         ),
         "signals to other processes (Landlock ABI 6, a process namespace or another user id)": (
-            LayerName.SIGNALS in active
+            names.SIGNALS not in found
         ),
     }
-    return [name for name, holds in needed.items() if not holds]
+    return [name for name, lacks in lacking.items() if lacks]
 
 
 class IncompleteSandboxError(KbError):
