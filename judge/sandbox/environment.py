@@ -4,34 +4,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-ALLOWED = frozenset(
-    {
-        "CC",
-        "CPATH",
-        "CUDA_DEVICE_ORDER",
-        "CUDA_HOME",
-        "CUDA_MODULE_LOADING",
-        "CUDA_PATH",
-        "CUDA_VISIBLE_DEVICES",
-        "CXX",
-        "LANG",
-        "LC_ALL",
-        "LC_CTYPE",
-        "LD_LIBRARY_PATH",
-        "LIBRARY_PATH",
-        "MKL_NUM_THREADS",
-        "NVIDIA_DRIVER_CAPABILITIES",
-        "NVIDIA_VISIBLE_DEVICES",
-        "OMP_NUM_THREADS",
-        "PATH",
-        "TORCH_CUDA_ARCH_LIST",
-        "TRITON_CUOBJDUMP_PATH",
-        "TRITON_NVDISASM_PATH",
-        "TRITON_PTXAS_PATH",
-        "TZ",
-        "VIRTUAL_ENV",
-    }
-)
+ALLOWED = frozenset({
+    "CC", "CPATH", "CXX", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LIBRARY_PATH", "PATH",
+    "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
+    "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES",
+    "TORCH_CUDA_ARCH_LIST", "TRITON_CUOBJDUMP_PATH", "TRITON_NVDISASM_PATH", "TRITON_PTXAS_PATH",
+    "TZ", "VIRTUAL_ENV",
+})  # fmt: skip
 # Not among them: in the user's environment it would turn a GPU evaluation into something else.
 INTERPRET = "TRITON_INTERPRET"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -27,19 +27,8 @@ SIGNALS_ABI = 6
 NEWEST_ABI = 7  # 7 adds audit flags only
 
 READ = READ_FILE | READ_DIR | EXECUTE
-WRITE = (
-    READ
-    | WRITE_FILE
-    | REMOVE_DIR
-    | REMOVE_FILE
-    | MAKE_DIR
-    | MAKE_REG
-    | MAKE_SOCK
-    | MAKE_FIFO
-    | MAKE_SYM
-    | REFER
-    | TRUNCATE
-)
+WRITE = READ | WRITE_FILE | TRUNCATE | REFER | REMOVE_DIR | REMOVE_FILE
+WRITE |= MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
 DEVICE = READ_FILE | WRITE_FILE | READ_DIR | IOCTL_DEV
 BUFFER = READ_FILE | READ_DIR | WRITE_FILE
 # What can be granted on something that is not a folder; more is refused with EINVAL.

@@ -35,17 +35,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def machine() -> str:
-    """Return the processor architecture as the kernel names it."""
-    return platform.machine()
-
-
 def number(name: str) -> int:
     """Return the number of system call `name` here; raises OSError on another architecture."""
+    machine = platform.machine()
     try:
-        return SYSCALLS[machine()][name]
+        return SYSCALLS[machine][name]
     except KeyError:
-        raise OSError(38, f"{name} is not known on {machine()}") from None
+        raise OSError(38, f"{name} is not known on {machine}") from None
 
 
 def _check(result: int, what: str) -> int:

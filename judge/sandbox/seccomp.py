@@ -10,13 +10,15 @@ refused.
 
 import ctypes
 import errno
+import platform
 import socket
 import struct
 
 from judge.sandbox import linux
 
 # name -> (x86-64, aarch64); None where the architecture never had it.
-REFUSED: dict[str, tuple[int | None, int | None]] = {
+Calls = dict[str, tuple[int | None, int | None]]
+REFUSED: Calls = {
     # other processes' memory and descriptors
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -98,19 +100,19 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
 }
 # Memory that need not be mapped, which the watch sees only where it looks for it. With a GPU it is
 # left to the watch: CUDA's driver may want it.
-UNMAPPED_MEMORY: dict[str, tuple[int, int]] = {
+UNMAPPED_MEMORY: Calls = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }
-# Refused unless the process has a network namespace to itself and may use its loopback.
-SOCKETS: dict[str, tuple[int, int]] = {
+# Refused unless the process has a network namespace to itself and may use its loopback. With a GPU
+# only "connect" is refused.
+SOCKETS: Calls = {
     "connect": (42, 203),
     "bind": (49, 200),
     "listen": (50, 201),
     "accept": (43, 202),
     "accept4": (288, 242),
 }
-OFFERING = ("bind", "listen", "accept", "accept4")
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 CLONE, CLONE3, PRLIMIT, IOCTL = (56, 220), (435, 435), (302, 261), (16, 29)
 MOVE_PAGES, MIGRATE_PAGES = (279, 239), (256, 238)
@@ -165,14 +167,11 @@ def program(machine: str, *, loopback: bool = False, gpu: bool = False) -> list[
     code = [_op(_LOAD, _ARCH), _op(_EQUAL, audit, 1, 0), _refuse(), _op(_LOAD, _NUMBER)]
     if machine == "x86_64":
         code += [_op(_AT_LEAST, X32_BIT, 0, 1), _refuse()]
-    refused: dict[str, tuple[int | None, int | None]] = dict(REFUSED)
+    refused = dict(REFUSED)
     if not loopback:
-        refused.update(SOCKETS)
-        if gpu:
-            for name in OFFERING:
-                del refused[name]
+        refused |= {name: call for name, call in SOCKETS.items() if name == "connect" or not gpu}
     if not gpu:
-        refused.update(UNMAPPED_MEMORY)
+        refused |= UNMAPPED_MEMORY
     for numbers in refused.values():
         number = numbers[column]
         if number is not None:
@@ -229,7 +228,7 @@ def restrict(*, loopback: bool = False, gpu: bool = False) -> str:
 
     Returns what is refused; raises OSError where the kernel does not take the filter.
     """
-    machine = linux.machine()
+    machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(f"no filter for {machine}")
     code = program(machine, loopback=loopback, gpu=gpu)
