@@ -148,7 +148,7 @@ def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path)
         attributes=loaded.attributes,
         input_names=[loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
     )
-    run, _ = load_kernel(command, {each.name: tensor for each, tensor in described}, folder)
+    run = load_kernel(command, {each.name: tensor for each, tensor in described}, folder)
     return tuple(flatten(run(*_copies(inputs))))
 
 

@@ -196,7 +196,7 @@ class SourceBench:
             if other is not None and other.source == source:
                 told = other
             told = told.model_copy(update={"source": source})
-            run, _ = load_kernel(told, task.tensors, self._folder)
+            run = load_kernel(told, task.tensors, self._folder)
             self._loaded[key] = run
             while len(self._loaded) > _MOST_LOADED:
                 self._loaded.popitem(last=False)

@@ -72,11 +72,10 @@ class UseVariant(Command):
 
 
 class DescribeInputs(Command):
-    """What `make_inputs` of the same seed and kind would write; answers with `Inputs`."""
+    """What `make_inputs` of the same seed would write; answers with `Inputs`."""
 
     do: Literal["describe_inputs"] = "describe_inputs"
     seed: int
-    kind: ValueKind = ValueKind.GIVEN
 
 
 class MakeInputs(Command):
@@ -139,8 +138,6 @@ class LoadKernel(Command):
     parameters: list[KernelParameter] = Field(default_factory=list)
     attributes: dict[str, JsonValue] = Field(default_factory=dict)
     input_names: list[str] = Field(default_factory=list)
-    entry: str | None = None
-    """For the form `cuda`: the declared entry point."""
 
 
 class Call(Command):

@@ -170,9 +170,9 @@ class Handler:
         tensors = {
             parameter.name: self._buffers[parameter.buffer] for parameter in command.parameters
         }
-        self._run, told = load_kernel(command, tensors, self._folder)
+        self._run = load_kernel(command, tensors, self._folder)
         self._wait()
-        return m.Kernel(**told, observed=observer.glance([]))
+        return m.Kernel(observed=observer.glance([]))
 
     def _call(self, command: m.Call) -> m.Reply:
         run, arguments = self._the_contender(), self._arguments(command.inputs)

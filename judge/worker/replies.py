@@ -78,13 +78,8 @@ class Observed(Message):
 
 
 class Kernel(Reply):
-    """How a kernel file was loaded."""
+    """A kernel file was loaded."""
 
-    language: Literal["triton", "cuda", "torch", "unknown"]
-    state_dict: bool = False
-    """`ModelNew` took the problem's state dict (else it was built under the same seed)."""
-    binding: Label = ""
-    """How the arguments of `kernel_function` were bound."""
     observed: Observed = Observed()
 
 
@@ -175,11 +170,8 @@ class Operations(Reply):
     """Floating-point operations of one forward pass."""
 
     flops: float
-    by_operator: dict[Label, float] = Field(max_length=500)
     by_dtype: dict[Label, float] = Field(max_length=50)
     """FLOPs by the dtype of the operator's first tensor."""
-    uncounted: dict[Label, int] = Field(default_factory=dict, max_length=500)
-    """Calls of operators that the counter has no formula for (elementwise, reductions)."""
 
 
 class GraphTensor(Message):

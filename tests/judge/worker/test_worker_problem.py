@@ -342,13 +342,11 @@ def test_a_lost_tap_changes_the_oracle_once(evaluation: Session) -> None:
         )
 
 
-def test_operations_are_counted_by_operator_and_dtype(evaluation: Session) -> None:
+def test_operations_are_counted_by_dtype(evaluation: Session) -> None:
     worker, _ = load_problem(evaluation, LINEAR, dtype="bfloat16")
     told = worker.flops()
     assert told.flops == 2 * 6 * 16 * 4
-    assert told.by_operator == {"aten.addmm": told.flops}
     assert told.by_dtype == {"bfloat16": told.flops}
-    assert told.uncounted == {"aten.mul": 1, "aten.add": 1}
 
 
 def test_a_faulty_problem_is_reported_in_one_line_and_the_worker_goes_on(
