@@ -42,9 +42,7 @@ class _Moves(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._memory = memory
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name, memory = func._schema.name, self._memory
         if _ALLOCATES.match(name):

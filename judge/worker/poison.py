@@ -42,20 +42,12 @@ def _filled(nbytes: int, device: Any) -> Any:
 class _Fill(TorchDispatchMode):  # type: ignore[misc]
     """Fills what operators return uninitialized."""
 
-    _EMPTY: Final = frozenset(
-        {
-            "aten::empty.memory_format",
-            "aten::empty_like",
-            "aten::empty_strided",
-            "aten::empty_permuted",
-            "aten::new_empty",
-            "aten::new_empty_strided",
-        }
-    )
+    _EMPTY: Final = frozenset({
+        "aten::empty.memory_format", "aten::empty_like", "aten::empty_strided",
+        "aten::empty_permuted", "aten::new_empty", "aten::new_empty_strided",
+    })  # fmt: skip
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func.name() in self._EMPTY and type(result) is torch.Tensor:
             storage = result.untyped_storage()
