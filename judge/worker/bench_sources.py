@@ -10,7 +10,7 @@ import statistics
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,15 +21,13 @@ from judge.worker.compile_ahead import Noted, compile_noted, note
 from judge.worker.contender import Run, load_kernel
 from judge.worker.events import Timer
 from judge.worker.outputs import flatten
-from judge.worker.poison import poisoned
+from judge.worker.poison import filled, poisoned
 
 # Versions that stay loaded from one command to the next; `ModelNew`s hold their own parameters.
 _MOST_LOADED: Final = 160
 # What decides whether a version is worth further launches.
 _FIRST_LAUNCHES: Final = 2
 _CHUNK: Final = 1 << 24
-# NaN in every format, -1 in integers.
-_SOIL: Final = 0xFF
 # How errors read after which no call to the device succeeds any more.
 _DEVICE_ERRORS: Final = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 
@@ -48,18 +46,6 @@ class Task:
     timer: Timer
     wait: Callable[[], None]
     """Waits for the device."""
-
-
-@dataclass(slots=True)
-class _Result:
-    """`messages.BenchedSource` in the making."""
-
-    ms: list[float] = field(default_factory=list)
-    error: str = ""
-    difference: float | None = None
-    tried: bool = True
-    slow: bool = False
-    seconds: float = 0.0
 
 
 class SourceBench:
@@ -96,7 +82,7 @@ class SourceBench:
         if command.stage != "compile" and command.refer:
             self._refer(task)
         keys = [_key(source) for source in command.sources]
-        results = [_Result() for _ in keys]
+        results = [m.BenchedSource() for _ in keys]
         start = self._clock()
         if command.stage != "compile":
             self._note(task, keys, results)
@@ -127,10 +113,7 @@ class SourceBench:
                 if result.ms:
                     best = min(best, statistics.median(result.ms))
         return m.Benched(
-            results=[m.BenchedSource(**asdict(each)) for each in results],
-            ahead_seconds=ahead_seconds,
-            compiled_ahead=compiled,
-            lost=lost,
+            results=results, ahead_seconds=ahead_seconds, compiled_ahead=compiled, lost=lost
         )
 
     def _refer(self, task: Task) -> None:
@@ -147,7 +130,7 @@ class SourceBench:
         # A kernel may write every result into one buffer that it keeps.
         self._reference, self._reference_key = [output.clone() for output in outputs], key
 
-    def _note(self, task: Task, keys: Sequence[str], results: Sequence[_Result]) -> None:
+    def _note(self, task: Task, keys: Sequence[str], results: Sequence[m.BenchedSource]) -> None:
         """Load what is new, and note what it would compile where that is done ahead."""
         command = task.command
         runs: dict[str, Run] = {}
@@ -167,7 +150,7 @@ class SourceBench:
         command: m.BenchSources,
         keys: Sequence[str],
         deadline: float,
-        results: Sequence[_Result],
+        results: Sequence[m.BenchedSource],
     ) -> int:
         """Compile what was noted, several at a time; how many were."""
         noted, self._noted = self._noted, []
@@ -214,10 +197,7 @@ class SourceBench:
         else:
             # What a version forgets to write must not still hold the right result of another one:
             # the allocator hands a block of this size out next.
-            soiled = [
-                torch.full((each.nbytes,), _SOIL, dtype=torch.uint8, device=device)
-                for each in self._reference
-            ]
+            soiled = [filled(each.nbytes, device) for each in self._reference]
             del soiled
             returned = run(*task.sets[0])
         task.wait()
@@ -225,7 +205,7 @@ class SourceBench:
         self._differences[key] = found
         return found
 
-    def _fail(self, result: _Result, key: str, error: BaseException) -> None:
+    def _fail(self, result: m.BenchedSource, key: str, error: BaseException) -> None:
         self._loaded.pop(key, None)
         result.ms = []
         try:

@@ -99,13 +99,13 @@ def _described(program: Any) -> Graph:
             if spec.kind is InputKind.USER_INPUT:
                 constant = isinstance(spec.arg, ConstantArgument)
                 args = [_value(spec.arg.value)] if constant else []
-                nodes.append(_node(node, "input", args).model_copy(update={"input": index}))
+                nodes.append(_node(node, "input", args, input=index))
                 index += 1
             elif spec.kind is InputKind.CONSTANT_TENSOR:
                 value = _number(program.constants.get(spec.target))
                 nodes.append(_node(node, "constant", [_value(value)]))
             else:
-                nodes.append(_node(node, "tensor", []).model_copy(update={"tensor": spec.target}))
+                nodes.append(_node(node, "tensor", [], tensor=spec.target))
         elif node.op == "output":
             returned = zip(node.args[0], kinds, strict=True)
             outputs = [_value(each) for each, kind in returned if kind is OutputKind.USER_OUTPUT]
@@ -114,7 +114,7 @@ def _described(program: Any) -> Graph:
             if not name.startswith(_CHECKS):
                 kwargs = {key: _value(value) for key, value in node.kwargs.items()}
                 args = [_value(each) for each in node.args]
-                nodes.append(_node(node, name, args).model_copy(update={"kwargs": kwargs}))
+                nodes.append(_node(node, name, args, kwargs=kwargs))
         else:
             raise TypeError(f"a {node.op} has no place in a graph of operators")
         if len(nodes) > MAX_NODES:
@@ -140,9 +140,9 @@ def _operator(target: Any) -> str:
     return str(getattr(target, "__name__", target))  # getitem
 
 
-def _node(node: Any, op: str, args: list[Any]) -> GraphNode:
+def _node(node: Any, op: str, args: list[Any], **more: Any) -> GraphNode:
     tensors = list(_tensors(node.meta.get("val")))
-    return GraphNode(name=node.name, op=op, args=args, tensors=tensors)
+    return GraphNode(name=node.name, op=op, args=args, tensors=tensors, **more)
 
 
 def _tensors(value: Any) -> Iterator[GraphTensor]:

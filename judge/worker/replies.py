@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from judge.worker.commands import MAX_LAUNCHES, MAX_SOURCE_LAUNCHES, MAX_SOURCES
 from judge.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpec
@@ -131,6 +131,8 @@ class Times(Reply):
 
 class BenchedSource(Message):
     """One version of a kernel, as the worker says it did."""
+
+    model_config = ConfigDict(frozen=False)  # the worker fills it in
 
     ms: list[float] = Field(default_factory=list, max_length=MAX_SOURCE_LAUNCHES)
     """Milliseconds per launch, in order."""
