@@ -68,10 +68,8 @@ def ground(policy: Policy) -> Ground:
             privileges.become(here.change_user, _device_groups(policy))
             here.change_user, here.changed_user = None, True
         _enter_user_namespace(here)
-    if policy.pid_namespace:
-        layer = _layer(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
-    else:
-        layer = Layer(name=LayerName.PROCESSES, active=False, detail="off in the policy")
+    # Without this layer the supervisor kills all descendants.
+    layer = _layer(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
     here.layers.append(layer)
     here.process_namespace = layer.active
     return here

@@ -46,10 +46,9 @@ class Close(Command):
     names: list[Name]
 
 
-class LoadProblem(Command):
-    """Execute a problem file and build its `Model` under `seed`; answers with `Problem`."""
+class Load(Command):
+    """What a problem and a kernel are loaded with."""
 
-    do: Literal["load_problem"] = "load_problem"
     source: str
     module_name: str
     device: Device
@@ -57,6 +56,13 @@ class LoadProblem(Command):
     """Floating-point inputs, parameters and buffers are cast to this; None leaves them."""
     precision: Precision = "ieee"
     seed: int = 0
+    """The one that the problem's model is built under."""
+
+
+class LoadProblem(Load):
+    """Execute a problem file and build its `Model` under `seed`; answers with `Problem`."""
+
+    do: Literal["load_problem"] = "load_problem"
 
 
 class UseVariant(Command):
@@ -121,18 +127,11 @@ class Contender(Command):
     """`max-autotune` is torch.compile's mode "max-autotune-no-cudagraphs"."""
 
 
-class LoadKernel(Command):
+class LoadKernel(Load):
     """Execute a kernel file and make it callable; answers with `Kernel`."""
 
     do: Literal["load_kernel"] = "load_kernel"
-    source: str
-    module_name: str
     form: Literal["ModelNew", "kernel_function", "cuda"]
-    device: Device
-    dtype: str | None = None
-    precision: Precision = "ieee"
-    seed: int = 0
-    """The seed that the problem's model was built under."""
     init_inputs: JsonValue = None
     """As `Problem.init_inputs` gave it."""
     parameters: list[KernelParameter] = Field(default_factory=list)

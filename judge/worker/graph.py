@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from judge.worker.buffers import dtype_name, dtype_of
+from judge.worker.buffers import cast, dtype_name, dtype_of
 from judge.worker.messages import ExportGraph, Graph, GraphNode, GraphTensor, one_line
 from judge.worker.modules import execute, member
 from judge.worker.seeds import seed_everything
@@ -42,7 +42,10 @@ def export(command: ExportGraph, folder: Path) -> Graph:
         inputs = get_inputs()
         dtype = None if command.dtype is None else dtype_of(command.dtype)
         _cast(model, dtype)
-        inputs = tuple(_as(each, dtype).contiguous() if _is(each) else each for each in inputs)
+        inputs = tuple(
+            cast(each, dtype).contiguous() if isinstance(each, torch.Tensor) else each
+            for each in inputs
+        )
     try:
         with warnings.catch_warnings(), _Silence(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -53,27 +56,19 @@ def export(command: ExportGraph, folder: Path) -> Graph:
         return Graph(reason=one_line(f"{type(error).__name__}: {error}"))
 
 
-def _is(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def _as(tensor: Any, dtype: Any) -> Any:
-    return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
-
-
 def _cast(model: Any, dtype: Any) -> None:
     """Cast a module's tensors. `Module.to` swaps their contents, which fake ones do not allow."""
     for module in model.modules():
         for name, tensor in module._parameters.items():
             if tensor is not None:
-                fresh = torch.nn.Parameter(_as(tensor.detach(), dtype), requires_grad=False)
+                fresh = torch.nn.Parameter(cast(tensor.detach(), dtype), requires_grad=False)
                 module._parameters[name] = fresh
         for name, tensor in module._buffers.items():
             if tensor is not None:
-                module._buffers[name] = _as(tensor.detach(), dtype)
+                module._buffers[name] = cast(tensor.detach(), dtype)
         for name, value in list(vars(module).items()):
-            if _is(value):
-                setattr(module, name, _as(value.detach(), dtype))
+            if isinstance(value, torch.Tensor):
+                setattr(module, name, cast(value.detach(), dtype))
 
 
 class _Silence:

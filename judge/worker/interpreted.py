@@ -101,20 +101,16 @@ class _Redirected:
         return pointers if memory is None else memory.at(pointers, mask, what)
 
     def load(self, pointers: Any, mask: Any, other: Any, dtype: Any) -> Any:
-        """Read what `mask` selects."""
         return self._original.load(self._at(pointers, mask, "reads"), mask, other, dtype)
 
     def store(self, pointers: Any, value: Any, mask: Any) -> Any:
-        """Write what `mask` selects."""
         return self._original.store(self._at(pointers, mask, "writes"), value, mask)
 
     def atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, order: Any) -> Any:
-        """Change what `mask` selects."""
         at = self._at(pointers, mask, "writes")
         return self._original.atomic_rmw(operation, at, value, mask, order)
 
     def atomic_cas(self, pointers: Any, compared: Any, value: Any, order: Any) -> Any:
-        """Compare and swap."""
         at = self._at(pointers, None, "writes")
         return self._original.atomic_cas(at, compared, value, order)
 

@@ -42,7 +42,7 @@ def main(connection: socket.socket, policy: Policy) -> None:
             if received is None:
                 return
             line, descriptors = received
-            command = m.read_command(line)
+            command = m.COMMAND.validate_json(line)
             number = command.id
             answer = _answer(handler, command, descriptors)
             restore_signals()

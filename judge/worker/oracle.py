@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from judge.worker.buffers import BadBufferError, OpenBuffers, dtype_name, spec_of
+from judge.worker.buffers import BadBufferError, OpenBuffers, cast, dtype_name, spec_of
 from judge.worker.messages import Mutation, OracleOutputs, TensorSpec, one_line
 from judge.worker.mutations import mutated_inputs, mutated_model
 from judge.worker.outputs import flatten
@@ -169,7 +169,7 @@ class Oracle:
                 narrowing,
             ):
                 call = model if task.method == "forward" else getattr(model, task.method)
-                return flatten(call(*(_raised(value, dtype) for value in inputs)))
+                return flatten(call(*(cast(value, dtype) for value in inputs)))
         finally:
             set_precision(self._problem.precision)
             self._narrowed = self._narrowed or narrowing.seen
@@ -265,18 +265,10 @@ class _Narrowing(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _is_narrower(one: Any, other: Any) -> bool:
-    real = isinstance(one, torch.dtype) and isinstance(other, torch.dtype)
-    return (
-        real
-        and bool(one.is_floating_point and other.is_floating_point)
-        and bool(one.itemsize < other.itemsize)
-    )
-
-
-def _raised(value: Any, dtype: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(dtype)
-    return value
+    if not (isinstance(one, torch.dtype) and isinstance(other, torch.dtype)):
+        return False
+    floating = one.is_floating_point and other.is_floating_point
+    return bool(floating and one.itemsize < other.itemsize)
 
 
 def _rows(inputs: list[Any], sliced: frozenset[int], rows: slice) -> list[Any]:
