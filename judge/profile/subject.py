@@ -10,7 +10,7 @@ from typing import Any
 
 from judge.profile.spec import Spec
 from judge.worker.contender import load_kernel
-from judge.worker.messages import KernelParameter, LoadKernel
+from judge.worker.messages import KernelParameter, LoadKernel, LoadProblem
 from judge.worker.problem import LoadedProblem
 
 
@@ -25,13 +25,15 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         Where the files are written.
     """
     problem = LoadedProblem(
-        spec.problem_source,
-        "problem",
+        LoadProblem(
+            source=spec.problem_source,
+            module_name="problem",
+            device=spec.device,
+            dtype=spec.dtype,
+            precision=spec.precision,
+            seed=spec.seed,
+        ),
         folder,
-        device=spec.device,
-        dtype=spec.dtype,
-        precision=spec.precision,
-        seed=spec.seed,
     )
     inputs = problem.inputs(spec.seed)
     described = problem.tensors()

@@ -1,7 +1,6 @@
 """The environment of a sandboxed process: an allow-list, and folders inside its scratch."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 ALLOWED = frozenset({
@@ -25,10 +24,9 @@ FOLDERS = {
 }
 
 
-def scrubbed(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the allowed part of `variables` (the process's own by default)."""
-    given = os.environ if variables is None else variables
-    kept = {name: value for name, value in given.items() if name in ALLOWED}
+def scrubbed() -> dict[str, str]:
+    """Return the allowed part of the process's own variables."""
+    kept = {name: value for name, value in os.environ.items() if name in ALLOWED}
     kept.setdefault("PATH", DEFAULT_PATH)
     # Nothing outside of the scratch folder can be written, so do not try to leave bytecode there.
     kept["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -5,9 +5,9 @@ nowhere. A confined process cannot trace one outside its domain, which also clos
 /proc/PID/{mem,fd,root,environ}. What it does not cover: stat, and connecting to a socket file.
 """
 
-import ctypes
 import os
 import stat
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,20 +36,6 @@ ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
-
-
-class _Ruleset(ctypes.Structure):
-    _fields_ = (
-        ("fs", ctypes.c_uint64),
-        ("net", ctypes.c_uint64),
-        ("scoped", ctypes.c_uint64),
-    )
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
 def abi() -> int:
@@ -84,12 +70,12 @@ def restrict(rules: Iterable[tuple[Path, int]], *, network: bool) -> str:
     handled = _up_to(version, FILE_RIGHTS)
     net = 0 if network else _up_to(version, NET_RIGHTS)
     scoped = _up_to(version, SCOPES)
-    attributes = _Ruleset(handled, net, scoped)
+    attributes = struct.pack("=QQQ", handled, net, scoped)
     # Older kernels take the shorter structure only when the rest is zero, which it is.
     ruleset = linux.syscall(
         linux.LANDLOCK_CREATE_RULESET,
-        ctypes.byref(attributes),
-        ctypes.sizeof(attributes),
+        attributes,
+        len(attributes),
         0,
         what="landlock_create_ruleset",
     )
@@ -113,14 +99,8 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             rights &= ON_FILES
-        rule = _PathBeneath(rights, handle)
-        linux.syscall(
-            linux.LANDLOCK_ADD_RULE,
-            ruleset,
-            _PATH_BENEATH,
-            ctypes.byref(rule),
-            0,
-            what=f"landlock rule for {path}",
-        )
+        rule = struct.pack("=Qi", rights, handle)  # a packed structure
+        what = f"landlock rule for {path}"
+        linux.syscall(linux.LANDLOCK_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0, what=what)
     finally:
         os.close(handle)

@@ -56,7 +56,7 @@ def _argument(value: object) -> object:
 
 
 def syscall(call: int, *arguments: object, what: str) -> int:
-    """Make a system call by number; integers are passed as 64-bit values."""
+    """Make a system call by number; integers are passed as 64-bit values, bytes by address."""
     result = _libc.syscall(ctypes.c_long(call), *[_argument(value) for value in arguments])
     return _check(result, what)
 

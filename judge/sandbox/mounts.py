@@ -5,7 +5,6 @@ are the same inside and outside. As root it lets another user id reach files who
 only root may enter.
 """
 
-import ctypes
 import os
 import struct
 from collections.abc import Iterable
@@ -123,7 +122,7 @@ def _read_only(target: Path) -> None:
             _AT_FDCWD,
             str(target).encode(),
             _AT_RECURSIVE,
-            ctypes.c_char_p(attributes),
+            attributes,
             len(attributes),
             what="mount_setattr",
         )

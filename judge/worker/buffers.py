@@ -3,6 +3,7 @@
 import contextlib
 import mmap
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -63,7 +64,9 @@ def device_bytes(device: int, address: int, nbytes: int) -> Any:
     torch.cuda.init()  # nothing else may have been asked of torch's CUDA in this process
     if nbytes == 0:
         return torch.empty(0, dtype=torch.uint8, device=where)
-    return torch.as_tensor(cudart.DeviceBytes(address, nbytes), device=where)
+    described = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "strides": None}
+    memory = SimpleNamespace(__cuda_array_interface__=described | {"version": 2})
+    return torch.as_tensor(memory, device=where)
 
 
 class OpenBuffers:

@@ -55,6 +55,7 @@ class Load(Command):
     dtype: str | None = None
     """Floating-point inputs, parameters and buffers are cast to this; None leaves them."""
     precision: Precision = "ieee"
+    """Whether float32 products may use TF32: declared once for all contenders."""
     seed: int = 0
     """The one that the problem's model is built under."""
 

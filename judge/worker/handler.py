@@ -107,15 +107,7 @@ class Handler:
     def _execute_problem(self, command: m.LoadProblem) -> m.Reply:
         self._problem = self._oracle = self._run = None
         self._forget()
-        problem = LoadedProblem(
-            command.source,
-            command.module_name,
-            self._folder,
-            device=command.device,
-            dtype=command.dtype,
-            precision=command.precision,
-            seed=command.seed,
-        )
+        problem = LoadedProblem(command, self._folder)
         self._problem = problem
         self._oracle = Oracle(problem)
         return m.Problem(

@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from judge.worker.buffers import dtype_of, spec_of
-from judge.worker.messages import InputSpec, Parameter, Precision
+from judge.worker.messages import InputSpec, LoadProblem, Parameter, Precision
 from judge.worker.modules import execute, member
 from judge.worker.seeds import DRAWN, generator, seed_everything, set_precision
 from judge.worker.values import NotEncodableError, encode
@@ -31,48 +31,33 @@ class LoadedProblem:
 
     Parameters
     ----------
-    source, name, folder
-        The text, its module's name, and where its file is written.
-    device
-        Default device of everything that the file creates.
-    dtype
-        What floating-point inputs, parameters and buffers are cast to; None leaves them.
-    precision
-        Whether float32 products may use TF32. What the file itself sets is overruled: one setting
-        is declared for all contenders.
-    seed
-        Set before `get_init_inputs` and again before the model is built, so that whoever builds
-        the same layers under the same seed has the same parameters.
+    command
+        The file's text, and what it is loaded with. Its device is the default one of everything
+        that the file creates; what the file itself sets as precision is overruled. The seed is set
+        before `get_init_inputs` and again before the model is built, so that whoever builds the
+        same layers under the same seed has the same parameters.
+    folder
+        Where the file is written.
     """
 
-    def __init__(
-        self,
-        source: str,
-        name: str,
-        folder: Path,
-        *,
-        device: str,
-        dtype: str | None,
-        precision: Precision,
-        seed: int,
-    ) -> None:
-        self.device = torch.device(device)
-        self.dtype = None if dtype is None else dtype_of(dtype)
-        self.precision: Precision = precision
-        set_precision(precision)
+    def __init__(self, command: LoadProblem, folder: Path) -> None:
+        self.device = torch.device(command.device)
+        self.dtype = None if command.dtype is None else dtype_of(command.dtype)
+        self.precision: Precision = command.precision
+        set_precision(self.precision)
         with self.device:
-            module = execute(source, name, folder)
+            module = execute(command.source, command.module_name, folder)
             model_class: Any = member(module, "Model")
             self._get_inputs: Any = member(module, "get_inputs")
-            seed_everything(seed)
+            seed_everything(command.seed)
             init_inputs: Any = member(module, "get_init_inputs")
             self.init_inputs = list(init_inputs())
-            seed_everything(seed)
+            seed_everything(command.seed)
             self.model: Any = model_class(*self.init_inputs)
         self.model.requires_grad_(False)
         move(self.model, self.device, self.dtype)
-        self.redrawn = _part_constants(self.model, seed)
-        set_precision(precision)
+        self.redrawn = _part_constants(self.model, command.seed)
+        set_precision(self.precision)
         self.input_names = _forward_names(model_class)
         self.attributes = _attributes(self.model, model_class, self.init_inputs)
 

@@ -65,9 +65,6 @@ class ValueKind(StrEnum):
     sign: samples differ although each is summed up whole, or saturates."""
 
 
-# --- tensors and arguments -----------------------------------------------------------------------
-
-
 class TensorSpec(Message):
     """A contiguous tensor's shape and torch dtype name."""
 

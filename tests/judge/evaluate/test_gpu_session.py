@@ -293,9 +293,8 @@ def test_the_oracle_is_sliced_where_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     big = SOFTMAX.replace("8, 20", "4096, 65536")
-    problem = LoadedProblem(
-        big, "problem", tmp_path, device=DEVICE, dtype="bfloat16", precision="ieee", seed=0
-    )
+    command = m.LoadProblem(source=big, module_name="problem", device=DEVICE, dtype="bfloat16")
+    problem = LoadedProblem(command, tmp_path)
     oracle, inputs = Oracle(problem), problem.inputs(1)
     result = torch.empty(4096, 65536, dtype=torch.float64, device=DEVICE)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (2 << 30, 80 << 30))

@@ -82,9 +82,8 @@ class Targets(dict[str, torch.Tensor]):
 
 
 def loaded(source: str, folder: object) -> LoadedProblem:
-    return LoadedProblem(
-        source, "problem", folder, device="cpu", dtype=None, precision="ieee", seed=0
-    )
+    command = m.LoadProblem(source=source, module_name="problem", device="cpu")
+    return LoadedProblem(command, folder)  # type: ignore[arg-type]
 
 
 PRODUCT = """

@@ -66,13 +66,7 @@ HOST = {"device": "cpu", "dtype": None, "precision": "ieee"}
 def test_what_is_learned_and_alike_throughout_is_drawn_and_nothing_else(tmp_path) -> None:
     one, again, other = (
         LoadedProblem(
-            ALIKE,
-            name="alike",
-            folder=tmp_path,
-            device="cpu",
-            dtype=None,
-            precision="ieee",
-            seed=seed,
+            m.LoadProblem(source=ALIKE, module_name="alike", device="cpu", seed=seed), tmp_path
         )
         for seed in (3, 3, 4)
     )
@@ -94,7 +88,7 @@ def test_what_is_learned_and_alike_throughout_is_drawn_and_nothing_else(tmp_path
         assert bool((values[name] == constant).all())
     assert (
         LoadedProblem(
-            LINEAR, name="l", folder=tmp_path, device="cpu", dtype=None, precision="ieee", seed=3
+            m.LoadProblem(source=LINEAR, module_name="l", device="cpu", seed=3), tmp_path
         ).redrawn
         == []
     )
