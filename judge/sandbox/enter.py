@@ -22,9 +22,6 @@ from judge.sandbox import (
 from judge.sandbox.layers import Layer, LayerName, active
 from judge.sandbox.policy import Policy
 
-# Not all of the memory limit: what lies in this file system unmapped is not seen by the watch.
-SHARED_MEMORY_FRACTION = 4
-
 
 @dataclass
 class Ground:
@@ -143,16 +140,8 @@ def enter(here: Ground) -> list[Layer]:
         return layers[-1].active
 
     def isolated_mounts() -> str:
-        return mounts.isolate(
-            policy.scratch,
-            read=read,
-            devices=device_files,
-            buffers=policy.buffers,
-            own_processes=here.process_namespace,
-            writable_processes=policy.gpu,
-            shared_memory_bytes=policy.memory_bytes // SHARED_MEMORY_FRACTION,
-            scratch_bytes=policy.scratch_bytes if policy.private_scratch else None,
-        )
+        own = here.process_namespace
+        return mounts.isolate(policy, read=read, devices=device_files, own_processes=own)
 
     def network() -> str:
         return namespaces.network(loopback=policy.loopback)

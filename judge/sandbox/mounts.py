@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from judge.sandbox import linux
+from judge.sandbox.policy import Policy
 
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
@@ -19,6 +20,8 @@ _OLD = ".old"
 # Each takes about a kilobyte of the kernel's memory; caches of compilers hold some thousand.
 _MOST_FILES = 200_000
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (the POSIX place for it)
+# Not all of the memory limit: what lies in this file system unmapped is not seen by the watch.
+SHARED_MEMORY_FRACTION = 4
 # What in /proc belongs to the machine rather than to a process, and root may write.
 MACHINE_WIDE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "mtrr", "driver")
 LINKS = {
@@ -138,29 +141,20 @@ def _read_only(target: Path) -> None:
 
 
 def isolate(
-    scratch: Path,
-    *,
-    read: Iterable[Path],
-    devices: Iterable[Path],
-    buffers: Iterable[Path],
-    own_processes: bool,
-    writable_processes: bool,
-    shared_memory_bytes: int,
-    scratch_bytes: int | None = None,
+    policy: Policy, *, read: Iterable[Path], devices: Iterable[Path], own_processes: bool
 ) -> str:
-    """Enter a mount namespace and make a tree of only these paths the root.
+    """Enter a mount namespace and make a tree of only these paths, and the policy's, the root.
 
     Needs CAP_SYS_ADMIN (in the own user namespace, or as root). `own_processes`: the calling
-    process is in a process namespace of its own. `writable_processes`: its files in /proc may be
-    written, which CUDA needs. `scratch_bytes`: the scratch folder is an empty memory file system
-    of this size; None shows the folder itself.
+    process is in a process namespace of its own. With a GPU its files in /proc may be written,
+    which CUDA needs.
 
     Raises
     ------
     OSError
         The kernel refused something; the old root is in place.
     """
-    at = scratch / ".root"
+    at = policy.scratch / ".root"
     linux.unshare(linux.CLONE_NEWNS, "mount namespace")
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     at.mkdir()
@@ -173,15 +167,15 @@ def isolate(
             tree.bind(path, writable=True)
         for name, aim in LINKS.items():
             (tree.inside(Path("/dev")) / name).symlink_to(aim)
-        tree.memory(SHARED_MEMORY, shared_memory_bytes)
-        for path in buffers:
+        tree.memory(SHARED_MEMORY, policy.memory_bytes // SHARED_MEMORY_FRACTION)
+        for path in policy.buffers:
             tree.bind(path, writable=True, recursive=False)
-        if scratch_bytes is None:
-            # Not recursive: the tree itself is mounted below it.
-            tree.bind(scratch, writable=True, recursive=False)
+        if policy.private_scratch:
+            tree.memory(policy.scratch, policy.scratch_bytes, mode="700")
         else:
-            tree.memory(scratch, scratch_bytes, mode="700")
-        processes = tree.processes(own=own_processes, writable=writable_processes)
+            # Not recursive: the tree itself is mounted below it.
+            tree.bind(policy.scratch, writable=True, recursive=False)
+        processes = tree.processes(own=own_processes, writable=policy.gpu)
         (at / _OLD).mkdir()
         linux.pivot_root(str(at), str(at / _OLD))
     except OSError:

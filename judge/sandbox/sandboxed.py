@@ -73,6 +73,8 @@ class Sandboxed:
         What is active around it.
     seen
         The descendants that the watch found last, and when each started.
+    exit
+        How it ended; None while it runs.
     """
 
     def __init__(
@@ -92,15 +94,10 @@ class Sandboxed:
         self._paused: list[int] = []
         self._send_signal = send_signal  # to a supervisor; its parent, the zygote, does so
         self._ended = threading.Event()
-        self._exit: Exit | None = None
+        self.exit: Exit | None = None
         self._reason: Exit | None = None
         self._lock = threading.Lock()
         self._capture = Capture(output, policy.output_bytes, self._exceeded_output)
-
-    @property
-    def exit(self) -> Exit | None:
-        """How it ended; None while it runs."""
-        return self._exit
 
     @property
     def own_processes(self) -> int:
@@ -119,7 +116,7 @@ class Sandboxed:
     def wait(self, timeout: float | None = None) -> Exit | None:
         """Wait for the end, at most `timeout` seconds; None when it still runs."""
         self._ended.wait(timeout)
-        return self._exit
+        return self.exit
 
     def pause(self) -> bool:
         """Stop all its processes until `resume`, and wait until they have stopped.
@@ -169,8 +166,8 @@ class Sandboxed:
         if not self._ended.wait(GONE_SECONDS):
             self.end(None, signal.SIGKILL, "it has not gone yet: stuck in a device driver")
         self.channel.close()
-        assert self._exit is not None
-        return self._exit
+        assert self.exit is not None
+        return self.exit
 
     def _kill_directly(self) -> None:
         """Kill it from here: a stopped zygote cannot."""
@@ -182,7 +179,7 @@ class Sandboxed:
     def stop(self, reason: ExitReason, detail: str) -> None:
         """Begin to end it; the first reason counts."""
         with self._lock:
-            if self._reason is None and self._exit is None:
+            if self._reason is None and self.exit is None:
                 self._reason = Exit(reason, None, None, detail)
         self._send_signal(self.pid, signal.SIGTERM)
 
@@ -193,11 +190,11 @@ class Sandboxed:
         """Record the end; called once it is gone."""
         self._capture.finish(1.0)
         with self._lock:
-            if self._exit is None:
-                self._exit = Exit(ExitReason.EXITED, code, number, detail)
+            if self.exit is None:
+                self.exit = Exit(ExitReason.EXITED, code, number, detail)
                 if self._reason is not None:
                     said = "; ".join(filter(None, (self._reason.detail, detail)))
-                    self._exit = replace(self._reason, code=code, signal=number, detail=said)
+                    self.exit = replace(self._reason, code=code, signal=number, detail=said)
         self._ended.set()
 
     def lose(self) -> None:

@@ -18,8 +18,8 @@ import torch
 
 from judge.worker import messages as m
 from judge.worker.compile_ahead import Noted, compile_noted, note
-from judge.worker.contender import Run, load_kernel
-from judge.worker.events import Timer
+from judge.worker.contender import load_kernel
+from judge.worker.events import Run, Sets, Timer
 from judge.worker.outputs import flatten
 from judge.worker.poison import filled, poisoned
 
@@ -30,8 +30,6 @@ _FIRST_LAUNCHES: Final = 2
 _CHUNK: Final = 1 << 24
 # How errors read after which no call to the device succeeds any more.
 _DEVICE_ERRORS: Final = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
-
-Sets = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)

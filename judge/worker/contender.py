@@ -5,7 +5,7 @@ refuse in-place changes and views outside of it, and a candidate that packs weig
 constructor or returns a held buffer would raise for a reason that is none of its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ import torch
 from judge.problem import binding, cuda_entry
 from judge.problem.forms import COMPILED, ModelForm
 from judge.worker.buffers import dtype_of
+from judge.worker.events import Run
 from judge.worker.messages import LoadKernel
 from judge.worker.modules import MissingNameError, execute, member
 from judge.worker.seeds import seed_everything, set_precision
 from judge.worker.values import decode
-
-Run = Callable[..., Any]
 
 # What an own section of architecture-specific instructions ("a") begins with.
 _FIRST_SPECIFIC = 90

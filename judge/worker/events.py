@@ -19,6 +19,12 @@ from judge.worker.outputs import flatten
 Run = Callable[..., Any]
 """Launches the contender once: called with one set's inputs, returns its outputs."""
 
+Sets = Sequence[Sequence[Any]]
+"""Inputs of launches; tensors are on the device."""
+
+_Keep = Callable[[Any, Any], Any]
+"""Makes of outputs and their stream what is held."""
+
 _Captured = tuple[Any, list[Any]]
 """A graph and the outputs that its launches write."""
 
@@ -52,7 +58,7 @@ class Timer:
     def time(
         self,
         run: Run,
-        sets: Sequence[Sequence[Any]],
+        sets: Sets,
         order: Sequence[int],
         method: str,
         *,
@@ -68,7 +74,7 @@ class Timer:
         run
             The contender.
         sets
-            Input sets; tensors are on the device.
+            Input sets.
         order
             One index into `sets` per launch.
         method
@@ -108,8 +114,8 @@ class Timer:
         if not self._cuda:
             raise ValueError(f"method {method!r} needs a CUDA device")
         if method == "events":
-            copy = self._functions.copies if copy_outputs else None
-            return self._timed_by_events(run, sets, order, hold_cycles, keep=keep, copy=copy)
+            held = self._functions.copies if copy_outputs else lambda outputs, _: outputs
+            return self._timed_by_events(run, sets, order, hold_cycles, held if keep else None)
         if method == "graph":
             return self._timed_replays(run, sets, order, hold_cycles, per_replay, keep=keep)
         raise ValueError(f"no method {method!r}: events, graph and clock exist")
@@ -130,7 +136,7 @@ class Timer:
         self._graph = None
 
     def _timed_by_clock(
-        self, run: Run, sets: Sequence[Sequence[Any]], order: Sequence[int], *, keep: bool
+        self, run: Run, sets: Sets, order: Sequence[int], *, keep: bool
     ) -> list[float]:
         times = []
         with self._uncollected():
@@ -145,14 +151,7 @@ class Timer:
         return times
 
     def _timed_by_events(
-        self,
-        run: Run,
-        sets: Sequence[Sequence[Any]],
-        order: Sequence[int],
-        hold_cycles: int,
-        *,
-        keep: bool = False,
-        copy: Callable[[Any, Any], Any] | None = None,
+        self, run: Run, sets: Sets, order: Sequence[int], hold: int, keep: _Keep | None = None
     ) -> list[float]:
         cuda = self._functions
         stream = cuda.current_stream(cuda.device)
@@ -160,25 +159,18 @@ class Timer:
         self._synchronize()
         with self._uncollected():
             for index, (start, end) in zip(order, pairs, strict=True):
-                if hold_cycles:
-                    cuda.sleep(hold_cycles)
+                if hold:
+                    cuda.sleep(hold)
                 cuda.record(start, stream)
                 outputs = run(*sets[index])
                 cuda.record(end, stream)
-                if keep:
-                    self.kept.append(outputs if copy is None else copy(outputs, stream))
+                if keep is not None:
+                    self.kept.append(keep(outputs, stream))
             self._synchronize()
         return [float(cuda.elapsed_time(start, end)) for start, end in pairs]
 
     def _timed_replays(
-        self,
-        run: Run,
-        sets: Sequence[Sequence[Any]],
-        order: Sequence[int],
-        hold_cycles: int,
-        per_replay: int,
-        *,
-        keep: bool,
+        self, run: Run, sets: Sets, order: Sequence[int], hold: int, per_replay: int, *, keep: bool
     ) -> list[float]:
         captured_order = list(order[:per_replay])
         replays, rest = divmod(len(order), per_replay)
@@ -191,12 +183,12 @@ class Timer:
             self._graph, self._graph_key = self._capture(run, launches), key
         graph, outputs = self._graph
         replay = self._functions.replay
-        times = self._timed_by_events(replay, [[graph]], [0] * replays, hold_cycles)
+        times = self._timed_by_events(replay, [[graph]], [0] * replays, hold)
         if keep:
             self.kept = list(outputs)
         return [ms / per_replay for ms in times]
 
-    def _capture(self, run: Run, launches: Sequence[Sequence[Any]]) -> _Captured:
+    def _capture(self, run: Run, launches: Sets) -> _Captured:
         """Capture the launches one after another in one graph, and replay it once."""
         cuda = self._functions
         before = cuda.current_stream(cuda.device)

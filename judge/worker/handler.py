@@ -14,8 +14,8 @@ from judge.worker import flops, graph, inputs
 from judge.worker import messages as m
 from judge.worker.bench_sources import SourceBench, Task
 from judge.worker.buffers import OpenBuffers
-from judge.worker.contender import Run, load_kernel, of_model
-from judge.worker.events import Timer
+from judge.worker.contender import load_kernel, of_model
+from judge.worker.events import Run, Timer
 from judge.worker.interpreted import Watch
 from judge.worker.observe import Observer
 from judge.worker.oracle import Oracle

@@ -18,8 +18,7 @@ from typing import Any, Final
 import pydantic
 import torch
 
-# What measures, waits, compares, draws, allocates or copies. Not torch.manual_seed: torch wraps it
-# when torch._dynamo is imported, and the judge takes no seed from this process.
+# What measures, waits, compares, draws, allocates or copies: names by their owner.
 _WATCHED: Final = {
     "time": "perf_counter perf_counter_ns monotonic time sleep",
     "gc": "disable",

@@ -21,10 +21,8 @@ _LARGE_FRACTION: Final = 0.25
 _LARGE_MOST: Final = 16 << 30
 
 
-def poison_device(device: Any) -> None:
-    """Fill memory that torch's allocator will hand out next; nothing on the CPU."""
-    if device.type != "cuda":
-        return
+def _poison_device(device: Any) -> None:
+    """Fill memory that torch's allocator will hand out next."""
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
     blocks: list[Any] = []
@@ -67,7 +65,7 @@ def poisoned(device: Any) -> Iterator[None]:
     ever. On the CPU, where nothing is timed, the mode fills every uninitialized tensor.
     """
     if device.type == "cuda":
-        poison_device(device)
+        _poison_device(device)
         try:
             yield
         finally:  # other processes need what this one did not use
