@@ -90,8 +90,7 @@ class SourceBench:
         ahead_seconds = self._clock() - start
         best, lost = math.inf, False
         for number in range(command.passes if command.stage == "all" else 0):
-            for index, key in enumerate(keys):
-                result = results[index]
+            for source, key, result in zip(command.sources, keys, results, strict=True):
                 if result.error or not result.tried or (number and not result.ms):
                     continue
                 if lost or (number == 0 and self._clock() > deadline):
@@ -99,12 +98,12 @@ class SourceBench:
                     continue
                 start = self._clock()
                 try:
-                    run = self._load(task, command.sources[index], key)
+                    run = self._load(task, source, key)
                     if number == 0:
                         result.difference = self._compare(task, key, run)
                     result.ms += _times(task, run, number, best)
                     task.wait()
-                except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
+                except (KeyboardInterrupt, SystemExit, Exception) as error:
                     self._fail(result, key, error)
                     lost = _is_lost(task.wait)
                 result.seconds += self._clock() - start
@@ -132,14 +131,14 @@ class SourceBench:
         """Load what is new, and note what it would compile where that is done ahead."""
         command = task.command
         runs: dict[str, Run] = {}
-        for index, key in enumerate(keys):
+        for source, key, result in zip(command.sources, keys, results, strict=True):
             if key in self._broken:
-                results[index].error, results[index].slow = self._broken[key], key in self._slow
+                result.error, result.slow = self._broken[key], key in self._slow
             elif key not in self._loaded and key not in runs:
                 try:
-                    runs[key] = self._load(task, command.sources[index], key)
-                except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
-                    self._fail(results[index], key, error)
+                    runs[key] = self._load(task, source, key)
+                except (KeyboardInterrupt, SystemExit, Exception) as error:
+                    self._fail(result, key, error)
         if command.processes:
             self._noted = note(runs, task.sets[0])
 
@@ -153,21 +152,17 @@ class SourceBench:
         """Compile what was noted, several at a time; how many were."""
         noted, self._noted = self._noted, []
         done = compile_noted(noted, command.processes or 1, command.compile_seconds, deadline)
-        for index, key in enumerate(keys):
-            results[index].error = results[index].error or self._broken.get(key, "")
-            results[index].slow = key in self._slow
-        for index, key in enumerate(keys):
+        for key, result in zip(keys, results, strict=True):
             compiled = done.get(key)
-            if compiled is None or compiled.done:
-                continue
-            if not compiled.error:  # there was no time
-                results[index].tried = False
+            if compiled is not None and compiled.error:
+                self._broken[key] = result.error = compiled.error
+                if compiled.slow:
+                    self._slow.add(key)
+            elif compiled is not None and not compiled.done:  # there was no time
+                result.tried = False
                 self._loaded.pop(key, None)  # to be compiled ahead when it is asked for again
-                continue
-            self._broken[key] = results[index].error = compiled.error
-            if compiled.slow:
-                self._slow.add(key)
-                results[index].slow = True
+            result.error = result.error or self._broken.get(key, "")
+            result.slow = key in self._slow
         return sum(each.done for each in done.values())
 
     def _load(self, task: Task, source: str, key: str) -> Run:
