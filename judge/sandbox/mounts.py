@@ -104,16 +104,11 @@ class _Tree:
         if not writable:
             _read_only(target)
         else:
-            for name in MACHINE_WIDE:
-                _cover(target / name)
+            for path in (target / name for name in MACHINE_WIDE):
+                if path.exists():
+                    linux.mount(str(path), str(path), None, linux.MS_BIND | linux.MS_REC)
+                    _read_only(path)
         return said
-
-
-def _cover(path: Path) -> None:
-    """Make what lies at `path` read-only; other mounts stay as they are."""
-    if path.exists():
-        linux.mount(str(path), str(path), None, linux.MS_BIND | linux.MS_REC)
-        _read_only(path)
 
 
 def _read_only(target: Path) -> None:

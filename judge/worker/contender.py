@@ -19,9 +19,7 @@ from judge.worker.messages import LoadKernel
 from judge.worker.modules import MissingNameError, execute, member
 from judge.worker.seeds import seed_everything, set_precision
 from judge.worker.values import decode
-
-# What an own section of architecture-specific instructions ("a") begins with.
-_FIRST_SPECIFIC = 90
+from kb import nvcc
 
 
 def of_model(model: Any, form: ModelForm) -> Run:
@@ -106,7 +104,6 @@ def _cuda(command: LoadKernel, tensors: Mapping[str, Any]) -> Run:
     device = torch.device(command.device)
     if device.type != "cuda":
         raise MissingNameError("a CUDA kernel needs a GPU")
-    major, minor = torch.cuda.get_device_capability(device)
-    suffix = "a" if 10 * major + minor >= _FIRST_SPECIFIC else ""
-    function = cuda_entry.build(command.source, command.module_name, f"sm_{major}{minor}{suffix}")
+    architecture = nvcc.device_architecture(device.index)
+    function = cuda_entry.build(command.source, command.module_name, architecture)
     return _kernel_function(command, function, tensors)
