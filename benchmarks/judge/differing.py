@@ -19,7 +19,7 @@ from judge.problem.source import ProblemFile
 from judge.problem.variants import Variant, enlarged, propose, whole_blocks
 from judge.worker.contender import load_kernel
 from judge.worker.inputs import fill
-from judge.worker.messages import KernelParameter, LoadKernel, ValueKind
+from judge.worker.messages import KernelParameter, LoadKernel, LoadProblem, ValueKind
 from judge.worker.outputs import flatten
 from judge.worker.problem import LoadedProblem
 from judge.worker.values import encode
@@ -111,9 +111,8 @@ def _variants(problem: ProblemFile) -> Iterator[str]:
 
 def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator[str]:
     """What is wrong with the kernel's outputs, by values; nothing where the original is off."""
-    loaded = LoadedProblem(
-        source, "problem", folder, device="cpu", dtype=None, precision="ieee", seed=1
-    )
+    command = LoadProblem(source=source, module_name="problem", device="cpu", seed=1)
+    loaded = LoadedProblem(command, folder)
     for number, kind in enumerate(_KINDS):
         inputs = loaded.inputs(number)
         for index, value in enumerate(inputs):
@@ -148,7 +147,7 @@ def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path)
         attributes=loaded.attributes,
         input_names=[loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
     )
-    run, _ = load_kernel(command, {each.name: tensor for each, tensor in described}, folder)
+    run = load_kernel(command, {each.name: tensor for each, tensor in described}, folder)
     return tuple(flatten(run(*_copies(inputs))))
 
 

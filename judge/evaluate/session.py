@@ -220,12 +220,9 @@ class Worker:
         """Execute another text of the same problem (other constants); device and dtype stay."""
         return self._exchange.ask(m.UseVariant(source=source, seed=seed), m.Problem, timeout)
 
-    def describe_inputs(
-        self, seed: int, kind: m.ValueKind = m.ValueKind.GIVEN
-    ) -> list[m.InputSpec]:
+    def describe_inputs(self, seed: int) -> list[m.InputSpec]:
         """Shapes, dtypes and values of what `make_inputs` would write."""
-        command = m.DescribeInputs(seed=seed, kind=kind)
-        return self._exchange.ask(command, m.Inputs, COMMAND_SECONDS).inputs
+        return self._exchange.ask(m.DescribeInputs(seed=seed), m.Inputs, COMMAND_SECONDS).inputs
 
     def make_inputs(
         self, seed: int, into: Sequence[str | None], kind: m.ValueKind = m.ValueKind.GIVEN

@@ -118,7 +118,7 @@ class Stage:
         """
         prepared = Prepared(kind)
         try:
-            prepared.inputs = self.worker.describe_inputs(seed, kind)
+            prepared.inputs = self.worker.describe_inputs(seed)
             lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
             self.worker.make_inputs(seed, names(lent), kind)
             prepared.pristine = [None if each is None else pristine(each) for each in lent]

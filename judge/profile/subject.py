@@ -10,9 +10,8 @@ from typing import Any
 
 from judge.profile.spec import Spec
 from judge.worker.contender import load_kernel
-from judge.worker.messages import KernelParameter, LoadKernel
+from judge.worker.messages import KernelParameter, LoadKernel, LoadProblem
 from judge.worker.problem import LoadedProblem
-from judge.worker.values import NotEncodableError, encode
 
 
 def load(spec: Spec, folder: Path) -> Callable[[], Any]:
@@ -26,20 +25,18 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         Where the files are written.
     """
     problem = LoadedProblem(
-        spec.problem_source,
-        "problem",
+        LoadProblem(
+            source=spec.problem_source,
+            module_name="problem",
+            device=spec.device,
+            dtype=spec.dtype,
+            precision=spec.precision,
+            seed=spec.seed,
+        ),
         folder,
-        device=spec.device,
-        dtype=spec.dtype,
-        precision=spec.precision,
-        seed=spec.seed,
     )
     inputs = problem.inputs(spec.seed)
     described = problem.tensors()
-    try:
-        init_inputs = encode(problem.init_inputs)
-    except NotEncodableError:
-        init_inputs = None
     command = LoadKernel(
         source=spec.kernel_source,
         module_name="kernel",
@@ -48,7 +45,7 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         dtype=spec.dtype,
         precision=spec.precision,
         seed=spec.seed,
-        init_inputs=init_inputs,
+        init_inputs=problem.encoded_init_inputs(),
         parameters=[
             KernelParameter(name=each.name, buffer=f"p{index}", kind=each.kind)
             for index, (each, _) in enumerate(described)
@@ -57,5 +54,5 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         input_names=[problem.input_spec(value, i).name for i, value in enumerate(inputs)],
     )
     tensors = {each.name: tensor for each, tensor in described}
-    run, _ = load_kernel(command, tensors, folder)
+    run = load_kernel(command, tensors, folder)
     return lambda: run(*inputs)

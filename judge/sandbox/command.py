@@ -1,7 +1,7 @@
 """Replace the sandboxed process by a program, named over the channel.
 
-One JSON line {"arguments": [str], "environment": {str: str}?, "folder": str?}. Its output is
-captured as any sandboxed process's; the channel closes when it starts.
+One JSON line {"arguments": [str], "environment": {str: str}}. Its output is captured as any
+sandboxed process's; the channel closes when it starts.
 """
 
 import json
@@ -19,9 +19,8 @@ def line(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     return json.dumps(request).encode() + b"\n"
 
 
-def main(channel: socket.socket, policy: Policy) -> None:
+def main(channel: socket.socket, _policy: Policy) -> None:
     """Read the request and execute the program in place of this process."""
     request = json.loads(first_line(channel))
     arguments = request["arguments"]
-    os.chdir(request.get("folder", policy.scratch))
-    os.execvpe(arguments[0], arguments, os.environ | request.get("environment", {}))  # noqa: S606
+    os.execvpe(arguments[0], arguments, os.environ | request["environment"])  # noqa: S606

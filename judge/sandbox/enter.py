@@ -19,11 +19,8 @@ from judge.sandbox import (
     privileges,
     seccomp,
 )
-from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.layers import Layer, LayerName, active
 from judge.sandbox.policy import Policy
-
-# Not all of the memory limit: what lies in this file system unmapped is not seen by the watch.
-SHARED_MEMORY_FRACTION = 4
 
 
 @dataclass
@@ -68,15 +65,10 @@ def ground(policy: Policy) -> Ground:
             privileges.become(here.change_user, _device_groups(policy))
             here.change_user, here.changed_user = None, True
         _enter_user_namespace(here)
-    if policy.pid_namespace:
-        here.layers.append(
-            _unless_left_out(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
-        )
-        here.process_namespace = here.layers[-1].active
-    else:
-        here.layers.append(
-            Layer(name=LayerName.PROCESSES, active=False, detail="off in the policy")
-        )
+    # Without this layer the supervisor kills all descendants.
+    layer = _layer(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
+    here.layers.append(layer)
+    here.process_namespace = layer.active
     return here
 
 
@@ -118,14 +110,18 @@ def _device_groups(policy: Policy) -> list[int]:
     return sorted({state.st_gid for state in states if state.st_mode & 0o6 != 0o6})
 
 
-def _unless_left_out(
-    here: Ground, name: LayerName, make: Callable[[], Layer], *, needs_admin: bool = False
+def _layer(
+    here: Ground, name: LayerName, make: Callable[[], str], *, needs_admin: bool = False
 ) -> Layer:
+    """Call `make`, which returns what the layer covers, unless the policy leaves the layer out."""
     if name in here.policy.without:
         return Layer(name=name, active=False, detail="left out by the policy")
     if needs_admin and not here.admin:
         return Layer(name=name, active=False, detail=here.why or "not permitted")
-    return make()
+    try:
+        return Layer(name=name, active=True, detail=make())
+    except OSError as error:
+        return Layer(name=name, active=False, detail=str(error))
 
 
 def enter(here: Ground) -> list[Layer]:
@@ -139,30 +135,18 @@ def enter(here: Ground) -> list[Layer]:
     device_files = paths.devices(gpu=policy.gpu)
     layers = list(here.layers)
 
-    def add(name: LayerName, make: Callable[[], Layer], *, needs_admin: bool = False) -> bool:
-        layers.append(_unless_left_out(here, name, make, needs_admin=needs_admin))
+    def add(name: LayerName, make: Callable[[], str], *, needs_admin: bool = False) -> bool:
+        layers.append(_layer(here, name, make, needs_admin=needs_admin))
         return layers[-1].active
 
-    def isolated_mounts() -> Layer:
-        return mounts.isolate(
-            policy.scratch,
-            read=read,
-            devices=device_files,
-            buffers=policy.buffers,
-            own_processes=here.process_namespace,
-            writable_processes=policy.gpu,
-            shared_memory_bytes=policy.memory_bytes // SHARED_MEMORY_FRACTION,
-            scratch_bytes=policy.scratch_bytes if policy.private_scratch else None,
-        )
+    def isolated_mounts() -> str:
+        own = here.process_namespace
+        return mounts.isolate(policy, read=read, devices=device_files, own_processes=own)
 
-    add(
-        LayerName.NETWORK,
-        lambda: namespaces.network(loopback=policy.loopback),
-        needs_admin=True,
-    )
-    own_network = layers[-1].active
-    if policy.ipc_namespace:
-        add(LayerName.IPC, namespaces.ipc, needs_admin=True)
+    def network() -> str:
+        return namespaces.network(loopback=policy.loopback)
+
+    own_network = add(LayerName.NETWORK, network, needs_admin=True)
     mounted = add(LayerName.MOUNTS, isolated_mounts, needs_admin=True)
     layers.append(_change_user(here, mounted=mounted))
     alone = layers[-1].active and not here.root_underneath
@@ -210,14 +194,14 @@ def _own_files(here: Ground, *, mounted: bool) -> Path:
 
 def _signals(here: Ground, layers: list[Layer]) -> Layer:
     """Say whether signals can leave the sandbox, which no layer stops by itself alone."""
-    active = {layer.name for layer in layers if layer.active}
+    found = active(layers)
     by = []
     if here.process_namespace:
         by.append("process namespace")
-    if LayerName.LANDLOCK in active and landlock.abi() >= landlock.SIGNALS_ABI:
+    if LayerName.LANDLOCK in found and landlock.abi() >= landlock.SIGNALS_ABI:
         by.append("Landlock")
     # A user namespace alone leaves the id, which is what the kernel goes by, the judge's.
-    if LayerName.USER in active and (here.changed_user or not here.user_namespace):
+    if LayerName.USER in found and (here.changed_user or not here.user_namespace):
         by.append("user id")
     detail = f"held back by {', '.join(by)}" if by else "processes of the same user get them"
     return Layer(name=LayerName.SIGNALS, active=bool(by), detail=detail)

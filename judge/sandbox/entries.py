@@ -1,7 +1,6 @@
 """The functions that may run inside the sandbox, by name."""
 
 import importlib
-import importlib.util
 import socket
 from collections.abc import Callable
 
@@ -30,13 +29,7 @@ def load(name: str) -> Entry:
 def preload() -> None:
     """Import the entries' modules, so that forked processes have them."""
     for name in sorted(ENTRIES):
-        module = name.split(":")[0]
-        try:
-            present = importlib.util.find_spec(module) is not None
-        except ModuleNotFoundError:
-            present = False
-        if present:
-            importlib.import_module(module)
+        load(name)
 
 
 def first_line(channel: socket.socket) -> bytes:

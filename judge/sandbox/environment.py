@@ -1,37 +1,15 @@
 """The environment of a sandboxed process: an allow-list, and folders inside its scratch."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-ALLOWED = frozenset(
-    {
-        "CC",
-        "CPATH",
-        "CUDA_DEVICE_ORDER",
-        "CUDA_HOME",
-        "CUDA_MODULE_LOADING",
-        "CUDA_PATH",
-        "CUDA_VISIBLE_DEVICES",
-        "CXX",
-        "LANG",
-        "LC_ALL",
-        "LC_CTYPE",
-        "LD_LIBRARY_PATH",
-        "LIBRARY_PATH",
-        "MKL_NUM_THREADS",
-        "NVIDIA_DRIVER_CAPABILITIES",
-        "NVIDIA_VISIBLE_DEVICES",
-        "OMP_NUM_THREADS",
-        "PATH",
-        "TORCH_CUDA_ARCH_LIST",
-        "TRITON_CUOBJDUMP_PATH",
-        "TRITON_NVDISASM_PATH",
-        "TRITON_PTXAS_PATH",
-        "TZ",
-        "VIRTUAL_ENV",
-    }
-)
+ALLOWED = frozenset({
+    "CC", "CPATH", "CXX", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LIBRARY_PATH", "PATH",
+    "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
+    "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES",
+    "TORCH_CUDA_ARCH_LIST", "TRITON_CUOBJDUMP_PATH", "TRITON_NVDISASM_PATH", "TRITON_PTXAS_PATH",
+    "TZ", "VIRTUAL_ENV",
+})  # fmt: skip
 # Not among them: in the user's environment it would turn a GPU evaluation into something else.
 INTERPRET = "TRITON_INTERPRET"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -46,10 +24,9 @@ FOLDERS = {
 }
 
 
-def scrubbed(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the allowed part of `variables` (the process's own by default)."""
-    given = os.environ if variables is None else variables
-    kept = {name: value for name, value in given.items() if name in ALLOWED}
+def scrubbed() -> dict[str, str]:
+    """Return the allowed part of the process's own variables."""
+    kept = {name: value for name, value in os.environ.items() if name in ALLOWED}
     kept.setdefault("PATH", DEFAULT_PATH)
     # Nothing outside of the scratch folder can be written, so do not try to leave bytecode there.
     kept["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -5,14 +5,13 @@ nowhere. A confined process cannot trace one outside its domain, which also clos
 /proc/PID/{mem,fd,root,environ}. What it does not cover: stat, and connecting to a socket file.
 """
 
-import ctypes
 import os
 import stat
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 from judge.sandbox import linux
-from judge.sandbox.layers import Layer, LayerName
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
@@ -28,19 +27,8 @@ SIGNALS_ABI = 6
 NEWEST_ABI = 7  # 7 adds audit flags only
 
 READ = READ_FILE | READ_DIR | EXECUTE
-WRITE = (
-    READ
-    | WRITE_FILE
-    | REMOVE_DIR
-    | REMOVE_FILE
-    | MAKE_DIR
-    | MAKE_REG
-    | MAKE_SOCK
-    | MAKE_FIFO
-    | MAKE_SYM
-    | REFER
-    | TRUNCATE
-)
+WRITE = READ | WRITE_FILE | TRUNCATE | REFER | REMOVE_DIR | REMOVE_FILE
+WRITE |= MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
 DEVICE = READ_FILE | WRITE_FILE | READ_DIR | IOCTL_DEV
 BUFFER = READ_FILE | READ_DIR | WRITE_FILE
 # What can be granted on something that is not a folder; more is refused with EINVAL.
@@ -48,20 +36,6 @@ ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
-
-
-class _Ruleset(ctypes.Structure):
-    _fields_ = (
-        ("fs", ctypes.c_uint64),
-        ("net", ctypes.c_uint64),
-        ("scoped", ctypes.c_uint64),
-    )
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
 def abi() -> int:
@@ -79,42 +53,42 @@ def _up_to(version: int, table: dict[int, int]) -> int:
     return sum(rights for since, rights in table.items() if since <= version)
 
 
-def restrict(rules: Iterable[tuple[Path, int]], *, network: bool) -> Layer:
+def restrict(rules: Iterable[tuple[Path, int]], *, network: bool) -> str:
     """Confine the calling thread, and all that it starts, to `rules` (path, rights).
 
     Call it while there is one thread. `network`: leave TCP alone. A path that does not exist is
-    passed over; nothing is granted for it.
+    passed over; nothing is granted for it. Returns what is covered.
+
+    Raises
+    ------
+    OSError
+        The kernel does not offer Landlock, or refuses a rule.
     """
     version = abi()
     if not version:
-        return Layer(
-            name=LayerName.LANDLOCK, active=False, detail="this kernel does not offer Landlock"
-        )
+        raise OSError("this kernel does not offer Landlock")
     handled = _up_to(version, FILE_RIGHTS)
     net = 0 if network else _up_to(version, NET_RIGHTS)
     scoped = _up_to(version, SCOPES)
-    attributes = _Ruleset(handled, net, scoped)
+    attributes = struct.pack("=QQQ", handled, net, scoped)
     # Older kernels take the shorter structure only when the rest is zero, which it is.
+    ruleset = linux.syscall(
+        linux.LANDLOCK_CREATE_RULESET,
+        attributes,
+        len(attributes),
+        0,
+        what="landlock_create_ruleset",
+    )
     try:
-        ruleset = linux.syscall(
-            linux.LANDLOCK_CREATE_RULESET,
-            ctypes.byref(attributes),
-            ctypes.sizeof(attributes),
-            0,
-            what="landlock_create_ruleset",
-        )
-        try:
-            for path, rights in rules:
-                _allow(ruleset, path, rights & handled)
-            linux.syscall(linux.LANDLOCK_RESTRICT_SELF, ruleset, 0, what="landlock_restrict_self")
-        finally:
-            os.close(ruleset)
-    except OSError as error:
-        return Layer(name=LayerName.LANDLOCK, active=False, detail=str(error))
+        for path, rights in rules:
+            _allow(ruleset, path, rights & handled)
+        linux.syscall(linux.LANDLOCK_RESTRICT_SELF, ruleset, 0, what="landlock_restrict_self")
+    finally:
+        os.close(ruleset)
     covers = ["files"]
     covers += ["TCP"] if net else []
     covers += ["signals and abstract sockets"] if scoped else []
-    return Layer(name=LayerName.LANDLOCK, active=True, detail=f"ABI {version}: {', '.join(covers)}")
+    return f"ABI {version}: {', '.join(covers)}"
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
@@ -125,14 +99,8 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             rights &= ON_FILES
-        rule = _PathBeneath(rights, handle)
-        linux.syscall(
-            linux.LANDLOCK_ADD_RULE,
-            ruleset,
-            _PATH_BENEATH,
-            ctypes.byref(rule),
-            0,
-            what=f"landlock rule for {path}",
-        )
+        rule = struct.pack("=Qi", rights, handle)  # a packed structure
+        what = f"landlock rule for {path}"
+        linux.syscall(linux.LANDLOCK_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0, what=what)
     finally:
         os.close(handle)

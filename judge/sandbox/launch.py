@@ -24,6 +24,9 @@ from kb.errors import KbError
 __all__ = ["Exit", "ExitReason", "SandboxError", "Sandboxed", "Zygote", "session_folder"]
 
 _PACKET_BYTES = 1 << 16
+# Importing torch and Triton takes seconds, from a cold disk far longer.
+_START_SECONDS = 120.0
+_SPAWN_SECONDS = 60.0
 
 
 class SandboxError(KbError):
@@ -41,8 +44,6 @@ class Zygote:
         Load Triton with TRITON_INTERPRET=1 (kernels run on the CPU).
     torch
         Import torch and triton before forking. Off: a quick start for what does not need them.
-    timeout
-        Seconds that the start may take.
 
     Raises
     ------
@@ -50,9 +51,7 @@ class Zygote:
         The zygote did not come up.
     """
 
-    def __init__(
-        self, *, interpret: bool = False, torch: bool = True, timeout: float = 120.0
-    ) -> None:
+    def __init__(self, *, interpret: bool = False, torch: bool = True) -> None:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._running: dict[int, Sandboxed] = {}
@@ -81,7 +80,7 @@ class Zygote:
                 stderr=errors,
             )
             theirs.close()
-            ready, _, _ = select.select([self._socket], [], [], timeout)
+            ready, _, _ = select.select([self._socket], [], [], _START_SECONDS)
             if not ready or not self._socket.recv(_PACKET_BYTES):
                 self._process.kill()
                 self._process.wait()
@@ -99,7 +98,7 @@ class Zygote:
         """Process id of the zygote."""
         return self._process.pid
 
-    def spawn(self, entry: str, policy: Policy, *, timeout: float = 60.0) -> Sandboxed:
+    def spawn(self, entry: str, policy: Policy) -> Sandboxed:
         """Fork a process, sandbox it by `policy`, and run `entry` in it.
 
         `entry` is "module:function" out of `entries.ENTRIES`; the function is called as
@@ -110,19 +109,19 @@ class Zygote:
         Raises
         ------
         SandboxError
-            Unknown entry, a path that is missing, or the process could not be set up in `timeout`.
+            Unknown entry, a path that is missing, or it could not be set up in time.
         """
         if entry not in entries.ENTRIES:
             raise SandboxError(f"{entry} is not a function that may run in the sandbox")
         for path in (policy.scratch, *policy.buffers, *policy.read):
             if not path.is_absolute() or not path.exists():
                 raise SandboxError(f"{path} must be an absolute path that exists")
-        until = time.monotonic() + timeout
+        until = time.monotonic() + _SPAWN_SECONDS
         channel, theirs = socket.socketpair()
         reading, output = os.pipe()
         report, told = os.pipe()
         try:
-            pid = self._ask(entry, policy, [theirs.fileno(), output, told], timeout)
+            pid = self._ask(entry, policy, [theirs.fileno(), output, told])
         except BaseException:
             for handle in (reading, report):
                 os.close(handle)
@@ -132,7 +131,7 @@ class Zygote:
             theirs.close()
             os.close(output)
             os.close(told)
-        process = Sandboxed(self, pid, policy, channel, reading)
+        process = Sandboxed(self.signal, pid, policy, channel, reading)
         with self._lock:
             self._running[pid] = process
             early = self._early.pop(pid, None)
@@ -175,7 +174,7 @@ class Zygote:
         with self._sending:
             socket.send_fds(self._socket, [json.dumps(request).encode()], handles)
 
-    def _ask(self, entry: str, policy: Policy, handles: list[int], timeout: float) -> int:
+    def _ask(self, entry: str, policy: Policy, handles: list[int]) -> int:
         """Request a process; returns its supervisor's id."""
         with self._answered:
             self._requests += 1
@@ -187,7 +186,7 @@ class Zygote:
         except OSError as error:
             raise SandboxError(f"the zygote is gone: {error}") from error
         with self._answered:
-            self._answered.wait_for(lambda: number in self._answers or self._lost, timeout)
+            self._answered.wait_for(lambda: number in self._answers or self._lost, _SPAWN_SECONDS)
             answer = self._answers.pop(number, None)
         if answer is None:
             raise SandboxError("the zygote does not answer")
@@ -267,12 +266,12 @@ def _import_path() -> str:
     return os.pathsep.join([checkout, *(str(Path(entry).resolve()) for entry in given)])
 
 
-def session_folder(parent: Path | None = None) -> Path:
-    """Make a folder for one session's scratch and buffer folders, under `parent` or the system's.
+def session_folder() -> Path:
+    """Make a temporary folder for one session's scratch and buffer folders.
 
     Only its owner can list it, but others can pass through it (mode 0o711): as root, sandboxed
     processes run under another user id and must reach their own folders in it.
     """
-    folder = Path(tempfile.mkdtemp(prefix="kernel-kb-session-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="kernel-kb-session-"))
     folder.chmod(0o711)
     return folder

@@ -17,7 +17,6 @@ class LayerName(StrEnum):
     NETWORK = "network namespace"  # no interface, abstract sockets of its own
     PROCESSES = "process namespace"  # sees and signals its own processes only; all die together
     SIGNALS = "signals"  # none reach the judge's processes; follows from other layers
-    IPC = "ipc namespace"  # System V and POSIX queues of its own
     USER = "user"  # another user id than the judge's, or a user namespace
     PRIVILEGES = "privileges"  # no capabilities, and none to be had
     LIMITS = "limits"  # rlimits
@@ -37,32 +36,33 @@ class Layer(BaseModel):
     """What it covers, or why it is not active."""
 
 
+def active(layers: Iterable[Layer]) -> set[LayerName]:
+    """Return the names of the active ones."""
+    return {layer.name for layer in layers if layer.active}
+
+
 def missing(layers: Iterable[Layer]) -> list[str]:
     """What keeps `layers` from being enough for code from a network or a model; [] if nothing.
 
     The file system, the network, privileges and other processes must each be isolated by at least
     one active layer.
     """
-    active = {layer.name for layer in layers if layer.active}
-    needed = {
-        "file system (Landlock or a mount namespace)": LayerName.LANDLOCK in active
-        or LayerName.MOUNTS in active,
-        "network (seccomp or a network namespace)": LayerName.SECCOMP in active
-        or LayerName.NETWORK in active,
+    found, names = active(layers), LayerName
+    lacking = {
+        "file system (Landlock or a mount namespace)": not found & {names.LANDLOCK, names.MOUNTS},
+        "network (seccomp or a network namespace)": not found & {names.SECCOMP, names.NETWORK},
         # Without seccomp a new user namespace would hand capabilities back, over itself at least.
-        "privileges (no capabilities, and seccomp against new ones)": {
-            LayerName.PRIVILEGES,
-            LayerName.SECCOMP,
-        }
-        <= active,
-        "memory of other processes (Landlock, a process namespace or another user)": bool(
-            active & {LayerName.LANDLOCK, LayerName.PROCESSES, LayerName.USER}
+        "privileges (no capabilities, and seccomp against new ones)": (
+            {names.PRIVILEGES, names.SECCOMP} - found
+        ),
+        "memory of other processes (Landlock, a process namespace or another user)": (
+            not found & {names.LANDLOCK, names.PROCESSES, names.USER}
         ),
         "signals to other processes (Landlock ABI 6, a process namespace or another user id)": (
-            LayerName.SIGNALS in active
+            names.SIGNALS not in found
         ),
     }
-    return [name for name, holds in needed.items() if not holds]
+    return [name for name, lacks in lacking.items() if lacks]
 
 
 class IncompleteSandboxError(KbError):

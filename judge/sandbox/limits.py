@@ -2,18 +2,17 @@
 
 import resource
 
-from judge.sandbox.layers import Layer, LayerName
 from judge.sandbox.policy import Policy
 
 # CUDA and Inductor open a few hundred files; compilers few.
 OPEN_FILES = 4096
 
 
-def restrict(policy: Policy, *, count_threads: bool) -> Layer:
+def restrict(policy: Policy, *, count_threads: bool) -> str:
     """Set the limits, soft and hard, never above the present hard ones.
 
     `count_threads`: RLIMIT_NPROC counts all of a user's threads, so it is set only when the user
-    id, or its namespace, is this sandbox's alone.
+    id, or its namespace, is this sandbox's alone. Raises OSError after all were tried.
     """
     wanted = {
         "RLIMIT_CORE": 0,
@@ -34,6 +33,6 @@ def restrict(policy: Policy, *, count_threads: bool) -> Layer:
             resource.setrlimit(kind, (least, least))
         except (OSError, ValueError) as error:
             failed.append(f"{name}: {error}")
-    threads = "threads, " if count_threads else ""
-    detail = "; ".join(failed) or f"{threads}open files, file size, no core files"
-    return Layer(name=LayerName.LIMITS, active=not failed, detail=detail)
+    if failed:
+        raise OSError("; ".join(failed))
+    return f"{'threads, ' if count_threads else ''}open files, file size, no core files"

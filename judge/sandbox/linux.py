@@ -5,7 +5,6 @@ import os
 import platform
 
 CLONE_NEWNS = 0x00020000
-CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
@@ -16,7 +15,6 @@ MNT_DETACH = 2
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
-PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
@@ -37,17 +35,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def machine() -> str:
-    """Return the processor architecture as the kernel names it."""
-    return platform.machine()
-
-
 def number(name: str) -> int:
     """Return the number of system call `name` here; raises OSError on another architecture."""
+    machine = platform.machine()
     try:
-        return SYSCALLS[machine()][name]
+        return SYSCALLS[machine][name]
     except KeyError:
-        raise OSError(38, f"{name} is not known on {machine()}") from None
+        raise OSError(38, f"{name} is not known on {machine}") from None
 
 
 def _check(result: int, what: str) -> int:
@@ -62,7 +56,7 @@ def _argument(value: object) -> object:
 
 
 def syscall(call: int, *arguments: object, what: str) -> int:
-    """Make a system call by number; integers are passed as 64-bit values."""
+    """Make a system call by number; integers are passed as 64-bit values, bytes by address."""
     result = _libc.syscall(ctypes.c_long(call), *[_argument(value) for value in arguments])
     return _check(result, what)
 

@@ -5,7 +5,6 @@ are the same inside and outside. As root it lets another user id reach files who
 only root may enter.
 """
 
-import ctypes
 import os
 import struct
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from judge.sandbox import linux
-from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.policy import Policy
 
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
@@ -21,6 +20,8 @@ _OLD = ".old"
 # Each takes about a kilobyte of the kernel's memory; caches of compilers hold some thousand.
 _MOST_FILES = 200_000
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (the POSIX place for it)
+# Not all of the memory limit: what lies in this file system unmapped is not seen by the watch.
+SHARED_MEMORY_FRACTION = 4
 # What in /proc belongs to the machine rather than to a process, and root may write.
 MACHINE_WIDE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "mtrr", "driver")
 LINKS = {
@@ -103,16 +104,11 @@ class _Tree:
         if not writable:
             _read_only(target)
         else:
-            for name in MACHINE_WIDE:
-                _cover(target / name)
+            for path in (target / name for name in MACHINE_WIDE):
+                if path.exists():
+                    linux.mount(str(path), str(path), None, linux.MS_BIND | linux.MS_REC)
+                    _read_only(path)
         return said
-
-
-def _cover(path: Path) -> None:
-    """Make what lies at `path` read-only; other mounts stay as they are."""
-    if path.exists():
-        linux.mount(str(path), str(path), None, linux.MS_BIND | linux.MS_REC)
-        _read_only(path)
 
 
 def _read_only(target: Path) -> None:
@@ -124,15 +120,13 @@ def _read_only(target: Path) -> None:
             _AT_FDCWD,
             str(target).encode(),
             _AT_RECURSIVE,
-            ctypes.c_char_p(attributes),
+            attributes,
             len(attributes),
             what="mount_setattr",
         )
     except OSError:
         # Flags that the mount already has may not be cleared, so they are given again.
-        present = os.statvfs(target).f_flag & (
-            linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | 1024 | 2048 | 4096
-        )
+        present = os.statvfs(target).f_flag
         times = {1024: 1 << 10, 2048: 1 << 11, 4096: 1 << 21}  # ST_NOATIME.. -> MS_NOATIME..
         flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
         flags |= present & 15
@@ -142,31 +136,24 @@ def _read_only(target: Path) -> None:
 
 
 def isolate(
-    scratch: Path,
-    *,
-    read: Iterable[Path],
-    devices: Iterable[Path],
-    buffers: Iterable[Path],
-    own_processes: bool,
-    writable_processes: bool,
-    shared_memory_bytes: int,
-    scratch_bytes: int | None = None,
-) -> Layer:
-    """Enter a mount namespace and make a tree of only these paths the root.
+    policy: Policy, *, read: Iterable[Path], devices: Iterable[Path], own_processes: bool
+) -> str:
+    """Enter a mount namespace and make a tree of only these paths, and the policy's, the root.
 
     Needs CAP_SYS_ADMIN (in the own user namespace, or as root). `own_processes`: the calling
-    process is in a process namespace of its own. `writable_processes`: its files in /proc may be
-    written, which CUDA needs. `scratch_bytes`: the scratch folder is an empty memory file system
-    of this size; None shows the folder itself. A failure leaves the old root in place.
+    process is in a process namespace of its own. With a GPU its files in /proc may be written,
+    which CUDA needs.
+
+    Raises
+    ------
+    OSError
+        The kernel refused something; the old root is in place.
     """
-    at = scratch / ".root"
-    try:
-        linux.unshare(linux.CLONE_NEWNS, "mount namespace")
-        linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
-        at.mkdir()
-        linux.mount("tmpfs", str(at), "tmpfs", linux.MS_NOSUID, "mode=755")
-    except OSError as error:
-        return Layer(name=LayerName.MOUNTS, active=False, detail=str(error))
+    at = policy.scratch / ".root"
+    linux.unshare(linux.CLONE_NEWNS, "mount namespace")
+    linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    at.mkdir()
+    linux.mount("tmpfs", str(at), "tmpfs", linux.MS_NOSUID, "mode=755")
     tree = _Tree(at)
     try:
         for path in read:
@@ -175,28 +162,29 @@ def isolate(
             tree.bind(path, writable=True)
         for name, aim in LINKS.items():
             (tree.inside(Path("/dev")) / name).symlink_to(aim)
-        tree.memory(SHARED_MEMORY, shared_memory_bytes)
-        for path in buffers:
+        tree.memory(SHARED_MEMORY, policy.memory_bytes // SHARED_MEMORY_FRACTION)
+        for path in policy.buffers:
             tree.bind(path, writable=True, recursive=False)
-        if scratch_bytes is None:
-            # Not recursive: the tree itself is mounted below it.
-            tree.bind(scratch, writable=True, recursive=False)
+        if policy.private_scratch:
+            tree.memory(policy.scratch, policy.scratch_bytes, mode="700")
         else:
-            tree.memory(scratch, scratch_bytes, mode="700")
-        processes = tree.processes(own=own_processes, writable=writable_processes)
+            # Not recursive: the tree itself is mounted below it.
+            tree.bind(policy.scratch, writable=True, recursive=False)
+        processes = tree.processes(own=own_processes, writable=policy.gpu)
         (at / _OLD).mkdir()
         linux.pivot_root(str(at), str(at / _OLD))
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             linux.detach(str(at))
-        return Layer(name=LayerName.MOUNTS, active=False, detail=str(error))
-    os.chdir("/")
-    linux.detach(f"/{_OLD}")
-    Path(f"/{_OLD}").rmdir()
-    # The directories in between would otherwise be writable memory.
-    linux.mount(
-        "none", "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
-    )
-    return Layer(
-        name=LayerName.MOUNTS, active=True, detail=f"root of its own, read-only; {processes}"
-    )
+        raise
+    # Between two roots there is no going on without the layer: not an OSError.
+    try:
+        os.chdir("/")
+        linux.detach(f"/{_OLD}")
+        Path(f"/{_OLD}").rmdir()
+        # The directories in between would otherwise be writable memory.
+        flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
+        linux.mount("none", "/", None, flags)
+    except OSError as error:
+        raise RuntimeError(f"the old root could not be left: {error}") from error
+    return f"root of its own, read-only; {processes}"

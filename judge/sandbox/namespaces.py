@@ -1,4 +1,4 @@
-"""User, process, network and IPC namespaces, each where the kernel permits it."""
+"""User, process and network namespaces. Each raises OSError where the kernel refuses it."""
 
 import fcntl
 import os
@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 from judge.sandbox import linux
-from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.layers import LayerName
 from judge.sandbox.privileges import NOBODY
 
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
@@ -28,35 +28,21 @@ def user() -> None:
     Path("/proc/self/gid_map").write_text(f"{gid or NOBODY} {gid} 1")
 
 
-def processes() -> Layer:
+def processes() -> str:
     """Let the next child be the first process of a new process namespace."""
-    return _enter(
-        linux.CLONE_NEWPID, LayerName.PROCESSES, "sees and signals its own processes only"
-    )
+    linux.unshare(linux.CLONE_NEWPID, LayerName.PROCESSES)
+    return "sees and signals its own processes only"
 
 
-def network(*, loopback: bool) -> Layer:
+def network(*, loopback: bool) -> str:
     """Enter a network namespace without interfaces, or with its own loopback only."""
-    layer = _enter(linux.CLONE_NEWNET, LayerName.NETWORK, "no interface")
-    if layer.active and loopback:
-        try:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
-                request = struct.pack("16sh14x", b"lo", _IFF_UP_RUNNING)
-                fcntl.ioctl(handle, _SIOCSIFFLAGS, request)
-        except OSError as error:
-            return layer.model_copy(update={"detail": f"no interface; loopback: {error}"})
-        return layer.model_copy(update={"detail": "loopback of its own only"})
-    return layer
-
-
-def ipc() -> Layer:
-    """Enter a namespace of System V and POSIX queues."""
-    return _enter(linux.CLONE_NEWIPC, LayerName.IPC, "queues of its own")
-
-
-def _enter(flag: int, name: LayerName, detail: str) -> Layer:
+    linux.unshare(linux.CLONE_NEWNET, LayerName.NETWORK)
+    if not loopback:
+        return "no interface"
     try:
-        linux.unshare(flag, name)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+            request = struct.pack("16sh14x", b"lo", _IFF_UP_RUNNING)
+            fcntl.ioctl(handle, _SIOCSIFFLAGS, request)
     except OSError as error:
-        return Layer(name=name, active=False, detail=str(error))
-    return Layer(name=name, active=True, detail=detail)
+        return f"no interface; loopback: {error}"
+    return "loopback of its own only"

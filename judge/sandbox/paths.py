@@ -41,13 +41,8 @@ def readable(extra: Iterable[Path] = ()) -> list[Path]:
     found += _python()
     found += _toolchains()
     found += extra
-    return outermost(path for path in found if path.exists())
-
-
-def outermost(paths: Iterable[Path]) -> list[Path]:
-    """Drop paths that lie inside another one."""
     kept: list[Path] = []
-    for path in sorted(set(paths)):
+    for path in sorted({path for path in found if path.exists()}):
         if not any(path.is_relative_to(other) for other in kept):
             kept.append(path)
     return kept

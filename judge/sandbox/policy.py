@@ -24,11 +24,6 @@ class Policy(BaseModel):
     """Files and folders that may be read and executed besides Python, torch, CUDA and compilers."""
     gpu: bool = False
     """Whether /dev/nvidia* may be opened."""
-    pid_namespace: bool = True
-    """A process namespace, where permitted. Off: descendants are killed by their supervisor."""
-    ipc_namespace: bool = False
-    """A System V IPC namespace. Off: seccomp refuses System V and POSIX queues anyway, and CUDA's
-    own exchange of memory between processes may depend on sharing the namespace."""
     loopback: bool = False
     """Internet sockets inside an own network namespace with nothing but loopback (Nsight Compute
     talks to its target over it). Without it, or a mount namespace, they stay refused."""

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -18,18 +19,6 @@ _CAP_VERSION_3 = 0x20080522
 CAP_SYS_ADMIN = 21
 # KEEP_CAPS off, NO_SETUID_FIXUP and NOROOT on, NO_CAP_AMBIENT_RAISE on; all locked.
 _SECUREBITS = 0b1 | 0b10 | 0b100 | 0b1000 | 0b100000 | 0b1000000 | 0b10000000
-
-
-class _Header(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int32))
-
-
-class _Data(ctypes.Structure):
-    _fields_ = (
-        ("effective", ctypes.c_uint32),
-        ("permitted", ctypes.c_uint32),
-        ("inheritable", ctypes.c_uint32),
-    )
 
 
 def status(name: str) -> str:
@@ -87,9 +76,10 @@ def drop() -> Layer:
     """Drop every capability, set no_new_privs, and report what the kernel then says."""
     with suppress(OSError):
         linux.prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
-    header, nothing = _Header(_CAP_VERSION_3, 0), (_Data * 2)()
+    # Of this process (0), no effective, permitted and inheritable ones: twice 32 bits of each.
+    header, nothing = struct.pack("=Ii", _CAP_VERSION_3, 0), struct.pack("=6I", *[0] * 6)
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.capset(ctypes.byref(header), nothing) != 0:
+    if libc.capset(header, nothing) != 0:
         error = os.strerror(ctypes.get_errno())
         return Layer(name=LayerName.PRIVILEGES, active=False, detail=f"capset: {error}")
     try:

@@ -2,7 +2,6 @@
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 _KIB = 1024
@@ -87,33 +86,23 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What a set of processes uses."""
+def memory(pids: list[int], *, unmapped: bool) -> int:
+    """Return the resident anonymous and shared memory of `pids`, in bytes.
 
-    processes: int
-    memory_bytes: int
-    """Resident anonymous and shared memory. Not counted: pages of files, and host memory that a
-    device driver pinned. Shared memory that is not resident in any of the processes (written by
-    descriptor, or let go by `madvise`) counts where `usage` was asked to look for it."""
-
-
-def usage(pids: list[int], *, unmapped: bool = False) -> Usage:
-    """Sum over `pids`. Pages shared since a fork count once for each process.
-
-    `unmapped`: count shared memory by what it holds, wherever a process has it open or mapped,
-    rather than by what is resident. That reads every descriptor and mapping: milliseconds for a
-    process with torch.
+    Pages shared since a fork count once for each process. Not counted: pages of files, and host
+    memory that a device driver pinned. `unmapped`: count shared memory by what it holds, also
+    where it is resident in no process (written by descriptor, or let go by `madvise`). That reads
+    every descriptor and mapping: milliseconds for a process with torch.
     """
     private = shared = 0
     for pid in pids:
         with suppress(OSError):
             status = Path(f"/proc/{pid}/status").read_text(errors="replace")
-            one, other = _resident(status)
-            private, shared = private + one, shared + other
+            private += _amount(status, "RssAnon" if "RssAnon:" in status else "VmRSS")
+            shared += _amount(status, "RssShmem")
     if unmapped:
         shared = max(shared, sum(_shared_objects(pids).values()))
-    return Usage(len(pids), private + shared)
+    return private + shared
 
 
 def machine_shared() -> int:
@@ -136,13 +125,6 @@ def _shared_objects(pids: list[int]) -> dict[tuple[int, int], int]:
                         state = os.stat(f"{folder}/{name}")  # noqa: PTH116
                         found[state.st_dev, state.st_ino] = state.st_blocks * _BLOCK
     return found
-
-
-def _resident(status: str) -> tuple[int, int]:
-    """Private and shared resident bytes."""
-    if "RssAnon:" in status:
-        return _amount(status, "RssAnon"), _amount(status, "RssShmem")
-    return _amount(status, "VmRSS"), 0
 
 
 def _amount(text: str, name: str) -> int:

@@ -5,14 +5,15 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Self
 
 from judge.sandbox import processes
 from judge.sandbox.capture import Capture
-from judge.sandbox.layers import Layer, LayerName
+from judge.sandbox.layers import Layer, LayerName, active
 from judge.sandbox.policy import Policy
 
 # How long a supervisor may take to end all descendants before it is killed itself.
@@ -57,13 +58,6 @@ class Exit:
         return f"stopped ({self.reason}){': ' + self.detail if self.detail else ''}"
 
 
-class Signaller(Protocol):
-    """What can signal a supervisor: the zygote, which is its parent."""
-
-    def signal(self, pid: int, number: int) -> None:
-        """Send signal `number` to the supervisor `pid`, if it still runs."""
-
-
 class Sandboxed:
     """One sandboxed process, seen from the judge. Made by `Zygote.spawn`; a context manager.
 
@@ -77,10 +71,19 @@ class Sandboxed:
         Stream socket to the process, the entry function's first argument. End of file: it ended.
     layers
         What is active around it.
+    seen
+        The descendants that the watch found last, and when each started.
+    exit
+        How it ended; None while it runs.
     """
 
     def __init__(
-        self, zygote: Signaller, pid: int, policy: Policy, channel: socket.socket, output: int
+        self,
+        send_signal: Callable[[int, int], None],
+        pid: int,
+        policy: Policy,
+        channel: socket.socket,
+        output: int,
     ) -> None:
         self.pid = pid
         self.uid = -1
@@ -89,29 +92,22 @@ class Sandboxed:
         self.layers: list[Layer] = []
         self.seen: list[tuple[int, int]] = []
         self._paused: list[int] = []
-        self._zygote = zygote
+        self._send_signal = send_signal  # to a supervisor; its parent, the zygote, does so
         self._ended = threading.Event()
-        self._exit: Exit | None = None
+        self.exit: Exit | None = None
         self._reason: Exit | None = None
         self._lock = threading.Lock()
         self._capture = Capture(output, policy.output_bytes, self._exceeded_output)
 
     @property
-    def exit(self) -> Exit | None:
-        """How it ended; None while it runs."""
-        return self._exit
-
-    @property
     def own_processes(self) -> int:
         """How many of the supervisor's first descendants are ours: an init or none."""
-        active = {layer.name for layer in self.layers if layer.active}
-        return int(LayerName.PROCESSES in active)
+        return int(LayerName.PROCESSES in active(self.layers))
 
     @property
     def scratch_on_disk(self) -> bool:
         """Whether its scratch folder is one of the machine's, which no file system bounds."""
-        active = {layer.name for layer in self.layers if layer.active}
-        return not (self.policy.private_scratch and LayerName.MOUNTS in active)
+        return not (self.policy.private_scratch and LayerName.MOUNTS in active(self.layers))
 
     def output(self) -> str:
         """Return what it wrote to stdout and stderr so far: head and tail when it was long."""
@@ -120,7 +116,7 @@ class Sandboxed:
     def wait(self, timeout: float | None = None) -> Exit | None:
         """Wait for the end, at most `timeout` seconds; None when it still runs."""
         self._ended.wait(timeout)
-        return self._exit
+        return self.exit
 
     def pause(self) -> bool:
         """Stop all its processes until `resume`, and wait until they have stopped.
@@ -163,15 +159,15 @@ class Sandboxed:
         Safe to call at any time, from any thread, and again. A process stuck in a device driver
         may outlive the call; `Exit.detail` then says so.
         """
-        self._stop(reason, detail)
+        self.stop(reason, detail)
         if not self._ended.wait(GENTLE_SECONDS):
-            self._zygote.signal(self.pid, signal.SIGKILL)
+            self._send_signal(self.pid, signal.SIGKILL)
             self._kill_directly()
         if not self._ended.wait(GONE_SECONDS):
             self.end(None, signal.SIGKILL, "it has not gone yet: stuck in a device driver")
         self.channel.close()
-        assert self._exit is not None
-        return self._exit
+        assert self.exit is not None
+        return self.exit
 
     def _kill_directly(self) -> None:
         """Kill it from here: a stopped zygote cannot."""
@@ -180,39 +176,25 @@ class Sandboxed:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _stop(self, reason: ExitReason, detail: str) -> None:
+    def stop(self, reason: ExitReason, detail: str) -> None:
         """Begin to end it; the first reason counts."""
         with self._lock:
-            if self._reason is None and self._exit is None:
+            if self._reason is None and self.exit is None:
                 self._reason = Exit(reason, None, None, detail)
-        self._zygote.signal(self.pid, signal.SIGTERM)
+        self._send_signal(self.pid, signal.SIGTERM)
 
     def _exceeded_output(self) -> None:
-        self._stop(ExitReason.OUTPUT, f"more than {self.policy.output_bytes} bytes printed")
-
-    def exceeded_memory(self, used: int) -> None:
-        """End it: it holds `used` bytes."""
-        limit = self.policy.memory_bytes
-        self._stop(ExitReason.MEMORY, f"{used >> 20} MiB used, limit {limit >> 20} MiB")
-
-    def exceeded_files(self, detail: str) -> None:
-        """End it: its scratch folder holds too much."""
-        self._stop(ExitReason.FILES, f"{detail}, limit {self.policy.scratch_bytes >> 20} MiB")
-
-    def exceeded_processes(self, count: int) -> None:
-        """End it: it has `count` processes."""
-        limit = self.policy.max_processes
-        self._stop(ExitReason.PROCESSES, f"{count} processes, limit {limit}")
+        self.stop(ExitReason.OUTPUT, f"more than {self.policy.output_bytes} bytes printed")
 
     def end(self, code: int | None, number: int | None, detail: str = "") -> None:
         """Record the end; called once it is gone."""
         self._capture.finish(1.0)
         with self._lock:
-            if self._exit is None:
-                self._exit = Exit(ExitReason.EXITED, code, number, detail)
+            if self.exit is None:
+                self.exit = Exit(ExitReason.EXITED, code, number, detail)
                 if self._reason is not None:
                     said = "; ".join(filter(None, (self._reason.detail, detail)))
-                    self._exit = replace(self._reason, code=code, signal=number, detail=said)
+                    self.exit = replace(self._reason, code=code, signal=number, detail=said)
         self._ended.set()
 
     def lose(self) -> None:

@@ -10,14 +10,15 @@ refused.
 
 import ctypes
 import errno
+import platform
 import socket
 import struct
 
 from judge.sandbox import linux
-from judge.sandbox.layers import Layer, LayerName
 
 # name -> (x86-64, aarch64); None where the architecture never had it.
-REFUSED: dict[str, tuple[int | None, int | None]] = {
+Calls = dict[str, tuple[int | None, int | None]]
+REFUSED: Calls = {
     # other processes' memory and descriptors
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -99,19 +100,19 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
 }
 # Memory that need not be mapped, which the watch sees only where it looks for it. With a GPU it is
 # left to the watch: CUDA's driver may want it.
-UNMAPPED_MEMORY: dict[str, tuple[int, int]] = {
+UNMAPPED_MEMORY: Calls = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }
-# Refused unless the process has a network namespace to itself and may use its loopback.
-SOCKETS: dict[str, tuple[int, int]] = {
+# Refused unless the process has a network namespace to itself and may use its loopback. With a GPU
+# only "connect" is refused.
+SOCKETS: Calls = {
     "connect": (42, 203),
     "bind": (49, 200),
     "listen": (50, 201),
     "accept": (43, 202),
     "accept4": (288, 242),
 }
-OFFERING = ("bind", "listen", "accept", "accept4")
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 CLONE, CLONE3, PRLIMIT, IOCTL = (56, 220), (435, 435), (302, 261), (16, 29)
 MOVE_PAGES, MIGRATE_PAGES = (279, 239), (256, 238)
@@ -166,14 +167,11 @@ def program(machine: str, *, loopback: bool = False, gpu: bool = False) -> list[
     code = [_op(_LOAD, _ARCH), _op(_EQUAL, audit, 1, 0), _refuse(), _op(_LOAD, _NUMBER)]
     if machine == "x86_64":
         code += [_op(_AT_LEAST, X32_BIT, 0, 1), _refuse()]
-    refused: dict[str, tuple[int | None, int | None]] = dict(REFUSED)
+    refused = dict(REFUSED)
     if not loopback:
-        refused.update(SOCKETS)
-        if gpu:
-            for name in OFFERING:
-                del refused[name]
+        refused |= {name: call for name, call in SOCKETS.items() if name == "connect" or not gpu}
     if not gpu:
-        refused.update(UNMAPPED_MEMORY)
+        refused |= UNMAPPED_MEMORY
     for numbers in refused.values():
         number = numbers[column]
         if number is not None:
@@ -225,30 +223,24 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def restrict(*, loopback: bool = False, gpu: bool = False) -> Layer:
-    """Install the filter for this process and all that it starts. Needs no_new_privs."""
-    machine = linux.machine()
+def restrict(*, loopback: bool = False, gpu: bool = False) -> str:
+    """Install the filter for this process and all that it starts. Needs no_new_privs.
+
+    Returns what is refused; raises OSError where the kernel does not take the filter.
+    """
+    machine = platform.machine()
     if machine not in ARCHITECTURES:
-        return Layer(name=LayerName.SECCOMP, active=False, detail=f"no filter for {machine}")
+        raise OSError(f"no filter for {machine}")
     code = program(machine, loopback=loopback, gpu=gpu)
     packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
     # A character pointer keeps `packed` alive; the kernel copies it during the call.
     filled = _Program(len(code), packed)
     # Without SPEC_ALLOW kernels before 5.16 slow the whole process down (speculative store bypass
     # off), which would be measured as the candidate's.
-    for flags in (_SPEC_ALLOW, 0):
-        try:
-            linux.syscall(
-                linux.number("seccomp"),
-                _SECCOMP_SET_MODE_FILTER,
-                flags,
-                ctypes.byref(filled),
-                what="seccomp",
-            )
-        except OSError as error:
-            failure = str(error)
-        else:
-            sockets = "loopback sockets" if loopback else "no sockets but unix pairs"
-            detail = f"{len(REFUSED)} calls refused, {sockets}"
-            return Layer(name=LayerName.SECCOMP, active=True, detail=detail)
-    return Layer(name=LayerName.SECCOMP, active=False, detail=failure)
+    install = (linux.number("seccomp"), _SECCOMP_SET_MODE_FILTER)
+    try:
+        linux.syscall(*install, _SPEC_ALLOW, ctypes.byref(filled), what="seccomp")
+    except OSError:
+        linux.syscall(*install, 0, ctypes.byref(filled), what="seccomp")
+    sockets = "loopback sockets" if loopback else "no sockets but unix pairs"
+    return f"{len(REFUSED)} calls refused, {sockets}"

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from judge.sandbox import processes
 from judge.sandbox.policy import Policy
+from judge.sandbox.sandboxed import ExitReason, Sandboxed
 
 # A process that fills memory at 10 GB/s gets 1 GB past its limit before it is seen.
 INTERVAL_SECONDS = 0.1
@@ -21,48 +21,22 @@ _DEEPEST = 64
 _MOST_FILES = 200_000
 
 
-class Watched(Protocol):
-    """What the watch needs to know and do."""
-
-    pid: int
-    policy: Policy
-    seen: list[tuple[int, int]]
-    """The descendants found last, and when each started."""
-
-    @property
-    def own_processes(self) -> int:
-        """How many of the first descendants are ours: an init or none."""
-
-    @property
-    def scratch_on_disk(self) -> bool:
-        """Whether its scratch folder is one of the machine's, which no file system bounds."""
-
-    def exceeded_memory(self, used: int) -> None:
-        """End it: it holds `used` bytes."""
-
-    def exceeded_files(self, detail: str) -> None:
-        """End it: its scratch folder holds too much."""
-
-    def exceeded_processes(self, count: int) -> None:
-        """End it: it has `count` processes."""
-
-
 class Watch:
     """Looks at all running sandboxes every `INTERVAL_SECONDS`, in a thread of its own."""
 
     def __init__(self) -> None:
-        self._watched: dict[Watched, _Before] = {}
+        self._watched: dict[Sandboxed, _Before] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sandbox watch", daemon=True)
         self._thread.start()
 
-    def add(self, process: Watched) -> None:
+    def add(self, process: Sandboxed) -> None:
         """Begin to watch."""
         with self._lock:
             self._watched[process] = _Before(process)
 
-    def remove(self, process: Watched) -> None:
+    def remove(self, process: Sandboxed) -> None:
         """Watch it no longer."""
         with self._lock:
             self._watched.pop(process, None)
@@ -81,22 +55,25 @@ class Watch:
                     self._look(process, before)
 
     @staticmethod
-    def _look(process: Watched, before: "_Before") -> None:
+    def _look(process: Sandboxed, before: "_Before") -> None:
         below = processes.descendants(process.pid)[process.own_processes :]
         process.seen = [(pid, processes.started(pid)) for pid in below]
-        used = processes.usage(below, unmapped=before.shared_grew())
-        if used.memory_bytes > process.policy.memory_bytes:
-            process.exceeded_memory(used.memory_bytes)
-        elif used.processes > process.policy.max_processes:
-            process.exceeded_processes(used.processes)
-        elif before.disk_shrank() and (detail := _too_much(process.policy)):
-            process.exceeded_files(detail)
+        policy = process.policy
+        used = processes.memory(below, unmapped=before.shared_grew())
+        if used > policy.memory_bytes:
+            detail = f"{used >> 20} MiB used, limit {policy.memory_bytes >> 20} MiB"
+            process.stop(ExitReason.MEMORY, detail)
+        elif len(below) > policy.max_processes:
+            detail = f"{len(below)} processes, limit {policy.max_processes}"
+            process.stop(ExitReason.PROCESSES, detail)
+        elif before.disk_shrank() and (excess := _too_much(policy)):
+            process.stop(ExitReason.FILES, f"{excess}, limit {policy.scratch_bytes >> 20} MiB")
 
 
 class _Before:
     """The machine when a process began, and whether it has changed enough to look closer."""
 
-    def __init__(self, process: Watched) -> None:
+    def __init__(self, process: Sandboxed) -> None:
         self._shared = processes.machine_shared()
         scratch = process.policy.scratch
         self._room: Callable[[], int] = lambda: _room(scratch) if process.scratch_on_disk else 0

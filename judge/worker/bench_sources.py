@@ -10,7 +10,7 @@ import statistics
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,22 +18,18 @@ import torch
 
 from judge.worker import messages as m
 from judge.worker.compile_ahead import Noted, compile_noted, note
-from judge.worker.contender import Run, load_kernel
-from judge.worker.events import Timer
+from judge.worker.contender import load_kernel
+from judge.worker.events import Run, Sets, Timer
 from judge.worker.outputs import flatten
-from judge.worker.poison import poisoned
+from judge.worker.poison import filled, poisoned
 
 # Versions that stay loaded from one command to the next; `ModelNew`s hold their own parameters.
 _MOST_LOADED: Final = 160
 # What decides whether a version is worth further launches.
 _FIRST_LAUNCHES: Final = 2
 _CHUNK: Final = 1 << 24
-# NaN in every format, -1 in integers.
-_SOIL: Final = 0xFF
 # How errors read after which no call to the device succeeds any more.
 _DEVICE_ERRORS: Final = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
-
-Sets = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +44,6 @@ class Task:
     timer: Timer
     wait: Callable[[], None]
     """Waits for the device."""
-
-
-@dataclass(slots=True)
-class _Result:
-    """`messages.BenchedSource` in the making."""
-
-    ms: list[float] = field(default_factory=list)
-    error: str = ""
-    difference: float | None = None
-    tried: bool = True
-    slow: bool = False
-    seconds: float = 0.0
 
 
 class SourceBench:
@@ -96,7 +80,7 @@ class SourceBench:
         if command.stage != "compile" and command.refer:
             self._refer(task)
         keys = [_key(source) for source in command.sources]
-        results = [_Result() for _ in keys]
+        results = [m.BenchedSource() for _ in keys]
         start = self._clock()
         if command.stage != "compile":
             self._note(task, keys, results)
@@ -106,8 +90,7 @@ class SourceBench:
         ahead_seconds = self._clock() - start
         best, lost = math.inf, False
         for number in range(command.passes if command.stage == "all" else 0):
-            for index, key in enumerate(keys):
-                result = results[index]
+            for source, key, result in zip(command.sources, keys, results, strict=True):
                 if result.error or not result.tried or (number and not result.ms):
                     continue
                 if lost or (number == 0 and self._clock() > deadline):
@@ -115,22 +98,19 @@ class SourceBench:
                     continue
                 start = self._clock()
                 try:
-                    run = self._load(task, command.sources[index], key)
+                    run = self._load(task, source, key)
                     if number == 0:
                         result.difference = self._compare(task, key, run)
                     result.ms += _times(task, run, number, best)
                     task.wait()
-                except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
+                except (KeyboardInterrupt, SystemExit, Exception) as error:
                     self._fail(result, key, error)
                     lost = _is_lost(task.wait)
                 result.seconds += self._clock() - start
                 if result.ms:
                     best = min(best, statistics.median(result.ms))
         return m.Benched(
-            results=[m.BenchedSource(**asdict(each)) for each in results],
-            ahead_seconds=ahead_seconds,
-            compiled_ahead=compiled,
-            lost=lost,
+            results=results, ahead_seconds=ahead_seconds, compiled_ahead=compiled, lost=lost
         )
 
     def _refer(self, task: Task) -> None:
@@ -147,18 +127,18 @@ class SourceBench:
         # A kernel may write every result into one buffer that it keeps.
         self._reference, self._reference_key = [output.clone() for output in outputs], key
 
-    def _note(self, task: Task, keys: Sequence[str], results: Sequence[_Result]) -> None:
+    def _note(self, task: Task, keys: Sequence[str], results: Sequence[m.BenchedSource]) -> None:
         """Load what is new, and note what it would compile where that is done ahead."""
         command = task.command
         runs: dict[str, Run] = {}
-        for index, key in enumerate(keys):
+        for source, key, result in zip(command.sources, keys, results, strict=True):
             if key in self._broken:
-                results[index].error, results[index].slow = self._broken[key], key in self._slow
+                result.error, result.slow = self._broken[key], key in self._slow
             elif key not in self._loaded and key not in runs:
                 try:
-                    runs[key] = self._load(task, command.sources[index], key)
-                except (KeyboardInterrupt, SystemExit, MemoryError, Exception) as error:
-                    self._fail(results[index], key, error)
+                    runs[key] = self._load(task, source, key)
+                except (KeyboardInterrupt, SystemExit, Exception) as error:
+                    self._fail(result, key, error)
         if command.processes:
             self._noted = note(runs, task.sets[0])
 
@@ -167,26 +147,22 @@ class SourceBench:
         command: m.BenchSources,
         keys: Sequence[str],
         deadline: float,
-        results: Sequence[_Result],
+        results: Sequence[m.BenchedSource],
     ) -> int:
         """Compile what was noted, several at a time; how many were."""
         noted, self._noted = self._noted, []
         done = compile_noted(noted, command.processes or 1, command.compile_seconds, deadline)
-        for index, key in enumerate(keys):
-            results[index].error = results[index].error or self._broken.get(key, "")
-            results[index].slow = key in self._slow
-        for index, key in enumerate(keys):
+        for key, result in zip(keys, results, strict=True):
             compiled = done.get(key)
-            if compiled is None or compiled.done:
-                continue
-            if not compiled.error:  # there was no time
-                results[index].tried = False
+            if compiled is not None and compiled.error:
+                self._broken[key] = result.error = compiled.error
+                if compiled.slow:
+                    self._slow.add(key)
+            elif compiled is not None and not compiled.done:  # there was no time
+                result.tried = False
                 self._loaded.pop(key, None)  # to be compiled ahead when it is asked for again
-                continue
-            self._broken[key] = results[index].error = compiled.error
-            if compiled.slow:
-                self._slow.add(key)
-                results[index].slow = True
+            result.error = result.error or self._broken.get(key, "")
+            result.slow = key in self._slow
         return sum(each.done for each in done.values())
 
     def _load(self, task: Task, source: str, key: str) -> Run:
@@ -196,7 +172,7 @@ class SourceBench:
             if other is not None and other.source == source:
                 told = other
             told = told.model_copy(update={"source": source})
-            run, _ = load_kernel(told, task.tensors, self._folder)
+            run = load_kernel(told, task.tensors, self._folder)
             self._loaded[key] = run
             while len(self._loaded) > _MOST_LOADED:
                 self._loaded.popitem(last=False)
@@ -214,10 +190,7 @@ class SourceBench:
         else:
             # What a version forgets to write must not still hold the right result of another one:
             # the allocator hands a block of this size out next.
-            soiled = [
-                torch.full((each.nbytes,), _SOIL, dtype=torch.uint8, device=device)
-                for each in self._reference
-            ]
+            soiled = [filled(each.nbytes, device) for each in self._reference]
             del soiled
             returned = run(*task.sets[0])
         task.wait()
@@ -225,7 +198,7 @@ class SourceBench:
         self._differences[key] = found
         return found
 
-    def _fail(self, result: _Result, key: str, error: BaseException) -> None:
+    def _fail(self, result: m.BenchedSource, key: str, error: BaseException) -> None:
         self._loaded.pop(key, None)
         result.ms = []
         try:

@@ -3,7 +3,7 @@
 import contextlib
 import mmap
 import os
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -35,6 +35,12 @@ def dtype_of(name: str) -> Any:
     return dtype
 
 
+def cast(value: Any, dtype: Any) -> Any:
+    """Return a floating-point tensor in `dtype` (None: its own); all else as it is."""
+    real = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.to(dtype) if real and dtype is not None else value
+
+
 def spec_of(tensor: Any) -> TensorSpec:
     """Shape and dtype of a tensor."""
     return TensorSpec(shape=tuple(tensor.shape), dtype=dtype_name(tensor.dtype))
@@ -58,21 +64,17 @@ def device_bytes(device: int, address: int, nbytes: int) -> Any:
     torch.cuda.init()  # nothing else may have been asked of torch's CUDA in this process
     if nbytes == 0:
         return torch.empty(0, dtype=torch.uint8, device=where)
-    return torch.as_tensor(cudart.DeviceBytes(address, nbytes), device=where)
-
-
-@dataclass(frozen=True, eq=False)
-class _Opened:
-    tensor: Any
-    release: tuple[int, int] | None
-    """Device and address to unmap; None for shared memory, which its mapping releases."""
+    described = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "strides": None}
+    memory = SimpleNamespace(__cuda_array_interface__=described | {"version": 2})
+    return torch.as_tensor(memory, device=where)
 
 
 class OpenBuffers:
     """The buffers that are open, by name."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Opened] = {}
+        self._open: dict[str, tuple[Any, tuple[int, int] | None]] = {}
+        """Tensors, and the device and address to unmap; shared memory goes with its tensors."""
 
     def open(self, buffers: list[Buffer], descriptors: list[int]) -> None:
         """Map buffers; `descriptors`, one for each in shared memory, are closed.
@@ -91,14 +93,14 @@ class OpenBuffers:
             remaining = iter(descriptors)
             for buffer in buffers:
                 self.close([buffer.name])
+                mapped = None
                 if isinstance(buffer.handle, CudaHandle):
                     device = buffer.handle.device
-                    address = cudart.open_handle(device, buffer.handle.ipc)
-                    flat = device_bytes(device, address, buffer.nbytes)
-                    self._open[buffer.name] = _Opened(typed(flat, buffer), (device, address))
+                    mapped = device, cudart.open_handle(device, buffer.handle.ipc)
+                    flat = device_bytes(*mapped, buffer.nbytes)
                 else:
                     flat = shared_bytes(next(remaining), buffer.nbytes)
-                    self._open[buffer.name] = _Opened(typed(flat, buffer), None)
+                self._open[buffer.name] = typed(flat, buffer), mapped
         finally:
             for descriptor in descriptors:
                 with contextlib.suppress(OSError):
@@ -107,14 +109,14 @@ class OpenBuffers:
     def close(self, names: list[str]) -> None:
         """Unmap buffers; unknown names are passed over."""
         for name in names:
-            opened = self._open.pop(name, None)
-            if opened is not None and opened.release is not None:
-                cudart.close_handle(*opened.release)
+            _, mapped = self._open.pop(name, (None, None))
+            if mapped is not None:
+                cudart.close_handle(*mapped)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._open:
             raise BadBufferError(f"no buffer {name!r} is open")
-        return self._open[name].tensor
+        return self._open[name][0]
 
     def write(self, name: str, tensor: Any) -> None:
         """Copy a tensor of the same shape and dtype into a buffer.

@@ -1,5 +1,6 @@
 """The worker's end of the socket to the judge: commands and descriptors in, replies out."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -75,20 +76,14 @@ class Channel:
 
 def failure(number: int, error: BaseException) -> Failed:
     """Describe an exception of untrusted code, whose methods may themselves raise."""
-    try:
-        kind = one_line(str(type(error).__name__), 200)
-    except BaseException:
-        kind = "Exception"
-    try:
+    kind, message, compiling = "Exception", "its message cannot be printed", False
+    with contextlib.suppress(BaseException):
+        kind = one_line(str(type(error).__name__), 200) or kind
+    with contextlib.suppress(BaseException):
         message = one_line(str(error))
-    except BaseException:
-        message = "its message cannot be printed"
-    try:
+    with contextlib.suppress(BaseException):
         compiling = _is_refusal(error)
-    except BaseException:
-        compiling = False
-    told = Error(type=kind or "Exception", message=message, compiling=compiling)
-    return Failed(id=number, error=told)
+    return Failed(id=number, error=Error(type=kind, message=message, compiling=compiling))
 
 
 def _is_refusal(error: BaseException | None) -> bool:

@@ -46,17 +46,24 @@ class Close(Command):
     names: list[Name]
 
 
-class LoadProblem(Command):
-    """Execute a problem file and build its `Model` under `seed`; answers with `Problem`."""
+class Load(Command):
+    """What a problem and a kernel are loaded with."""
 
-    do: Literal["load_problem"] = "load_problem"
     source: str
     module_name: str
     device: Device
     dtype: str | None = None
     """Floating-point inputs, parameters and buffers are cast to this; None leaves them."""
     precision: Precision = "ieee"
+    """Whether float32 products may use TF32: declared once for all contenders."""
     seed: int = 0
+    """The one that the problem's model is built under."""
+
+
+class LoadProblem(Load):
+    """Execute a problem file and build its `Model` under `seed`; answers with `Problem`."""
+
+    do: Literal["load_problem"] = "load_problem"
 
 
 class UseVariant(Command):
@@ -72,11 +79,10 @@ class UseVariant(Command):
 
 
 class DescribeInputs(Command):
-    """What `make_inputs` of the same seed and kind would write; answers with `Inputs`."""
+    """What `make_inputs` of the same seed would write; answers with `Inputs`."""
 
     do: Literal["describe_inputs"] = "describe_inputs"
     seed: int
-    kind: ValueKind = ValueKind.GIVEN
 
 
 class MakeInputs(Command):
@@ -122,25 +128,16 @@ class Contender(Command):
     """`max-autotune` is torch.compile's mode "max-autotune-no-cudagraphs"."""
 
 
-class LoadKernel(Command):
+class LoadKernel(Load):
     """Execute a kernel file and make it callable; answers with `Kernel`."""
 
     do: Literal["load_kernel"] = "load_kernel"
-    source: str
-    module_name: str
     form: Literal["ModelNew", "kernel_function", "cuda"]
-    device: Device
-    dtype: str | None = None
-    precision: Precision = "ieee"
-    seed: int = 0
-    """The seed that the problem's model was built under."""
     init_inputs: JsonValue = None
     """As `Problem.init_inputs` gave it."""
     parameters: list[KernelParameter] = Field(default_factory=list)
     attributes: dict[str, JsonValue] = Field(default_factory=dict)
     input_names: list[str] = Field(default_factory=list)
-    entry: str | None = None
-    """For the form `cuda`: the declared entry point."""
 
 
 class Call(Command):

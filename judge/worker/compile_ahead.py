@@ -53,7 +53,11 @@ class Compiled:
 
 def note(runs: Mapping[str, Run], inputs: Sequence[Any]) -> Noted:
     """Note what each of `runs` (loaded versions by name) would compile for `inputs`."""
-    if not _compiles():
+    try:
+        from triton import knobs  # noqa: PLC0415 (may be missing)
+    except ImportError:
+        return []
+    if knobs.runtime.interpret:
         return []
     found = ((name, _noted(run, inputs)) for name, run in runs.items())
     return [(name, jobs) for name, jobs in found if jobs]
@@ -96,15 +100,6 @@ def compile_noted(
         for child in running.values():
             _end(child)
     return found
-
-
-def _compiles() -> bool:
-    """Whether kernels are compiled at all: not in Triton's interpreter, nor without Triton."""
-    try:
-        from triton import knobs  # noqa: PLC0415 (may be missing)
-    except ImportError:
-        return False
-    return not knobs.runtime.interpret
 
 
 def _noted(run: Run, inputs: Sequence[Any]) -> list[Callable[[], Any]]:
@@ -181,15 +176,12 @@ def _collect(running: dict[str, _Child], found: dict[str, Compiled], seconds: fl
             child.text += part
             ended = not part
         if ended:
-            _, status = os.waitpid(child.process, 0)
+            code = os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1])
             os.close(child.pipe)
             del running[name]
-            if os.waitstatus_to_exitcode(status) == 0:
-                found[name] = Compiled(done=True)
-            else:
-                text = one_line(child.text.decode(errors="replace"))
-                code = os.waitstatus_to_exitcode(status)
-                found[name] = Compiled(text or f"the compiler ended with {code}")
+            text = one_line(child.text.decode(errors="replace"))
+            error = "" if code == 0 else text or f"the compiler ended with {code}"
+            found[name] = Compiled(error, done=code == 0)
         elif now > child.limit:
             _end(child)
             del running[name]

@@ -5,8 +5,7 @@ refuse in-place changes and views outside of it, and a candidate that packs weig
 constructor or returns a held buffer would raise for a reason that is none of its own.
 """
 
-import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,13 @@ import torch
 
 from judge.problem import binding, cuda_entry
 from judge.problem.forms import COMPILED, ModelForm
-from judge.problem.kernel import language_of
 from judge.worker.buffers import dtype_of
+from judge.worker.events import Run
 from judge.worker.messages import LoadKernel
 from judge.worker.modules import MissingNameError, execute, member
 from judge.worker.seeds import seed_everything, set_precision
 from judge.worker.values import decode
-
-Run = Callable[..., Any]
-
-# What an own section of architecture-specific instructions ("a") begins with.
-_FIRST_SPECIFIC = 90
+from kb import nvcc
 
 
 def of_model(model: Any, form: ModelForm) -> Run:
@@ -33,9 +28,7 @@ def of_model(model: Any, form: ModelForm) -> Run:
     return _without_gradients(model if options is None else torch.compile(model, **options))
 
 
-def load_kernel(
-    command: LoadKernel, tensors: Mapping[str, Any], folder: Path
-) -> tuple[Run, dict[str, Any]]:
+def load_kernel(command: LoadKernel, tensors: Mapping[str, Any], folder: Path) -> Run:
     """Execute a kernel file and return it as a function of the inputs.
 
     Parameters
@@ -46,23 +39,18 @@ def load_kernel(
         The model's tensors by dotted name, in the order of the state dict.
     folder
         Where the file is written.
-
-    Returns
-    -------
-    The function, and fields of `messages.Kernel`.
     """
     set_precision(command.precision)
     if command.form == "cuda":
-        run, told = _cuda(command, tensors)
+        run = _cuda(command, tensors)
     else:
         with torch.device(command.device):
             module = execute(command.source, command.module_name, folder)
             make = _model_new if command.form == "ModelNew" else _kernel_function
-            run, told = make(command, member(module, command.form), tensors)
-        told["language"] = str(language_of(ast.parse(command.source)))
+            run = make(command, member(module, command.form), tensors)
     # A file that sets TF32 for itself computes in another precision than was declared.
     set_precision(command.precision)
-    return _without_gradients(run), told
+    return _without_gradients(run)
 
 
 def _without_gradients(run: Run) -> Run:
@@ -73,9 +61,7 @@ def _without_gradients(run: Run) -> Run:
     return call
 
 
-def _model_new(
-    command: LoadKernel, model_class: Any, tensors: Mapping[str, Any]
-) -> tuple[Run, dict[str, Any]]:
+def _model_new(command: LoadKernel, model_class: Any, tensors: Mapping[str, Any]) -> Run:
     """Build `ModelNew` as the problem's `Model` was built, and give it the same state.
 
     The state dict is loaded where the keys and shapes are the same; otherwise the same seed has
@@ -84,8 +70,7 @@ def _model_new(
     if command.init_inputs is None:
         raise MissingNameError("the problem's get_init_inputs cannot be passed on to ModelNew")
     seed_everything(command.seed)
-    model = model_class(*decode(command.init_inputs))
-    loaded = False
+    model: Run = model_class(*decode(command.init_inputs))
     if isinstance(model, torch.nn.Module):
         wanted = {
             parameter.name: tensors[parameter.name]
@@ -93,50 +78,32 @@ def _model_new(
             if parameter.kind in ("parameter", "buffer")
         }
         own = model.state_dict()
-        loaded = own.keys() == wanted.keys() and all(
+        if own.keys() == wanted.keys() and all(
             own[name].shape == tensor.shape for name, tensor in wanted.items()
-        )
-        if loaded:
+        ):
             model.load_state_dict(wanted)
         model.requires_grad_(False)
         # As KernelBench does: registered tensors are cast, others are the candidate's own matter.
         model.to(torch.device(command.device))
         if command.dtype is not None:
             model.to(dtype_of(command.dtype))
-    return model, {"state_dict": loaded}
+    return model
 
 
-def _kernel_function(
-    command: LoadKernel, function: Any, tensors: Mapping[str, Any]
-) -> tuple[Run, dict[str, Any]]:
+def _kernel_function(command: LoadKernel, function: Any, tensors: Mapping[str, Any]) -> Run:
     attributes = {name: decode(value) for name, value in command.attributes.items()}
     bound = binding.bind(function, len(command.input_names), list(tensors), attributes)
 
     def run(*inputs: Any) -> Any:
         return bound.call(function, inputs, tensors)
 
-    return run, {"binding": _told(bound)}
+    return run
 
 
-def _cuda(command: LoadKernel, tensors: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
+def _cuda(command: LoadKernel, tensors: Mapping[str, Any]) -> Run:
     device = torch.device(command.device)
     if device.type != "cuda":
         raise MissingNameError("a CUDA kernel needs a GPU")
-    major, minor = torch.cuda.get_device_capability(device)
-    suffix = "a" if 10 * major + minor >= _FIRST_SPECIFIC else ""
-    function = cuda_entry.build(command.source, command.module_name, f"sm_{major}{minor}{suffix}")
-    run, told = _kernel_function(command, function, tensors)
-    return run, told | {"language": "cuda"}
-
-
-def _told(bound: binding.Binding) -> str:
-    """Say where each argument comes from, for the user."""
-
-    def source(each: binding.Source) -> str:
-        if each.input is not None:
-            return f"input {each.input}"
-        return each.tensor if each.tensor is not None else repr(each.value)
-
-    told = [source(each) for each in bound.positional]
-    told += [f"{name}={source(each)}" for name, each in bound.named.items()]
-    return ", ".join(told)[:300]
+    architecture = nvcc.device_architecture(device.index)
+    function = cuda_entry.build(command.source, command.module_name, architecture)
+    return _kernel_function(command, function, tensors)

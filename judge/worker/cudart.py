@@ -144,16 +144,3 @@ def close_handle(device: int, address: int) -> None:
     """Unmap what `open_handle` returned; the owner's memory stays."""
     with _on(device) as runtime:
         _check(runtime.cudaIpcCloseMemHandle(address), "cudaIpcCloseMemHandle")
-
-
-class DeviceBytes:
-    """Device memory at an address as `torch.as_tensor` takes it: a vector of uint8."""
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "strides": None,
-            "version": 2,
-        }

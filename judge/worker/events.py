@@ -19,6 +19,15 @@ from judge.worker.outputs import flatten
 Run = Callable[..., Any]
 """Launches the contender once: called with one set's inputs, returns its outputs."""
 
+Sets = Sequence[Sequence[Any]]
+"""Inputs of launches; tensors are on the device."""
+
+_Keep = Callable[[Any, Any], Any]
+"""Makes of outputs and their stream what is held."""
+
+_Captured = tuple[Any, list[Any]]
+"""A graph and the outputs that its launches write."""
+
 # Runs before a capture, on the stream it is prepared on: the first compiles and tunes, the second
 # allocates what a tuned run needs, the third shows that nothing is left to set up.
 _WARM_UPS: Final = 3
@@ -42,13 +51,14 @@ class Timer:
         self._clock = clock
         self._collecting = (gc.isenabled, gc.disable, gc.enable)
         self._graph: _Captured | None = None
+        self._graph_key: list[Any] = []
         if self._cuda:
             self._functions = _CudaFunctions(torch.device(device))
 
     def time(
         self,
         run: Run,
-        sets: Sequence[Sequence[Any]],
+        sets: Sets,
         order: Sequence[int],
         method: str,
         *,
@@ -64,7 +74,7 @@ class Timer:
         run
             The contender.
         sets
-            Input sets; tensors are on the device.
+            Input sets.
         order
             One index into `sets` per launch.
         method
@@ -104,8 +114,8 @@ class Timer:
         if not self._cuda:
             raise ValueError(f"method {method!r} needs a CUDA device")
         if method == "events":
-            copy = self._functions.copies if copy_outputs else None
-            return self._timed_by_events(run, sets, order, hold_cycles, keep=keep, copy=copy)
+            held = self._functions.copies if copy_outputs else lambda outputs, _: outputs
+            return self._timed_by_events(run, sets, order, hold_cycles, held if keep else None)
         if method == "graph":
             return self._timed_replays(run, sets, order, hold_cycles, per_replay, keep=keep)
         raise ValueError(f"no method {method!r}: events, graph and clock exist")
@@ -115,10 +125,9 @@ class Timer:
         if not self._cuda:
             return "there is no CUDA device"
         try:
-            captured = self._capture(run, [inputs])
+            self._capture(run, [inputs])
         except CaptureError as error:
             return str(error)
-        del captured
         return None
 
     def forget(self) -> None:
@@ -127,7 +136,7 @@ class Timer:
         self._graph = None
 
     def _timed_by_clock(
-        self, run: Run, sets: Sequence[Sequence[Any]], order: Sequence[int], *, keep: bool
+        self, run: Run, sets: Sets, order: Sequence[int], *, keep: bool
     ) -> list[float]:
         times = []
         with self._uncollected():
@@ -142,14 +151,7 @@ class Timer:
         return times
 
     def _timed_by_events(
-        self,
-        run: Run,
-        sets: Sequence[Sequence[Any]],
-        order: Sequence[int],
-        hold_cycles: int,
-        *,
-        keep: bool,
-        copy: Callable[[Any, Any], Any] | None = None,
+        self, run: Run, sets: Sets, order: Sequence[int], hold: int, keep: _Keep | None = None
     ) -> list[float]:
         cuda = self._functions
         stream = cuda.current_stream(cuda.device)
@@ -157,54 +159,36 @@ class Timer:
         self._synchronize()
         with self._uncollected():
             for index, (start, end) in zip(order, pairs, strict=True):
-                if hold_cycles:
-                    cuda.sleep(hold_cycles)
+                if hold:
+                    cuda.sleep(hold)
                 cuda.record(start, stream)
                 outputs = run(*sets[index])
                 cuda.record(end, stream)
-                if keep:
-                    self.kept.append(outputs if copy is None else copy(outputs, stream))
+                if keep is not None:
+                    self.kept.append(keep(outputs, stream))
             self._synchronize()
         return [float(cuda.elapsed_time(start, end)) for start, end in pairs]
 
     def _timed_replays(
-        self,
-        run: Run,
-        sets: Sequence[Sequence[Any]],
-        order: Sequence[int],
-        hold_cycles: int,
-        per_replay: int,
-        *,
-        keep: bool,
+        self, run: Run, sets: Sets, order: Sequence[int], hold: int, per_replay: int, *, keep: bool
     ) -> list[float]:
         captured_order = list(order[:per_replay])
         replays, rest = divmod(len(order), per_replay)
         if rest or captured_order * replays != list(order):
             raise ValueError(f"the order does not repeat every {per_replay} launches")
         launches = [sets[index] for index in captured_order]
-        key = [tuple(_identity(value) for value in inputs) for inputs in launches]
-        if self._graph is None or self._graph.key != key:
+        key = [[_identity(value) for value in inputs] for inputs in launches]
+        if self._graph is None or self._graph_key != key:
             self._graph = None  # frees its memory for the next one
-            self._graph = self._capture(run, launches)
-            self._graph.key = key
-        graph = self._graph
-        cuda = self._functions
-        stream = cuda.current_stream(cuda.device)
-        pairs = [(cuda.event(), cuda.event()) for _ in range(replays)]
-        self._synchronize()
-        with self._uncollected():
-            for start, end in pairs:
-                if hold_cycles:
-                    cuda.sleep(hold_cycles)
-                cuda.record(start, stream)
-                cuda.replay(graph.graph)
-                cuda.record(end, stream)
-            self._synchronize()
+            self._graph, self._graph_key = self._capture(run, launches), key
+        graph, outputs = self._graph
+        replay = self._functions.replay
+        times = self._timed_by_events(replay, [[graph]], [0] * replays, hold)
         if keep:
-            self.kept = list(graph.outputs)
-        return [float(cuda.elapsed_time(start, end)) / per_replay for start, end in pairs]
+            self.kept = list(outputs)
+        return [ms / per_replay for ms in times]
 
-    def _capture(self, run: Run, launches: Sequence[Sequence[Any]]) -> "_Captured":
+    def _capture(self, run: Run, launches: Sets) -> _Captured:
         """Capture the launches one after another in one graph, and replay it once."""
         cuda = self._functions
         before = cuda.current_stream(cuda.device)
@@ -226,7 +210,7 @@ class Timer:
         except Exception as error:
             self._recover(before)
             raise CaptureError(f"{type(error).__name__}: {error}") from None
-        return _Captured(graph, outputs)
+        return graph, outputs
 
     def _recover(self, stream: Any) -> None:
         """Leave a failed capture behind.
@@ -266,15 +250,6 @@ class Timer:
 
 class CaptureError(RuntimeError):
     """A contender cannot be captured in a CUDA graph; the message says why."""
-
-
-class _Captured:
-    """A graph and the outputs that its launches write."""
-
-    def __init__(self, graph: Any, outputs: list[Any]) -> None:
-        self.graph = graph
-        self.outputs = outputs
-        self.key: list[tuple[Any, ...]] = []
 
 
 class _CudaFunctions:

@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from judge.worker.buffers import dtype_name, dtype_of
+from judge.worker.buffers import cast, dtype_name, dtype_of
 from judge.worker.messages import ExportGraph, Graph, GraphNode, GraphTensor, one_line
 from judge.worker.modules import execute, member
 from judge.worker.seeds import seed_everything
@@ -42,7 +42,10 @@ def export(command: ExportGraph, folder: Path) -> Graph:
         inputs = get_inputs()
         dtype = None if command.dtype is None else dtype_of(command.dtype)
         _cast(model, dtype)
-        inputs = tuple(_as(each, dtype).contiguous() if _is(each) else each for each in inputs)
+        inputs = tuple(
+            cast(each, dtype).contiguous() if isinstance(each, torch.Tensor) else each
+            for each in inputs
+        )
     try:
         with warnings.catch_warnings(), _Silence(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -53,27 +56,19 @@ def export(command: ExportGraph, folder: Path) -> Graph:
         return Graph(reason=one_line(f"{type(error).__name__}: {error}"))
 
 
-def _is(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def _as(tensor: Any, dtype: Any) -> Any:
-    return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
-
-
 def _cast(model: Any, dtype: Any) -> None:
     """Cast a module's tensors. `Module.to` swaps their contents, which fake ones do not allow."""
     for module in model.modules():
         for name, tensor in module._parameters.items():
             if tensor is not None:
-                fresh = torch.nn.Parameter(_as(tensor.detach(), dtype), requires_grad=False)
+                fresh = torch.nn.Parameter(cast(tensor.detach(), dtype), requires_grad=False)
                 module._parameters[name] = fresh
         for name, tensor in module._buffers.items():
             if tensor is not None:
-                module._buffers[name] = _as(tensor.detach(), dtype)
+                module._buffers[name] = cast(tensor.detach(), dtype)
         for name, value in list(vars(module).items()):
-            if _is(value):
-                setattr(module, name, _as(value.detach(), dtype))
+            if isinstance(value, torch.Tensor):
+                setattr(module, name, cast(value.detach(), dtype))
 
 
 class _Silence:
@@ -99,13 +94,13 @@ def _described(program: Any) -> Graph:
             if spec.kind is InputKind.USER_INPUT:
                 constant = isinstance(spec.arg, ConstantArgument)
                 args = [_value(spec.arg.value)] if constant else []
-                nodes.append(_node(node, "input", args).model_copy(update={"input": index}))
+                nodes.append(_node(node, "input", args, input=index))
                 index += 1
             elif spec.kind is InputKind.CONSTANT_TENSOR:
                 value = _number(program.constants.get(spec.target))
                 nodes.append(_node(node, "constant", [_value(value)]))
             else:
-                nodes.append(_node(node, "tensor", []).model_copy(update={"tensor": spec.target}))
+                nodes.append(_node(node, "tensor", [], tensor=spec.target))
         elif node.op == "output":
             returned = zip(node.args[0], kinds, strict=True)
             outputs = [_value(each) for each, kind in returned if kind is OutputKind.USER_OUTPUT]
@@ -114,7 +109,7 @@ def _described(program: Any) -> Graph:
             if not name.startswith(_CHECKS):
                 kwargs = {key: _value(value) for key, value in node.kwargs.items()}
                 args = [_value(each) for each in node.args]
-                nodes.append(_node(node, name, args).model_copy(update={"kwargs": kwargs}))
+                nodes.append(_node(node, name, args, kwargs=kwargs))
         else:
             raise TypeError(f"a {node.op} has no place in a graph of operators")
         if len(nodes) > MAX_NODES:
@@ -140,9 +135,9 @@ def _operator(target: Any) -> str:
     return str(getattr(target, "__name__", target))  # getitem
 
 
-def _node(node: Any, op: str, args: list[Any]) -> GraphNode:
+def _node(node: Any, op: str, args: list[Any], **more: Any) -> GraphNode:
     tensors = list(_tensors(node.meta.get("val")))
-    return GraphNode(name=node.name, op=op, args=args, tensors=tensors)
+    return GraphNode(name=node.name, op=op, args=args, tensors=tensors, **more)
 
 
 def _tensors(value: Any) -> Iterator[GraphTensor]:

@@ -14,8 +14,8 @@ from judge.worker import flops, graph, inputs
 from judge.worker import messages as m
 from judge.worker.bench_sources import SourceBench, Task
 from judge.worker.buffers import OpenBuffers
-from judge.worker.contender import Run, load_kernel, of_model
-from judge.worker.events import Timer
+from judge.worker.contender import load_kernel, of_model
+from judge.worker.events import Run, Timer
 from judge.worker.interpreted import Watch
 from judge.worker.observe import Observer
 from judge.worker.oracle import Oracle
@@ -96,26 +96,18 @@ class Handler:
     def _load_problem(self, command: m.LoadProblem) -> m.Reply:
         self._prepare(command.device, command.precision)
         self._loading = command
-        return self._execute_problem(command.source, command.seed)
+        return self._execute_problem(command)
 
     def _use_variant(self, command: m.UseVariant) -> m.Reply:
-        return self._execute_problem(command.source, command.seed)
-
-    def _execute_problem(self, source: str, seed: int) -> m.Reply:
-        told = self._loading
-        if told is None:
+        if self._loading is None:
             raise NotReadyError("no problem is loaded")
+        other = {"source": command.source, "seed": command.seed}
+        return self._execute_problem(self._loading.model_copy(update=other))
+
+    def _execute_problem(self, command: m.LoadProblem) -> m.Reply:
         self._problem = self._oracle = self._run = None
         self._forget()
-        problem = LoadedProblem(
-            source,
-            told.module_name,
-            self._folder,
-            device=told.device,
-            dtype=told.dtype,
-            precision=told.precision,
-            seed=seed,
-        )
+        problem = LoadedProblem(command, self._folder)
         self._problem = problem
         self._oracle = Oracle(problem)
         return m.Problem(
@@ -167,59 +159,43 @@ class Handler:
         observer = self._prepare(command.device, command.precision)
         self._forget()
         self._run = None
-        tensors = {
-            parameter.name: self._buffers[parameter.buffer] for parameter in command.parameters
-        }
-        self._run, told = load_kernel(command, tensors, self._folder)
+        self._run = load_kernel(command, self._tensors(command), self._folder)
         self._wait()
-        return m.Kernel(**told, observed=observer.glance([]))
+        return m.Kernel(observed=observer.glance([]))
 
     def _call(self, command: m.Call) -> m.Reply:
         run, arguments = self._the_contender(), self._arguments(command.inputs)
         if len(self._held) >= _MOST_HELD:
             raise NotReadyError(f"the outputs of {_MOST_HELD} calls are held: drop some")
         assert self._observer is not None
-        fields: dict[str, Any] = {}
+        watch, fields = self._watch, dict[str, Any]()
         self._wait()
-        outside = ""
         with contextlib.ExitStack() as stack:
             if command.poison:
                 stack.enter_context(poisoned(self._device))
             hidden = None
-            if command.hide and self._watch is not None:
-                hidden = stack.enter_context(self._watch.hidden(arguments))
-            if self._watch is not None:
-                self._watch.begin(command.most_accesses)
+            if watch is not None:
+                if command.hide:
+                    hidden = stack.enter_context(watch.hidden(arguments))
+                watch.begin(command.most_accesses)
             start = self._clock()
-            returned, fields = self._called(run, arguments, observe=command.observe)
-        if hidden is not None:
-            outside = hidden.outside
+            if command.observe:
+                returned, seen = self._observer.watch(lambda: run(*arguments))
+            else:
+                returned, seen = run(*arguments), None
         self._wait()
         seconds = self._clock() - start
         tensors = flatten(returned)
-        seen = m.Observed()
-        if command.observe:
-            notes = [*fields.pop("notes", []), *(self._watch.notes if self._watch else [])]
-            seen = self._observer.glance(notes)
+        if watch is not None:
+            fields |= watch.counts()
+        if hidden is not None:
+            fields |= {"outside": hidden.outside, "computed": sorted(hidden.computed)[:20]}
+        if seen is not None:
+            observed = self._observer.glance([*seen.pop("notes"), *(watch.notes if watch else [])])
+            fields["observed"] = observed.model_copy(update=seen)
         self._calls += 1
         self._held[self._calls] = tensors
-        return m.Called(
-            call=self._calls,
-            outputs=output_specs(tensors),
-            seconds=seconds,
-            outside=outside,
-            computed=sorted(hidden.computed)[:20] if hidden is not None else [],
-            **(self._watch.counts() if self._watch is not None else {}),
-            observed=seen.model_copy(update=fields),
-        )
-
-    def _called(
-        self, run: Run, arguments: Sequence[Any], *, observe: bool
-    ) -> tuple[Any, dict[str, Any]]:
-        if not observe:
-            return run(*arguments), {}
-        assert self._observer is not None
-        return self._observer.watch(lambda: run(*arguments))
+        return m.Called(call=self._calls, outputs=output_specs(tensors), seconds=seconds, **fields)
 
     def _fetch(self, command: m.Fetch) -> m.Reply:
         if command.launch is not None:
@@ -263,11 +239,9 @@ class Handler:
         kernel = command.kernel
         self._prepare(kernel.device, kernel.precision)
         self._forget()
-        tensors = {
-            parameter.name: self._buffers[parameter.buffer] for parameter in kernel.parameters
-        }
         sets = [self._arguments(each) for each in command.sets]
-        return self._bench.run(Task(command, tensors, sets, self._the_timer(), self._wait))
+        task = Task(command, self._tensors(kernel), sets, self._the_timer(), self._wait)
+        return self._bench.run(task)
 
     def _probe(self, command: m.Probe) -> m.Reply:
         why_not = self._the_timer().probe(self._the_contender(), self._arguments(command.inputs))
@@ -300,6 +274,9 @@ class Handler:
         if self._timer is None:
             raise NotReadyError("no contender is loaded")
         return self._timer
+
+    def _tensors(self, command: m.LoadKernel) -> dict[str, Any]:
+        return {each.name: self._buffers[each.buffer] for each in command.parameters}
 
     def _arguments(self, given: Sequence[m.Argument]) -> list[Any]:
         return [

@@ -54,15 +54,18 @@ def describe(problem: LoadedProblem, seed: int) -> list[InputSpec]:
     Fake tensors know shapes and no contents; a `get_inputs` that looks at contents (or leaves
     torch) is run for real instead.
     """
+
+    def specs() -> list[InputSpec]:
+        inputs = problem.inputs(seed)
+        return [problem.input_spec(value, index) for index, value in enumerate(inputs)]
+
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
-            inputs = problem.inputs(seed)
-            return [problem.input_spec(value, index) for index, value in enumerate(inputs)]
+            return specs()
     except InputError:
         raise
     except Exception:
-        inputs = problem.inputs(seed)
-        return [problem.input_spec(value, index) for index, value in enumerate(inputs)]
+        return specs()
 
 
 def make(
@@ -132,11 +135,8 @@ def _write(tensor: Any, kind: ValueKind, random: torch.Generator) -> None:
     match kind:
         case ValueKind.NORMAL:
             _draw(tensor, lambda t: t.normal_(0.0, 1.0, generator=random))
-        case ValueKind.LARGE:
-            bound = _LARGE[tensor.dtype]
-            _draw(tensor, lambda t: t.uniform_(-bound, bound, generator=random))
-        case ValueKind.TINY:
-            bound = _TINY[tensor.dtype]
+        case ValueKind.LARGE | ValueKind.TINY:
+            bound = (_LARGE if kind is ValueKind.LARGE else _TINY)[tensor.dtype]
             _draw(tensor, lambda t: t.uniform_(-bound, bound, generator=random))
         case ValueKind.ZERO:
             tensor.zero_()
@@ -165,9 +165,7 @@ def _scale(tensor: Any, random: Any) -> None:
     """Multiply along the first and the last dimension by powers of two."""
     for dim in sorted({0, tensor.dim() - 1}) if tensor.dim() else ():
         size = tensor.shape[dim]
-        powers = torch.randint(
-            _HALVINGS + 1, (size,), generator=random, device=tensor.device, dtype=torch.int64
-        )
+        powers = torch.randint(_HALVINGS + 1, (size,), generator=random, device=tensor.device)
         shape = [size if each == dim else 1 for each in range(tensor.dim())]
         tensor.mul_(torch.exp2(-powers.to(tensor.dtype)).view(shape))
 
@@ -175,9 +173,7 @@ def _scale(tensor: Any, random: Any) -> None:
 def _part(tensor: Any, random: Any) -> None:
     """Add a power of two of either sign to each element of the first dimension."""
     shape = [each if dim == 0 else 1 for dim, each in enumerate(tensor.shape)]
-    drawn = torch.randint(
-        2 * _MEANS, shape, generator=random, device=tensor.device, dtype=torch.int64
-    )
+    drawn = torch.randint(2 * _MEANS, shape, generator=random, device=tensor.device)
     mean = torch.exp2((drawn // 2).to(tensor.dtype)) * (_SHIFT / 2.0 ** (_MEANS - 1))
     tensor.add_(torch.where(drawn % 2 == 0, mean, -mean))
 
@@ -186,9 +182,7 @@ def _infinities(tensor: Any, random: Any) -> None:
     if tensor.dtype == torch.float8_e4m3fn:
         return
     count = min(2 * _INFINITIES, tensor.numel())
-    places = torch.randint(
-        tensor.numel(), (count,), generator=random, device=tensor.device, dtype=torch.int64
-    )
+    places = torch.randint(tensor.numel(), (count,), generator=random, device=tensor.device)
     signs = torch.ones(count, device=tensor.device)
     signs[1::2] = -1.0
     tensor.view(-1)[places] = (signs * torch.inf).to(tensor.dtype)

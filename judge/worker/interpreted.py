@@ -42,9 +42,7 @@ class _Moves(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._memory = memory
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name, memory = func._schema.name, self._memory
         if _ALLOCATES.match(name):
@@ -97,27 +95,18 @@ class _Redirected:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
 
-    def _at(self, pointers: Any, mask: Any, what: str) -> Any:
-        self._watch.count_access()
-        memory = self._watch.memory
-        return pointers if memory is None else memory.at(pointers, mask, what)
-
     def load(self, pointers: Any, mask: Any, other: Any, dtype: Any) -> Any:
-        """Read what `mask` selects."""
-        return self._original.load(self._at(pointers, mask, "reads"), mask, other, dtype)
+        return self._original.load(self._watch.access(pointers, mask, "reads"), mask, other, dtype)
 
     def store(self, pointers: Any, value: Any, mask: Any) -> Any:
-        """Write what `mask` selects."""
-        return self._original.store(self._at(pointers, mask, "writes"), value, mask)
+        return self._original.store(self._watch.access(pointers, mask, "writes"), value, mask)
 
     def atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, order: Any) -> Any:
-        """Change what `mask` selects."""
-        at = self._at(pointers, mask, "writes")
+        at = self._watch.access(pointers, mask, "writes")
         return self._original.atomic_rmw(operation, at, value, mask, order)
 
     def atomic_cas(self, pointers: Any, compared: Any, value: Any, order: Any) -> Any:
-        """Compare and swap."""
-        at = self._at(pointers, None, "writes")
+        at = self._watch.access(pointers, None, "writes")
         return self._original.atomic_cas(at, compared, value, order)
 
 
@@ -164,11 +153,12 @@ class Watch:
             "accesses": self.accesses,
         }
 
-    def count_access(self) -> None:
-        """Count one more."""
+    def access(self, pointers: Any, mask: Any, what: str) -> Any:
+        """Count one more, and return where kernels find what `pointers` lead to."""
         self.accesses += 1
         if self._most_accesses is not None and self.accesses > self._most_accesses:
             raise TooLongError(f"it makes more than {self._most_accesses} accesses to memory")
+        return pointers if self.memory is None else self.memory.at(pointers, mask, what)
 
     @contextlib.contextmanager
     def hidden(self, inputs: Sequence[Any]) -> Iterator[KernelMemory]:

@@ -12,34 +12,26 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # torch.manual_seed imports it at its first call, which takes a second: here the process that
 # workers fork from does so, once for all.
 import torch._dynamo  # noqa: F401
 
+from judge.sandbox.policy import Policy
 from judge.worker import messages as m
 from judge.worker.channel import Channel, failure
 from judge.worker.handler import Handler
 from judge.worker.originals import patched
 
-if TYPE_CHECKING:
-    from judge.sandbox.policy import Policy
 
-
-def main(channel: socket.socket, policy: "Policy") -> None:
+def main(connection: socket.socket, policy: Policy) -> None:
     """Serve the judge until it says quit or closes the channel (entry point of the sandbox)."""
     # Remembered from before the fork; the sandbox has a temporary folder of its own.
     tempfile.tempdir = None
-    serve(channel, policy.scratch)
-
-
-def serve(connection: socket.socket, folder: Path) -> None:
-    """Serve the judge on `connection`; files are written to `folder`."""
     patched()  # takes its references now
     channel = Channel(connection)
-    handler = Handler(folder)
+    handler = Handler(policy.scratch)
     restore_signals = _signals()
     number = 0
     while True:
@@ -50,7 +42,7 @@ def serve(connection: socket.socket, folder: Path) -> None:
             if received is None:
                 return
             line, descriptors = received
-            command = m.read_command(line)
+            command = m.COMMAND.validate_json(line)
             number = command.id
             answer = _answer(handler, command, descriptors)
             restore_signals()

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 # This module is the whole protocol under one name; what is defined where is of no concern outside.
 from judge.worker.commands import *  # noqa: F403
-from judge.worker.commands import COMMAND, AnyCommand
 from judge.worker.replies import *  # noqa: F403
 from judge.worker.replies import MAX_ERROR_CHARS, Failed, Reply
 from judge.worker.tensors import *  # noqa: F403
@@ -33,17 +32,6 @@ def one_line(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     head = text[: 4 * limit]
     line = " ".join("".join(c if c.isprintable() else " " for c in head).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def read_command(line: bytes) -> AnyCommand:
-    """Parse one line of the judge.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        It is no command.
-    """
-    return COMMAND.validate_json(line)
 
 
 def read_reply(line: bytes, expected: type[R], number: int) -> R | Failed:

@@ -94,15 +94,27 @@ class Observer:
         -------
         What `run` returned, and fields of `Observed`.
         """
-        called = _Called(run)
         notes = []
         events: list[Any] = []
+        outcomes: list[tuple[Any, BaseException | None]] = []
+
+        def call() -> None:
+            """Keep the outcome from the profiler, which may fail after it."""
+            try:
+                outcomes.append((run(), None))
+            except BaseException as error:
+                outcomes.append((None, error))
+
         with _triton_launches() as launches:
             try:
-                events = self._profiled(called)
+                events = self._profiled(call)
             except Exception as error:
                 notes = [f"the profiler failed: {type(error).__name__}: {error}"]
-            returned = called.result()
+            if not outcomes:
+                call()
+        returned, raised = outcomes[0]
+        if raised is not None:
+            raise raised
         on_gpu = [e for e in events if e.device_type == torch.autograd.DeviceType.CUDA]
         on_cpu = [e for e in events if e.device_type != torch.autograd.DeviceType.CUDA]
         operators = collections.Counter(str(e.name) for e in on_cpu)
@@ -122,7 +134,7 @@ class Observer:
             "notes": notes,
         }
 
-    def _profiled(self, called: "_Called") -> list[Any]:
+    def _profiled(self, call: Callable[[], None]) -> list[Any]:
         """Call under the profiler; the events in order of time."""
         on_gpu = self._device.type == "cuda"
         activities = [torch.profiler.ProfilerActivity.CPU]
@@ -134,37 +146,12 @@ class Observer:
             if on_gpu:
                 marker.zero_()
                 torch.cuda.synchronize(self._device)
-            called()
+            call()
             if on_gpu:
                 torch.cuda.synchronize(self._device)
         # Annotations span kernels on the GPU's time line, but are none.
         events = [e for e in profiler.events() if not getattr(e, "is_user_annotation", False)]
         return sorted(events, key=lambda event: event.time_range.start)
-
-
-class _Called:
-    """A call whose outcome outlives a failure of whoever made it."""
-
-    def __init__(self, run: Callable[[], Any]) -> None:
-        self._run = run
-        self._outcome: Any = None
-        self._error: BaseException | None = None
-        self._done = False
-
-    def __call__(self) -> None:
-        self._done = True
-        try:
-            self._outcome = self._run()
-        except BaseException as error:
-            self._error = error
-
-    def result(self) -> Any:
-        """Return what the call returned, or raise what it raised; calls if nobody did."""
-        if not self._done:
-            self()
-        if self._error is not None:
-            raise self._error
-        return self._outcome
 
 
 def _most(counts: dict[str, int]) -> dict[str, int]:

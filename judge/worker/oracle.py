@@ -11,10 +11,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from judge.worker.buffers import BadBufferError, OpenBuffers, dtype_name
+from judge.worker.buffers import BadBufferError, OpenBuffers, cast, dtype_name, spec_of
 from judge.worker.messages import Mutation, OracleOutputs, TensorSpec, one_line
 from judge.worker.mutations import mutated_inputs, mutated_model
-from judge.worker.outputs import flatten, specs
+from judge.worker.outputs import flatten
 from judge.worker.problem import LoadedProblem, move
 from judge.worker.seeds import set_precision
 
@@ -117,7 +117,7 @@ class Oracle:
             for output, target in zip(outputs, targets, strict=True):
                 if target is not None:
                     _write(output, target, (start, start + step, rows))
-            described = described or specs(outputs)
+            described = described or [spec_of(output) for output in outputs]
         if len(starts) > 1:  # the first slice has `step` rows
             described = [
                 TensorSpec(shape=(each.shape[0] // step * rows, *each.shape[1:]), dtype=each.dtype)
@@ -169,7 +169,7 @@ class Oracle:
                 narrowing,
             ):
                 call = model if task.method == "forward" else getattr(model, task.method)
-                return flatten(call(*(_raised(value, dtype) for value in inputs)))
+                return flatten(call(*(cast(value, dtype) for value in inputs)))
         finally:
             set_precision(self._problem.precision)
             self._narrowed = self._narrowed or narrowing.seen
@@ -190,9 +190,10 @@ class Oracle:
                     mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
                     for value in inputs
                 ]
-                return specs(self._evaluate_in(self._precision, fake, _Task(method)))
+                outputs = self._evaluate_in(self._precision, fake, _Task(method))
+                return [spec_of(output) for output in outputs]
         except Exception:
-            return specs(self._evaluate(inputs, _Task(method)))
+            return [spec_of(output) for output in self._evaluate(inputs, _Task(method))]
 
     def _chunks_for_memory(self, inputs: list[Any], targets: list[Any]) -> int:
         if self._problem.device.type != "cuda":
@@ -255,9 +256,7 @@ class _Narrowing(TorchDispatchMode):  # type: ignore[misc]
 
     seen = False
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self.seen and func.name() in ("aten::_to_copy", "aten::copy_"):
             wanted = (kwargs or {}).get("dtype") or getattr(args[0], "dtype", None)
             source = args[1] if func.name() == "aten::copy_" else args[0]
@@ -266,18 +265,10 @@ class _Narrowing(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _is_narrower(one: Any, other: Any) -> bool:
-    real = isinstance(one, torch.dtype) and isinstance(other, torch.dtype)
-    return (
-        real
-        and bool(one.is_floating_point and other.is_floating_point)
-        and bool(one.itemsize < other.itemsize)
-    )
-
-
-def _raised(value: Any, dtype: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(dtype)
-    return value
+    if not (isinstance(one, torch.dtype) and isinstance(other, torch.dtype)):
+        return False
+    floating = one.is_floating_point and other.is_floating_point
+    return bool(floating and one.itemsize < other.itemsize)
 
 
 def _rows(inputs: list[Any], sliced: frozenset[int], rows: slice) -> list[Any]:

@@ -18,89 +18,29 @@ from typing import Any, Final
 import pydantic
 import torch
 
-# What measures, waits, compares, draws, allocates or copies. Not torch.manual_seed: torch wraps it
-# when torch._dynamo is imported, and the judge takes no seed from this process.
-_WATCHED: Final = (
-    "time.perf_counter",
-    "time.perf_counter_ns",
-    "time.monotonic",
-    "time.time",
-    "time.sleep",
-    "gc.disable",
-    "json.dumps",
-    "json.loads",
-    "socket.socket.send",
-    "socket.socket.sendall",
-    "builtins.float",
-    "builtins.abs",
-    "builtins.min",
-    "builtins.max",
-    "torch.cuda.synchronize",
-    "torch.cuda.current_stream",
-    "torch.cuda.default_stream",
-    "torch.cuda.stream",
-    "torch.cuda.set_stream",
-    "torch.cuda.graph",
-    "torch.cuda.mem_get_info",
-    "torch.cuda.Event.__init__",
-    "torch.cuda.Event.__new__",
-    "torch.cuda.Event.record",
-    "torch.cuda.Event.elapsed_time",
-    "torch.cuda.Event.synchronize",
-    "torch.cuda.Event.query",
-    "torch.cuda.Event.wait",
-    "torch.cuda.Stream.record_event",
-    "torch.cuda.Stream.synchronize",
-    "torch.cuda.Stream.wait_stream",
-    "torch.cuda.CUDAGraph.replay",
-    "torch.cuda.CUDAGraph.capture_begin",
-    "torch.cuda.CUDAGraph.capture_end",
-    "torch.allclose",
-    "torch.isclose",
-    "torch.equal",
-    "torch.eq",
-    "torch.ne",
-    "torch.all",
-    "torch.any",
-    "torch.isnan",
-    "torch.isfinite",
-    "torch.testing.assert_close",
-    "torch.manual_seed",
-    "torch.rand",
-    "torch.randn",
-    "torch.randint",
-    "torch.empty",
-    "torch.empty_like",
-    "torch.zeros",
-    "torch.as_tensor",
-    "torch.frombuffer",
-    "torch.compile",
-    "torch.no_grad",
-    "torch.Tensor.__eq__",
-    "torch.Tensor.__ne__",
-    "torch.Tensor.__sub__",
-    "torch.Tensor.allclose",
-    "torch.Tensor.equal",
-    "torch.Tensor.eq",
-    "torch.Tensor.copy_",
-    "torch.Tensor.clone",
-    "torch.Tensor.detach",
-    "torch.Tensor.to",
-    "torch.Tensor.view",
-    "torch.Tensor.cpu",
-    "torch.Tensor.numpy",
-    "torch.Tensor.abs",
-    "torch.Tensor.max",
-    "torch.Tensor.normal_",
-    "torch.Tensor.uniform_",
-    "torch.nn.Module.__call__",
-    "torch.nn.Module._call_impl",
-    "torch.nn.Module.load_state_dict",
-    "torch.nn.Module.to",
-    "torch.profiler.profile",
-    "pydantic.BaseModel.model_dump_json",
-    "pydantic.BaseModel.model_validate_json",
-)
+# What measures, waits, compares, draws, allocates or copies: names by their owner.
+_WATCHED: Final = {
+    "time": "perf_counter perf_counter_ns monotonic time sleep",
+    "gc": "disable",
+    "json": "dumps loads",
+    "socket.socket": "send sendall",
+    "builtins": "float abs min max",
+    "torch.cuda": "synchronize current_stream default_stream stream set_stream graph mem_get_info",
+    "torch.cuda.Event": "__init__ __new__ record elapsed_time synchronize query wait",
+    "torch.cuda.Stream": "record_event synchronize wait_stream",
+    "torch.cuda.CUDAGraph": "replay capture_begin capture_end",
+    "torch": (
+        "allclose isclose equal eq ne all any isnan isfinite testing.assert_close manual_seed rand "
+        "randn randint empty empty_like zeros as_tensor frombuffer compile no_grad"
+    ),
+    "torch.Tensor": (
+        "__eq__ __ne__ __sub__ allclose equal eq copy_ clone detach to view cpu numpy abs max "
+        "normal_ uniform_"
+    ),
+    "torch.nn.Module": "__call__ _call_impl load_state_dict to",
+    "torch.profiler": "profile",
+    "pydantic.BaseModel": "model_dump_json model_validate_json",
+}
 _OWN: Final = "judge.worker"
 _ROOTS: Final = {
     "builtins": builtins,
@@ -150,7 +90,8 @@ def _state(value: Any) -> tuple[Any, ...]:
 
 def remember() -> Callable[[], list[str]]:
     """Take references now; the result names what is no longer the original."""
-    originals = {path: _state(_resolve(path)) for path in _WATCHED}
+    paths = [f"{owner}.{name}" for owner, names in _WATCHED.items() for name in names.split()]
+    originals = {path: _state(_resolve(path)) for path in paths}
     own = {path: (place, _state(place[0][place[1]])) for path, place in _own_functions().items()}
     resolve, state, same = _resolve, _state, _same
 

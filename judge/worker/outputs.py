@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from judge.worker.buffers import spec_of
-from judge.worker.messages import OutputSpec, TensorSpec
+from judge.worker.messages import OutputSpec
 
 _MAX_OUTPUTS: Final = 200
 _DEPTH: Final = 10
@@ -70,25 +70,14 @@ def _elements(value: Any, kind: type) -> Iterator[Any] | None:
     return iter(dict.values(value)) if issubclass(kind, dict) else None
 
 
-def specs(tensors: list[Any]) -> list[TensorSpec]:
-    """Describe tensors."""
-    return [spec_of(tensor) for tensor in tensors]
-
-
 def output_specs(tensors: list[Any]) -> list[OutputSpec]:
     """Describe tensors and say where they are."""
-    described = []
-    for tensor in tensors:
-        spec = spec_of(tensor)
-        described.append(
-            OutputSpec(
-                shape=spec.shape,
-                dtype=spec.dtype,
-                device=str(tensor.device)[:20],
-                overlaps=_overlaps(tensor),
-            )
+    return [
+        OutputSpec(
+            **dict(spec_of(tensor)), device=str(tensor.device)[:20], overlaps=_overlaps(tensor)
         )
-    return described
+        for tensor in tensors
+    ]
 
 
 def _overlaps(tensor: Any) -> bool:

@@ -21,41 +21,32 @@ _LARGE_FRACTION: Final = 0.25
 _LARGE_MOST: Final = 16 << 30
 
 
-def poison_device(device: Any) -> None:
-    """Fill memory that torch's allocator will hand out next; nothing on the CPU."""
-    if device.type != "cuda":
-        return
+def _poison_device(device: Any) -> None:
+    """Fill memory that torch's allocator will hand out next."""
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
     blocks: list[Any] = []
     with contextlib.suppress(torch.OutOfMemoryError):
-        blocks.extend(_filled(_SMALL_BLOCK, device) for _ in range(_SMALL_BLOCKS))
-        blocks.append(_filled(min(int(free * _LARGE_FRACTION), _LARGE_MOST), device))
+        blocks.extend(filled(_SMALL_BLOCK, device) for _ in range(_SMALL_BLOCKS))
+        blocks.append(filled(min(int(free * _LARGE_FRACTION), _LARGE_MOST), device))
     torch.cuda.synchronize(device)
     del blocks
 
 
-def _filled(nbytes: int, device: Any) -> Any:
+def filled(nbytes: int, device: Any) -> Any:
+    """Allocate bytes that are NaN in every format."""
     return torch.full((nbytes,), _BYTE, dtype=torch.uint8, device=device)
 
 
 class _Fill(TorchDispatchMode):  # type: ignore[misc]
     """Fills what operators return uninitialized."""
 
-    _EMPTY: Final = frozenset(
-        {
-            "aten::empty.memory_format",
-            "aten::empty_like",
-            "aten::empty_strided",
-            "aten::empty_permuted",
-            "aten::new_empty",
-            "aten::new_empty_strided",
-        }
-    )
+    _EMPTY: Final = frozenset({
+        "aten::empty.memory_format", "aten::empty_like", "aten::empty_strided",
+        "aten::empty_permuted", "aten::new_empty", "aten::new_empty_strided",
+    })  # fmt: skip
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func.name() in self._EMPTY and type(result) is torch.Tensor:
             storage = result.untyped_storage()
@@ -74,7 +65,7 @@ def poisoned(device: Any) -> Iterator[None]:
     ever. On the CPU, where nothing is timed, the mode fills every uninitialized tensor.
     """
     if device.type == "cuda":
-        poison_device(device)
+        _poison_device(device)
         try:
             yield
         finally:  # other processes need what this one did not use

@@ -2,15 +2,15 @@
 
 import inspect
 import math
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from judge.worker.buffers import dtype_of, spec_of
-from judge.worker.messages import InputSpec, Parameter, Precision
+from judge.worker.messages import InputSpec, LoadProblem, Parameter, Precision
 from judge.worker.modules import execute, member
 from judge.worker.seeds import DRAWN, generator, seed_everything, set_precision
 from judge.worker.values import NotEncodableError, encode
@@ -31,54 +31,58 @@ class LoadedProblem:
 
     Parameters
     ----------
-    source, name, folder
-        The text, its module's name, and where its file is written.
-    device
-        Default device of everything that the file creates.
-    dtype
-        What floating-point inputs, parameters and buffers are cast to; None leaves them.
-    precision
-        Whether float32 products may use TF32. What the file itself sets is overruled: one setting
-        is declared for all contenders.
-    seed
-        Set before `get_init_inputs` and again before the model is built, so that whoever builds
-        the same layers under the same seed has the same parameters.
+    command
+        The file's text, and what it is loaded with. Its device is the default one of everything
+        that the file creates; what the file itself sets as precision is overruled. The seed is set
+        before `get_init_inputs` and again before the model is built, so that whoever builds the
+        same layers under the same seed has the same parameters.
+    folder
+        Where the file is written.
     """
 
-    def __init__(
-        self,
-        source: str,
-        name: str,
-        folder: Path,
-        *,
-        device: str,
-        dtype: str | None,
-        precision: Precision,
-        seed: int,
-    ) -> None:
-        self.device = torch.device(device)
-        self.dtype = None if dtype is None else dtype_of(dtype)
-        self.precision: Precision = precision
-        set_precision(precision)
+    def __init__(self, command: LoadProblem, folder: Path) -> None:
+        self.device = torch.device(command.device)
+        self.dtype = None if command.dtype is None else dtype_of(command.dtype)
+        self.precision: Precision = command.precision
+        set_precision(self.precision)
         with self.device:
-            self.module: ModuleType = execute(source, name, folder)
-            model_class: Any = member(self.module, "Model")
-            self._get_inputs: Any = member(self.module, "get_inputs")
-            seed_everything(seed)
-            init_inputs: Any = member(self.module, "get_init_inputs")
+            module = execute(command.source, command.module_name, folder)
+            model_class: Any = member(module, "Model")
+            self._get_inputs: Any = member(module, "get_inputs")
+            seed_everything(command.seed)
+            init_inputs: Any = member(module, "get_init_inputs")
             self.init_inputs = list(init_inputs())
-            seed_everything(seed)
+            seed_everything(command.seed)
             self.model: Any = model_class(*self.init_inputs)
         self.model.requires_grad_(False)
         move(self.model, self.device, self.dtype)
-        self.redrawn = _part_constants(self.model, seed)
-        set_precision(precision)
+        self.redrawn = _part_constants(self.model, command.seed)
+        set_precision(self.precision)
         self.input_names = _forward_names(model_class)
         self.attributes = _attributes(self.model, model_class, self.init_inputs)
 
     def tensors(self) -> list[tuple[Parameter, Any]]:
-        """Parameters, buffers and other tensors of the model, by dotted name, each name once."""
-        return named_tensors(self.model)
+        """Describe and return the model's parameters, buffers and other tensors, each name once.
+
+        Those of the state dict come first, in its order.
+        """
+        model = self.model
+        order = {name: place for place, name in enumerate(model.state_dict(keep_vars=True))}
+        found: dict[str, tuple[Parameter, Any]] = {}
+
+        def add(name: str, tensor: Any, kind: Any) -> None:
+            if name not in found:
+                described = Parameter(name=name, tensor=spec_of(tensor), kind=kind)
+                found[name] = (described, tensor.detach())
+
+        for name, tensor in model.named_parameters(remove_duplicate=False):
+            add(name, tensor, "parameter")
+        for name, tensor in model.named_buffers(remove_duplicate=False):
+            add(name, tensor, "buffer" if name in order else "attribute")
+        for name, _, value in _plain_attributes(model):
+            if isinstance(value, torch.Tensor):
+                add(name, value, "attribute")
+        return sorted(found.values(), key=lambda each: order.get(each[0].name, len(order)))
 
     def encoded_init_inputs(self) -> Any:
         """Return `get_init_inputs()` as JSON, None where it holds what JSON cannot carry."""
@@ -167,25 +171,11 @@ def _part_constants(model: Any, seed: int) -> list[str]:
     return redrawn
 
 
-def named_tensors(model: Any) -> list[tuple[Parameter, Any]]:
-    """Describe and return a module's tensors; those of the state dict first, in its order."""
-    order = {name: place for place, name in enumerate(model.state_dict(keep_vars=True))}
-    found: dict[str, tuple[Parameter, Any]] = {}
-
-    def add(name: str, tensor: Any, kind: Any) -> None:
-        if name not in found:
-            described = Parameter(name=name, tensor=spec_of(tensor), kind=kind)
-            found[name] = (described, tensor.detach())
-
-    for name, tensor in model.named_parameters(remove_duplicate=False):
-        add(name, tensor, "parameter")
-    for name, tensor in model.named_buffers(remove_duplicate=False):
-        add(name, tensor, "buffer" if name in order else "attribute")
+def _plain_attributes(model: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield dotted name, name and value of what a module and its submodules hold as attributes."""
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor):
-                add(f"{prefix}.{name}" if prefix else name, value, "attribute")
-    return sorted(found.values(), key=lambda each: order.get(each[0].name, len(order)))
+            yield (f"{prefix}.{name}" if prefix else name), name, value
 
 
 def _forward_names(model_class: Any) -> list[str]:
@@ -207,10 +197,9 @@ def _attributes(model: Any, model_class: Any, init_inputs: list[Any]) -> dict[st
         if len(repr(encoded)) <= _MAX_ATTRIBUTE_CHARS:
             found[name] = encoded
 
-    for prefix, module in model.named_modules():
-        for name, value in vars(module).items():
-            if not name.startswith("_") and name != "training":
-                add(f"{prefix}.{name}" if prefix else name, value)
+    for dotted, name, value in _plain_attributes(model):
+        if not name.startswith("_") and name != "training":
+            add(dotted, value)
     try:
         bound = inspect.signature(model_class).bind(*init_inputs)
         bound.apply_defaults()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from judge.worker.commands import MAX_LAUNCHES, MAX_SOURCE_LAUNCHES, MAX_SOURCES
 from judge.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpec
@@ -78,13 +78,8 @@ class Observed(Message):
 
 
 class Kernel(Reply):
-    """How a kernel file was loaded."""
+    """A kernel file was loaded."""
 
-    language: Literal["triton", "cuda", "torch", "unknown"]
-    state_dict: bool = False
-    """`ModelNew` took the problem's state dict (else it was built under the same seed)."""
-    binding: Label = ""
-    """How the arguments of `kernel_function` were bound."""
     observed: Observed = Observed()
 
 
@@ -137,6 +132,8 @@ class Times(Reply):
 class BenchedSource(Message):
     """One version of a kernel, as the worker says it did."""
 
+    model_config = ConfigDict(frozen=False)  # the worker fills it in
+
     ms: list[float] = Field(default_factory=list, max_length=MAX_SOURCE_LAUNCHES)
     """Milliseconds per launch, in order."""
     error: Annotated[str, Field(max_length=MAX_ERROR_CHARS)] = ""
@@ -175,11 +172,8 @@ class Operations(Reply):
     """Floating-point operations of one forward pass."""
 
     flops: float
-    by_operator: dict[Label, float] = Field(max_length=500)
     by_dtype: dict[Label, float] = Field(max_length=50)
     """FLOPs by the dtype of the operator's first tensor."""
-    uncounted: dict[Label, int] = Field(default_factory=dict, max_length=500)
-    """Calls of operators that the counter has no formula for (elementwise, reductions)."""
 
 
 class GraphTensor(Message):

@@ -8,28 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 # Bytes per element by torch's dtype name; what is absent here cannot be exchanged.
 ITEM_BYTES: Final[dict[str, int]] = {
-    "bool": 1,
-    "uint8": 1,
-    "int8": 1,
-    "float8_e4m3fn": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2": 1,
-    "float8_e5m2fnuz": 1,
-    "float8_e8m0fnu": 1,
-    "float4_e2m1fn_x2": 1,
-    "uint16": 2,
-    "int16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "uint32": 4,
-    "int32": 4,
-    "float32": 4,
-    "uint64": 8,
-    "int64": 8,
-    "float64": 8,
-    "complex64": 8,
+    "bool": 1, "uint8": 1, "int8": 1,
+    "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1, "float4_e2m1fn_x2": 1,
+    "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2,
+    "uint32": 4, "int32": 4, "float32": 4,
+    "uint64": 8, "int64": 8, "float64": 8, "complex64": 8,
     "complex128": 16,
-}
+}  # fmt: skip
 
 Device = Annotated[str, Field(pattern=r"^(cpu|cuda:\d{1,2})$")]
 """Where tensors live: "cpu" or "cuda:N"."""
@@ -77,9 +63,6 @@ class ValueKind(StrEnum):
     APART = "apart"
     """Standard deviation 1, and along the first dimension means of their own, 1/4 to 32 of either
     sign: samples differ although each is summed up whole, or saturates."""
-
-
-# --- tensors and arguments -----------------------------------------------------------------------
 
 
 class TensorSpec(Message):

@@ -179,8 +179,7 @@ def test_model_new_gets_the_state_dict(session: Session) -> None:
     problem = load_problem(session, LINEAR, seed=3)
     given = make_inputs(session, problem[0])
     (expected,), _ = run_oracle(session, problem[0], given)
-    candidate, loaded = load_kernel(session, LINEAR_NEW, "ModelNew", problem=problem, seed=99)
-    assert loaded.state_dict
+    candidate, _ = load_kernel(session, LINEAR_NEW, "ModelNew", problem=problem, seed=99)
     called = candidate.call(share(candidate, given))
     (actual,) = outputs_of(session, candidate, called, "out")
     assert torch.allclose(actual.double(), expected, rtol=1e-4, atol=1e-5)
@@ -212,8 +211,7 @@ extern "C" int double_it(const void* x, void* y, long long n, cudaStream_t strea
 def test_a_lone_cuda_file_is_compiled_in_the_sandbox(session: Session) -> None:
     problem, _ = load_problem(session, SOFTMAX)
     given = make_inputs(session, problem)
-    candidate, loaded = load_kernel(session, CUDA_FILE, "cuda")
-    assert loaded.language == "cuda"
+    candidate, _ = load_kernel(session, CUDA_FILE, "cuda")
     called = candidate.call(share(candidate, given))
     (actual,) = outputs_of(session, candidate, called, "out")
     assert torch.equal(actual, given.tensors[0] * 2)
@@ -295,9 +293,8 @@ def test_the_oracle_is_sliced_where_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     big = SOFTMAX.replace("8, 20", "4096, 65536")
-    problem = LoadedProblem(
-        big, "problem", tmp_path, device=DEVICE, dtype="bfloat16", precision="ieee", seed=0
-    )
+    command = m.LoadProblem(source=big, module_name="problem", device=DEVICE, dtype="bfloat16")
+    problem = LoadedProblem(command, tmp_path)
     oracle, inputs = Oracle(problem), problem.inputs(1)
     result = torch.empty(4096, 65536, dtype=torch.float64, device=DEVICE)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (2 << 30, 80 << 30))

@@ -267,9 +267,7 @@ class Silent:
 
 def test_a_worker_that_does_not_read_cannot_hold_the_judge_up() -> None:
     process = Silent()
-    command = m.LoadKernel(
-        source="#" * (4 << 20), module_name="k", form="cuda", device="cpu", entry="f"
-    )
+    command = m.LoadKernel(source="#" * (4 << 20), module_name="k", form="cuda", device="cpu")
     start = time.monotonic()
     with pytest.raises(WorkerTimedOutError):
         Exchange(process, "candidate").ask(command, m.Kernel, 0.3)

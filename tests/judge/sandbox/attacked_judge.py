@@ -34,7 +34,7 @@ sys.stdin.read()
 NAMESPACES = {LayerName.MOUNTS, LayerName.PROCESSES, LayerName.NETWORK, LayerName.USER}
 VARIANTS: dict[str, dict] = {
     "all layers": {},
-    "no process namespace": {"pid_namespace": False},
+    "no process namespace": {"without": {LayerName.PROCESSES}},
     # What a container that forbids namespaces leaves.
     "no namespaces": {"without": NAMESPACES},
     "no namespaces but another user": {"without": NAMESPACES - {LayerName.USER}},

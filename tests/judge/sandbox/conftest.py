@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from judge.sandbox.launch import Exit, Sandboxed, Zygote, session_folder
+from judge.sandbox.layers import LayerName
 from judge.sandbox.policy import Policy
 
 SCRIPT = "judge.sandbox.script:main"
@@ -37,8 +38,10 @@ class Sandbox:
         folder.mkdir(mode=0o700)
         return folder
 
-    def start(self, source: str, **policy: object) -> Sandboxed:
+    def start(self, source: str, *, pid_namespace: bool = True, **policy: object) -> Sandboxed:
         policy.setdefault("scratch", self.folder())
+        if not pid_namespace:
+            policy["without"] = {LayerName.PROCESSES, *policy.get("without", ())}
         process = self.zygote.spawn(SCRIPT, Policy.model_validate(policy))
         process.channel.sendall(json.dumps({"source": source}).encode() + b"\n")
         return process

@@ -134,7 +134,7 @@ def make_inputs(
     """The problem's inputs in new buffers."""
     given = Given([], [])
     into: list[str | None] = []
-    for index, spec in enumerate(worker.describe_inputs(seed, kind)):
+    for index, spec in enumerate(worker.describe_inputs(seed)):
         if spec.tensor is None:
             given.arguments.append(m.ValueArgument(value=spec.value))
             given.exported.append(None)

@@ -42,7 +42,7 @@ from tests.judge.worker.little import LINEAR, POOL, SOFTMAX
 )
 def test_values_come_back_as_they_were(value: object) -> None:
     command = m.Call(inputs=[m.ValueArgument(value=encode(value))])
-    read = m.read_command(command.model_dump_json().encode())
+    read = m.COMMAND.validate_json(command.model_dump_json())
     assert isinstance(read, m.Call)
     argument = read.inputs[0]
     assert isinstance(argument, m.ValueArgument)
@@ -82,9 +82,8 @@ class Targets(dict[str, torch.Tensor]):
 
 
 def loaded(source: str, folder: object) -> LoadedProblem:
-    return LoadedProblem(
-        source, "problem", folder, device="cpu", dtype=None, precision="ieee", seed=0
-    )
+    command = m.LoadProblem(source=source, module_name="problem", device="cpu")
+    return LoadedProblem(command, folder)  # type: ignore[arg-type]
 
 
 PRODUCT = """
