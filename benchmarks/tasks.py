@@ -19,10 +19,10 @@ from typing import Any
 from agent.cards.local import local_cards
 from agent.cards.pool import CardPool
 from agent.cards.sweep import share
-from agent.optimize.candidate import Model
 from agent.optimize.judge_requests import Request
 from benchmarks import results
 from benchmarks.results import table
+from judge.evaluate.result import Model
 from judge.progress import silent
 from kb.errors import KbError
 

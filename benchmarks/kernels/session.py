@@ -22,7 +22,6 @@ from benchmarks.kernels.timing import (
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from benchmarks.tasks import Measured
 from judge.evaluate.ceilings import measure as measure_ceilings
-from judge.evaluate.result import Model
 from judge.progress import Say
 from kb.corpus.entries import Kernel
 from kb.corpus.loader import Corpus, load_corpus
