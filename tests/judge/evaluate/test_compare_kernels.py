@@ -17,6 +17,7 @@ from judge.evaluate import compare_kernels as kernels
 from judge.evaluate.tolerance import candidate_limits
 
 torch.set_default_device(sys.argv[1])
+SIZE = 20_011 if sys.argv[1] == "cuda" else 9_011  # the interpreter is slow
 plain._CHUNK, plain._LARGE = 4000, 2**60
 torch.manual_seed(0)
 FORMATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -46,17 +47,19 @@ def check(got, values):
 
 for dtype in FORMATS:
     for wide in (torch.float64, torch.float32):
-        values = torch.randn(20_011, dtype=wide)
+        values = torch.randn(SIZE, dtype=wide)
         check(values.to(dtype), values)                       # right
         check((values * 1.5).to(dtype), values)               # wrong
         check(values.to(dtype), torch.zeros_like(values))     # nothing to compare with
         check(torch.zeros_like(values, dtype=dtype), torch.zeros_like(values))
         check(values.to(dtype), values.to(dtype).to(wide))    # representable
+        if (dtype.itemsize == 2) != (wide == torch.float32):
+            continue  # the other pairs add nothing about special numbers
         for number in SPECIAL:  # in one, in the other, in both
             for left, right in ((number, 1.0), (1.0, number), (number, number)):
                 got, exact = values.to(dtype), values.clone()
-                got[17_003] = torch.tensor(left, dtype=torch.float64).to(dtype)
-                exact[17_003] = torch.tensor(right, dtype=torch.float64).to(wide)
+                got[-1_003] = torch.tensor(left, dtype=torch.float64).to(dtype)
+                exact[-1_003] = torch.tensor(right, dtype=torch.float64).to(wide)
                 check(got, exact)
 """
 
