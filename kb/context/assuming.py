@@ -5,6 +5,7 @@ dtype, known layouts and sizes, and runs on a card. Branches for anything else a
 """
 
 import ast
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -204,16 +205,15 @@ def _lengths(target: ast.expr, value: ast.expr) -> set[str]:
     return {each.id for each in names if isinstance(each, ast.Name)}
 
 
-def _counts(function: ast.FunctionDef) -> dict[str, int]:
-    """How often each name is given a value."""
-    counts: dict[str, int] = {}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
+def _counts(function: ast.FunctionDef) -> Counter[str]:
+    """How often each name is given a value; a parameter has one from the start."""
+    nodes = list(ast.walk(function))
+    counts = Counter(node.arg for node in nodes if isinstance(node, ast.arg))
+    counts.update(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return counts
 
 
-def _split(body: list[ast.stmt], bindings: Bindings, counts: dict[str, int]) -> list[ast.stmt]:
+def _split(body: list[ast.stmt], bindings: Bindings, counts: Counter[str]) -> list[ast.stmt]:
     """Take assignments of tuples apart; constants of names given once go to the bindings."""
     found: list[ast.stmt] = []
     for statement in body:
@@ -222,7 +222,7 @@ def _split(body: list[ast.stmt], bindings: Bindings, counts: dict[str, int]) -> 
             found.append(statement)
             continue
         for target, value in pairs:
-            once = isinstance(target, ast.Name) and counts.get(target.id) == 1
+            once = isinstance(target, ast.Name) and counts[target.id] == 1
             if once and isinstance(value, ast.Constant) and isinstance(value.value, bool):
                 bindings[target.id] = value  # type: ignore[attr-defined]
             elif ast.unparse(target) != ast.unparse(value):

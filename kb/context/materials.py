@@ -9,11 +9,9 @@ import numpy as np
 from kb.context.assuming import NOTHING, Assumed
 from kb.context.choosing import times_line
 from kb.context.cutting import prose_blocks
-from kb.context.shortening import short_form
+from kb.context.shortening import Options, short_form
 from kb.index.reader import Generation
 from kb.records import QUESTION, Chunk, Source
-
-Options = tuple[tuple[str, str | int | None], ...]
 
 # The section that says what to do; where an entry has none, the one after it says what it is.
 IN_SHORT = "In short"

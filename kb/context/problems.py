@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from kb.context.assuming import Assumed
 from kb.context.choosing import is_slower, merit, ranked, slower_ones, usable
-from kb.context.materials import Candidate, Options
+from kb.context.materials import Candidate
+from kb.context.shortening import Options
 from kb.corpus.entries import Kernel
 from kb.gpus import GpuSpec
 from kb.index.reader import Generation

@@ -52,6 +52,10 @@ _WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_
                      "device_assert", "static_assert", "inline_asm_elementwise"})  # fmt: skip
 
 
+Options = tuple[tuple[str, str | int | None], ...]
+"""Parameters of a host function that a problem settles, with what they always are."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShortForm:
     """A kernel file's short form."""
@@ -63,9 +67,7 @@ class ShortForm:
 
 
 @lru_cache(maxsize=512)
-def short_form(
-    code: str, options: tuple[tuple[str, str | int | None], ...] = (), assumed: Assumed = NOTHING
-) -> ShortForm | None:
+def short_form(code: str, options: Options = (), assumed: Assumed = NOTHING) -> ShortForm | None:
     """Return the short form of a Triton kernel file, None where it has no host function.
 
     Parameters

@@ -194,3 +194,11 @@ def test_an_or_that_gives_a_value_keeps_its_last_number():
     code = HOOKED.replace("x.numel(), AFTER", "x.numel() or 0, AFTER")
     form = short_form(code, (("kind", "none"),))
     assert form is not None and "x.numel() or 0" in form.bare
+
+
+def test_a_parameter_that_is_given_another_value_stays_a_parameter():
+    code = HOOKED.replace("kind=\"none\", after", "kind=\"none\", wide=True, after").replace(
+        "    out = torch.empty", "    first = wide\n    wide = False\n    out = torch.empty"
+    ).replace("    return out\n", "    return out, first, wide\n")  # fmt: skip
+    form = short_form(code, (), Assumed(gpu=True, sized=True))
+    assert form is not None and "first = wide" in form.bare and "wide=True" in form.bare
