@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.diagnose.source_triton import TritonFacts, triton_facts
+from agent.diagnose.source_triton import IdleLanes, Reread, read_triton
 from kb.parsing import PARSING
 
 # Beyond this a file is generated or meant to stall the reader; nothing is read from it.
@@ -44,30 +44,6 @@ _FP4 = re.compile(r"(?i)(?:nv|mx)?fp4|e2m1")
 
 
 @dataclass(frozen=True, slots=True)
-class IdleLanes:
-    """Threads of a block with nothing to do."""
-
-    busy: int
-    """Threads that have an item."""
-    threads: int | None
-    """Threads of the block, where the text says; else the launch tells."""
-    where: str
-    """The line, shortened."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reread:
-    """One global array that is read again after a barrier, or in a further pass."""
-
-    array: str
-    """Its parameter."""
-    passes: int
-    """In how many places it is read."""
-    where: str
-    """What separates them: `__syncthreads` or `loops`."""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceFacts:
     """What was recognised."""
 
@@ -92,40 +68,32 @@ def language_of(text: str) -> str:
 
 def read_source(text: str) -> SourceFacts:
     """Recognise what the text of a kernel file shows."""
-    language = language_of(text)
+    language, bare = language_of(text), text
     if len(text) > _MOST_CHARS:
         return SourceFacts(language, text)
     if language == "cuda":
         bare = _without_comments(text)
-        constants = dict(_constants(bare))
-        return SourceFacts(
-            language,
-            text,
-            idle=tuple(_idle_cuda(bare, constants)),
-            rereads=tuple(_rereads_cuda(bare)),
-            matrix_instructions=bool(_MATRIX.search(bare)),
-            fp4=bool(_FP4.search(bare)),
-        )
-    found = _triton(text)
+        idle = tuple(_idle_cuda(bare, dict(_constants(bare))))
+        rereads = tuple(_rereads_cuda(bare))
+    else:
+        idle, rereads = _triton(text)
     return SourceFacts(
         language,
         text,
-        idle=tuple(
-            IdleLanes(each.elements, each.threads, each.where) for each in found.small_tiles
-        ),
-        rereads=tuple(Reread(name, passes, "loops") for name, passes in found.rereads),
-        matrix_instructions=bool(_MATRIX.search(text)),
-        fp4=bool(_FP4.search(text)),
+        idle=idle,
+        rereads=rereads,
+        matrix_instructions=bool(_MATRIX.search(bare)),
+        fp4=bool(_FP4.search(bare)),
     )
 
 
-def _triton(text: str) -> TritonFacts:
+def _triton(text: str) -> tuple[tuple[IdleLanes, ...], tuple[Reread, ...]]:
     try:
         with PARSING:
             tree = ast.parse(text)
-        return triton_facts(tree)
+        return read_triton(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return TritonFacts()
+        return (), ()
 
 
 def _constants(text: str) -> Iterator[tuple[str, int]]:
