@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from agent.diagnose.bottleneck import Decision, decide
 from agent.diagnose.facts import Facts
-from agent.diagnose.findings import bottleneck_words, select
+from agent.diagnose.findings import select
 from agent.diagnose.inputs import Measured
-from agent.diagnose.result import Diagnosis, Finding, Roofline
+from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
 from agent.diagnose.roofline import WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.rules_memory import WASTEFUL
@@ -112,7 +112,8 @@ def headline(
         else:
             attained = f", {share:.0%} of {_roof_words(position)}" if share is not None else ""
         return f"{name} is at the memory roof{attained}: little is left."
-    words = bottleneck_words(decision.bottleneck)
+    underutilized = decision.bottleneck is Bottleneck.UNDERUTILIZED
+    words = "underutilizing the GPU" if underutilized else f"bound by {decision.bottleneck}"
     reasons = "; ".join(
         f"{each.label} {each.value:.4g}{' %' if each.unit == '%' else ''}"
         for each in decision.why[:2]

@@ -110,9 +110,7 @@ def _finding(
     for line in _wrap(head, width, hang=len(mark) + 1):
         yield strong(line)
     for each in finding.evidence:
-        told = f"{each.label}: {quantity(each)}, {each.meaning}" if each.meaning else (
-            f"{each.label}: {quantity(each)}"
-        )  # fmt: skip
+        told = ", ".join(filter(None, (f"{each.label}: {quantity(each)}", each.meaning)))
         yield from _wrap(f"   - {told} ({each.metric})", width, hang=5)
 
 

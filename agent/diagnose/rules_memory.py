@@ -1,9 +1,9 @@
 """Rules about bytes: the roof, traffic that is repeated or wasted, and how it is asked for."""
 
-from agent.diagnose.facts import percent
+from agent.diagnose.facts import fact, percent
 from agent.diagnose.result import Bottleneck, Evidence
 from agent.diagnose.roofline import WASTE, dram_full, excess
-from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
+from agent.diagnose.rules import Case, Draft, Rule, clamp
 
 # Matrix tiles that other blocks want again should mostly be found in L2.
 _LOW_L2_HITS = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.diagnose.facts import Facts
-from agent.diagnose.findings import rule_named
+from agent.diagnose.findings import BY_NAME
 from agent.diagnose.result import Advice, Bottleneck, Finding
 from kb.architectures import any_runs_on, describe_targets
 from kb.corpus.detection import Detector
@@ -60,17 +60,6 @@ class Shelf:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What techniques are weighed against."""
-
-    facts: Facts
-    shelf: Shelf
-    language: str | None
-    used: frozenset[str]
-    """Slugs that the kernel shows already."""
-
-
 @cache
 def shelf_from_corpus(root: Path | None = None) -> Shelf:
     """The techniques of a corpus folder, read once; by default of the shipped one."""
@@ -118,15 +107,14 @@ def advise(
     A technique stands under one finding, except where the other has no further one.
     """
     used = _already_used(facts, shelf.techniques, language)
-    asked = _Asked(facts, shelf, language, used)
     given: set[str] = set()
     answered = []
     for finding in findings:
-        advice = [
-            each
+        weighed = [
+            _weigh(entry, finding, facts, shelf, language=language, used=used)
             for entry in shelf.techniques
-            if (each := _weigh(entry, finding, asked)) is not None
         ]
+        advice = [each for each in weighed if each is not None]
         advice.sort(key=lambda each: (-each.score, each.slug))
         fresh = [each for each in advice if each.slug not in given]
         best = tuple((fresh or advice)[:MOST])
@@ -144,14 +132,21 @@ def _already_used(
     return frozenset(found)
 
 
-def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
-    facts, language = asked.facts, asked.language
+def _weigh(
+    entry: Technique,
+    finding: Finding,
+    facts: Facts,
+    shelf: Shelf,
+    *,
+    language: str | None,
+    used: frozenset[str],
+) -> Advice | None:
     device = facts.spec.architecture if facts.spec is not None else None
     if language is not None and language not in entry.languages:
         return None
     if device is not None and not any_runs_on(entry.architectures, device):
         return None
-    rule = rule_named(finding.rule)
+    rule = BY_NAME[finding.rule]
     suggested = rule.techniques
     verdict = judge_gates(entry, facts.metrics)
     cited = {each.metric for each in finding.evidence}
@@ -169,7 +164,7 @@ def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
         score += max(0.0, _SUGGESTED - _SUGGESTED_STEP * suggested.index(entry.slug))
         reasons.append(f"answers the finding '{finding.rule}'")
     against = [*verdict.against_it, *_unmet(verdict)]
-    if entry.slug in asked.used:
+    if entry.slug in used:
         score *= _ALREADY_USED
         against.insert(0, "the kernel already shows it")
     if score < _LEAST:
@@ -182,7 +177,7 @@ def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
         score=round(min(score, 1.0), 3),
         reasons=(*verdict.for_it, *reasons),
         against=tuple(against),
-        examples=tuple(asked.shelf.examples(entry, language, device)),
+        examples=tuple(shelf.examples(entry, language, device)),
     )
 
 
