@@ -18,7 +18,7 @@ from agent.proposers.llm.gateway import Gateway
 from agent.proposers.llm.gathering import side_by_side
 from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import flat, render
-from agent.proposers.llm.roles import coder, combiner, fixer, planner, reflector
+from agent.proposers.llm.roles import coder, planner, reflector
 from agent.proposers.llm.search_tool import SearchTool
 from kb.errors import InvalidInputError
 from kb.search.engine import Searcher
@@ -41,8 +41,6 @@ class LlmProposer:
         The way to the model.
     searcher : Searcher, optional
         Of the index that `search_kb` looks things up in; without one there is no such tool.
-    plans : int
-        Plans of a round, at most.
     parallel : int
         Requests under way at a time.
     hidden : collection of str
@@ -54,13 +52,12 @@ class LlmProposer:
         gateway: Gateway,
         searcher: Searcher | None = None,
         *,
-        plans: int = PLANS,
         parallel: int = PARALLEL,
         hidden: Collection[str] = (),
     ) -> None:
         self._gateway = gateway
         self._searcher = searcher
-        self._plans, self._parallel = plans, parallel
+        self._parallel = parallel
         self._hidden = tuple(sorted(hidden))
         self._abilities = Abilities()
         self._planned = False
@@ -115,7 +112,7 @@ class LlmProposer:
             self._notes.append("the model's price is not known: tokens are counted, money is not")
         self._brief = brief = Brief.of(state)
         system = _system(brief)
-        most = min(self._plans, state.branching * len(state.beam))
+        most = min(PLANS, state.branching * len(state.beam))
         count = max(most - (state.crossover is not None), 1)
         if not self._planned:
             self._abilities = self._known_before(state.round)
@@ -129,10 +126,9 @@ class LlmProposer:
             self._abilities, self._planned = talk.abilities, True
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
-            tasks.append(self._combining(state, brief, system, state.crossover))
+            tasks.append(self._combining(brief, system, state.crossover))
         tasks += [
-            self._coding(state, brief, system, plan, number)
-            for number, plan in enumerate(plans, start=1)
+            self._coding(brief, system, plan, number) for number, plan in enumerate(plans, start=1)
         ]
         return self._gathered(tasks)
 
@@ -149,7 +145,7 @@ class LlmProposer:
             return None
         tool = self._tool(brief, given=())
         talk = self._talk(f"fixer.{digest_id(proposal.source)}")
-        code = fixer.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
+        code = coder.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
         found = tool.given if tool is not None else ()
         return proposal.model_copy(
             update={
@@ -197,13 +193,11 @@ class LlmProposer:
             searches = self._searcher is not None and not self._gateway.waits
         if not searches:
             return None
-        had = (*(brief.chunks if given is None else given), *self._hidden)
-        return SearchTool(self._searcher, brief.architecture, had)
+        had = (*(brief.state.context.chunks if given is None else given), *self._hidden)
+        return SearchTool(self._searcher, brief.state.architecture, had)
 
-    def _coding(
-        self, state: SearchState, brief: Brief, system: str, plan: Plan, number: int
-    ) -> Callable[[], Proposal]:
-        talk, tool = self._talk(f"r{state.round:02d}.coder.{number}"), self._tool(brief)
+    def _coding(self, brief: Brief, system: str, plan: Plan, number: int) -> Callable[[], Proposal]:
+        talk, tool = self._talk(f"r{brief.state.round:02d}.coder.{number}"), self._tool(brief)
 
         def task() -> Proposal:
             code = coder.write(talk, system, brief, plan, tool)
@@ -223,14 +217,14 @@ class LlmProposer:
         return task
 
     def _combining(
-        self, state: SearchState, brief: Brief, system: str, pair: tuple[Judged, Judged]
+        self, brief: Brief, system: str, pair: tuple[Judged, Judged]
     ) -> Callable[[], Proposal]:
-        talk, tool = self._talk(f"r{state.round:02d}.combiner"), self._tool(brief)
-        first, second = (kernel_text(each, state.problem.source) for each in pair)
+        talk, tool = self._talk(f"r{brief.state.round:02d}.combiner"), self._tool(brief)
+        first, second = (kernel_text(each, brief.state.problem.source) for each in pair)
         families = {part for each in pair for part in each.family.split(_COMBINED)}
 
         def task() -> Proposal:
-            code = combiner.combine(talk, system, brief, (first, second), tool)
+            code = coder.combine(talk, system, brief, (first, second), tool)
             return Proposal(
                 source=code.code,
                 parents=(first.id, second.id),
@@ -321,7 +315,9 @@ def _system(brief: Brief) -> str:
 
 
 def _given(brief: Brief, tool: SearchTool | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*brief.chunks, *(tool.given if tool is not None else ()))))
+    return tuple(
+        dict.fromkeys((*brief.state.context.chunks, *(tool.given if tool is not None else ())))
+    )
 
 
 def _note(plan: Plan, code: Code) -> str:
