@@ -146,13 +146,9 @@ class LlmProposer:
         tool = self._tool(brief, given=())
         talk = self._talk(f"fixer.{digest_id(proposal.source)}")
         code = coder.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
-        found = tool.given if tool is not None else ()
+        chunks = _with_found(proposal.chunks, tool)
         return proposal.model_copy(
-            update={
-                "source": code.code,
-                "note": flat(code.note),
-                "chunks": tuple(dict.fromkeys((*proposal.chunks, *found))),
-            }
+            update={"source": code.code, "note": flat(code.note), "chunks": chunks}
         )
 
     def reflect(self, state: SearchState, judged: Sequence[Judged]) -> list[str]:
@@ -209,7 +205,7 @@ class LlmProposer:
                 hypothesis=Hypothesis(
                     claim=flat(plan.claim), metric=plan.metric, expected=plan.expected
                 ),
-                chunks=_given(brief, tool),
+                chunks=_with_found(brief.state.context.chunks, tool),
                 suffix=brief.kernel(plan.parent).suffix,
                 note=_note(plan, code),
             )
@@ -231,7 +227,7 @@ class LlmProposer:
                 proposer=NAME,
                 family=_COMBINED.join(sorted(families)),
                 hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
-                chunks=_given(brief, tool),
+                chunks=_with_found(brief.state.context.chunks, tool),
                 suffix=first.suffix,
                 note=f"combines {first.id} and {second.id}",
             )
@@ -314,10 +310,9 @@ def _system(brief: Brief) -> str:
     return render("system", language="CUDA C++" if cuda else "Triton")
 
 
-def _given(brief: Brief, tool: SearchTool | None) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys((*brief.state.context.chunks, *(tool.given if tool is not None else ())))
-    )
+def _with_found(chunks: Sequence[str], tool: SearchTool | None) -> tuple[str, ...]:
+    """Ids of the chunks that a model had: those of its prompt, and what it found."""
+    return tuple(dict.fromkeys((*chunks, *(tool.given if tool is not None else ()))))
 
 
 def _note(plan: Plan, code: Code) -> str:
