@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,7 @@ class Gateway:
         ledger: Ledger,
         past: Past,
     ) -> None:
-        self._endpoint, self._recorder, self._ledger, self._past = (
-            endpoint,
-            recorder,
-            ledger,
-            past,
-        )
+        self._endpoint, self._recorder, self._ledger, self._past = endpoint, recorder, ledger, past
         self._cancelled = threading.Event()
         self._model, self._url = (endpoint.model, endpoint.url) if endpoint else ("", "")
 
@@ -163,12 +159,11 @@ class Gateway:
             request=dict(request),
         )
         found = self._past.reusable(exchange)
-        if found is not None:
-            if found.failure is not None:
-                raise _raised(found.failure)
-            self._ledger.carry_over(found.tokens_in, found.tokens_out, found.money)
-            return Completion.model_validate(found.reply)
-        return self._live(self._endpoint, exchange)
+        if found is None:
+            return self._live(self._endpoint, exchange)
+        if found.failure is None:
+            self._ledger.carry_over(found.spending)
+        return _recorded(found)
 
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:
         """In a replay, what a tool answered, so that it needs no index; None otherwise."""
@@ -210,10 +205,7 @@ class Gateway:
         self._write(
             exchange,
             reply=reply.body,
-            tokens_in=charge.tokens_in,
-            tokens_out=charge.tokens_out,
-            estimated=charge.estimated,
-            money=charge.money,
+            **asdict(charge),
             seconds=round(reply.seconds, 3),
             retries=reply.retries,
         )
@@ -222,10 +214,8 @@ class Gateway:
     def _from_record(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
         found = self._past.replay(conversation, turn, request)
         self._write(found.model_copy(update={"replayed": True}))
-        self._ledger.repeat(found.tokens_in, found.tokens_out, found.money)
-        if found.failure is not None:
-            raise _raised(found.failure)
-        return Completion.model_validate(found.reply)
+        self._ledger.repeat(found.spending)
+        return _recorded(found)
 
     def _write(self, exchange: Exchange, **changed: Any) -> None:
         # A request that ends after the run did must not touch its folder: it may be gone, or
@@ -252,12 +242,13 @@ def _failure(error: LlmError) -> Failure:
     )
 
 
-def _raised(failure: Failure) -> LlmError:
-    """The error that a recorded failure was."""
+def _recorded(exchange: Exchange) -> Completion:
+    """The recorded reply, or the error that the recorded failure was."""
+    failure = exchange.failure
+    if failure is None:
+        return Completion.model_validate(exchange.reply)
     if failure.kind == EndpointError.__name__:
-        return EndpointError(
-            failure.message, status_code=failure.status_code, detail=failure.detail
-        )
+        raise EndpointError(failure.message, status_code=failure.status_code, detail=failure.detail)
     kind = getattr(errors, failure.kind, LlmError)
     known = isinstance(kind, type) and issubclass(kind, LlmError)
-    return kind(failure.message) if known else LlmError(failure.message)
+    raise kind(failure.message) if known else LlmError(failure.message)
