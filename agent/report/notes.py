@@ -24,7 +24,7 @@ from judge.evaluate.result import Ratio, Verdict
 from judge.problem.shapes import input_shapes
 from kb.errors import KbError
 from kb.notes import FOLDER, Note
-from kb.vocabulary import find_metric, taxonomy
+from kb.vocabulary import find_metric, technique_titles
 
 # What a failure may be called. A kernel can raise whatever it likes, with any text.
 _FAILURES: Final = (
@@ -231,13 +231,13 @@ class _Teller:
                 "dtype": self._config.dtype,
                 "gpu": self._standing.gpu,
                 "architecture": self._standing.architecture,
-                "technique": judged.family if judged.family in _titles() else None,
+                "technique": judged.family if judged.family in technique_titles() else None,
                 "outcome": word,
             }
         )
 
     def _family(self, judged: Judged) -> str:
-        return _titles().get(judged.family) or _FAMILIES.get(judged.family, _NO_TECHNIQUE)
+        return technique_titles().get(judged.family) or _FAMILIES.get(judged.family, _NO_TECHNIQUE)
 
     def _text(self, judged: Judged, note: Note, lines: list[str]) -> str:
         shapes = f", inputs {note.shapes}" if note.shapes else ""
@@ -246,7 +246,7 @@ class _Teller:
         head = f"{note.operator}{shapes}{dtype}, on {note.gpu} ({note.architecture})."
         named = f"Change: {self._family(judged)}."
         if note.technique is not None:
-            title = _titles()[note.technique]
+            title = technique_titles()[note.technique]
             named = f"Technique, as its proposer named it: {title} ({note.technique})."
         parameters = _parameters(judged)
         told = [head, named, *lines, *([parameters] if parameters else [])]
@@ -267,10 +267,6 @@ def operator_of(stem: str) -> str:
     """What a problem computes, by its name: `36_RMSNorm_` is RMSNorm."""
     words = re.sub(r"[^A-Za-z0-9.]+", " ", stem).strip()
     return re.sub(r"^\d+ (?=\S)", "", words)[:80] or "a problem without a name"
-
-
-def _titles() -> dict[str, str]:
-    return {slug: title for slugs in taxonomy().values() for slug, title in slugs.items()}
 
 
 def _shapes(config: RunConfig) -> str:
