@@ -1,6 +1,7 @@
 """The proposer `llm`: plans, writes, repairs and reflects with a language model."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from agent.endpoint.batch import BatchEndpoint, BatchFolder
@@ -126,9 +127,10 @@ class LlmProposer:
             self._abilities, self._planned = talk.abilities, True
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
-            tasks.append(self._combining(brief, system, state.crossover))
+            tasks.append(partial(self._combined, brief, system, state.crossover))
         tasks += [
-            self._coding(brief, system, plan, number) for number, plan in enumerate(plans, start=1)
+            partial(self._coded, brief, system, plan, number)
+            for number, plan in enumerate(plans, start=1)
         ]
         return self._gathered(tasks)
 
@@ -192,47 +194,38 @@ class LlmProposer:
         had = (*(brief.state.context.chunks if given is None else given), *self._hidden)
         return SearchTool(self._searcher, brief.state.architecture, had)
 
-    def _coding(self, brief: Brief, system: str, plan: Plan, number: int) -> Callable[[], Proposal]:
+    def _coded(self, brief: Brief, system: str, plan: Plan, number: int) -> Proposal:
         talk, tool = self._talk(f"r{brief.state.round:02d}.coder.{number}"), self._tool(brief)
+        code = coder.write(talk, system, brief, plan, tool)
+        return Proposal(
+            source=code.code,
+            parents=(plan.parent,),
+            proposer=NAME,
+            family=plan.technique,
+            hypothesis=Hypothesis(
+                claim=flat(plan.claim), metric=plan.metric, expected=plan.expected
+            ),
+            chunks=_with_found(brief.state.context.chunks, tool),
+            suffix=brief.kernel(plan.parent).suffix,
+            note=_note(plan, code),
+        )
 
-        def task() -> Proposal:
-            code = coder.write(talk, system, brief, plan, tool)
-            return Proposal(
-                source=code.code,
-                parents=(plan.parent,),
-                proposer=NAME,
-                family=plan.technique,
-                hypothesis=Hypothesis(
-                    claim=flat(plan.claim), metric=plan.metric, expected=plan.expected
-                ),
-                chunks=_with_found(brief.state.context.chunks, tool),
-                suffix=brief.kernel(plan.parent).suffix,
-                note=_note(plan, code),
-            )
-
-        return task
-
-    def _combining(
-        self, brief: Brief, system: str, pair: tuple[Judged, Judged]
-    ) -> Callable[[], Proposal]:
+    def _combined(self, brief: Brief, system: str, pair: tuple[Judged, Judged]) -> Proposal:
         talk, tool = self._talk(f"r{brief.state.round:02d}.combiner"), self._tool(brief)
         first, second = (kernel_text(each, brief.state.problem.source) for each in pair)
-        families = {part for each in pair for part in each.family.split(_COMBINED)}
-
-        def task() -> Proposal:
-            code = coder.combine(talk, system, brief, (first, second), tool)
-            return Proposal(
-                source=code.code,
-                parents=(first.id, second.id),
-                proposer=NAME,
-                family=_COMBINED.join(sorted(families)),
-                hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
-                chunks=_with_found(brief.state.context.chunks, tool),
-                suffix=first.suffix,
-                note=f"combines {first.id} and {second.id}",
-            )
-
-        return task
+        code = coder.combine(talk, system, brief, (first, second), tool)
+        return Proposal(
+            source=code.code,
+            parents=(first.id, second.id),
+            proposer=NAME,
+            family=_COMBINED.join(
+                sorted({part for each in pair for part in each.family.split(_COMBINED)})
+            ),
+            hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
+            chunks=_with_found(brief.state.context.chunks, tool),
+            suffix=first.suffix,
+            note=f"combines {first.id} and {second.id}",
+        )
 
     def _gathered(self, tasks: Sequence[Callable[[], Proposal]]) -> list[Proposal]:
         try:
