@@ -20,6 +20,8 @@ _STALLED = 30.0
 _LEAD = 20.0
 # A scheduler that issues less often than this waits most of the time.
 _SELDOM_ISSUES = 40.0
+_MEMORY = ("dram_throughput", "gpu_dram_throughput", "memory_throughput")
+_COMPUTE = ("sm_throughput", "tensor_utilization")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +32,8 @@ class Decision:
     why: tuple[Evidence, ...] = ()
 
 
-def memory_share(facts: Facts) -> tuple[str, float] | None:
-    """Alias and percentage of the busiest part of the memory system."""
-    return _busiest(facts, ("dram_throughput", "gpu_dram_throughput", "memory_throughput"))
-
-
-def compute_share(facts: Facts) -> tuple[str, float] | None:
-    """Alias and percentage of the busiest compute pipe."""
-    return _busiest(facts, ("sm_throughput", "tensor_utilization"))
-
-
 def _busiest(facts: Facts, aliases: tuple[str, ...]) -> tuple[str, float] | None:
+    """Alias and percentage of the busiest part."""
     known = [(alias, value) for alias in aliases if (value := facts.get(alias)) is not None]
     return max(known, key=lambda pair: pair[1], default=None)
 
@@ -53,7 +46,7 @@ def decide(facts: Facts, position: Roofline) -> Decision:
     """
     if position.at_memory_roof:
         return _at_roof(facts, position)
-    memory, compute = memory_share(facts), compute_share(facts)
+    memory, compute = _busiest(facts, _MEMORY), _busiest(facts, _COMPUTE)
     highest = max(share[1] for share in (memory, compute, ("", 0.0)) if share is not None)
     if highest >= SATURATED:
         return _busier(facts, memory, compute)

@@ -18,6 +18,7 @@ _MOST_BODY = 20_000
 _MOST_HEADER = 4_000
 # Every repetition below is bounded or cannot overlap with what follows it, so that no text takes
 # more than time proportional to its length.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _CONSTANT = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w{1,80})[ \t]+\(?(?P<macro_value>\d{1,9})\)?[ \t]*$"
     r"|\b(?:constexpr|const)\s+(?:static\s+)?(?:unsigned\s+)?(?:int|size_t|unsigned|long|"
@@ -72,7 +73,7 @@ def read_source(text: str) -> SourceFacts:
     if len(text) > _MOST_CHARS:
         return SourceFacts(language, text)
     if language == "cuda":
-        bare = _without_comments(text)
+        bare = _COMMENT.sub(" ", text)  # also in strings, which are not told apart
         idle = tuple(_idle_cuda(bare, dict(_constants(bare))))
         rereads = tuple(_rereads_cuda(bare))
     else:
@@ -199,33 +200,3 @@ def _body(text: str, start: int) -> str:
         if depth == 0:
             return text[start:position]
     return text[start:end]
-
-
-def _without_comments(text: str) -> str:
-    """C++ source with each comment replaced by a space; strings are not told apart."""
-    kept: list[str] = []
-    position = 0
-    while True:
-        slash = text.find("/", position)
-        if slash < 0:
-            break
-        kind = text[slash : slash + 2]
-        end = _comment_end(text, slash, kind)
-        if end is None:
-            kept.append(text[position : slash + 1])
-            position = slash + 1
-        else:
-            kept.append(text[position:slash] + " ")
-            position = end
-    return "".join(kept) + text[position:]
-
-
-def _comment_end(text: str, slash: int, kind: str) -> int | None:
-    """Where the comment at `slash` ends; None if there is none."""
-    if kind == "//":
-        end = text.find("\n", slash)
-        return len(text) if end < 0 else end
-    if kind == "/*":
-        end = text.find("*/", slash + 2)
-        return len(text) if end < 0 else end + 2
-    return None

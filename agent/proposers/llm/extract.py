@@ -91,7 +91,7 @@ def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
     ]
     if len(fenced) > 1:
         raise NotUsableError("it holds several JSON objects: answer with one")
-    if fenced or fences:
+    if fences:
         return fenced[0] if fenced else None
     start = text.find("{")
     if start < 0:

@@ -38,9 +38,13 @@ class Gateway:
         ledger: Ledger,
         past: Past,
     ) -> None:
-        self._endpoint, self._recorder, self._ledger, self._past = endpoint, recorder, ledger, past
+        self._endpoint, self._recorder, self._ledger = endpoint, recorder, ledger
         self._cancelled = threading.Event()
-        self._model, self._url = (endpoint.model, endpoint.url) if endpoint else ("", "")
+        self.past = past
+        """What is recorded already: of this run before it was interrupted, or of the replayed."""
+        self._url = endpoint.url if endpoint else ""
+        self.model = endpoint.model if endpoint else ""
+        """The model's name; in a replay that of the recorded one."""
 
     @classmethod
     def open_live(
@@ -86,13 +90,8 @@ class Gateway:
             raise ReplayError(f"{recorded} holds no record of a model to replay")
         last = max((each.number for each in read_exchanges(run)), default=0)
         gateway = cls(None, Recorder(run, last), Ledger(), Past(exchanges, exact=exact))
-        gateway._model, gateway._url = exchanges[0].model, exchanges[0].url
+        gateway.model, gateway._url = exchanges[0].model, exchanges[0].url
         return gateway
-
-    @property
-    def model(self) -> str:
-        """Its name; in a replay that of the recorded one."""
-        return self._model
 
     @property
     def waits(self) -> bool:
@@ -100,14 +99,9 @@ class Gateway:
         return isinstance(self._endpoint, BatchEndpoint)
 
     @property
-    def past(self) -> Past:
-        """What is recorded already: of this run before it was interrupted, or of the replayed."""
-        return self._past
-
-    @property
     def searches(self) -> bool | None:
         """In a replay, whether the recorded run could search an index; None otherwise."""
-        return None if self._endpoint is not None else self._past.searches
+        return None if self._endpoint is not None else self.past.searches
 
     @property
     def spent(self) -> Spending:
@@ -123,8 +117,8 @@ class Gateway:
         """What the run spent, in words."""
         if self._endpoint is None:
             words = "replayed from a record, at no cost"
-            if self._past.differing:
-                words += f"; {self._past.differing} requests were not those of the record"
+            if self.past.differing:
+                words += f"; {self.past.differing} requests were not those of the record"
             return words
         return self._ledger.summary()
 
@@ -153,12 +147,12 @@ class Gateway:
         exchange = Exchange(
             conversation=conversation,
             turn=turn,
-            model=self._model,
+            model=self.model,
             url=self._url,
             digest=digest_of(request),
             request=dict(request),
         )
-        found = self._past.reusable(exchange)
+        found = self.past.reusable(exchange)
         if found is None:
             return self._live(self._endpoint, exchange)
         if found.failure is None:
@@ -169,7 +163,7 @@ class Gateway:
         """In a replay, what a tool answered, so that it needs no index; None otherwise."""
         if self._endpoint is not None:
             return None
-        return self._past.tool_answer(conversation, turn, call)
+        return self.past.tool_answer(conversation, turn, call)
 
     def close(self) -> None:
         """Send nothing more, and record nothing more."""
@@ -212,7 +206,7 @@ class Gateway:
         return reply.completion
 
     def _from_record(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
-        found = self._past.replay(conversation, turn, request)
+        found = self.past.replay(conversation, turn, request)
         self._write(found.model_copy(update={"replayed": True}))
         self._ledger.repeat(found.spending)
         return _recorded(found)

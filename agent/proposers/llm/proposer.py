@@ -48,6 +48,8 @@ class LlmProposer:
         Ids of chunks and slugs that no search gives.
     """
 
+    name = NAME
+
     def __init__(
         self,
         gateway: Gateway,
@@ -65,11 +67,6 @@ class LlmProposer:
         """Whether this process has asked a planner, so that `_abilities` are known."""
         self._brief: Brief | None = None
         self._notes: list[str] = []
-
-    @property
-    def name(self) -> str:
-        """`llm`."""
-        return NAME
 
     @property
     def pauses(self) -> bool:
