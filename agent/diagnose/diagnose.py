@@ -23,10 +23,8 @@ def gather(
     source: str | None = None,
 ) -> Facts:
     """Put together what is known about one kernel."""
-    candidate = None
-    if evaluation is not None:
-        times = [each for each in evaluation.timings if each.contender == "candidate"]
-        candidate = times[0].median_ms if times else None
+    timings = evaluation.timings if evaluation else ()
+    times = [each.median_ms for each in timings if each.contender == "candidate"]
     words = measured.words + (f" {evaluation.problem} {evaluation.kernel}" if evaluation else "")
     return Facts(
         metrics=measured.metrics,
@@ -35,7 +33,7 @@ def gather(
         source=read_source(source) if source else None,
         floor=evaluation.floor if evaluation else None,
         ceilings=evaluation.ceilings if evaluation else None,
-        median_ms=candidate,
+        median_ms=times[0] if times else None,
         dtype=evaluation.dtype if evaluation else None,
         tf32=evaluation is not None and evaluation.precision == "tf32",
         kernel=measured.kernel,

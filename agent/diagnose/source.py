@@ -62,14 +62,10 @@ class SourceFacts:
     """Whether it speaks of a 4-bit float format."""
 
 
-def language_of(text: str) -> str:
-    """`cuda` for C++ with kernels in it (also inside a Python string), else `triton`."""
-    return "cuda" if "__global__" in text else "triton"
-
-
 def read_source(text: str) -> SourceFacts:
     """Recognise what the text of a kernel file shows."""
-    language, bare = language_of(text), text
+    # CUDA C++ may also stand inside a Python string.
+    language, bare = "cuda" if "__global__" in text else "triton", text
     if len(text) > _MOST_CHARS:
         return SourceFacts(language, text)
     if language == "cuda":

@@ -1,6 +1,7 @@
 """From a finding to techniques: through the entries' metric gates, for this card and language."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from kb.architectures import any_runs_on, describe_targets
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Kernel, Technique
 from kb.corpus.loader import load_corpus, shipped_corpus
-from kb.search.gates import GateVerdict, judge_gates
+from kb.search.gates import judge_gates
 
 if TYPE_CHECKING:
     from kb.index.reader import Generation
@@ -80,11 +81,8 @@ def shelf_from_index(folder: Path) -> Shelf:
     """
     from kb.index.reader import open_generation  # noqa: PLC0415 - loads numpy and the columns
 
-    generation = open_generation(folder)
-    try:
+    with closing(open_generation(folder)) as generation:
         return shelf_of(generation)
-    finally:
-        generation.close()
 
 
 def shelf_of(generation: "Generation") -> Shelf:
@@ -163,7 +161,10 @@ def _weigh(
     if entry.slug in suggested:
         score += max(0.0, _SUGGESTED - _SUGGESTED_STEP * suggested.index(entry.slug))
         reasons.append(f"answers the finding '{finding.rule}'")
-    against = [*verdict.against_it, *_unmet(verdict)]
+    against = list(verdict.against_it)
+    if verdict.failed:
+        measured = verdict.failed + len(verdict.for_it)
+        against.append(f"{verdict.failed} of its {measured} measured conditions do not hold")
     if entry.slug in used:
         score *= _ALREADY_USED
         against.insert(0, "the kernel already shows it")
@@ -179,10 +180,3 @@ def _weigh(
         against=tuple(against),
         examples=tuple(shelf.examples(entry, language, device)),
     )
-
-
-def _unmet(verdict: GateVerdict) -> tuple[str, ...]:
-    if not verdict.failed:
-        return ()
-    measured = verdict.failed + len(verdict.for_it)
-    return (f"{verdict.failed} of its {measured} measured conditions do not hold",)

@@ -194,15 +194,10 @@ class Past:
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:
         """What a tool answered to the call of this id, as request `turn` has it."""
         found = self._turns.get((conversation, turn))
-        messages = found.request.get("messages", []) if found is not None else []
-        return next(
-            (
-                str(each["content"])
-                for each in messages
-                if each.get("role") == "tool" and each.get("tool_call_id") == call
-            ),
-            None,
-        )
+        for each in found.request.get("messages", []) if found is not None else []:
+            if each.get("role") == "tool" and each.get("tool_call_id") == call:
+                return str(each["content"])
+        return None
 
 
 def difference(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
