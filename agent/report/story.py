@@ -1,6 +1,6 @@
 """The attempts of each round, why each was kept or dropped, and the lineage of candidates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.optimize.candidate import Candidate, Judged, Stage
@@ -168,7 +168,7 @@ def lineage(record: Record) -> list[Line]:
     return lines
 
 
-def ancestors(record: Record, best: Judged) -> list[Judged]:
+def _ancestors(record: Record, best: Judged) -> list[Judged]:
     """The best and its ancestors, the nearest first."""
     known = {one.id: one for one in (record.start, *record.history)}
     found: dict[str, Judged] = {}
@@ -183,9 +183,10 @@ def ancestors(record: Record, best: Judged) -> list[Judged]:
     return list(found.values())
 
 
-def chunks_used(judged: Iterable[Judged]) -> list[str]:
-    """Ids of the retrieved chunks that these candidates name."""
-    return list(dict.fromkeys(chunk for one in judged for chunk in one.candidate.chunks))
+def chunks_used(record: Record, best: Judged) -> list[str]:
+    """Ids of the retrieved chunks that the best and its ancestors name."""
+    related = _ancestors(record, best)
+    return list(dict.fromkeys(chunk for one in related for chunk in one.candidate.chunks))
 
 
 def citations(record: Record, chunks: Sequence[str]) -> list[str]:
