@@ -98,7 +98,7 @@ class Contest:
             problem=self.stage.worker,
             inputs=prepared.inputs,
             device=self.settings.device,
-            exporter=self.bench.exporter,
+            exporter=self.bench.buffers,
             precision=self.settings.precision,
             check_launch=checker,
             work=work,

@@ -67,7 +67,7 @@ def prepare(subject: Subject, bench: Bench, worker: Worker) -> Material:
         inputs = worker.describe_inputs(_FIRST_SEED)
     except WorkerError as error:
         raise KbError(f"the problem cannot be run: {error}") from None
-    exporter = bench.exporter
+    exporter = bench.buffers
     given = [
         exporter.allocate(f"tune.parameter.{index}", each.tensor)
         for index, each in enumerate(described.parameters)

@@ -80,7 +80,7 @@ def kernel(session: Session, name: str, source: str) -> Contender:
 
 
 def states(worker: Worker) -> set[str]:
-    process: Any = worker._exchange.process
+    process: Any = worker.process
     below = processes.descendants(process.pid)[process.own_processes :]
     threads = [thread for pid in below for thread in Path(f"/proc/{pid}/task").iterdir()]
     return {(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads}
