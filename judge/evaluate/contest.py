@@ -92,7 +92,6 @@ class Contest:
                 "would pass for the result"
             )
         self.stage.release()
-        checker = _LaunchCheck(self.stage, kind)
         return time_contenders(
             contenders,
             problem=self.stage.worker,
@@ -100,7 +99,7 @@ class Contest:
             device=self.settings.device,
             exporter=self.bench.buffers,
             precision=self.settings.precision,
-            check_launch=checker,
+            check_launch=_LaunchCheck(self.stage, kind),
             work=work,
             ceilings=self.ceilings,
             kind=kind,
@@ -208,8 +207,7 @@ class _LaunchCheck:
         self._seed: int | None = None
         self._prepared: Prepared | None = None
 
-    def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
-        del contender
+    def __call__(self, seed: int, outputs: Sequence[Any]) -> str | None:
         if self._prepared is None or seed != self._seed:
             self._prepared = self._stage.prepare(self._kind, seed)
             self._seed = seed

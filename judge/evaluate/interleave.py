@@ -9,9 +9,9 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from judge.evaluate.buffers import Exported, Exporter
 from judge.evaluate.session import CommandFailedError, Worker, WorkerError
@@ -28,22 +28,12 @@ _BATCH_SECONDS: Final = 180.0
 _secret: Final = secrets.SystemRandom()
 
 
-class CheckLaunch(Protocol):
-    """Compares the outputs of one timed launch with the oracle."""
+CheckLaunch = Callable[[int, Sequence[Any]], str | None]
+"""Compares the outputs of one timed launch with the oracle; None where they are right.
 
-    def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
-        """Say in one line what is wrong, or None.
-
-        Parameters
-        ----------
-        contender
-            Whose launch it is.
-        seed
-            The launch ran on the problem's own inputs (kind "given") under this seed; the oracle is
-            computed from the same.
-        outputs
-            The judge's own tensors on the judged device, one for each output of the contender.
-        """
+Takes the seed of the launch's inputs, from which the oracle is computed as well, and the outputs:
+the judge's own tensors on the judged device. Says in one line what is wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,42 +229,34 @@ class Interleaver:
     def look_for_turns(self) -> None:
         """Look whether contenders that are to be checked work in their turn (CUDA only)."""
         for contender in self.running:
-            if not contender.checked:
-                continue
-            track, fetched = self.tracks[contender.name], self._fetched[contender.name]
-            worker = contender.worker
+            if contender.checked:
+                contender.worker.resume()
+                self._look_for_turn(contender)
+                self._pause(contender)
 
-            def fetch(worker: Worker = worker, into: list[Exported] = fetched) -> list[Any]:
-                worker.fetch([each.name for each in into], launch=0)
-                return [each.tensor for each in into]
+    def _look_for_turn(self, contender: Contender) -> None:
+        oracle_failed = False
 
-            oracle_failed: list[WorkerError] = []
+        def check(seed: int, outputs: Sequence[Any]) -> str | None:
+            nonlocal oracle_failed
+            oracle_failed = True  # unless it answers
+            problem = self._check_launch(seed, outputs)
+            oracle_failed = False
+            return problem
 
-            def check(
-                seed: int,
-                outputs: Sequence[Any],
-                name: str = contender.name,
-                failed: list[WorkerError] = oracle_failed,
-            ) -> str | None:
-                try:
-                    return self._check_launch(name, seed, outputs)
-                except WorkerError as error:
-                    failed.append(error)
-                    raise
-
-            worker.resume()
-            try:
-                found = out_of_turn(worker, self._sets, fetch, check)
-            except UntestedError as error:
-                self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
-            except WorkerError as error:
-                if oracle_failed:
-                    raise
-                self._blame(contender, error)
-            else:
-                if found is not None:
-                    track.cheats.append(found)
-            self._pause(contender)
+        try:
+            found = out_of_turn(
+                contender.worker, self._sets, lambda: self._fetch(contender, 0), check
+            )
+        except UntestedError as error:
+            self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
+        except WorkerError as error:
+            if oracle_failed:
+                raise
+            self._blame(contender, error)
+        else:
+            if found is not None:
+                self.tracks[contender.name].cheats.append(found)
 
     def _pause(self, contender: Contender) -> None:
         worker = contender.worker
@@ -333,42 +315,40 @@ class Interleaver:
         if not self._sets.unchanged(used):
             track.wrong.append("writes to its inputs while it is timed")
         self._sets.disturb()
-        fetched = self._fetched[contender.name]
         try:
-            contender.worker.fetch([each.name for each in fetched], launch=launch)
+            outputs = self._fetch(contender, launch)
         except WorkerError as error:
             self._blame(contender, error)
             return
-        outputs = [each.tensor for each in fetched]
         track.checks += 1
-        problem = self._check_launch(contender.name, self._sets.seeds[used], outputs)
-        if problem is None:
-            return
-        explained = self._explain(contender, order, launch, outputs)
-        if explained is None:
+        problem = self._check_launch(self._sets.seeds[used], outputs)
+        if problem is not None and not self._explain(contender, order, launch, outputs):
             track.wrong.append(f"a timed launch is wrong: {problem}")
-        else:
-            kind, text = explained
-            (track.cheats if kind == "cheat" else track.overwritten).append(text)
+
+    def _fetch(self, contender: Contender, launch: int) -> list[Any]:
+        """The outputs of one kept launch."""
+        fetched = self._fetched[contender.name]
+        contender.worker.fetch([each.name for each in fetched], launch=launch)
+        return [each.tensor for each in fetched]
 
     def _explain(
         self, contender: Contender, order: list[int], launch: int, outputs: Sequence[Any]
-    ) -> tuple[Literal["cheat", "overwritten"], str] | None:
-        """Say whose result a wrong output is, if that can be told."""
-        sets, used = self._sets, order[launch]
-        candidates: list[tuple[Literal["cheat", "overwritten"], int, str]] = []
+    ) -> bool:
+        """Note whose result a wrong output is; False where that cannot be told."""
+        sets, track = self._sets, self.tracks[contender.name]
         text = "timed launches compute only when their outputs are asked for"
-        candidates.append(("cheat", sets.spare_seed, text))
+        candidates = [(track.cheats, sets.spare_seed, text)]
         before = self._last_seeds.get(contender.name, [])
         if launch < len(before):
             # The allocator gives the same memory to the launch at the same place in the batch.
             text = "timed launches return results of an earlier batch"
-            candidates.append(("cheat", before[launch], text))
+            candidates.append((track.cheats, before[launch], text))
         last = sets.seeds[order[-1]]
-        if last != sets.seeds[used]:
+        if last != sets.seeds[order[launch]]:
             text = "a timed launch's output was overwritten by a later launch of the same batch"
-            candidates.append(("overwritten", last, text))
-        for kind, seed, text in candidates:
-            if self._check_launch(contender.name, seed, outputs) is None:
-                return kind, text
-        return None
+            candidates.append((track.overwritten, last, text))
+        for texts, seed, text in candidates:
+            if self._check_launch(seed, outputs) is None:
+                texts.append(text)
+                return True
+        return False

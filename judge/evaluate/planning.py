@@ -98,7 +98,7 @@ def _fitting(interleaver: Interleaver, sets: InputSets, device: str, output_byte
     """How many sets there can be, those that are there among them."""
     # The judge's copy, the buffer, and an output of every contender, held until the next batch.
     per_set = 2 * sets.nbytes + output_bytes * len(interleaver.running)
-    return len(sets.seeds) + sets_fitting(per_set, 0, _free_bytes(device))
+    return len(sets.seeds) + sets_fitting(per_set, _free_bytes(device))
 
 
 def _free_bytes(device: str) -> int:

@@ -54,9 +54,9 @@ def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2) -> int:
     return min(MAX_SETS, max(cold, comfortable, at_least, 2))
 
 
-def sets_fitting(per_set: int, fixed: int, free: int) -> int:
-    """How many sets of `per_set` bytes fit beside `fixed` bytes; 0 where none does."""
-    return max(0, int(_MEMORY_SHARE * free) - fixed) // max(per_set, 1)
+def sets_fitting(per_set: int, free: int) -> int:
+    """How many sets of `per_set` bytes fit into `free` bytes of memory; 0 where none does."""
+    return int(_MEMORY_SHARE * free) // max(per_set, 1)
 
 
 class InputSets:

@@ -120,4 +120,4 @@ def _count(inputs: list[m.InputSpec], device: str) -> int:
     card = torch.device(device)
     l2_bytes = int(torch.cuda.get_device_properties(card).L2_cache_size)
     free = int(torch.cuda.mem_get_info(card)[0])
-    return max(1, min(sets_wanted(nbytes, l2_bytes), sets_fitting(nbytes, 0, free)))
+    return max(1, min(sets_wanted(nbytes, l2_bytes), sets_fitting(nbytes, free)))

@@ -207,7 +207,7 @@ class Run:
         self.problem = session.worker("problem")
         self.problem.load_problem(PROBLEM.format(rows=rows), device=DEVICE)
 
-    def check_launch(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
+    def check_launch(self, seed: int, outputs: Sequence[Any]) -> str | None:
         self.checks += 1
         (got,) = outputs
         self.problem.make_inputs(seed, [self.lent.name])
