@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from judge.evaluate.buffers import Exported, Exporter
+from judge.evaluate.buffers import Exported, Exporter, copy, refill
 from judge.evaluate.session import Session, Worker, WorkerError
 from judge.sandbox.launch import Zygote
 from judge.sandbox.layers import Layer
@@ -99,3 +99,17 @@ def names(lent: Lent) -> list[str | None]:
 def tensors(lent: Lent) -> list[Any]:
     """The judge's views of buffers that are all there."""
     return [each.tensor for each in lent if each is not None]
+
+
+def write(lent: Lent, values: Sequence[Any]) -> None:
+    """Copy tensors into buffers by position."""
+    for each, tensor in zip(lent, values, strict=True):
+        if each is not None:
+            copy(tensor, each)
+
+
+def disturb(lent: Lent, seed: int) -> None:
+    """Write other contents into buffers; see `buffers.refill`."""
+    for number, each in enumerate(lent):
+        if each is not None:
+            refill(each, seed + number)

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.bench import Desk, Lent, names
-from judge.evaluate.buffers import copy, pristine, refill, unchanged
+from judge.evaluate.bench import Desk, Lent, disturb, names, write
+from judge.evaluate.buffers import copy, pristine, unchanged
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.outputs import constant, sample, unlike
 from judge.evaluate.prepared import Outcome, Prepared
@@ -88,7 +88,7 @@ class Contestant:
         self.call_seconds = call_seconds
         self.observations = Observations()
         self.loaded: m.Kernel | None = None
-        self.outputs: list[m.TensorSpec] = []
+        self.outputs: Sequence[m.TensorSpec] = []
         """Of the last call."""
         self.overlaps = False
         """Whether elements of one of them share memory."""
@@ -205,12 +205,10 @@ class Contestant:
             self.worker.drop([called.call])
             _note(outcome, problem=problem)
             return called.computed
-        self.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        self.outputs = called.outputs
         written = self._written(lent, prepared)
         if not stage.aliases:
-            for number, each in enumerate(lent):
-                if each is not None:
-                    refill(each, self.settings.refill_seed + number)
+            disturb(lent, self.settings.refill_seed)
         got = self._fetch(called)
         assert prepared.reference is not None
         checked = prepared.reference.check(got, prepared.limits)
@@ -256,9 +254,7 @@ class Contestant:
     def _call(
         self, prepared: Prepared, lent: Lent, planned: PlannedCase, *, hide: bool = False
     ) -> m.Called:
-        for values, each in zip(prepared.pristine, lent, strict=True):
-            if each is not None:
-                copy(values, each)
+        write(lent, prepared.pristine)
         called = self.worker.call(
             arguments(prepared.inputs, lent),
             poison=planned.poison,

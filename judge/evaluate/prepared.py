@@ -1,5 +1,6 @@
 """One case: what it is made of before the candidate is called, and what came of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ class Prepared:
     inputs: list[m.InputSpec] = field(default_factory=list)
     pristine: list[Any] = field(default_factory=list)
     """The input tensors in the judge's own memory; None where an input is no tensor."""
-    outputs: list[m.TensorSpec] = field(default_factory=list)
+    outputs: Sequence[m.TensorSpec] = ()
     """What eager returned."""
     overlaps: bool = False
     """Eager itself returns outputs whose elements share memory."""
