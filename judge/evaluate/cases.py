@@ -94,11 +94,6 @@ def uncalled(
     )
 
 
-def uncounted(case: Case) -> Case:
-    """The case of a kernel that declines a shape which it need not take."""
-    return case.model_copy(update={"counted": False, "refused": False, "why_not": case.problem})
-
-
 def secret_seeds(count: int = LEAST_SEEDS) -> list[int]:
     """Seeds that no candidate can know; at least `LEAST_SEEDS`."""
     return [secrets.randbits(SEED_BITS) for _ in range(max(count, LEAST_SEEDS))]

@@ -181,9 +181,6 @@ class Enlargement:
             if now.judged > before or now.too_long:
                 return
 
-    def _begun_long_ago(self) -> bool:
-        return time.monotonic() > self._begun + _SECONDS
-
     def _for_loops(self, secret: int) -> Iterator[PlannedShape]:
         """Blocks that grow with a shape are followed: the next shape is made from the larger."""
         if not self.given and self.progress().short and is_within(self.problem, LIMIT_ELEMENTS):
@@ -201,11 +198,12 @@ class Enlargement:
                 likely = (
                     seconds * cost / self._cost(now.constants) if seconds > _LONG_SECONDS else 0.0
                 )
-                if name not in self._dull and (likely > CALL_SECONDS / 2 or self._begun_long_ago()):
-                    self.why_not_all = f"sizes of two blocks of {block} would take too long"
-                    return
                 if name in self._dull:
                     continue
+                late = time.monotonic() > self._begun + _SECONDS
+                if late or likely > CALL_SECONDS / 2:
+                    self.why_not_all = f"sizes of two blocks of {block} would take too long"
+                    return
                 before = self.progress()
                 yield self._planned(each, secret)
                 now = self.progress()

@@ -47,9 +47,11 @@ class Outcome:
     """Outputs that differ although nothing has to be rounded: counts if that is required."""
     exact: frozenset[int] | None = None
     """Outputs where eager equals the oracle in this case; None if it does not count."""
-    fatal: bool = False
-    """The candidate's process is gone: no further case can be run."""
     beside: bool = False
     """Its values are right, and it read or wrote beside a tensor."""
     host: str | None = None
     """It is right only where the host sees the inputs' values: what of it computes, if known."""
+
+    def note(self, **changes: Any) -> None:
+        """Change fields of the case."""
+        self.case = self.case.model_copy(update=changes)

@@ -161,7 +161,7 @@ class Trial:
                 for each in outcomes[before:]:
                     if each.case.refused and larger.long:
                         # Longer than what its loops wanted: no shape that it has to take.
-                        each.case = cases.uncounted(each.case)
+                        each.note(counted=False, refused=False, why_not=each.case.problem)
                     elif each.case.refused:
                         larger.why_not_all = "it declines larger shapes"
             if self._broken or not contestant.worker.alive:
@@ -202,8 +202,7 @@ class Trial:
         desk = self._bench.start("problem")
         self.layers = self._bench.layers
         if lacking := require_layers(self.layers, trust=self.options.trust):
-            said = f"ran with --trust although the sandbox lacks: {'; '.join(lacking)}"
-            self.notes += [said] if said not in self.notes else []
+            self._note(f"ran with --trust although the sandbox lacks: {'; '.join(lacking)}")
         # At a proposed shape, since the given one may be too much for an interpreter's CPU; the
         # problem is at fault only if it cannot be built as it is.
         for source in dict.fromkeys((shape.source, self.problem.text)):
@@ -282,16 +281,19 @@ class Trial:
         """What a prepared case says of the problem and its oracle."""
         if planned.loose:
             prepared.limits = [loosened(limit) for limit in prepared.limits]
-        for said in (prepared.off, stage.redrawn):
-            if said and said not in self.notes:
-                self.notes.append(said)
+        self._note(prepared.off)
+        self._note(stage.redrawn)
         if self.options.interpret and stage.computes_in("bfloat16", prepared):
             self.evidence.untold = INTERPRETED_BFLOAT16
         self.evidence.eager = self.evidence.eager or stage.observed
         self.oracle = "nvfp4" if self.problem.judge.rule else stage.oracle_precision
         if stage.why_float32:
-            said = f"the oracle is in float32, not float64: {stage.why_float32}"
-            self.notes += [] if said in self.notes else [said]
+            self._note(f"the oracle is in float32, not float64: {stage.why_float32}")
+
+    def _note(self, said: str | None) -> None:
+        """Disclose something once."""
+        if said and said not in self.notes:
+            self.notes.append(said)
 
     def _require_repeat(self, stage: Stage, planned: PlannedCase, failure: str) -> None:
         """Raise ProblemFaultError unless a fresh process fails alike while the kernel's stands
