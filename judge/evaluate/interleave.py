@@ -143,13 +143,12 @@ class Interleaver:
         for contender in self._contenders:
             contender.worker.resume()
             names = [each.name for each in self._fetched.pop(contender.name, [])]
-            if names and contender.worker.alive:
-                with contextlib.suppress(WorkerError):
-                    contender.worker.close_buffers(names)
-            self._exporter.free(names)
             if contender.worker.alive:
                 with contextlib.suppress(WorkerError):
+                    if names:
+                        contender.worker.close_buffers(names)
                     contender.worker.drop(launches=True)
+            self._exporter.free(names)
 
     @property
     def running(self) -> list[Contender]:

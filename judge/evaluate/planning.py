@@ -7,7 +7,7 @@ import torch
 
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
-from judge.evaluate.sets import InputSets, sets_fitting, sets_wanted
+from judge.evaluate.sets import InputSets, l2_bytes, sets_fitting, sets_wanted
 from judge.progress import Progress, Say
 
 # Below this a launch is too short for events, which resolve half a microsecond and add one or two.
@@ -64,7 +64,7 @@ def choose(
             if not reasons:
                 fewest = GRAPH_LAUNCHES
                 plan = Plan("graph", plan.sets, plan.hold_cycles)
-    l2 = int(torch.cuda.get_device_properties(torch.device(device)).L2_cache_size) if cuda else 0
+    l2 = l2_bytes(device)
     set_bytes = sets.nbytes + output_bytes
     grow(interleaver, sets, device, output_bytes, sets_wanted(set_bytes, l2, fewest))
     count = len(sets.seeds)

@@ -19,7 +19,6 @@ from judge.worker.messages import (
     Argument,
     BufferArgument,
     InputSpec,
-    TensorSpec,
     ValueArgument,
     ValueKind,
 )
@@ -106,7 +105,7 @@ class InputSets:
     @property
     def nbytes(self) -> int:
         """Bytes of one set."""
-        return sum(spec.nbytes for spec in self._tensors())
+        return sum(spec.tensor.nbytes for spec in self._inputs if spec.tensor is not None)
 
     def grow(self, count: int, workers: Sequence[Worker]) -> None:
         """Allocate further sets until there are `count`, open in all `workers`; new contents."""
@@ -140,8 +139,7 @@ class InputSets:
     def restore(self) -> None:
         """Write the current contents into all sets, and leave none of them in the cache."""
         for exported, pristine in zip(self._sets, self._pristine, strict=True):
-            for each, kept in zip(exported, pristine, strict=True):
-                each.flat.copy_(_bytes(kept))
+            _write(exported, pristine)
         if self._evicting is not None:
             # Read, not written: lines that are written would have to go to memory at the expense
             # of the first launch.
@@ -154,14 +152,12 @@ class InputSets:
         They are inputs of the problem as well (an index stays in range), under `spare_seed`.
         """
         for exported in self._sets:
-            for each, kept in zip(exported, self._spare, strict=True):
-                each.flat.copy_(_bytes(kept))
+            _write(exported, self._spare)
         self._wait()
 
     def replace_first(self) -> None:
         """Write the contents under `spare_seed` into the first set only."""
-        for each, kept in zip(self._sets[0], self._spare, strict=True):
-            each.flat.copy_(_bytes(kept))
+        _write(self._sets[0], self._spare)
         self._wait()
 
     def unchanged(self, number: int) -> bool:
@@ -201,9 +197,6 @@ class InputSets:
     def _like_made(self) -> list[Any]:
         return [torch.empty_like(each.tensor) for each in self._made if each is not None]
 
-    def _tensors(self) -> list[TensorSpec]:
-        return [spec.tensor for spec in self._inputs if spec.tensor is not None]
-
     def _open(self, worker: Worker, buffers: Sequence[Exported]) -> None:
         if buffers:
             worker.open(buffers)
@@ -215,12 +208,22 @@ class InputSets:
             torch.cuda.synchronize(self._exporter.device)
 
 
+def l2_bytes(device: Any) -> int:
+    """Size of a device's L2; 0 on a CPU."""
+    if torch.device(device).type != "cuda":
+        return 0
+    return int(torch.cuda.get_device_properties(torch.device(device)).L2_cache_size)
+
+
 def _evicting(device: Any) -> Any:
     """Return what fills the L2 several times over when it is read; None on a CPU."""
-    if device.type != "cuda":
-        return None
-    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
-    return torch.zeros(L2_MULTIPLE * l2_bytes // 4, dtype=torch.float32, device=device)
+    words = L2_MULTIPLE * l2_bytes(device) // 4
+    return torch.zeros(words, dtype=torch.float32, device=device) if words else None
+
+
+def _write(buffers: Sequence[Exported], contents: Sequence[Any]) -> None:
+    for each, kept in zip(buffers, contents, strict=True):
+        each.flat.copy_(_bytes(kept))
 
 
 def _bytes(tensor: Any) -> Any:

@@ -173,9 +173,12 @@ class Stage:
         self._free(("inputs", "eager", "oracle", "oracle.values", *_OF_MISTAKES))
 
     def _free(self, groups: Sequence[str]) -> None:
+        """Take groups back, once the judge's own work is done, and what torch caches of them."""
         for group in groups:
             self._desk.take_back(group)
-        _settle(self.settings.device, free=True)
+        if self.settings.device != "cpu":
+            torch.cuda.synchronize(self.settings.device)
+            torch.cuda.empty_cache()
 
     def _run(self, prepared: Prepared, lent: Lent) -> None:
         called, got = self._eager(prepared, lent, late=not self.aliases)
@@ -370,14 +373,6 @@ def _raised(spec: m.TensorSpec) -> m.TensorSpec:
 def _step(lent: Lent) -> float:
     """By what share of itself every number of the inputs can be moved; 0 where none can."""
     return max((STEPS.get(each.tensor.dtype, 0.0) for each in lent if each is not None), default=0)
-
-
-def _settle(device: str, *, free: bool = False) -> None:
-    """Wait until the judge's own work is done; with `free` give back what torch caches of it."""
-    if device != "cpu":
-        torch.cuda.synchronize(device)
-        if free:
-            torch.cuda.empty_cache()
 
 
 def is_device_error(message: str) -> bool:

@@ -97,7 +97,6 @@ class _Found:
     cheats: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    calibrated: bool = True
 
 
 def time_contenders(
@@ -287,7 +286,7 @@ def report(
         cheats=tuple(found.cheats),
         wrong=tuple(found.wrong),
         notes=tuple(found.notes),
-        calibrated=found.calibrated,
+        calibrated=EAGER in measured.tracks and bool(measured.tracks[EAGER].held),
     )
 
 
@@ -353,8 +352,6 @@ def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
             found.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
             if track.failed is not None:
                 found.notes.append(f"{name} failed while it was timed: {track.failed}")
-    if EAGER not in measured.tracks or not measured.tracks[EAGER].held:
-        found.calibrated = False
     return flagged
 
 
