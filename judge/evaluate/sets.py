@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from judge.evaluate.buffers import Exported, Exporter, unchanged
+from judge.evaluate.buffers import Exported, Exporter, as_bytes, unchanged
 from judge.evaluate.session import Worker, WorkerError
 from judge.worker.messages import (
     Argument,
@@ -190,7 +190,7 @@ class InputSets:
         self.problem.make_inputs(seed, names, self._kind)
         made = [each for each in self._made if each is not None]
         for kept, exported in zip(into, made, strict=True):
-            _bytes(kept).copy_(exported.flat)
+            as_bytes(kept).copy_(exported.flat)
         self._wait()  # the problem writes the next contents over these
         return seed
 
@@ -223,8 +223,4 @@ def _evicting(device: Any) -> Any:
 
 def _write(buffers: Sequence[Exported], contents: Sequence[Any]) -> None:
     for each, kept in zip(buffers, contents, strict=True):
-        each.flat.copy_(_bytes(kept))
-
-
-def _bytes(tensor: Any) -> Any:
-    return tensor.reshape(-1).view(torch.uint8)
+        each.flat.copy_(as_bytes(kept))

@@ -12,8 +12,9 @@ import math
 import random
 import re
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 import torch
@@ -97,6 +98,8 @@ class _Found:
     cheats: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    flagged: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """What is odd about a contender's times."""
 
 
 def time_contenders(
@@ -152,8 +155,8 @@ def time_contenders(
     if cuda and ceilings is None:
         say(Progress("measuring the card's ceilings"))
         ceilings = measure_ceilings(device)
-    with contextlib.ExitStack() as stack:
-        watch = stack.enter_context(ClockWatch(card_id(device))) if cuda else None
+    watch = ClockWatch(card_id(device)) if cuda else None
+    with watch or contextlib.nullcontext():
         measured = measure(
             contenders,
             problem=problem,
@@ -248,8 +251,8 @@ def report(
     found = _Found(notes=list(measured.notes))
     if clocks is not None and clocks.note:
         found.notes.append(clocks.note)
-    flagged = _evidence(measured, found)
-    _even_out(measured, found, flagged)
+    _evidence(measured, found)
+    _even_out(measured, found)
     floor = floors.floor(work, ceilings, precision) if work and ceilings else None
     copy_ms = floors.copy_floor_ms(work, ceilings) if work and ceilings else None
     timings = []
@@ -258,7 +261,7 @@ def report(
         if not times:
             continue
         summary = summarise(times)
-        flags = list(flagged.get(name, ()))
+        flags = found.flagged[name]
         if floor is not None:
             flags += floors.flags(summary.median, floor.ms)
         if summary.p90 - summary.p10 > _NOISY * summary.median:
@@ -290,7 +293,7 @@ def report(
     )
 
 
-def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]]) -> None:
+def _even_out(measured: Measurement, found: _Found) -> None:
     """Give batch means for a contender some of whose launches work for the others.
 
     Only with events: by the clock, the first launch of a batch is slow for waking up, and a graph
@@ -305,7 +308,7 @@ def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]
         if uneven <= usual + UNEVEN:
             continue
         text = f"the mean launch of a batch takes {1 + uneven:.2f} times as long as the median one"
-        flagged.setdefault(name, []).append(f"{text}: the mean is given")
+        found.flagged[name].append(f"{text}: the mean is given")
         if number == 0 and uneven > usual + SHIFTED:
             found.cheats.append(f"{text}: few launches do the work of the others")
         track.times = evened(track.times)
@@ -313,23 +316,16 @@ def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]
 
 def _ratios(measured: Measurement) -> tuple[Ratio, ...]:
     (candidate, mine), *others = measured.tracks.items()
-    ratios = []
-    for name, track in others:
-        if set(mine.times) & set(track.times):
-            found = ratio_of_medians(track.times, mine.times)
-            ratios.append(
-                Ratio(
-                    of=candidate, over=name, ratio=found.ratio, low=found.low, high=found.high,
-                    significant=found.significant,
-                )
-            )  # fmt: skip
-    return tuple(ratios)
+    return tuple(
+        Ratio(of=candidate, over=name, **asdict(ratio_of_medians(track.times, mine.times)))
+        for name, track in others
+        if set(mine.times) & set(track.times)
+    )
 
 
-def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
+def _evidence(measured: Measurement, found: _Found) -> None:
     """Failed checks of clock and outputs: the candidate's as evidence, others' as notes."""
     candidate = next(iter(measured.tracks))
-    flagged: dict[str, list[str]] = {}
     for name, track in measured.tracks.items():
         cheats = list(dict.fromkeys(track.cheats))
         wrong = _counted(track.wrong, track.checks)
@@ -342,7 +338,7 @@ def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
             found.walls.append(check)
             if not check.passed:
                 cheats.append(wall.statement(check))
-                flagged.setdefault(name, []).append("the judge's clock disagrees with this time")
+                found.flagged[name].append("the judge's clock disagrees with this time")
         if name == candidate:
             found.cheats += cheats
             found.wrong += wrong
@@ -352,7 +348,6 @@ def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
             found.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
             if track.failed is not None:
                 found.notes.append(f"{name} failed while it was timed: {track.failed}")
-    return flagged
 
 
 def _systematic(track: Track) -> bool:
