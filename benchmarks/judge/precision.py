@@ -30,7 +30,7 @@ from judge.evaluate.host import describe_host
 from judge.evaluate.result import Ceilings
 from judge.evaluate.session import Session, Worker
 from judge.evaluate.statistics import repeatability
-from judge.evaluate.timing import Contender, Effort, Measurement, measure, report
+from judge.evaluate.timing import Conditions, Contender, Effort, Measurement, measure, report
 from judge.problem.source import ProblemFile
 from judge.worker import messages as m
 
@@ -272,15 +272,14 @@ def _timed(
     )
     with ExitStack() as stack:
         watch = stack.enter_context(ClockWatch(card_id(device))) if device != "cpu" else None
-        measured = measure(
-            contenders,
+        conditions = Conditions(
             problem=problem,
             inputs=inputs,
-            device=device,
             exporter=session.buffers,
             check_launch=lambda *_: None,
             limits=Effort(launches=16, replays=4) if options.tiny else Effort(),
         )
+        measured = measure(contenders, conditions)
     clocks = watch.clocks if watch else None
     found = report(measured, precision="ieee", work=work, ceilings=ceilings, clocks=clocks)
     return {

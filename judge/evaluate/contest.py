@@ -16,7 +16,7 @@ from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Ceilings, Fault, TimingReport
 from judge.evaluate.session import WorkerError
 from judge.evaluate.stage import Stage, arguments
-from judge.evaluate.timing import FULL, QUICK, time_contenders
+from judge.evaluate.timing import FULL, QUICK, Conditions, time_contenders
 from judge.evaluate.verdict import Evidence
 from judge.problem.forms import EAGER
 from judge.problem.kernel import KernelFile
@@ -83,19 +83,18 @@ class Contest:
                 "would pass for the result"
             )
         self.stage.release()
-        return time_contenders(
-            contenders,
+        conditions = Conditions(
             problem=self.stage.worker,
             inputs=prepared.inputs,
-            device=self.stage.settings.device,
             exporter=self.bench.buffers,
-            precision=self.stage.settings.precision,
             check_launch=_LaunchCheck(self.stage, kind),
-            work=work,
-            ceilings=self.ceilings,
             kind=kind,
             limits=QUICK if self.options.quick else FULL,
             say=self.say,
+        )
+        precision = self.stage.settings.precision
+        return time_contenders(
+            contenders, conditions, precision=precision, work=work, ceilings=self.ceilings
         )
 
     def _entrant(self, entrant: Entrant, *, candidate: bool) -> Contender | None:

@@ -117,12 +117,12 @@ class Interleaver:
         self.tracks = {contender.name: Track() for contender in contenders}
         self.pausing = True
         """Whether contenders could be stopped while it was not their turn."""
+        self.sets = sets
         self.notes: list[str] = []
         """What could not be found out."""
         self.check_seconds = 0.0
         """Time spent on checking launches so far."""
         self._contenders = list(contenders)
-        self._sets = sets
         self._exporter = exporter
         self._check_launch = check_launch
         self._fetched: dict[str, list[Exported]] = {}
@@ -159,6 +159,11 @@ class Interleaver:
             if self.tracks[contender.name].failed is None
         ]
 
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the outputs of one launch, of whichever contender has most."""
+        return max(sum(spec.nbytes for spec in each.outputs) for each in self._contenders)
+
     def warm_up(self, plan: Plan) -> dict[str, float]:
         """One batch of every contender on whatever contents there are; median ms by contender.
 
@@ -166,7 +171,7 @@ class Interleaver:
         written afterwards, nothing that a contender computes here is of use to it there.
         """
         found = {}
-        self._sets.restore()
+        self.sets.restore()
         for contender in self.running:
             batch = self._batch(contender, plan, list(range(plan.sets)), held=True)
             if batch is not None:
@@ -194,7 +199,7 @@ class Interleaver:
         turns = self.running
         for contender in turns:
             self._pause(contender)
-        self._sets.renew()
+        self.sets.renew()
         _secret.shuffle(turns)
         order = list(range(plan.sets))
         if plan.method != "graph":  # a graph's order is fixed when it is captured
@@ -202,8 +207,8 @@ class Interleaver:
         secret_launch = _secret.randrange(plan.sets)
         for turn, contender in enumerate(turns):
             if turn and contender.checked:
-                self._sets.renew()
-            self._sets.restore()
+                self.sets.renew()
+            self.sets.restore()
             contender.worker.resume()
             reply = self._batch(contender, plan, order, held=held)
             if reply is None:
@@ -223,7 +228,7 @@ class Interleaver:
                 self.check_seconds += time.monotonic() - start
             self._pause(contender)
             # Of the contents that each launch of this batch found, in order.
-            self._last_seeds[contender.name] = [self._sets.seeds[used] for used in order]
+            self._last_seeds[contender.name] = [self.sets.seeds[used] for used in order]
 
     def look_for_turns(self) -> None:
         """Look whether contenders that are to be checked work in their turn (CUDA only)."""
@@ -245,7 +250,7 @@ class Interleaver:
 
         try:
             found = out_of_turn(
-                contender.worker, self._sets, lambda: self._fetch(contender, 0), check
+                contender.worker, self.sets, lambda: self._fetch(contender, 0), check
             )
         except UntestedError as error:
             self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
@@ -259,14 +264,14 @@ class Interleaver:
 
     def _pause(self, contender: Contender) -> None:
         worker = contender.worker
-        if worker is not self._sets.problem and worker.alive and not worker.pause():
+        if worker is not self.sets.problem and worker.alive and not worker.pause():
             self.pausing = False
 
     def _batch(
         self, contender: Contender, plan: Plan, order: list[int], *, held: bool
     ) -> Times | None:
         command = Time(
-            sets=self._sets.arguments[: plan.sets],
+            sets=self.sets.arguments[: plan.sets],
             order=order * plan.replays,
             method=plan.method,
             hold_cycles=plan.hold_cycles if held else 0,
@@ -311,16 +316,16 @@ class Interleaver:
         """Fetch one launch's outputs after its inputs were overwritten, and judge them."""
         track = self.tracks[contender.name]
         used = order[launch]
-        if not self._sets.unchanged(used):
+        if not self.sets.unchanged(used):
             track.wrong.append("writes to its inputs while it is timed")
-        self._sets.disturb()
+        self.sets.disturb()
         try:
             outputs = self._fetch(contender, launch)
         except WorkerError as error:
             self._blame(contender, error)
             return
         track.checks += 1
-        problem = self._check_launch(self._sets.seeds[used], outputs)
+        problem = self._check_launch(self.sets.seeds[used], outputs)
         if problem is not None and not self._explain(contender, order, launch, outputs):
             track.wrong.append(f"a timed launch is wrong: {problem}")
 
@@ -334,7 +339,7 @@ class Interleaver:
         self, contender: Contender, order: list[int], launch: int, outputs: Sequence[Any]
     ) -> bool:
         """Note whose result a wrong output is; False where that cannot be told."""
-        sets, track = self._sets, self.tracks[contender.name]
+        sets, track = self.sets, self.tracks[contender.name]
         text = "timed launches compute only when their outputs are asked for"
         candidates = [(track.cheats, sets.spare_seed, text)]
         before = self._last_seeds.get(contender.name, [])

@@ -103,6 +103,11 @@ class InputSets:
         self._open(problem, [each for each in self._made if each is not None])
 
     @property
+    def device(self) -> torch.device:
+        """Where the sets are."""
+        return self._exporter.device
+
+    @property
     def nbytes(self) -> int:
         """Bytes of one set."""
         return sum(spec.tensor.nbytes for spec in self._inputs if spec.tensor is not None)

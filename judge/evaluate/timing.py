@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-import torch
-
 from judge.evaluate import floor as floors
 from judge.evaluate import planning, wall
 from judge.evaluate.buffers import Exporter
@@ -42,8 +40,8 @@ from judge.evaluate.statistics import MIN_ROUNDS, ratio_of_medians, summarise
 from judge.progress import Progress, Say, silent
 from judge.worker.messages import InputSpec, Precision, ValueKind
 
-__all__ = ["FULL", "QUICK", "CheckLaunch", "Contender", "Effort", "Measurement", "Work",
-           "measure", "report", "time_contenders"]  # fmt: skip
+__all__ = ["FULL", "QUICK", "CheckLaunch", "Conditions", "Contender", "Effort", "Measurement",
+           "Work", "measure", "report", "time_contenders"]  # fmt: skip
 
 # Every fourth round of events runs free, for the wall clock: see `wall`.
 _FREE_EVERY: Final = 4
@@ -102,20 +100,34 @@ class _Found:
     """What is odd about a contender's times."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """On what contenders are timed, and how long."""
+
+    problem: Worker
+    """The problem worker, which makes the inputs."""
+    inputs: Sequence[InputSpec]
+    """Its reply to `describe_inputs` (kind "given") at the full shape, to which it is set."""
+    exporter: Exporter
+    """Where buffers come from; those made here are freed again. On a CPU the clock is used, and
+    times mean little."""
+    check_launch: CheckLaunch
+    """Judges the outputs of one timed launch."""
+    kind: ValueKind = ValueKind.GIVEN
+    """Of the values that contenders are timed on."""
+    limits: Effort = FULL
+    """How long to measure."""
+    say: Say = silent
+    """Takes one line of progress."""
+
+
 def time_contenders(
     contenders: Sequence[Contender],
+    conditions: Conditions,
     *,
-    problem: Worker,
-    inputs: Sequence[InputSpec],
-    device: str,
-    exporter: Exporter,
     precision: Precision,
-    check_launch: CheckLaunch,
     work: Work | None = None,
     ceilings: Ceilings | None = None,
-    kind: ValueKind = ValueKind.GIVEN,
-    limits: Effort = FULL,
-    say: Say = silent,
 ) -> TimingReport:
     """Time every contender with one method, cold, interleaved, on contents that never repeat.
 
@@ -123,77 +135,40 @@ def time_contenders(
     ----------
     contenders
         The candidate first; one of them named "eager", whose wall clock calibrates the check.
-    problem
-        The problem worker, which makes the inputs.
-    inputs
-        Its reply to `describe_inputs` (kind "given") at the full shape, to which it is set.
-    device
-        "cuda:N" or "cpu" (where the clock is used and times mean little).
-    exporter
-        Where buffers come from; those made here are freed again.
     precision
         "ieee" or "tf32": which measured matmul rate bounds float32 products.
-    check_launch
-        Judges the outputs of one timed launch.
     work
         For the floor; without it the report has none.
     ceilings
         Those measured earlier in this session; by default they are measured here (CUDA only).
-    kind
-        Of the values that contenders are timed on.
-    limits
-        How long to measure.
-    say
-        Takes one line of progress.
 
     Raises
     ------
     kb.errors.KbError
         The problem worker failed, or memory is short. A contender that fails is noted instead.
     """
-    cuda = torch.device(device).type == "cuda"
+    device = conditions.exporter.device
+    cuda = device.type == "cuda"
     if cuda and ceilings is None:
-        say(Progress("measuring the card's ceilings"))
-        ceilings = measure_ceilings(device)
-    watch = ClockWatch(card_id(device)) if cuda else None
+        conditions.say(Progress("measuring the card's ceilings"))
+        ceilings = measure_ceilings(str(device))
+    watch = ClockWatch(card_id(str(device))) if cuda else None
     with watch or contextlib.nullcontext():
-        measured = measure(
-            contenders,
-            problem=problem,
-            inputs=inputs,
-            device=device,
-            exporter=exporter,
-            check_launch=check_launch,
-            kind=kind,
-            limits=limits,
-            say=say,
-        )
+        measured = measure(contenders, conditions)
     clocks = watch.clocks if watch else None
     return report(measured, work=work, ceilings=ceilings, precision=precision, clocks=clocks)
 
 
-def measure(
-    contenders: Sequence[Contender],
-    *,
-    problem: Worker,
-    inputs: Sequence[InputSpec],
-    device: str,
-    exporter: Exporter,
-    check_launch: CheckLaunch,
-    kind: ValueKind = ValueKind.GIVEN,
-    limits: Effort = FULL,
-    say: Say = silent,
-) -> Measurement:
-    """Measure rounds until there is enough; parameters as of `time_contenders`."""
-    output_bytes = max(sum(spec.nbytes for spec in contender.outputs) for contender in contenders)
-    sets = InputSets(problem, inputs, exporter, kind)
+def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurement:
+    """Measure rounds until there is enough."""
+    exporter, say = conditions.exporter, conditions.say
+    sets = InputSets(conditions.problem, conditions.inputs, exporter, conditions.kind)
     try:
-        with Interleaver(contenders, sets, exporter, check_launch) as interleaver:
-            plan, notes = planning.choose(
-                interleaver, sets, device=device, output_bytes=output_bytes, say=say
-            )
+        with Interleaver(contenders, sets, exporter, conditions.check_launch) as interleaver:
+            plan, notes = planning.choose(interleaver, say)
             say(Progress(f"timing by {plan.method}, {plan.sets} launches a batch"))
-            _rounds(interleaver, plan, limits, any(contender.checked for contender in contenders))
+            checked = any(contender.checked for contender in contenders)
+            _rounds(interleaver, plan, conditions.limits, checked)
             if plan.method == "events":  # a graph runs as a whole, in its turn
                 say(Progress("looking for work out of the stream's turn"))
                 interleaver.look_for_turns()

@@ -16,7 +16,7 @@ from judge.evaluate.interleave import Plan, Track
 from judge.evaluate.result import Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, WorkerDiedError
 from judge.evaluate.sets import MAX_SETS, sets_fitting, sets_wanted
-from judge.evaluate.timing import Contender, Effort, Work
+from judge.evaluate.timing import Conditions, Contender, Effort, Work
 from judge.worker.buffers import spec_of
 from judge.worker.events import Timer
 from judge.worker.messages import Capturable, InputSpec, TensorSpec, Time, Times
@@ -140,15 +140,17 @@ class Judge:
     def time(self, candidate: FakeWorker, *others: FakeWorker, **options: Any) -> TimingReport:
         given = [("candidate", candidate, True), ("eager", self.eager, False)]
         given += [(f"other{i}", worker, True) for i, worker in enumerate(others)]
-        return timing.time_contenders(
-            [Contender(name, worker, OUTPUTS, checked) for name, worker, checked in given],  # type: ignore[arg-type]
+        conditions = Conditions(
             problem=self.eager,  # type: ignore[arg-type]
             inputs=INPUTS,
-            device="cpu",
             exporter=self.exporter,
-            precision="ieee",
             check_launch=self.check_launch,
             limits=options.pop("limits", Effort(launches=80)),
+        )
+        return timing.time_contenders(
+            [Contender(name, worker, OUTPUTS, checked) for name, worker, checked in given],  # type: ignore[arg-type]
+            conditions,
+            precision="ieee",
             **options,
         )
 

@@ -9,7 +9,7 @@ import torch
 
 from judge.evaluate.result import TimingReport
 from judge.evaluate.session import Session, Worker
-from judge.evaluate.timing import Contender, Effort, time_contenders
+from judge.evaluate.timing import Conditions, Contender, Effort, time_contenders
 from judge.sandbox import processes
 from judge.worker.messages import LoadKernel, TensorSpec
 
@@ -113,21 +113,20 @@ def found(session: Session) -> TimingReport:
     eager = session.worker("eager")
     eager.load_problem(PROBLEM, device="cpu")
     eager.contender("eager")
-    return time_contenders(
-        [
-            kernel(session, "candidate", CACHE),
-            kernel(session, "liar", LIAR),
-            kernel(session, "honest", HONEST),
-            Contender("eager", eager, OUTPUTS, checked=False),
-        ],
+    contenders = [
+        kernel(session, "candidate", CACHE),
+        kernel(session, "liar", LIAR),
+        kernel(session, "honest", HONEST),
+        Contender("eager", eager, OUTPUTS, checked=False),
+    ]
+    conditions = Conditions(
         problem=problem,
         inputs=problem.describe_inputs(1),
-        device="cpu",
         exporter=session.buffers,
-        precision="ieee",
         check_launch=check_launch,
         limits=Effort(launches=48),
     )
+    return time_contenders(contenders, conditions, precision="ieee")
 
 
 def test_every_contender_is_timed(found: TimingReport) -> None:
