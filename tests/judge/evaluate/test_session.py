@@ -180,7 +180,7 @@ def test_prints_do_not_reach_the_channel(evaluation: Session) -> None:
     body = "import os\nprint('{}')\nos.write(1, b'direct\\n')\nos.system('echo from a child')"
     candidate = call(evaluation, body)
     assert candidate.alive
-    printed = candidate.output()
+    printed = candidate.process.output()
     for text in ("{}", "direct", "from a child"):
         assert text in printed
 
