@@ -90,12 +90,13 @@ def diagnose(
     answer = judge(facts, shelf, language=language, notes=notes, ignored=measured.ignored)
     failed: KbError | None = None
     if model is not None:
-        from agent.diagnose.model_judge import ModelJudge, ModelJudgeError  # noqa: PLC0415
+        from agent.diagnose.model_judge import ask_model  # noqa: PLC0415
+        from agent.endpoint.errors import LlmError  # noqa: PLC0415
 
         try:
-            opinion = ModelJudge(model, base_url).ask(facts, answer, shelf)
+            opinion = ask_model(model, base_url, facts, answer, shelf)
             answer = answer.model_copy(update={"opinion": opinion})
-        except ModelJudgeError as error:
+        except LlmError as error:
             failed = error  # what the rules found is shown all the same
     if as_json:
         click.echo(answer.model_dump_json(indent=2))

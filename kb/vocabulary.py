@@ -130,6 +130,11 @@ def taxonomy() -> dict[str, dict[str, str]]:
     }
 
 
+def technique_titles() -> dict[str, str]:
+    """Technique slug → title, in the order of the data file."""
+    return {slug: title for group in taxonomy().values() for slug, title in group.items()}
+
+
 @cache
 def _metrics() -> dict[str, Metric]:
     table: dict[str, Metric] = {}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agent.diagnose.facts import Facts, percent
+from agent.diagnose.facts import Facts, fact, percent
 from agent.diagnose.result import Bottleneck, Evidence, Roofline
 from agent.diagnose.roofline import at_floor, dram_full
 
@@ -20,6 +20,8 @@ _STALLED = 30.0
 _LEAD = 20.0
 # A scheduler that issues less often than this waits most of the time.
 _SELDOM_ISSUES = 40.0
+_MEMORY = ("dram_throughput", "gpu_dram_throughput", "memory_throughput")
+_COMPUTE = ("sm_throughput", "tensor_utilization")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +32,8 @@ class Decision:
     why: tuple[Evidence, ...] = ()
 
 
-def memory_share(facts: Facts) -> tuple[str, float] | None:
-    """Alias and percentage of the busiest part of the memory system."""
-    return _busiest(facts, ("dram_throughput", "gpu_dram_throughput", "memory_throughput"))
-
-
-def compute_share(facts: Facts) -> tuple[str, float] | None:
-    """Alias and percentage of the busiest compute pipe."""
-    return _busiest(facts, ("sm_throughput", "tensor_utilization"))
-
-
 def _busiest(facts: Facts, aliases: tuple[str, ...]) -> tuple[str, float] | None:
+    """Alias and percentage of the busiest part."""
     known = [(alias, value) for alias in aliases if (value := facts.get(alias)) is not None]
     return max(known, key=lambda pair: pair[1], default=None)
 
@@ -53,7 +46,7 @@ def decide(facts: Facts, position: Roofline) -> Decision:
     """
     if position.at_memory_roof:
         return _at_roof(facts, position)
-    memory, compute = memory_share(facts), compute_share(facts)
+    memory, compute = _busiest(facts, _MEMORY), _busiest(facts, _COMPUTE)
     highest = max(share[1] for share in (memory, compute, ("", 0.0)) if share is not None)
     if highest >= SATURATED:
         return _busier(facts, memory, compute)
@@ -71,26 +64,16 @@ def decide(facts: Facts, position: Roofline) -> Decision:
 
 def _at_roof(facts: Facts, position: Roofline) -> Decision:
     if at_floor(facts) and position.floor_fraction is not None:
+        share = percent(position.floor_fraction)
         meaning = "the time is about the least in which the bytes can move"
-        said = Evidence(
-            metric="evaluation.floor_fraction",
-            label="Floor of the time",
-            value=percent(position.floor_fraction),
-            unit="%",
-            meaning=meaning,
-        )
+        said = fact("evaluation.floor_fraction", "Floor of the time", share, "%", meaning)
         return Decision(Bottleneck.MEMORY, (said,))
+    meaning = "about what a plain copy reaches"
     if dram_full(facts):
-        said = facts.evidence("dram_throughput", "about what a plain copy reaches")
-        return Decision(Bottleneck.MEMORY, (said,))
+        return Decision(Bottleneck.MEMORY, (facts.evidence("dram_throughput", meaning),))
     assert position.memory_fraction is not None
-    said = Evidence(
-        metric="roofline.memory_fraction",
-        label="DRAM bandwidth of the roof",
-        value=percent(position.memory_fraction),
-        unit="%",
-        meaning="about what a plain copy reaches",
-    )
+    share, label = percent(position.memory_fraction), "DRAM bandwidth of the roof"
+    said = fact("roofline.memory_fraction", label, share, "%", meaning)
     return Decision(Bottleneck.MEMORY, (said,))
 
 
@@ -118,19 +101,19 @@ def _quiet(
 def _idle(facts: Facts, quiet: tuple[Evidence, ...]) -> Decision:
     """Both units below 60 %: waiting, or too little to run."""
     lanes, warps = facts.get("threads_per_inst"), facts.get("achieved_occupancy")
+    stall, issue = facts.get("stall_long_scoreboard"), facts.get("issue_slots_busy")
+    bottleneck = Bottleneck.LATENCY
     if lanes is not None and lanes < _FEW_LANES:
+        bottleneck = Bottleneck.UNDERUTILIZED
         said = facts.evidence("threads_per_inst", "of 32 lanes: the others do nothing")
-        return Decision(Bottleneck.UNDERUTILIZED, (said, *quiet))
-    issue = facts.get("issue_slots_busy")
-    stall = facts.get("stall_long_scoreboard")
-    if warps is not None and warps < _FEW_WARPS and (stall is None or stall < _STALLED):
-        said = facts.evidence("achieved_occupancy", "few warps are resident at any time")
-        return Decision(Bottleneck.UNDERUTILIZED, (said, *quiet))
-    if stall is not None and stall >= _STALLED:
+    elif stall is not None and stall >= _STALLED:
         said = facts.evidence("stall_long_scoreboard", "warps wait for loads")
-        return Decision(Bottleneck.LATENCY, (said, *quiet))
-    if issue is not None and issue < _SELDOM_ISSUES:
+    elif warps is not None and warps < _FEW_WARPS:
+        bottleneck = Bottleneck.UNDERUTILIZED
+        said = facts.evidence("achieved_occupancy", "few warps are resident at any time")
+    elif issue is not None and issue < _SELDOM_ISSUES:
         said = facts.evidence("issue_slots_busy", "schedulers seldom have a warp that can go on")
-        return Decision(Bottleneck.LATENCY, (said, *quiet))
-    # All units quiet means waiting by itself; which wait, the stalls would tell.
-    return Decision(Bottleneck.LATENCY, quiet)
+    else:
+        # All units quiet means waiting by itself; which wait, the stalls would tell.
+        return Decision(bottleneck, quiet)
+    return Decision(bottleneck, (said, *quiet))

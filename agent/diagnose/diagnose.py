@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from agent.diagnose.bottleneck import Decision, decide
 from agent.diagnose.facts import Facts
-from agent.diagnose.findings import bottleneck_words, select
+from agent.diagnose.findings import select
 from agent.diagnose.inputs import Measured
-from agent.diagnose.result import Diagnosis, Finding, Roofline
+from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
 from agent.diagnose.roofline import WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.rules_memory import WASTEFUL
@@ -23,10 +23,8 @@ def gather(
     source: str | None = None,
 ) -> Facts:
     """Put together what is known about one kernel."""
-    candidate = None
-    if evaluation is not None:
-        times = [each for each in evaluation.timings if each.contender == "candidate"]
-        candidate = times[0].median_ms if times else None
+    timings = evaluation.timings if evaluation else ()
+    times = [each.median_ms for each in timings if each.contender == "candidate"]
     words = measured.words + (f" {evaluation.problem} {evaluation.kernel}" if evaluation else "")
     return Facts(
         metrics=measured.metrics,
@@ -35,7 +33,7 @@ def gather(
         source=read_source(source) if source else None,
         floor=evaluation.floor if evaluation else None,
         ceilings=evaluation.ceilings if evaluation else None,
-        median_ms=candidate,
+        median_ms=times[0] if times else None,
         dtype=evaluation.dtype if evaluation else None,
         tf32=evaluation is not None and evaluation.precision == "tf32",
         kernel=measured.kernel,
@@ -112,7 +110,8 @@ def headline(
         else:
             attained = f", {share:.0%} of {_roof_words(position)}" if share is not None else ""
         return f"{name} is at the memory roof{attained}: little is left."
-    words = bottleneck_words(decision.bottleneck)
+    underutilized = decision.bottleneck is Bottleneck.UNDERUTILIZED
+    words = "underutilizing the GPU" if underutilized else f"bound by {decision.bottleneck}"
     reasons = "; ".join(
         f"{each.label} {each.value:.4g}{' %' if each.unit == '%' else ''}"
         for each in decision.why[:2]

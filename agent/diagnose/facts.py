@@ -70,10 +70,7 @@ class Facts:
             It was not measured: a rule must not cite what it does not have.
         """
         metric = metric_of(alias)
-        value = self.metrics[metric.name]
-        return Evidence(
-            metric=metric.name, label=metric.label, value=value, unit=metric.unit, meaning=meaning
-        )
+        return fact(metric.name, metric.label, self.metrics[metric.name], metric.unit, meaning)
 
     @property
     def threads_per_block(self) -> int | None:
@@ -119,6 +116,11 @@ _WHOLE_CALL = 0.9
 _MATRIX_INTENSITY = 16.0
 # Background of the counter is below 1 %.
 _TENSOR_IN_USE = 2.0
+
+
+def fact(metric: str, label: str, value: float, unit: str, meaning: str = "") -> Evidence:
+    """Evidence by position; `metric` need not be a profiler metric."""
+    return Evidence(metric=metric, label=label, value=value, unit=unit, meaning=meaning)
 
 
 def percent(part: float) -> float:

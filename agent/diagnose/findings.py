@@ -1,7 +1,7 @@
 """Two distinct findings: the gravest of all that the rules say, on different subjects."""
 
 from agent.diagnose import rules_compute, rules_latency, rules_memory, rules_utilization
-from agent.diagnose.result import Bottleneck, Finding
+from agent.diagnose.result import Finding
 from agent.diagnose.rules import Case, Draft, Rule
 
 RULES: tuple[Rule, ...] = (
@@ -10,36 +10,22 @@ RULES: tuple[Rule, ...] = (
     *rules_latency.RULES,
     *rules_utilization.RULES,
 )
+BY_NAME = {rule.name: rule for rule in RULES}
 FINDINGS = 2
 # What agrees with the dominant bottleneck explains the time better than an equal cause beside it.
 _DOMINANT = 0.25
 
 
-def rule_named(name: str) -> Rule:
-    """The rule of this name.
-
-    Raises
-    ------
-    KeyError
-        There is none.
-    """
-    for rule in RULES:
-        if rule.name == name:
-            return rule
-    raise KeyError(name)
-
-
 def drafts(case: Case) -> list[tuple[Rule, Draft]]:
     """Every rule that fires with what it says, the gravest first."""
     fired = [(rule, draft) for rule in RULES if (draft := rule.check(case)) is not None]
-    order = {rule.name: number for number, rule in enumerate(RULES)}
 
-    def weight(pair: tuple[Rule, Draft]) -> tuple[float, int]:
-        rule, draft = pair
+    def weight(pair: tuple[Rule, Draft]) -> float:
+        draft = pair[1]
         agrees = draft.category == case.decision.bottleneck
-        return (-(draft.severity + (_DOMINANT if agrees else 0.0)), order[rule.name])
+        return -(draft.severity + (_DOMINANT if agrees else 0.0))
 
-    return sorted(fired, key=weight)
+    return sorted(fired, key=weight)  # equal ones stay in the order of the rules
 
 
 def select(case: Case) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
@@ -74,25 +60,10 @@ def _distinct(one: tuple[Rule, Draft], other: tuple[Rule, Draft]) -> bool:
 def _shortfall(case: Case, found: int) -> tuple[str, ...]:
     if found >= FINDINGS:
         return ()
-    missing = [
-        alias
-        for rule in RULES
-        for alias in rule.needs
-        if case.get(alias) is None
-    ]  # fmt: skip
-    missing = list(dict.fromkeys(missing))
+    needed = dict.fromkeys(alias for rule in RULES for alias in rule.needs)
+    missing = [alias for alias in needed if case.get(alias) is None]
     what = "no finding" if found == 0 else "only one finding"
     if not missing:
         return (f"{what}: the values that were measured show no further cause",)
     shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
     return (f"{what}: {len(missing)} metrics that rules need were not measured ({shown})",)
-
-
-def bottleneck_words(bottleneck: Bottleneck) -> str:
-    """The bottleneck as part of a sentence."""
-    return {
-        Bottleneck.MEMORY: "bound by memory",
-        Bottleneck.COMPUTE: "bound by compute",
-        Bottleneck.LATENCY: "bound by latency",
-        Bottleneck.UNDERUTILIZED: "underutilizing the GPU",
-    }[bottleneck]

@@ -89,7 +89,8 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     if dominant.missing:
         some = ", ".join(dominant.missing[:3]) + (", ..." if len(dominant.missing) > 3 else "")
         notes.append(f"{len(dominant.missing)} metrics are missing on this card: {some}")
-    static = dominant.static or _static_of(profile, dominant.name)
+    named = (each for each in profile.static if each.name == dominant.name)
+    static = dominant.static or next(named, None)
     read = launch_of(dominant.metrics, f"profile of '{dominant.name}'", 0, dominant.name)
     return Measured(
         with_derived(read.values), dominant.name, profile.gpu, profile.architecture,
@@ -126,10 +127,6 @@ def _validated(model: type[_T], data: dict[str, Any], where: str) -> _T:
         place = ".".join(str(part) for part in first["loc"])
         name = model.__name__.lower()
         raise InvalidInputError(f"{where} is no {name}: '{place}': {first['msg']}") from error
-
-
-def _static_of(profile: Profile, name: str) -> StaticFacts | None:
-    return next((each for each in profile.static if each.name == name), None)
 
 
 def _others(judged: KernelProfile, kernels: tuple[KernelProfile, ...]) -> list[str]:

@@ -13,14 +13,18 @@ from typing import Annotated
 from jinja2 import Environment, StrictUndefined
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent.diagnose.facts import Facts
+from agent.diagnose.facts import Facts, fact
 from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Opinion
 from agent.diagnose.techniques import Shelf
 from agent.endpoint.client import Endpoint
-from agent.endpoint.errors import EndpointError, one_line
+from agent.endpoint.errors import (
+    RefusedError,
+    UnusableReplyError,
+    first_problem,
+    one_line,
+)
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Technique
-from kb.errors import KbError
 from kb.vocabulary import all_metrics
 
 # Rides out a short limit without keeping a terminal waiting.
@@ -32,12 +36,6 @@ ATTEMPTS = 2
 _VALUE_TOLERANCE = 0.01
 # Bytes of source beyond this bury the evidence.
 _SOURCE_CHARS = 16_000
-
-
-class ModelJudgeError(KbError):
-    """The endpoint or the model failed; the diagnosis by rules stands."""
-
-    status = 503
 
 
 class _Reply(BaseModel):
@@ -70,97 +68,67 @@ class JudgeReply(_Reply):
     techniques: list[str]
 
 
-class ModelJudge:
-    """A model behind an OpenAI-compatible endpoint.
+def ask_model(
+    model: str,
+    base_url: str | None,
+    facts: Facts,
+    diagnosis: Diagnosis,
+    shelf: Shelf,
+    *,
+    max_retries: int = MAX_RETRIES,
+    timeout: float = REQUEST_SECONDS,
+) -> Opinion:
+    """A model's opinion on the evidence that the rules had.
 
-    Parameters
-    ----------
-    model : str
-        The model's name at the endpoint.
-    base_url : str, optional
-        By default the environment variable ``OPENAI_BASE_URL``, else OpenAI itself. The key is
-        ``OPENAI_API_KEY`` of the environment; an endpoint given by URL may do without.
-    max_retries : int
-        Retries of a request after a refused connection, a time-out, 408, 409, 429 or 5xx.
-    timeout : float
-        Seconds that one request may take.
+    `model`, `base_url`, `max_retries` and `timeout` are those of `agent.endpoint.client.Endpoint`.
 
     Raises
     ------
-    ModelJudgeError
-        Neither a key nor a URL is given, or the URL cannot be used.
+    LlmError
+        There is no endpoint or it fails, the model refuses, or its reply is malformed twice; one
+        line.
     """
-
-    def __init__(
-        self,
-        model: str,
-        base_url: str | None = None,
-        *,
-        max_retries: int = MAX_RETRIES,
-        timeout: float = REQUEST_SECONDS,
-    ) -> None:
-        self._model = model
+    endpoint = Endpoint(model, base_url, max_retries=max_retries, timeout=timeout)
+    known = evidence_of(facts, diagnosis)
+    offered = {entry.slug: entry.title for entry in _fitting(facts, shelf)}
+    messages = [{"role": "user", "content": prompt(facts, known, offered)}]
+    problem = ""
+    for _ in range(ATTEMPTS):
+        text = _answer(endpoint, messages)
         try:
-            self._endpoint = Endpoint(model, base_url, max_retries=max_retries, timeout=timeout)
-        except EndpointError as error:
-            raise ModelJudgeError(str(error)) from error
+            reply = JudgeReply.model_validate_json(text)
+        except ValidationError as error:
+            problem = first_problem(error)
+        else:
+            problem = _objection(reply, known, offered)
+            if not problem:
+                return _opinion(model, reply, known)
+        correction = f"That answer cannot be used: {problem}. Answer again, corrected."
+        messages += [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": correction},
+        ]
+    raise UnusableReplyError(
+        f"model '{model}' gave an unusable answer {ATTEMPTS} times: {one_line(problem)}"
+    )
 
-    def ask(self, facts: Facts, diagnosis: Diagnosis, shelf: Shelf) -> Opinion:
-        """The model's opinion on the evidence that the rules had.
 
-        Raises
-        ------
-        ModelJudgeError
-            The endpoint fails, the model refuses, or its reply is malformed twice; one line.
-        """
-        known = evidence_of(facts, diagnosis)
-        offered = {entry.slug: entry.title for entry in _fitting(facts, shelf)}
-        messages = [{"role": "user", "content": prompt(facts, known, offered)}]
-        problem = ""
-        for _ in range(ATTEMPTS):
-            text = self._request(messages)
-            try:
-                reply = JudgeReply.model_validate_json(text)
-            except ValidationError as error:
-                first = error.errors()[0]
-                place = ".".join(str(part) for part in first["loc"])
-                problem = f"{place}: {first['msg']}" if place else first["msg"]
-            else:
-                problem = _objection(reply, known, offered)
-                if not problem:
-                    return _opinion(self._model, reply, known)
-            correction = f"That answer cannot be used: {problem}. Answer again, corrected."
-            messages += [
-                {"role": "assistant", "content": text},
-                {"role": "user", "content": correction},
-            ]
-        raise ModelJudgeError(
-            f"model '{self._model}' gave an unusable answer {ATTEMPTS} times: {one_line(problem)}"
-        )
-
-    def _request(self, messages: Sequence[Mapping[str, str]]) -> str:
-        schema = {
-            "name": "diagnosis",
-            "schema": JudgeReply.model_json_schema(),
-            "strict": True,
+def _answer(endpoint: Endpoint, messages: Sequence[Mapping[str, str]]) -> str:
+    schema = {"name": "diagnosis", "schema": JudgeReply.model_json_schema(), "strict": True}
+    reply = endpoint.complete(
+        {
+            "messages": list(messages),
+            "response_format": {"type": "json_schema", "json_schema": schema},
+            "temperature": 0,
         }
-        try:
-            reply = self._endpoint.complete(
-                {
-                    "messages": list(messages),
-                    "response_format": {"type": "json_schema", "json_schema": schema},
-                    "temperature": 0,
-                }
-            )
-        except EndpointError as error:
-            raise ModelJudgeError(str(error)) from error
-        choice = reply.completion.choices[0]
-        if choice.message.refusal:
-            said = one_line(choice.message.refusal)
-            raise ModelJudgeError(f"model '{self._model}' refused to answer: {said}")
-        if choice.finish_reason == "content_filter":
-            raise ModelJudgeError(f"model '{self._model}': the endpoint's filter held the answer")
-        return choice.message.content or ""
+    )
+    choice = reply.completion.choices[0]
+    if choice.message.refusal:
+        said = one_line(choice.message.refusal)
+        raise RefusedError(f"model '{endpoint.model}' refused to answer: {said}")
+    if choice.finish_reason == "content_filter":
+        raise RefusedError(f"model '{endpoint.model}': the endpoint's filter held the answer")
+    return choice.message.content or ""
 
 
 def evidence_of(facts: Facts, diagnosis: Diagnosis) -> dict[str, Evidence]:
@@ -181,7 +149,7 @@ def evidence_of(facts: Facts, diagnosis: Diagnosis) -> dict[str, Evidence]:
     }
     for name, (label, value, unit) in computed.items():
         if value is not None:
-            known[name] = Evidence(metric=name, label=label, value=value, unit=unit, meaning="")
+            known[name] = fact(name, label, value, unit)
     for finding in diagnosis.findings:
         for each in finding.evidence:
             known.setdefault(each.metric, each.model_copy(update={"meaning": ""}))
@@ -194,16 +162,14 @@ def _static(facts: Facts) -> list[Evidence]:
     static = facts.static
     if static is None:
         return []
-    values: dict[str, tuple[str, float, str]] = {
-        "static.registers": ("Registers per thread", static.registers, ""),
-        "static.shared_bytes": ("Shared memory per block", static.shared_bytes, "byte"),
-        "static.instructions": ("Instructions in the code", static.instructions, ""),
-    }
-    for name, count in static.mix.items():
-        values[f"static.mix.{name}"] = (f"Instructions: {name.replace('_', ' ')}", count, "")
     return [
-        Evidence(metric=name, label=label, value=float(value), unit=unit, meaning="")
-        for name, (label, value, unit) in values.items()
+        fact("static.registers", "Registers per thread", static.registers, ""),
+        fact("static.shared_bytes", "Shared memory per block", static.shared_bytes, "byte"),
+        fact("static.instructions", "Instructions in the code", static.instructions, ""),
+        *(
+            fact(f"static.mix.{name}", f"Instructions: {name.replace('_', ' ')}", count, "")
+            for name, count in static.mix.items()
+        ),
     ]
 
 

@@ -3,11 +3,11 @@
 import textwrap
 from collections.abc import Callable, Iterator
 
-from agent.diagnose.result import Advice, Diagnosis, Evidence, Finding, Opinion, Roofline
+from agent.diagnose.result import Advice, Diagnosis, Finding, Opinion, Roofline
+from kb.profiles.values import quantity, si
 
 WIDTH = 80
 _SEVERE, _MEDIUM = 0.6, 0.3
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def render(
@@ -77,27 +77,6 @@ def roofline_words(position: Roofline, gpu: str | None) -> str:
     return f"Roofline{card}: {'; '.join(parts)}."
 
 
-def si(value: float) -> str:
-    """A value with a decimal prefix and three digits: `4.27 T`."""
-    for scale, prefix in _PREFIXES:
-        if abs(value) >= scale:
-            return f"{value / scale:.3g} {prefix}"
-    return f"{value:.3g} "
-
-
-def quantity(each: Evidence) -> str:
-    """A value with its unit."""
-    if each.unit == "%":
-        return f"{each.value:.4g} %"
-    large = abs(each.value) >= 10_000
-    if each.unit in {"byte/s", "Hz"} or (each.unit == "byte" and large):
-        return f"{si(each.value)}{each.unit.replace('byte', 'B')}"
-    if each.unit == "ns":
-        return f"{each.value / 1000:.4g} µs"
-    number = f"{each.value:,.0f}" if each.value == int(each.value) else f"{each.value:.4g}"
-    return f"{number} {each.unit}".strip()
-
-
 def severity_word(severity: float) -> str:
     """The severity in a word."""
     return "high" if severity >= _SEVERE else "medium" if severity >= _MEDIUM else "low"
@@ -110,9 +89,8 @@ def _finding(
     for line in _wrap(head, width, hang=len(mark) + 1):
         yield strong(line)
     for each in finding.evidence:
-        told = f"{each.label}: {quantity(each)}, {each.meaning}" if each.meaning else (
-            f"{each.label}: {quantity(each)}"
-        )  # fmt: skip
+        value = f"{each.label}: {quantity(each.value, each.unit)}"
+        told = f"{value}, {each.meaning}" if each.meaning else value
         yield from _wrap(f"   - {told} ({each.metric})", width, hang=5)
 
 

@@ -59,8 +59,3 @@ class Rule:
 def clamp(value: float) -> float:
     """A severity within [0, 1], in hundredths: more would pretend precision."""
     return round(min(max(value, 0.0), 1.0), 2)
-
-
-def fact(metric: str, label: str, value: float, unit: str, meaning: str) -> Evidence:
-    """Evidence that is no profiler metric."""
-    return Evidence(metric=metric, label=label, value=value, unit=unit, meaning=meaning)

@@ -1,7 +1,8 @@
 """Rules about instructions: idle tensor pipes, full slots, emulated conversions, divergence."""
 
+from agent.diagnose.facts import fact
 from agent.diagnose.result import Bottleneck, Evidence
-from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
+from agent.diagnose.rules import Case, Draft, Rule, clamp
 
 _TENSOR_IDLE = 5.0
 _TENSOR_FULL = 80.0

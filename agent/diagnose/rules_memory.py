@@ -1,9 +1,9 @@
 """Rules about bytes: the roof, traffic that is repeated or wasted, and how it is asked for."""
 
-from agent.diagnose.facts import percent
+from agent.diagnose.facts import fact, percent
 from agent.diagnose.result import Bottleneck, Evidence
 from agent.diagnose.roofline import WASTE, dram_full, excess
-from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
+from agent.diagnose.rules import Case, Draft, Rule, clamp
 
 # Matrix tiles that other blocks want again should mostly be found in L2.
 _LOW_L2_HITS = 60.0
@@ -113,11 +113,11 @@ def _repeated_traffic(case: Case) -> Draft | None:
 
 
 def _tile_rereads(case: Case) -> Draft | None:
-    hits, busy, tensor = case.get("l2_hit_rate"), case.get("dram_throughput"), _tensor(case)
+    hits, busy = case.get("l2_hit_rate"), case.get("dram_throughput")
     if hits is None or hits >= _LOW_L2_HITS or (busy is not None and busy < _DRAM_BUSY):
         return None
     # A stream misses L2 by nature; only tiles that other blocks want again could hit.
-    if not (case.facts.has_matrix_product or (tensor is not None and tensor >= _TENSOR_IN_USE)):
+    if not (case.facts.has_matrix_product or _uses_tensor_pipe(case)):
         return _unshared_tiles(case) if _says_nothing_of_its_work(case) else None
     if busy is None:
         return None
@@ -133,26 +133,22 @@ def _tile_rereads(case: Case) -> Draft | None:
 def _says_nothing_of_its_work(case: Case) -> bool:
     """Whether a matrix product can be neither seen nor excluded."""
     facts = case.facts
-    known = (_tensor(case), facts.floor, facts.source, facts.static)
+    known = (case.get("tensor_utilization"), facts.floor, facts.source, facts.static)
     return all(each is None for each in known)
 
 
 def _unshared_tiles(case: Case) -> Draft:
     """The same misses where nothing tells what is computed: it depends on that."""
-    evidence = (
-        case.said("l2_hit_rate", "what blocks share, if they do, leaves L2 before its next use"),
-        *(
-            case.also("dram_throughput", "the misses take most of DRAM's bandwidth")
-            if not case.position.at_memory_roof
-            else ()
-        ),
-    )
+    meaning = "what blocks share, if they do, leaves L2 before its next use"
+    evidence = [case.said("l2_hit_rate", meaning)]
+    if not case.position.at_memory_roof:
+        evidence += case.also("dram_throughput", "the misses take most of DRAM's bandwidth")
     cause = (
         "L2 misses what it could serve: where blocks share operands (a matrix product, a "
         "convolution, attention), tiles are read again from DRAM. A stream has nothing to share."
     )
     hits = case.get("l2_hit_rate") or 0.0
-    return Draft(cause, Bottleneck.MEMORY, clamp(0.5 * (1 - hits / 100)), evidence)
+    return Draft(cause, Bottleneck.MEMORY, clamp(0.5 * (1 - hits / 100)), tuple(evidence))
 
 
 def _matters(case: Case, what: str) -> bool:
@@ -195,8 +191,7 @@ def _uncoalesced(case: Case) -> Draft | None:
 
 
 def _narrow_loads(case: Case) -> Draft | None:
-    tensor = _tensor(case)
-    if case.position.at_memory_roof or (tensor is not None and tensor >= _TENSOR_IN_USE):
+    if case.position.at_memory_roof or _uses_tensor_pipe(case):
         return None  # wide asynchronous copies feed a tensor pipe
     evidence = list(_narrow_static(case))
     sectors, used = case.get("sectors_per_load_request"), case.get("global_load_efficiency")
@@ -229,8 +224,7 @@ def _narrow_static(case: Case) -> tuple[Evidence, ...]:
 
 def _rereads(case: Case) -> Draft | None:
     """Values read again by the block that had them: across barriers, or in further passes."""
-    tensor = _tensor(case)
-    if tensor is not None and tensor >= _TENSOR_IN_USE:
+    if _uses_tensor_pipe(case):
         return None  # L2 hits of a matrix kernel are tiles shared between blocks
     evidence: list[Evidence] = []
     for each in case.facts.source.rereads if case.facts.source is not None else ():
@@ -295,12 +289,11 @@ def _spills(case: Case) -> Draft | None:
     local = sum(value for value in counts if value is not None)
     if local > 0 and executed and local / executed >= _SPILL_SHARE:
         share = f"{local / executed:.0%} of all instructions go to local memory"
-        for alias in ("local_load_inst", "local_store_inst"):
-            evidence += case.also(alias, share)
+        evidence += [*case.also("local_load_inst", share), *case.also("local_store_inst", share)]
         severity = min(0.9, 0.2 + 3 * local / executed)
     elif local >= _SPILL_INSTRUCTIONS and not executed:
-        for alias in ("local_load_inst", "local_store_inst"):
-            evidence += case.also(alias, "instructions that spills or indexed local arrays need")
+        need = "instructions that spills or indexed local arrays need"
+        evidence += [*case.also("local_load_inst", need), *case.also("local_store_inst", need)]
         registers = case.get("registers_per_thread")
         severity = 0.7 if registers is not None and registers >= _REGISTER_LIMIT else 0.4
     static = case.facts.static
@@ -319,8 +312,8 @@ def _spills(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.MEMORY, clamp(severity), tuple(evidence))
 
 
-def _tensor(case: Case) -> float | None:
-    return case.get("tensor_utilization")
+def _uses_tensor_pipe(case: Case) -> bool:
+    return (case.get("tensor_utilization") or 0.0) >= _TENSOR_IN_USE
 
 
 RULES = (

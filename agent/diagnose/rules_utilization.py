@@ -2,8 +2,9 @@
 
 import math
 
+from agent.diagnose.facts import fact
 from agent.diagnose.result import Bottleneck, Evidence
-from agent.diagnose.rules import Case, Draft, Rule, clamp, fact
+from agent.diagnose.rules import Case, Draft, Rule, clamp
 
 # A last wave that is mostly empty costs as much as a full one; after a few waves it shows little.
 _WAVE_EFFICIENCY = 0.8

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.diagnose.source_triton import TritonFacts, triton_facts
+from agent.diagnose.source_triton import IdleLanes, Reread, read_triton
 from kb.parsing import PARSING
 
 # Beyond this a file is generated or meant to stall the reader; nothing is read from it.
@@ -18,6 +18,7 @@ _MOST_BODY = 20_000
 _MOST_HEADER = 4_000
 # Every repetition below is bounded or cannot overlap with what follows it, so that no text takes
 # more than time proportional to its length.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _CONSTANT = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w{1,80})[ \t]+\(?(?P<macro_value>\d{1,9})\)?[ \t]*$"
     r"|\b(?:constexpr|const)\s+(?:static\s+)?(?:unsigned\s+)?(?:int|size_t|unsigned|long|"
@@ -44,30 +45,6 @@ _FP4 = re.compile(r"(?i)(?:nv|mx)?fp4|e2m1")
 
 
 @dataclass(frozen=True, slots=True)
-class IdleLanes:
-    """Threads of a block with nothing to do."""
-
-    busy: int
-    """Threads that have an item."""
-    threads: int | None
-    """Threads of the block, where the text says; else the launch tells."""
-    where: str
-    """The line, shortened."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reread:
-    """One global array that is read again after a barrier, or in a further pass."""
-
-    array: str
-    """Its parameter."""
-    passes: int
-    """In how many places it is read."""
-    where: str
-    """What separates them: `__syncthreads` or `loops`."""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceFacts:
     """What was recognised."""
 
@@ -85,47 +62,35 @@ class SourceFacts:
     """Whether it speaks of a 4-bit float format."""
 
 
-def language_of(text: str) -> str:
-    """`cuda` for C++ with kernels in it (also inside a Python string), else `triton`."""
-    return "cuda" if "__global__" in text else "triton"
-
-
 def read_source(text: str) -> SourceFacts:
     """Recognise what the text of a kernel file shows."""
-    language = language_of(text)
+    # CUDA C++ may also stand inside a Python string.
+    language, bare = "cuda" if "__global__" in text else "triton", text
     if len(text) > _MOST_CHARS:
         return SourceFacts(language, text)
     if language == "cuda":
-        bare = _without_comments(text)
-        constants = dict(_constants(bare))
-        return SourceFacts(
-            language,
-            text,
-            idle=tuple(_idle_cuda(bare, constants)),
-            rereads=tuple(_rereads_cuda(bare)),
-            matrix_instructions=bool(_MATRIX.search(bare)),
-            fp4=bool(_FP4.search(bare)),
-        )
-    found = _triton(text)
+        bare = _COMMENT.sub(" ", text)  # also in strings, which are not told apart
+        idle = tuple(_idle_cuda(bare, dict(_constants(bare))))
+        rereads = tuple(_rereads_cuda(bare))
+    else:
+        idle, rereads = _triton(text)
     return SourceFacts(
         language,
         text,
-        idle=tuple(
-            IdleLanes(each.elements, each.threads, each.where) for each in found.small_tiles
-        ),
-        rereads=tuple(Reread(name, passes, "loops") for name, passes in found.rereads),
-        matrix_instructions=bool(_MATRIX.search(text)),
-        fp4=bool(_FP4.search(text)),
+        idle=idle,
+        rereads=rereads,
+        matrix_instructions=bool(_MATRIX.search(bare)),
+        fp4=bool(_FP4.search(bare)),
     )
 
 
-def _triton(text: str) -> TritonFacts:
+def _triton(text: str) -> tuple[tuple[IdleLanes, ...], tuple[Reread, ...]]:
     try:
         with PARSING:
             tree = ast.parse(text)
-        return triton_facts(tree)
+        return read_triton(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return TritonFacts()
+        return (), ()
 
 
 def _constants(text: str) -> Iterator[tuple[str, int]]:
@@ -231,33 +196,3 @@ def _body(text: str, start: int) -> str:
         if depth == 0:
             return text[start:position]
     return text[start:end]
-
-
-def _without_comments(text: str) -> str:
-    """C++ source with each comment replaced by a space; strings are not told apart."""
-    kept: list[str] = []
-    position = 0
-    while True:
-        slash = text.find("/", position)
-        if slash < 0:
-            break
-        kind = text[slash : slash + 2]
-        end = _comment_end(text, slash, kind)
-        if end is None:
-            kept.append(text[position : slash + 1])
-            position = slash + 1
-        else:
-            kept.append(text[position:slash] + " ")
-            position = end
-    return "".join(kept) + text[position:]
-
-
-def _comment_end(text: str, slash: int, kind: str) -> int | None:
-    """Where the comment at `slash` ends; None if there is none."""
-    if kind == "//":
-        end = text.find("\n", slash)
-        return len(text) if end < 0 else end
-    if kind == "/*":
-        end = text.find("*/", slash + 2)
-        return len(text) if end < 0 else end + 2
-    return None

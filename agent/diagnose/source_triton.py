@@ -10,26 +10,34 @@ _LANES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class SmallTile:
-    """A launch whose tile has fewer elements than its block has threads."""
+class IdleLanes:
+    """Threads of a block with nothing to do."""
 
-    elements: int
-    threads: int
+    busy: int
+    """Threads that have an item."""
+    threads: int | None
+    """Threads of the block, where the text says; else the launch tells."""
     where: str
+    """The line, shortened."""
 
 
 @dataclass(frozen=True, slots=True)
-class TritonFacts:
-    """What was recognised in one file."""
+class Reread:
+    """One global array that is read again after a barrier, or in a further pass."""
 
-    rereads: tuple[tuple[str, int], ...] = ()
-    """Pointer parameter → how many loops (or straight runs of code) load from it, above 1."""
-    small_tiles: tuple[SmallTile, ...] = ()
-    """Launches with idle lanes."""
+    array: str
+    """Its parameter."""
+    passes: int
+    """In how many places it is read."""
+    where: str
+    """What separates them: `__syncthreads` or `loops`."""
 
 
-def triton_facts(tree: ast.Module) -> TritonFacts:
-    """Read all `@triton.jit` functions of a module and their launches."""
+def read_triton(tree: ast.Module) -> tuple[tuple[IdleLanes, ...], tuple[Reread, ...]]:
+    """Launches with fewer elements than threads, and pointers that several loops load from.
+
+    Of all `@triton.jit` functions of a module.
+    """
     kernels = {
         node.name: node
         for node in ast.walk(tree)
@@ -53,7 +61,7 @@ def triton_facts(tree: ast.Module) -> TritonFacts:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
         for tile in _small_tile(node, kernels, constants)
     )
-    return TritonFacts(tuple(sorted(rereads.items())), tiles)
+    return tiles, tuple(Reread(name, passes, "loops") for name, passes in sorted(rereads.items()))
 
 
 def _is_jit(decorator: ast.expr) -> bool:
@@ -114,7 +122,7 @@ def _integer(node: ast.expr | None, constants: dict[str, int]) -> int | None:
 
 def _small_tile(
     launch: ast.Call, kernels: dict[str, ast.FunctionDef], constants: dict[str, int]
-) -> Iterator[SmallTile]:
+) -> Iterator[IdleLanes]:
     assert isinstance(launch.func, ast.Subscript)
     name = launch.func.value.id if isinstance(launch.func.value, ast.Name) else ""
     kernel = kernels.get(name)
@@ -136,7 +144,7 @@ def _small_tile(
         elements *= extent
     if elements < warps * _LANES:
         where = f"{name}: {' x '.join(extents)} elements, num_warps={warps}"
-        yield SmallTile(elements, warps * _LANES, where)
+        yield IdleLanes(elements, warps * _LANES, where)
 
 
 def _extent(node: ast.expr, given: dict[str, int | None]) -> int | None:

@@ -1,20 +1,21 @@
 """From a finding to techniques: through the entries' metric gates, for this card and language."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.diagnose.facts import Facts
-from agent.diagnose.findings import rule_named
+from agent.diagnose.findings import BY_NAME
 from agent.diagnose.result import Advice, Bottleneck, Finding
 from kb.architectures import any_runs_on, describe_targets
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Kernel, Technique
 from kb.corpus.loader import load_corpus, shipped_corpus
 from kb.errors import KbError
-from kb.search.gates import GateVerdict, judge_gates
+from kb.search.gates import judge_gates
 
 if TYPE_CHECKING:
     from kb.index.reader import Generation
@@ -61,17 +62,6 @@ class Shelf:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What techniques are weighed against."""
-
-    facts: Facts
-    shelf: Shelf
-    language: str | None
-    used: frozenset[str]
-    """Slugs that the kernel shows already."""
-
-
 @cache
 def shelf_from_corpus(root: Path | None = None) -> Shelf:
     """The techniques of a corpus folder, read once; by default of the shipped one."""
@@ -92,11 +82,8 @@ def shelf_from_index(folder: Path) -> Shelf:
     """
     from kb.index.reader import open_generation  # noqa: PLC0415 - loads numpy and the columns
 
-    generation = open_generation(folder)
-    try:
+    with closing(open_generation(folder)) as generation:
         return shelf_of(generation)
-    finally:
-        generation.close()
 
 
 def shelf_or_corpus(folder: Path) -> Shelf:
@@ -128,15 +115,14 @@ def advise(
     A technique stands under one finding, except where the other has no further one.
     """
     used = _already_used(facts, shelf.techniques, language)
-    asked = _Asked(facts, shelf, language, used)
     given: set[str] = set()
     answered = []
     for finding in findings:
-        advice = [
-            each
+        weighed = [
+            _weigh(entry, finding, facts, shelf, language=language, used=used)
             for entry in shelf.techniques
-            if (each := _weigh(entry, finding, asked)) is not None
         ]
+        advice = [each for each in weighed if each is not None]
         advice.sort(key=lambda each: (-each.score, each.slug))
         fresh = [each for each in advice if each.slug not in given]
         best = tuple((fresh or advice)[:MOST])
@@ -154,14 +140,21 @@ def _already_used(
     return frozenset(found)
 
 
-def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
-    facts, language = asked.facts, asked.language
+def _weigh(
+    entry: Technique,
+    finding: Finding,
+    facts: Facts,
+    shelf: Shelf,
+    *,
+    language: str | None,
+    used: frozenset[str],
+) -> Advice | None:
     device = facts.spec.architecture if facts.spec is not None else None
     if language is not None and language not in entry.languages:
         return None
     if device is not None and not any_runs_on(entry.architectures, device):
         return None
-    rule = rule_named(finding.rule)
+    rule = BY_NAME[finding.rule]
     suggested = rule.techniques
     verdict = judge_gates(entry, facts.metrics)
     cited = {each.metric for each in finding.evidence}
@@ -178,8 +171,11 @@ def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
     if entry.slug in suggested:
         score += max(0.0, _SUGGESTED - _SUGGESTED_STEP * suggested.index(entry.slug))
         reasons.append(f"answers the finding '{finding.rule}'")
-    against = [*verdict.against_it, *_unmet(verdict)]
-    if entry.slug in asked.used:
+    against = list(verdict.against_it)
+    if verdict.failed:
+        measured = verdict.failed + len(verdict.for_it)
+        against.append(f"{verdict.failed} of its {measured} measured conditions do not hold")
+    if entry.slug in used:
         score *= _ALREADY_USED
         against.insert(0, "the kernel already shows it")
     if score < _LEAST:
@@ -192,12 +188,5 @@ def _weigh(entry: Technique, finding: Finding, asked: _Asked) -> Advice | None:
         score=round(min(score, 1.0), 3),
         reasons=(*verdict.for_it, *reasons),
         against=tuple(against),
-        examples=tuple(asked.shelf.examples(entry, language, device)),
+        examples=tuple(shelf.examples(entry, language, device)),
     )
-
-
-def _unmet(verdict: GateVerdict) -> tuple[str, ...]:
-    if not verdict.failed:
-        return ()
-    measured = verdict.failed + len(verdict.for_it)
-    return (f"{verdict.failed} of its {measured} measured conditions do not hold",)

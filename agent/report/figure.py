@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Final, TypeGuard
 
 from agent.optimize.candidate import Judged
 from agent.optimize.record import Record
@@ -73,8 +73,8 @@ def convergence(record: Record) -> str | None:
     if floor is not None:
         lines["floor"] = floor
     times = [each.outcome.median_ms for each in points if each.outcome.timed]
-    shown = [ms for ms in (*times, *lines.values()) if ms is not None and _usable(ms)]
-    if not any(ms is not None and _usable(ms) for ms in times):
+    shown = [ms for ms in (*times, *lines.values()) if _usable(ms)]
+    if not any(_usable(ms) for ms in times):
         return None
     axes = _Axes(min(shown) / 1.25, max(shown) * 1.25, len(points) - 1)
     parts = [*_frame(axes), *_rounds(record, axes), *_lines(lines, axes)]
@@ -101,8 +101,8 @@ def ticks(low: float, high: float) -> list[float]:
     return found
 
 
-def _usable(ms: float) -> bool:
-    return math.isfinite(ms) and ms > 0
+def _usable(ms: float | None) -> TypeGuard[float]:
+    return ms is not None and math.isfinite(ms) and ms > 0
 
 
 def _frame(axes: _Axes) -> list[str]:
@@ -110,7 +110,7 @@ def _frame(axes: _Axes) -> list[str]:
     parts = []
     for ms in ticks(axes.low, axes.high):
         y = axes.y(ms)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(_level(y, "grid"))
         parts.append(_text(_LEFT - 8, y + 4, f"{ms:.4g}", anchor="end"))
     parts.append(f'<path class="axis" fill="none" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>')
     middle = (_TOP + bottom) / 2
@@ -152,13 +152,10 @@ def _lines(lines: dict[str, float], axes: _Axes) -> list[str]:
         css = "floor" if label == "floor" else "base"
         y = axes.y(ms)
         last = max(y + 4, last + _LABEL_GAP)
-        parts.append(
-            f'<line class="{css}" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
+        parts.append(_level(y, css))
         told = f"{label} {milliseconds(ms)}"
-        parts.append(
-            _text(WIDTH - _RIGHT + 8, last, told, anchor="start", css=css if css == "floor" else "")
-        )
+        named = "floor" if label == "floor" else ""
+        parts.append(_text(WIDTH - _RIGHT + 8, last, told, anchor="start", css=named))
     return parts
 
 
@@ -169,10 +166,9 @@ def _running(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]
         steps.append((axes.x(0), first))
     places = {each.id: number for number, each in enumerate(points)}
     known = {each.id: each for each in points}
-    leaders = dict.fromkeys(closed.leader for closed in record.closed)
-    for leader in leaders:
+    for leader in dict.fromkeys(closed.leader for closed in record.closed):
         ms = known[leader].outcome.median_ms
-        if ms is not None and _usable(ms) and leader != points[0].id:
+        if _usable(ms) and leader != points[0].id:
             steps.append((axes.x(places[leader]), ms))
     if not steps:
         return []
@@ -205,7 +201,7 @@ def _points(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]:
             )
             continue
         ms = outcome.median_ms
-        if ms is None or not _usable(ms):
+        if not _usable(ms):
             continue
         if outcome.p10_ms is not None and outcome.p90_ms is not None and outcome.p10_ms > 0:
             top = axes.y(min(outcome.p90_ms, axes.high))
@@ -246,6 +242,11 @@ def _description(points: Sequence[Judged], lines: dict[str, float]) -> str:
         f"Median times of {len(points)} candidates, the start included, {failed} of them failed; "
         f"the least is {milliseconds(least)} ms. {others}"
     ).strip()
+
+
+def _level(y: float, css: str) -> str:
+    """A horizontal line across the plot."""
+    return f'<line class="{css}" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "middle", css: str = "") -> str:

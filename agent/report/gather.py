@@ -71,10 +71,7 @@ def gather(root: Path) -> Report:
     """
     config, record = read_run(root)
     summary = summarise(config, record, root) if record.standing is not None else None
-    related: list[Judged] = []
-    if summary is not None:
-        related = story.ancestors(record, summary.best)
-    chunks = story.chunks_used(related)
+    chunks = story.chunks_used(record, summary.best) if summary is not None else []
     return Report(
         config=config,
         headline=_headline(config, summary),

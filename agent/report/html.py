@@ -16,7 +16,7 @@ from agent.report.words import line, milliseconds, percent, visible
 
 # Longer sources are shown plain: highlighting is there for reading, and megabytes are not read.
 _MOST_HIGHLIGHTED: Final = 200_000
-_LINK: Final = re.compile(r"https?://[^\s,()<>\"']+")
+_LINK: Final = re.compile(r"(https?://[^\s,()<>\"']+)")
 
 
 def html(report: Report) -> str:
@@ -37,16 +37,10 @@ def coloured(source: str, suffix: str) -> Markup:
 
 def cited(text: str) -> Markup:
     """A citation with its address as a link; only http and https are linked."""
-    text = line(text)
-    parts, end = [], 0
-    for found in _LINK.finditer(text):
-        url = found.group()
-        parts += [
-            escape(text[end : found.start()]),
-            Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(url),
-        ]
-        end = found.end()
-    return Markup("").join([*parts, escape(text[end:])])
+    link = Markup('<a href="{0}" rel="noreferrer">{0}</a>')
+    # Every second part is an address, since the pattern is a group.
+    parts = enumerate(_LINK.split(line(text)))
+    return Markup("").join(link.format(part) if at % 2 else escape(part) for at, part in parts)
 
 
 @cache

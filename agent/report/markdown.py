@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from agent.optimize.events import Advised
 from agent.report.gather import FIGURE, Report
 from agent.report.story import Attempt, Telling, why_failed
 from agent.report.words import line, milliseconds, percent, visible
@@ -93,9 +94,9 @@ def _running(report: Report) -> list[str]:
             f"{each.round}" + ("" if each.finished else " (interrupted)"),
             str(each.judged),
             str(each.right),
-            f"`{each.leader}`",
-            milliseconds(each.median_ms),
-            percent(each.floor_fraction),
+            f"`{each.best.id}`",
+            milliseconds(each.best.outcome.median_ms),
+            percent(each.best.outcome.floor_fraction),
             each.gain,
             each.over_start,
         )
@@ -138,36 +139,45 @@ def _metrics(report: Report) -> list[str]:
 
 
 def _round(telling: Telling) -> list[str]:
-    state = "" if telling.finished else " (interrupted)"
-    blocks = [f"## Round {telling.number}{state}"]
-    diagnosis = telling.diagnosis
+    told = telling.round
+    state = "" if told.closed is not None else " (interrupted)"
+    blocks = [f"## Round {told.number}{state}"]
+    if told.advised is not None:
+        blocks += _advised(told.advised)
+    if told.proposed is not None and told.proposed.crossover is not None:
+        first, second = told.proposed.crossover
+        blocks.append(f"Asked to combine `{first}` and `{second}`.")
+    if telling.attempts:
+        blocks.append("\n".join(told for each in telling.attempts for told in _attempt(each)))
+    lines = [f"- `{each.id}` was proposed and not judged" for each in telling.unjudged]
+    lines += [f"- Given up: family {escaped(each)}" for each in telling.retired]
+    lines += [f"- Note: {escaped(each)}" for each in telling.notes]
+    reflections = told.reflected.notes if told.reflected is not None else ()
+    lines += [f"- Reflection: {escaped(each, 1000)}" for each in reflections]
+    return [*blocks, "\n".join(lines)] if lines else blocks
+
+
+def _advised(advised: Advised) -> list[str]:
+    blocks = []
+    diagnosis, context = advised.diagnosis, advised.context
     if diagnosis is not None:
-        lines = [f"Diagnosis of `{telling.leader}`: {escaped(diagnosis.headline)}"]
+        lines = [f"Diagnosis of `{advised.leader}`: {escaped(diagnosis.headline)}"]
         for finding in diagnosis.findings:
             lines.append(f"- {escaped(finding.cause)} ({finding.category})")
             for one in finding.evidence:
                 told = f"{one.label}: {one.value:.4g} {one.unit}"
                 lines.append(f"  - {escaped(told)}: {escaped(one.meaning)}")
         blocks.append("\n".join(lines))
-    context = telling.context
     if context.chunks:
         named = ", ".join(escaped(each, 80) for each in context.chunks)
         blocks.append(f"Context, {context.tokens} tokens: {named}")
         if context.citations:
             blocks.append("\n".join(f"- {escaped(each)}" for each in context.citations))
-    if telling.crossover is not None:
-        blocks.append(f"Asked to combine `{telling.crossover[0]}` and `{telling.crossover[1]}`.")
-    if telling.attempts:
-        blocks.append("\n".join(told for each in telling.attempts for told in _attempt(each)))
-    lines = [f"- `{each.id}` was proposed and not judged" for each in telling.unjudged]
-    lines += [f"- Given up: family {escaped(each)}" for each in telling.retired]
-    lines += [f"- Note: {escaped(each)}" for each in telling.notes]
-    lines += [f"- Reflection: {escaped(each, 1000)}" for each in telling.reflections]
-    return [*blocks, "\n".join(lines)] if lines else blocks
+    return blocks
 
 
 def _attempt(attempt: Attempt) -> list[str]:
-    candidate, outcome = attempt.candidate, attempt.judged.outcome
+    candidate, outcome = attempt.judged.candidate, attempt.judged.outcome
     time = f", {milliseconds(outcome.median_ms)} ms" if outcome.timed else ""
     gain = f", over the leader: {attempt.gain}" if attempt.gain else ""
     lines = [

@@ -16,6 +16,7 @@ import yaml
 
 from agent.optimize.candidate import Judged, Outcome, Stage
 from agent.optimize.config import RunConfig
+from agent.optimize.events import Standing
 from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_evaluation, read_run
@@ -24,7 +25,7 @@ from judge.evaluate.result import Ratio, Verdict
 from judge.problem.shapes import input_shapes
 from kb.errors import KbError
 from kb.notes import FOLDER, Note
-from kb.vocabulary import find_metric, taxonomy
+from kb.vocabulary import find_metric, technique_titles
 
 # What a failure may be called. A kernel can raise whatever it likes, with any text.
 _FAILURES: Final = (
@@ -73,27 +74,20 @@ def notes_of(config: RunConfig, record: Record, root: Path) -> Iterator[tuple[No
     A dry run has none: it measures nothing, and checks at reduced sizes.
     """
     standing = record.standing
-    if standing is None or config.interpret or standing.gpu is None:
+    if standing is None or config.interpret or None in (standing.gpu, standing.architecture):
         return
-    if standing.architecture is None:
-        return
-    teller = _Teller(config, record, root)
-    seen = set()
+    teller = _Teller(config, record, standing, root)
+    first: dict[str, Judged] = {}
     for judged in record.history:
-        if judged.id not in seen:
-            seen.add(judged.id)
-            found = teller.note(judged)
-            if found is not None:
-                yield found
+        first.setdefault(judged.id, judged)
+    yield from filter(None, map(teller.note, first.values()))
 
 
 class _Teller:
     """Writes the notes of one run."""
 
-    def __init__(self, config: RunConfig, record: Record, root: Path) -> None:
-        self._config = config
-        self._record = record
-        self._root = root
+    def __init__(self, config: RunConfig, record: Record, standing: Standing, root: Path) -> None:
+        self._config, self._record, self._standing, self._root = config, record, standing, root
         self._operator = operator_of(config.problem.stem)
         self._shapes = _shapes(config)
         self._beside = {
@@ -102,9 +96,6 @@ class _Teller:
             if each.advised is not None
             for judged in each.in_order()
         }
-        standing = record.standing
-        assert standing is not None
-        self._standing = standing
 
     def note(self, judged: Judged) -> tuple[Note, str] | None:
         """The note of a candidate; None where nothing about it is verified."""
@@ -131,12 +122,12 @@ class _Teller:
         if compared is None:
             return None
         ratio, told = compared
-        word = "none" if not ratio.significant else "faster" if ratio.ratio > 1 else "slower"
-        title = {
-            "none": "no change beyond the noise",
-            "faster": f"{ratio.ratio:.3f}x faster",
-            "slower": f"slower, {ratio.ratio:.3f}x",
-        }[word]
+        if not ratio.significant:
+            word, title = "none", "no change beyond the noise"
+        elif ratio.ratio > 1:
+            word, title = "faster", f"{ratio.ratio:.3f}x faster"
+        else:
+            word, title = "slower", f"slower, {ratio.ratio:.3f}x"
         lines = [f"{told}: {_change(ratio)}."]
         # A parent that is also the start is described once.
         said = {ratio.over}
@@ -168,10 +159,8 @@ class _Teller:
         if "start" in usable:
             return usable["start"], "Compared with the start of the run, in one session"
         if paired is not None:
-            return (
-                paired,
-                f"Compared with the best so far, {leader} (not its parent), in one session",
-            )
+            other = f"the best so far, {leader} (not its parent)"
+            return paired, f"Compared with {other}, in one session"
         return None
 
     def _failed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str]:
@@ -187,13 +176,10 @@ class _Teller:
             for fix in each.repaired.values()
             if fix.failed == judged.id and fix.candidate is not None
         ]
-        if fixed and self._record_right(fixed[0]):
+        if any(each.id in fixed[:1] and each.outcome.right for each in self._record.history):
             lines.append(f"A repair of it, {fixed[0]}, is right.")
         note = self._head(judged, f"failed ({word})", "failed")
         return note, self._text(judged, note, lines)
-
-    def _record_right(self, candidate: str) -> bool:
-        return any(each.id == candidate and each.outcome.right for each in self._record.history)
 
     def _case(self, judged: Judged) -> list[str]:
         """The first case that it got wrong, in the judge's own numbers."""
@@ -231,13 +217,13 @@ class _Teller:
                 "dtype": self._config.dtype,
                 "gpu": self._standing.gpu,
                 "architecture": self._standing.architecture,
-                "technique": judged.family if judged.family in _titles() else None,
+                "technique": judged.family if judged.family in technique_titles() else None,
                 "outcome": word,
             }
         )
 
     def _family(self, judged: Judged) -> str:
-        return _titles().get(judged.family) or _FAMILIES.get(judged.family, _NO_TECHNIQUE)
+        return technique_titles().get(judged.family) or _FAMILIES.get(judged.family, _NO_TECHNIQUE)
 
     def _text(self, judged: Judged, note: Note, lines: list[str]) -> str:
         shapes = f", inputs {note.shapes}" if note.shapes else ""
@@ -246,7 +232,7 @@ class _Teller:
         head = f"{note.operator}{shapes}{dtype}, on {note.gpu} ({note.architecture})."
         named = f"Change: {self._family(judged)}."
         if note.technique is not None:
-            title = _titles()[note.technique]
+            title = technique_titles()[note.technique]
             named = f"Technique, as its proposer named it: {title} ({note.technique})."
         parameters = _parameters(judged)
         told = [head, named, *lines, *([parameters] if parameters else [])]
@@ -267,10 +253,6 @@ def operator_of(stem: str) -> str:
     """What a problem computes, by its name: `36_RMSNorm_` is RMSNorm."""
     words = re.sub(r"[^A-Za-z0-9.]+", " ", stem).strip()
     return re.sub(r"^\d+ (?=\S)", "", words)[:80] or "a problem without a name"
-
-
-def _titles() -> dict[str, str]:
-    return {slug: title for slugs in taxonomy().values() for slug, title in slugs.items()}
 
 
 def _shapes(config: RunConfig) -> str:

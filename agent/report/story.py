@@ -1,10 +1,9 @@
 """The attempts of each round, why each was kept or dropped, and the lineage of candidates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.diagnose.result import Diagnosis
-from agent.optimize.candidate import Candidate, Context, Judged, Stage
+from agent.optimize.candidate import Candidate, Judged, Stage
 from agent.optimize.record import Record, Round
 from agent.report.words import change
 from judge.evaluate.result import Verdict
@@ -23,31 +22,19 @@ class Attempt:
     tested: str
     """The hypothesis's metric before and after; empty if none was named or measured."""
 
-    @property
-    def candidate(self) -> Candidate:
-        """Its candidate."""
-        return self.judged.candidate
-
 
 @dataclass(frozen=True, slots=True)
 class Telling:
     """One round, as the report describes it."""
 
-    number: int
-    leader: str | None
-    """Id of the diagnosed kernel."""
-    diagnosis: Diagnosis | None
-    context: Context
+    round: Round
     notes: tuple[str, ...]
     """Notes on missing data, failed proposers, and fewer proposals than allowed."""
     attempts: tuple[Attempt, ...]
     unjudged: tuple[Candidate, ...]
     """Proposals that were not judged before the run was interrupted."""
-    crossover: tuple[str, str] | None
-    reflections: tuple[str, ...]
     retired: tuple[str, ...]
     """Families that were given up in this round."""
-    finished: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +52,20 @@ def story(record: Record) -> list[Telling]:
     before: frozenset[str] = frozenset()
     told = []
     leader = record.start.id
-    for number, each in sorted(record.rounds.items()):
+    for _, each in sorted(record.rounds.items()):
         if each.advised is None and each.proposed is None and not each.judged:
             continue
         retired = frozenset(each.closed.retired) if each.closed is not None else before
-        told.append(_telling(record, number, each, leader, tuple(sorted(retired - before))))
+        told.append(_telling(record, each, leader, tuple(sorted(retired - before))))
         before = retired
         leader = each.closed.leader if each.closed is not None else leader
     return told
 
 
-def _telling(
-    record: Record, number: int, each: Round, leader: str, retired: tuple[str, ...]
-) -> Telling:
+def _telling(record: Record, each: Round, leader: str, retired: tuple[str, ...]) -> Telling:
     proposed = each.proposed
     judged = [record.find(one.id) for one in each.in_order()]
-    attempts = [_attempt(record, each, one, leader) for one in judged]
     dropped = proposed.dropped if proposed is not None else ()
-    attempts += [_attempt(record, each, one, leader) for one in dropped]
     done = {one.id for one in judged}
     waiting = list(proposed.candidates) if proposed is not None else []
     waiting += [fix.candidate for fix in each.repaired.values() if fix.candidate is not None]
@@ -91,17 +74,11 @@ def _telling(
         notes += [f"{name} could not propose: {why}" for name, why in proposed.failures.items()]
         notes += [f"{name}: {one}" for name, told in proposed.notes.items() for one in told]
     return Telling(
-        number=number,
-        leader=each.advised.leader if each.advised is not None else None,
-        diagnosis=each.advised.diagnosis if each.advised is not None else None,
-        context=each.advised.context if each.advised is not None else Context(),
+        round=each,
         notes=tuple(notes),
-        attempts=tuple(attempts),
+        attempts=tuple(_attempt(record, each, one, leader) for one in (*judged, *dropped)),
         unjudged=tuple(one for one in waiting if one.id not in done),
-        crossover=proposed.crossover if proposed is not None else None,
-        reflections=each.reflected.notes if each.reflected is not None else (),
         retired=retired,
-        finished=each.closed is not None,
     )
 
 
@@ -191,7 +168,7 @@ def lineage(record: Record) -> list[Line]:
     return lines
 
 
-def ancestors(record: Record, best: Judged) -> list[Judged]:
+def _ancestors(record: Record, best: Judged) -> list[Judged]:
     """The best and its ancestors, the nearest first."""
     known = {one.id: one for one in (record.start, *record.history)}
     found: dict[str, Judged] = {}
@@ -206,9 +183,10 @@ def ancestors(record: Record, best: Judged) -> list[Judged]:
     return list(found.values())
 
 
-def chunks_used(judged: Iterable[Judged]) -> list[str]:
-    """Ids of the retrieved chunks that these candidates name."""
-    return list(dict.fromkeys(chunk for one in judged for chunk in one.candidate.chunks))
+def chunks_used(record: Record, best: Judged) -> list[str]:
+    """Ids of the retrieved chunks that the best and its ancestors name."""
+    related = _ancestors(record, best)
+    return list(dict.fromkeys(chunk for one in related for chunk in one.candidate.chunks))
 
 
 def citations(record: Record, chunks: Sequence[str]) -> list[str]:

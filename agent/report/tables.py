@@ -36,11 +36,8 @@ class Step:
     round: int
     judged: int
     right: int
-    failed: int
-    leader: str
-    """Id of the best after the round."""
-    median_ms: float | None
-    floor_fraction: float | None
+    best: Judged
+    """The best after the round."""
     gain: str
     """Gain over the previous leader; `none` if the leader stayed."""
     over_start: str
@@ -54,7 +51,6 @@ class MetricRow:
 
     section: str
     label: str
-    name: str
     before: str
     after: str
     moved: str
@@ -97,10 +93,7 @@ def running(record: Record) -> list[Step]:
                 round=number,
                 judged=len(judged),
                 right=sum(one.outcome.right for one in judged),
-                failed=sum(not one.outcome.right for one in judged),
-                leader=shown.id,
-                median_ms=shown.outcome.median_ms,
-                floor_fraction=shown.outcome.floor_fraction,
+                best=shown,
                 gain=gain if each.closed is not None else "–",
                 over_start=over_start(shown, start),
                 finished=each.closed is not None,
@@ -135,15 +128,14 @@ def metrics(start: Judged, best: Judged) -> list[MetricRow]:
         metric = known.get(name)
         unit = metric.unit if metric is not None else ""
         first, last = before.get(name), after.get(name)
-        moved = _moved(first, last)
+        same = best.id == start.id
         rows.append(
             MetricRow(
                 section=titles[metric.section] if metric is not None else "Other",
                 label=metric.label if metric is not None else name,
-                name=name,
                 before=_shown(first, unit),
-                after=_shown(last, unit) if best.id != start.id else "",
-                moved=moved if best.id != start.id else "",
+                after="" if same else _shown(last, unit),
+                moved="" if same else _moved(first, last),
             )
         )
     return rows
@@ -166,7 +158,6 @@ def _moved(first: float | None, last: float | None) -> str:
 
 def accounting(record: Record) -> list[tuple[str, str]]:
     """Cost of the run."""
-    total = record.total
     rows = [
         ("Wall time", f"{record.wall:.0f} s"),
         ("GPU time", f"{record.gpu_seconds:.1f} s"),
@@ -175,10 +166,8 @@ def accounting(record: Record) -> list[tuple[str, str]]:
     if record.standing is not None:
         told = f"{record.baseline_seconds:.1f} s, not counted as GPU time"
         rows.append(("Compiling and tuning baselines", told))
-    for name, spent in sorted(record.spent.items()):
-        rows.append((f"Proposer {name}", _spent(spent)))
-    rows.append(("All proposers", _spent(total)))
-    return rows
+    rows += [(f"Proposer {name}", _spent(spent)) for name, spent in sorted(record.spent.items())]
+    return [*rows, ("All proposers", _spent(record.total))]
 
 
 def _spent(spent: Spending) -> str:

@@ -35,16 +35,6 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
-def times(ratio: float) -> str:
-    """A ratio of times."""
-    return f"{ratio:.3f}×"
-
-
-def interval(low: float, high: float) -> str:
-    """A 95 % interval."""
-    return f"{low:.3f} to {high:.3f}"
-
-
 def change(ratio: float, low: float | None, high: float | None, *, significant: bool) -> str:
     """A speedup in words; one within the noise is `none`.
 
@@ -57,11 +47,12 @@ def change(ratio: float, low: float | None, high: float | None, *, significant: 
     significant
         Whether it is beyond the noise.
     """
-    told = interval(low, high) if low is not None and high is not None else "two sessions"
+    known = low is not None and high is not None
+    told = f"{low:.3f} to {high:.3f}" if known else "two sessions"
     if not significant:
         return f"none ({told}: inside the noise)"
     slower = "" if ratio >= 1 else ", slower"
-    return f"{times(ratio)}{slower} ({told})"
+    return f"{ratio:.3f}×{slower} ({told})"
 
 
 def change_of(row: Row) -> str:

@@ -24,7 +24,8 @@ import torch
 from benchmarks.kernels.timing import Run
 from benchmarks.results import save
 from judge.evaluate.ceilings import measure as measure_ceilings
-from judge.evaluate.nvfp4 import Rule, compare_nvfp4
+from judge.evaluate.nvfp4 import compare_nvfp4
+from judge.problem.judge import JudgeDeclaration
 from judge.worker.events import Timer
 from kb.verify.kernel_module import load_kernel_module
 from tests.fixtures.kernels.nvfp4 import PROBLEMS, text_of
@@ -83,7 +84,7 @@ def measure(name: str, copy_bytes_per_s: float) -> dict[str, Any]:
         (_SPREAD * torch.randn(each.shape, device="cuda")).bfloat16()
         for each in problem.get_inputs()
     ]
-    rule = Rule(fused=bool(problem.JUDGE["fused"]), layout=problem.JUDGE["layout"])
+    rule = JudgeDeclaration(fused=bool(problem.JUDGE["fused"]), layout=problem.JUDGE["layout"])
     contenders = kernels(name, problem, model)
     found: dict[str, Any] = {}
     with torch.no_grad():

@@ -1,11 +1,12 @@
 """The workers of one evaluation, each with the memory that the judge lends to it."""
 
 import contextlib
+import itertools
 import re
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
-from judge.evaluate.buffers import Exported, Exporter
+from judge.evaluate.buffers import Exported, Exporter, copy, refill
 from judge.evaluate.session import Session, Worker, WorkerError
 from judge.sandbox.launch import Zygote
 from judge.sandbox.layers import Layer
@@ -28,7 +29,7 @@ class Desk:
 
     def __init__(self, worker: Worker, exporter: Exporter, number: int = 0) -> None:
         self.worker = worker
-        self._prefix = f"{number}-{_plain(worker.name)}"
+        self._prefix = f"{number}-{re.sub(r'[^A-Za-z0-9_-]', '_', worker.name)[:40]}"
         self._exporter = exporter
         self._groups: dict[str, tuple[list[TensorSpec | None], Lent]] = {}
         self._made = 0
@@ -66,8 +67,8 @@ class Desk:
             self.take_back(group)
 
 
-class Bench:
-    """A session and its workers' desks; a context manager that ends and frees all.
+class Bench(Session):
+    """A session whose workers come with a desk.
 
     Parameters
     ----------
@@ -78,35 +79,16 @@ class Bench:
     """
 
     def __init__(self, device: str, zygote: Zygote | None = None) -> None:
+        super().__init__(device, interpret=device == "cpu", zygote=zygote)
         self.layers: list[Layer] = []
         """What holds the workers."""
-        self._desks: list[Desk] = []
-        self._session = Session(device, interpret=device == "cpu", zygote=zygote)
-
-    @property
-    def exporter(self) -> Exporter:
-        """Where buffers come from."""
-        return self._session.buffers
+        self._numbers = itertools.count()
 
     def start(self, name: str) -> Desk:
         """Start one more worker, called `name` in messages."""
-        worker = self._session.worker(name)
-        self.layers = self.layers or worker.layers
-        desk = Desk(worker, self._session.buffers, len(self._desks))
-        self._desks.append(desk)
-        return desk
-
-    def close(self) -> None:
-        """End every worker and free everything."""
-        for desk in self._desks:
-            desk.close()
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        worker = self.worker(name)
+        self.layers = self.layers or worker.process.layers
+        return Desk(worker, self.buffers, next(self._numbers))
 
 
 def names(lent: Lent) -> list[str | None]:
@@ -119,5 +101,15 @@ def tensors(lent: Lent) -> list[Any]:
     return [each.tensor for each in lent if each is not None]
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:40]
+def write(lent: Lent, values: Sequence[Any]) -> None:
+    """Copy tensors into buffers by position."""
+    for each, tensor in zip(lent, values, strict=True):
+        if each is not None:
+            copy(tensor, each)
+
+
+def disturb(lent: Lent, seed: int) -> None:
+    """Write other contents into buffers; see `buffers.refill`."""
+    for number, each in enumerate(lent):
+        if each is not None:
+            refill(each, seed + number)

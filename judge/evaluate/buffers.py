@@ -52,7 +52,7 @@ class Exported:
     @property
     def flat(self) -> Any:
         """The contents as a vector of bytes (uint8), shared."""
-        return self.tensor.reshape(-1).view(torch.uint8)
+        return as_bytes(self.tensor)
 
 
 class Exporter:
@@ -140,6 +140,11 @@ class Exporter:
         return Exported(buffer, tensor, descriptor)
 
 
+def as_bytes(tensor: Any) -> Any:
+    """The contents of a contiguous tensor as a vector of bytes (uint8), shared."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
 def _wait(tensor: Any) -> None:
     """Another process reads next: its streams do not wait for ours."""
     if tensor.device.type == "cuda":
@@ -173,7 +178,7 @@ def pristine(exported: Exported) -> Any:
 
 def unchanged(exported: Exported, kept: Any) -> bool:
     """Whether a buffer still has, bit for bit, the contents that `pristine` copied."""
-    now, then = exported.flat, kept.reshape(-1).view(torch.uint8)
+    now, then = exported.flat, as_bytes(kept)
     return now.numel() == then.numel() and all(
         torch.equal(a, b)
         for a, b in zip(now.split(_COMPARE_BYTES), then.split(_COMPARE_BYTES), strict=True)

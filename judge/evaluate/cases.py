@@ -1,5 +1,6 @@
 """Which cases a kernel has to pass: shapes, secret seeds, kinds of values."""
 
+import itertools
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -94,11 +95,6 @@ def uncalled(
     )
 
 
-def uncounted(case: Case) -> Case:
-    """The case of a kernel that declines a shape which it need not take."""
-    return case.model_copy(update={"counted": False, "refused": False, "why_not": case.problem})
-
-
 def secret_seeds(count: int = LEAST_SEEDS) -> list[int]:
     """Seeds that no candidate can know; at least `LEAST_SEEDS`."""
     return [secrets.randbits(SEED_BITS) for _ in range(max(count, LEAST_SEEDS))]
@@ -166,15 +162,19 @@ class _Draw:
     """Hands out the seeds in turn, and poison to every second case from a random start."""
 
     def __init__(self, seeds: list[int]) -> None:
-        self._seeds = seeds
-        self._next = 0
-        self._poison = bool(secrets.randbits(1))
+        self._seeds = itertools.cycle(enumerate(seeds))
+        first = bool(secrets.randbits(1))
+        self._poison = itertools.cycle((first, not first))
 
     def cases(self, kinds: tuple[ValueKind, ...], *, observe: bool) -> tuple[PlannedCase, ...]:
         """One case a kind; the first is observed if any is, and one is left alone."""
-        found = [
-            self._case(kind, observe=observe and number == 0) for number, kind in enumerate(kinds)
-        ]
+        found = []
+        for number, kind in enumerate(kinds):
+            index, seed = next(self._seeds)
+            poison, watched = next(self._poison), observe and number == 0
+            # Of inputs that hardly vary a norm multiplies the roundings of its mean by 300.
+            loose = kind is ValueKind.TINY
+            found.append(PlannedCase(kind, seed, index, poison, watched, loose))
         plain = [
             number
             for number, each in enumerate(found)
@@ -184,11 +184,3 @@ class _Draw:
             number = secrets.choice(plain)
             found[number] = replace(found[number], hide=False)
         return tuple(found)
-
-    def _case(self, kind: ValueKind, *, observe: bool) -> PlannedCase:
-        index = self._next % len(self._seeds)
-        self._next += 1
-        self._poison = not self._poison
-        # Of inputs that hardly vary a norm multiplies the roundings of its mean by 300.
-        loose = kind is ValueKind.TINY
-        return PlannedCase(kind, self._seeds[index], index, self._poison, observe, loose)

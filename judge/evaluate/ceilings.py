@@ -11,7 +11,6 @@ import datetime
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -37,13 +36,9 @@ _MATMUL_MS: Final = 4.0
 _MATMUL_SIZES: Final = (2048, 4096, 8192)
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """How one matrix product is set up: makes operands of n × n and returns a launch."""
-
-    name: str
-    prepare: Callable[[int, str], Callable[[], Any]]
-    fp32_precision: str = "ieee"
+Launch = Callable[[], Any]
+Prepare = Callable[[int, str], Launch]
+"""Makes operands of n × n on a device and returns a launch of their product."""
 
 
 def measure(
@@ -67,11 +62,11 @@ def measure(
         Launches per median.
     """
     bench = _Bench(device, repeats)
-    read, write, copy = _bandwidths(bench, device, nbytes)
+    read, write, copy = _bandwidths(bench, nbytes)
     rates = {}
-    for product in _products():
+    for name, prepare in _products().items():
         with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, AttributeError):
-            rates[product.name] = _rate(bench, product, device, sizes)
+            rates[name] = _rate(bench, name, prepare, sizes)
     if bench.cuda:
         torch.cuda.empty_cache()
     return Ceilings(
@@ -83,11 +78,11 @@ def measure(
     )
 
 
-def _bandwidths(bench: "_Bench", device: str, nbytes: int) -> tuple[float, float, float]:
+def _bandwidths(bench: "_Bench", nbytes: int) -> tuple[float, float, float]:
     """Bytes per second read, written, and read plus written by a copy."""
     size = bench.fitting(nbytes)
     # Random, since memory and buses draw less power, and so clock higher, on zeros.
-    source = torch.empty(size, dtype=torch.uint8, device=device).random_()
+    source = torch.empty(size, dtype=torch.uint8, device=bench.device).random_()
     target = torch.empty_like(source)
     bench.ramp_up(lambda: target.copy_(source))
     copies = [2 * size / bench.seconds(lambda: target.copy_(source))]
@@ -106,22 +101,22 @@ class _Bench:
         self.cuda = torch.device(device).type == "cuda"
         self._timer = Timer(device)
         self._repeats = repeats
-        self._device = device
+        self.device = device
 
     def fitting(self, nbytes: int) -> int:
         """Bytes of a buffer that fits, a multiple of 1 MiB."""
         if self.cuda:
-            free, _ = torch.cuda.mem_get_info(torch.device(self._device))
+            free, _ = torch.cuda.mem_get_info(torch.device(self.device))
             nbytes = min(nbytes, free // _MEMORY_SHARE)
         return max(1, nbytes >> 20) << 20
 
-    def ramp_up(self, run: Callable[[], Any]) -> None:
+    def ramp_up(self, run: Launch) -> None:
         """Keep the device busy until its clocks are up."""
         end = time.monotonic() + (_RAMP_SECONDS if self.cuda else 0.0)
         while time.monotonic() < end:
             self.seconds(run)
 
-    def seconds(self, run: Callable[[], Any]) -> float:
+    def seconds(self, run: Launch) -> float:
         """Median seconds of one launch."""
         method = "events" if self.cuda else "clock"
         hold = _HOLD_CYCLES if self.cuda else 0
@@ -131,10 +126,10 @@ class _Bench:
         return statistics.median(times) * 1e-3
 
 
-def _streams(source: Any, target: Any) -> tuple[list[Callable[[], Any]], list[Callable[[], Any]]]:
+def _streams(source: Any, target: Any) -> tuple[list[Launch], list[Launch]]:
     """Launches that read all of `source`, and launches that write all of `target`."""
-    readers: list[Callable[[], Any]] = [source.view(torch.float32).sum]
-    writers: list[Callable[[], Any]] = [lambda: target.fill_(170), target.zero_]
+    readers: list[Launch] = [source.view(torch.float32).sum]
+    writers: list[Launch] = [lambda: target.fill_(170), target.zero_]
     if source.is_cuda:
         # Triton may be missing, or unable to compile; torch's own operators come close.
         with contextlib.suppress(Exception):
@@ -147,39 +142,39 @@ def _streams(source: Any, target: Any) -> tuple[list[Callable[[], Any]], list[Ca
     return readers, writers
 
 
-def _products() -> list[_Product]:
-    def plain(dtype: torch.dtype) -> Callable[[int, str], Callable[[], Any]]:
-        def prepare(n: int, device: str) -> Callable[[], Any]:
+def _products() -> dict[str, Prepare]:
+    def plain(dtype: torch.dtype) -> Prepare:
+        def prepare(n: int, device: str) -> Launch:
             a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
             return lambda: a @ b
 
         return prepare
 
-    def scaled(n: int, device: str) -> Callable[[], Any]:
+    def scaled(n: int, device: str) -> Launch:
         a, b = (torch.randn(n, n, device=device).to(torch.float8_e4m3fn) for _ in range(2))
         one = torch.ones((), device=device)
         return lambda: torch._scaled_mm(
             a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
         )
 
-    return [
-        _Product("float64", plain(torch.float64)),
-        _Product("float32", plain(torch.float32)),
-        _Product("tf32", plain(torch.float32), "tf32"),
-        _Product("float16", plain(torch.float16)),
-        _Product("bfloat16", plain(torch.bfloat16)),
-        _Product("float8_e4m3fn", scaled),
-    ]
+    return {
+        "float64": plain(torch.float64),
+        "float32": plain(torch.float32),
+        "tf32": plain(torch.float32),
+        "float16": plain(torch.float16),
+        "bfloat16": plain(torch.bfloat16),
+        "float8_e4m3fn": scaled,
+    }
 
 
-def _rate(bench: _Bench, product: _Product, device: str, sizes: Sequence[int]) -> float:
+def _rate(bench: _Bench, name: str, prepare: Prepare, sizes: Sequence[int]) -> float:
     """FLOP/s of the largest product that is still short."""
-    if product.name == "tf32" and not bench.cuda:
+    if name == "tf32" and not bench.cuda:
         raise NotImplementedError("a processor has no TF32")
     best = 0.0
-    with _fp32_precision(product.fp32_precision):
+    with _fp32_products("high" if name == "tf32" else "highest"):
         for n in sizes:
-            seconds = bench.seconds(product.prepare(n, device))
+            seconds = bench.seconds(prepare(n, bench.device))
             best = max(best, 2 * n**3 / seconds)
             if 8 * seconds * 1e3 > _MATMUL_MS:  # twice the edge is eight times the work
                 break
@@ -187,10 +182,10 @@ def _rate(bench: _Bench, product: _Product, device: str, sizes: Sequence[int]) -
 
 
 @contextlib.contextmanager
-def _fp32_precision(precision: str) -> Iterator[None]:
+def _fp32_products(precision: str) -> Iterator[None]:
     """Let float32 products round to TF32, or not, meanwhile."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:

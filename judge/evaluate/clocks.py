@@ -65,31 +65,29 @@ def read(card: str, when: Phase, query: Query = run_query) -> ClockSample:
     OSError, subprocess.SubprocessError
         nvidia-smi is not there or does not answer.
     """
-    for last, reasons in enumerate(_REASON_FIELDS, 1):
+    for reasons in _REASON_FIELDS:
         fields = ",".join((*_FIELDS, reasons))
         command = [
             "nvidia-smi", f"--id={card}", f"--query-gpu={fields}", "--format=csv,noheader,nounits",
         ]  # fmt: skip
         try:
-            output = query(command)
-        except subprocess.CalledProcessError:
-            if last == len(_REASON_FIELDS):
-                raise
-        else:
-            return _sample(output, when)
-    raise AssertionError("the last field either answers or raises")
+            return _sample(query(command), when)
+        except subprocess.CalledProcessError as error:
+            refused = error
+    raise refused
 
 
 def _sample(output: str, when: Phase) -> ClockSample:
     lines = output.strip().splitlines()
     values = [part.strip() for part in lines[0].split(",")] if lines else []
     values += [""] * (len(_FIELDS) + 1 - len(values))
-    sm, memory, temperature, power = (_number(value) for value in values[:4])
+    *whole, power = (_number(value) for value in values[:4])
+    sm, memory, temperature = (None if value is None else round(value) for value in whole)
     return ClockSample(
         when=when,
-        sm_mhz=None if sm is None else round(sm),
-        memory_mhz=None if memory is None else round(memory),
-        temperature_c=None if temperature is None else round(temperature),
+        sm_mhz=sm,
+        memory_mhz=memory,
+        temperature_c=temperature,
         power_w=power,
         throttle=_reasons(values[4]),
     )

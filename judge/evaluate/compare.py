@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import torch
 
 from judge.evaluate.result import Counterexample
-from judge.evaluate.tolerance import Bounds
+from judge.evaluate.tolerance import Bounds, real_dtype
+from judge.worker.buffers import dtype_name
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
     """
     if not (dtype.is_floating_point or dtype.is_complex):
         return Expected(values, dtype, 0.0, 0.0, representable=True)
-    largest = float(torch.finfo(_real_dtype(dtype)).max)
+    largest = float(torch.finfo(real_dtype(dtype)).max)
     found = _at_once(values, dtype, lambda kernels: kernels.size(values, dtype, largest))
     squares, count, rounded = found or _size(values, dtype, largest)
     norm = max(math.sqrt(squares), sensitivity)
@@ -100,7 +101,7 @@ def _size(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
         # What overflows in the dtype counts as its largest number, as in the comparison.
         squares += torch.where(finite, wide.clamp(-largest, largest), 0.0).square().sum()
         count += finite.sum()
-        rounded += _differ(wide.to(_real_dtype(dtype)).double(), wide).sum()
+        rounded += _differ(wide.to(real_dtype(dtype)).double(), wide).sum()
     return float(squares), int(count), int(rounded)
 
 
@@ -136,7 +137,7 @@ def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0
     if tuple(got.shape) != tuple(expected.values.shape):
         return _unlike(f"shape {list(got.shape)} instead of {list(expected.values.shape)}")
     if got.dtype != expected.dtype:
-        return _unlike(f"dtype {_name(got.dtype)} instead of {_name(expected.dtype)}")
+        return _unlike(f"dtype {dtype_name(got.dtype)} instead of {dtype_name(expected.dtype)}")
     if expected.exact:
         return _compare_exact(got, expected, output)
     found = _Found(expected, limits or _EXACT_ONLY, output, exact=limits is None)
@@ -171,7 +172,7 @@ class _Found:
 
     def __init__(self, expected: Expected, limits: Bounds, output: int, *, exact: bool) -> None:
         self._expected, self._limits, self._output, self._exact = expected, limits, output, exact
-        self._format = _real_dtype(expected.dtype)
+        self._format = real_dtype(expected.dtype)
         device = expected.values.device
         self._squares = torch.zeros((), dtype=torch.float64, device=device)
         self._largest = torch.zeros((), dtype=torch.float64, device=device)
@@ -291,7 +292,9 @@ def _compare_exact(got: Any, expected: Expected, output: int) -> Difference:
     if not unequal:
         return Difference(None)
     total = expected.values.numel()
-    problem = f"{unequal} of {total} elements differ, and {_name(expected.dtype)} must be equal"
+    problem = (
+        f"{unequal} of {total} elements differ, and {dtype_name(expected.dtype)} must be equal"
+    )
     return Difference(problem, largest, math.inf, math.inf, unequal, tuple(examples))
 
 
@@ -322,11 +325,3 @@ def _chunks(tensor: Any) -> Iterator[tuple[int, Any]]:
     flat = flat.reshape(-1)
     for start in range(0, flat.numel(), _CHUNK):
         yield start, flat[start : start + _CHUNK]
-
-
-def _real_dtype(dtype: Any) -> Any:
-    return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
-
-
-def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")

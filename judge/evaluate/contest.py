@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judge.evaluate import floor
-from judge.evaluate.bench import Bench, Desk, names
-from judge.evaluate.buffers import copy
+from judge.evaluate.bench import Bench, Desk, names, tensors, write
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.correctness import Contestant
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.interleave import Contender
+from judge.evaluate.options import Options
 from judge.evaluate.power import a_constant_passes
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Ceilings, Fault, TimingReport
 from judge.evaluate.session import WorkerError
-from judge.evaluate.stage import Settings, Stage, arguments
-from judge.evaluate.timing import FULL, QUICK, time_contenders
+from judge.evaluate.stage import Stage, arguments
+from judge.evaluate.timing import FULL, QUICK, Conditions, time_contenders
+from judge.evaluate.verdict import Evidence
 from judge.problem.forms import EAGER
 from judge.problem.kernel import KernelFile
 from judge.progress import Progress, Say, Step
@@ -42,27 +43,17 @@ class Contest:
 
     bench: Bench
     stage: Stage
-    settings: Settings
+    options: Options
     entrants: Sequence[Entrant]
     """The candidate first."""
-    baselines: Sequence[str]
-    """Of eager, compile and max-autotune."""
     seeds: Sequence[int]
     """Two secret seeds that no case used."""
-    call_seconds: float
+    evidence: Evidence
+    """Takes what is wrong with the candidate in a fresh process."""
     say: Say
     zero_fraction: float | None = None
-    quick: bool = False
-    """Fewer launches and checks."""
     ceilings: Ceilings | None = None
     """Measured before; None: to be measured."""
-    own: bool = False
-    """The candidate is the problem's own model: it is timed whatever its values."""
-    wrong: list[str] = field(default_factory=list)
-    """The candidate is wrong in a fresh process."""
-    faults: list[Fault] = field(default_factory=list)
-    """Why it gives no result there."""
-    cheats: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> TimingReport | None:
@@ -75,7 +66,7 @@ class Contest:
                 contenders.append(contender)
             elif number == 0:
                 return None
-        for form in self.baselines:
+        for form in self.options.baselines:
             step = Step.WORK if form == EAGER else Step.COMPILE
             self.say(Progress(f"starting {form}", step))
             contender = self._baseline(form)
@@ -92,27 +83,25 @@ class Contest:
                 "would pass for the result"
             )
         self.stage.release()
-        checker = _LaunchCheck(self.stage, kind)
-        return time_contenders(
-            contenders,
+        conditions = Conditions(
             problem=self.stage.worker,
             inputs=prepared.inputs,
-            device=self.settings.device,
-            exporter=self.bench.exporter,
-            precision=self.settings.precision,
-            check_launch=checker,
-            work=work,
-            ceilings=self.ceilings,
+            exporter=self.bench.buffers,
+            check_launch=_LaunchCheck(self.stage, kind),
             kind=kind,
-            limits=QUICK if self.quick else FULL,
+            limits=QUICK if self.options.quick else FULL,
             say=self.say,
+        )
+        precision = self.stage.settings.precision
+        return time_contenders(
+            contenders, conditions, precision=precision, work=work, ceilings=self.ceilings
         )
 
     def _entrant(self, entrant: Entrant, *, candidate: bool) -> Contender | None:
         """A kernel file in a worker of its own, right on the given and on zero-mean values."""
         contestant = Contestant(
-            self.bench.start(entrant.name), entrant.kernel, self.settings,
-            call_seconds=self.call_seconds,
+            self.bench.start(entrant.name), entrant.kernel, self.stage.settings,
+            call_seconds=self.options.call_seconds,
         )  # fmt: skip
         outcomes: list[Outcome] = []
         problem: str | None = None
@@ -126,7 +115,8 @@ class Contest:
         except WorkerError as error:
             problem, fault = str(error), error.fault
         bad = [outcome for outcome in outcomes if outcome.case.counted and not outcome.case.passed]
-        if bad and not (candidate and self.own):
+        # The problem's own model is timed whatever its values.
+        if bad and not (candidate and self.evidence.own):
             problem, fault = bad[0].case.problem, bad[0].case.fault
         contestant.desk.take_back("inputs")
         contestant.desk.take_back("outputs")
@@ -137,9 +127,9 @@ class Contest:
             )  # fmt: skip
         contestant.desk.close()
         if candidate:
-            self.wrong.append(f"in a fresh process at the given shape: {problem}")
-            self.faults += [fault] if fault is not None else []
-            self.cheats += [cheat for outcome in outcomes for cheat in outcome.cheats]
+            self.evidence.wrong.append(f"in a fresh process at the given shape: {problem}")
+            self.evidence.faults += [fault] if fault is not None else []
+            self.evidence.cheats += [cheat for outcome in outcomes for cheat in outcome.cheats]
         else:
             self.notes.append(f"{entrant.name} is not timed: {problem}")
         return None
@@ -148,13 +138,7 @@ class Contest:
         """The problem's own model in one form, called once and close to the oracle."""
         desk = self.bench.start(form)
         try:
-            desk.worker.load_problem(
-                self.stage.shape.source,
-                device=self.settings.device,
-                dtype=self.settings.dtype,
-                precision=self.settings.precision,
-                seed=self.settings.model_seed,
-            )
+            self.stage.settings.load_problem(desk.worker, self.stage.shape.source)
             desk.worker.contender(form)
             outputs, problem = self._called(desk)
         except WorkerError as error:
@@ -165,28 +149,26 @@ class Contest:
             self.notes.append(f"{form} is timed although it is off: {problem}")
         return Contender(form, desk.worker, outputs, checked=False)
 
-    def _called(self, desk: Desk) -> tuple[list[m.TensorSpec], str | None]:
+    def _called(self, desk: Desk) -> tuple[Sequence[m.TensorSpec], str | None]:
+        """The outputs of one call, and how they are off."""
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
         lent = desk.lend("inputs", [each.tensor for each in prepared.inputs])
-        for values, each in zip(prepared.pristine, lent, strict=True):
-            if each is not None:
-                copy(values, each)
+        write(lent, prepared.pristine)
         called = desk.worker.call(arguments(prepared.inputs, lent))
-        outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
         problem = None
         if prepared.reference is not None:
             got = desk.lend("outputs", called.outputs)
             desk.worker.fetch(names(got), call=called.call)
-            found = [each.tensor for each in got if each is not None]
-            problem = prepared.reference.check(found, prepared.reference.eager_limits()).problem
+            limits = prepared.reference.eager_limits()
+            problem = prepared.reference.check(tensors(got), limits).problem
         desk.worker.drop([called.call])
         desk.take_back("inputs")
         desk.take_back("outputs")
-        return outputs, problem
+        return called.outputs, problem
 
     def _work(self, prepared: Prepared) -> floor.Work:
         try:
-            flops = self.stage.worker.flops(self.settings.model_seed).by_dtype
+            flops = self.stage.worker.flops(self.stage.settings.model_seed).by_dtype
         except WorkerError as error:
             self.notes.append(f"operations are not counted: {error}")
             flops = {}
@@ -208,8 +190,7 @@ class _LaunchCheck:
         self._seed: int | None = None
         self._prepared: Prepared | None = None
 
-    def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
-        del contender
+    def __call__(self, seed: int, outputs: Sequence[Any]) -> str | None:
         if self._prepared is None or seed != self._seed:
             self._prepared = self._stage.prepare(self._kind, seed)
             self._seed = seed

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.bench import Desk, Lent, names
-from judge.evaluate.buffers import copy, pristine, refill, unchanged
+from judge.evaluate.bench import Desk, Lent, disturb, names, write
+from judge.evaluate.buffers import copy, pristine, unchanged
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.outputs import constant, sample, unlike
 from judge.evaluate.prepared import Outcome, Prepared
@@ -87,8 +87,7 @@ class Contestant:
         self.settings = settings
         self.call_seconds = call_seconds
         self.observations = Observations()
-        self.loaded: m.Kernel | None = None
-        self.outputs: list[m.TensorSpec] = []
+        self.outputs: Sequence[m.TensorSpec] = []
         """Of the last call."""
         self.overlaps = False
         """Whether elements of one of them share memory."""
@@ -132,8 +131,7 @@ class Contestant:
             attributes=described.attributes,
             input_names=described.input_names,
         )
-        self.loaded = self.worker.load_kernel(command)
-        self.observations.seen.append(self.loaded.observed)
+        self.observations.seen.append(self.worker.load_kernel(command).observed)
 
     def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
         """Run one prepared case."""
@@ -153,14 +151,14 @@ class Contestant:
         if prepared.why_not is None:
             outcome.exact = prepared.exact
             outcome = self._attempts(stage, prepared, planned, outcome)
-        outcome.case = outcome.case.model_copy(update={"seconds": time.perf_counter() - start})
+        outcome.note(seconds=time.perf_counter() - start)
         return outcome
 
     def _attempts(
         self, stage: Stage, prepared: Prepared, planned: PlannedCase, outcome: Outcome
     ) -> Outcome:
         """The case with hidden inputs; if that fails, with inputs that the host sees as well."""
-        plain, previous = _untouched(outcome), self._previous
+        plain, previous = Outcome(outcome.case, exact=outcome.exact), self._previous
         hide = self.hide and planned.hide
         computed: list[str] = []
         try:
@@ -203,14 +201,12 @@ class Contestant:
             problem = "elements of its output share memory (expanded?), and the problem's do not"
         if problem is not None:
             self.worker.drop([called.call])
-            _note(outcome, problem=problem)
+            outcome.note(passed=False, problem=problem)
             return called.computed
-        self.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        self.outputs = called.outputs
         written = self._written(lent, prepared)
         if not stage.aliases:
-            for number, each in enumerate(lent):
-                if each is not None:
-                    refill(each, self.settings.refill_seed + number)
+            disturb(lent, self.settings.refill_seed)
         got = self._fetch(called)
         assert prepared.reference is not None
         checked = prepared.reference.check(got, prepared.limits)
@@ -220,12 +216,13 @@ class Contestant:
         if checked.problem:
             self._explain(stage, prepared, planned, got, outcome, hidden=hide)
         if written and not stage.writes:
-            _note(outcome, problem=outcome.case.problem or f"it writes its inputs ({written})")
+            problem = outcome.case.problem or f"it writes its inputs ({written})"
+            outcome.note(passed=False, problem=problem)
             outcome.cheats.append(f"it changes what it is given: {written}")
         if called.outside and not outcome.case.problem:
-            _note(outcome, problem=called.outside)
+            outcome.note(passed=False, problem=called.outside)
             outcome.beside = True
-        self._remember(got)
+        self._previous = [sample(each) for each in got]
         return called.computed
 
     def _explain(
@@ -251,14 +248,12 @@ class Contestant:
                 "computed late, or are views of the inputs"
             )
         elif same := constant(got, prepared.reference.expected):
-            _note(outcome, problem=f"{outcome.case.problem} ({same})")
+            outcome.note(problem=f"{outcome.case.problem} ({same})")
 
     def _call(
         self, prepared: Prepared, lent: Lent, planned: PlannedCase, *, hide: bool = False
     ) -> m.Called:
-        for values, each in zip(prepared.pristine, lent, strict=True):
-            if each is not None:
-                copy(values, each)
+        write(lent, prepared.pristine)
         called = self.worker.call(
             arguments(prepared.inputs, lent),
             poison=planned.poison,
@@ -311,17 +306,15 @@ class Contestant:
 
     def _record(self, prepared: Prepared, checked: Checked, outcome: Outcome) -> None:
         limits = [limit for limit in prepared.limits if limit is not None]
-        outcome.case = outcome.case.model_copy(
-            update={
-                "max_abs": checked.largest("max_abs"),
-                "max_rel": checked.largest("max_rel"),
-                "norm_ratio": checked.largest("norm_ratio"),
-                "tolerance": max((limit.norm for limit in limits), default=None),
-                "tolerance_max_rel": max((limit.worst for limit in limits), default=None),
-                "passed": checked.problem is None,
-                "problem": checked.problem,
-                "counterexamples": checked.examples,
-            }
+        outcome.note(
+            max_abs=checked.largest("max_abs"),
+            max_rel=checked.largest("max_rel"),
+            norm_ratio=checked.largest("norm_ratio"),
+            tolerance=max((limit.norm for limit in limits), default=None),
+            tolerance_max_rel=max((limit.worst for limit in limits), default=None),
+            passed=checked.problem is None,
+            problem=checked.problem,
+            counterexamples=checked.examples,
         )
 
     def _note_inexact(self, prepared: Prepared, got: Sequence[Any], outcome: Outcome) -> None:
@@ -335,21 +328,18 @@ class Contestant:
 
     def _failed(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
         """An error in a call: declined where the kernel raises by itself at another shape."""
-        outcome.fatal = not self.worker.alive
-        problem, declined, broken = str(error), False, False
-        if isinstance(error, CommandFailedError):
-            broken = is_device_error(error.message)
-            declined = stage.shape.label != "full" and not broken
-            problem = f"it raises {error.kind}: {error.message}"
         if why_not := self._too_long(error):
-            outcome.case = outcome.case.model_copy(update={"counted": False, "why_not": why_not})
+            outcome.note(counted=False, why_not=why_not)
             outcome.exact = None
             return
-        if isinstance(error, WorkerDiedError):
+        problem, declined = str(error), False
+        if isinstance(error, CommandFailedError):
+            declined = stage.shape.label != "full" and not is_device_error(error.message)
+            problem = f"it raises {error.kind}: {error.message}"
+        elif isinstance(error, WorkerDiedError):
             problem = f"its process ended: {error.reason}"
-        outcome.fatal = outcome.fatal or broken
-        update = {"refused": declined, "problem": m.one_line(problem, 300), "fault": error.fault}
-        outcome.case = outcome.case.model_copy(update={"passed": False} | update)
+        problem = m.one_line(problem, 300)
+        outcome.note(passed=False, refused=declined, problem=problem, fault=error.fault)
 
     def _too_long(self, error: WorkerError) -> str | None:
         """Why a call is not the kernel's fault but the interpreter's, if so."""
@@ -372,15 +362,3 @@ class Contestant:
             return None
         varied = any(len(sample.unique()) > 1 for sample in now)
         return "it returns the outputs of an earlier call for other contents" if varied else None
-
-    def _remember(self, got: Sequence[Any]) -> None:
-        self._previous = [sample(each) for each in got]
-
-
-def _untouched(outcome: Outcome) -> Outcome:
-    """An outcome that no attempt has changed yet."""
-    return Outcome(outcome.case, exact=outcome.exact)
-
-
-def _note(outcome: Outcome, *, problem: str) -> None:
-    outcome.case = outcome.case.model_copy(update={"passed": False, "problem": problem})

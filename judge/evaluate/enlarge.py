@@ -13,7 +13,7 @@ machine.
 import ast
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from judge.evaluate.cases import PlannedShape, further_case
@@ -29,7 +29,7 @@ from judge.problem.variants import (
     partial_blocks,
     whole_blocks,
 )
-from judge.worker.messages import ValueKind
+from judge.worker.messages import Called, ValueKind
 
 # Two blocks of 32,768 beside another dimension of a few; the interpreter takes a block at once.
 LIMIT_ELEMENTS = 1 << 18
@@ -60,18 +60,10 @@ _ALL_ACCESSES = 10_000
 class LoopCounts:
     """What the interpreter has said so far."""
 
-    loops: Mapping[str, int]
-    """The most turns by line."""
-    blocks: Sequence[int]
-    """Compile-time constants that launches gave."""
-    programs: Mapping[str, int]
-    """The most programs along each axis of a grid."""
-    accesses: int
-    """To memory by the last call."""
+    last: Called
+    """The last call."""
     fewest: int
-    """The fewest accesses of any call."""
-    seconds: float
-    """Of the last call."""
+    """The fewest accesses to memory of any call."""
     constants: Mapping[str, int]
     """Of the last call's shape."""
     calls: int
@@ -84,13 +76,13 @@ class LoopCounts:
     @property
     def short(self) -> list[str]:
         """Lines of the loops over blocks that took fewer than `_ENOUGH`, in order."""
-        few = (line for line, turns in self.loops.items() if turns < _ENOUGH)
+        few = (line for line, turns in self.last.loops.items() if turns < _ENOUGH)
         return sorted(few, key=int)
 
     @property
     def alone(self) -> list[str]:
         """Axes of grids along which there never were `_ENOUGH` programs."""
-        return [axis for axis, programs in self.programs.items() if programs < _ENOUGH]
+        return [axis for axis, programs in self.last.programs.items() if programs < _ENOUGH]
 
 
 @dataclass(slots=True)
@@ -181,16 +173,13 @@ class Enlargement:
                 continue
             yield self._planned(each, secret)
             now = self.progress()
-            self._spent += MOST_ACCESSES if now.too_long else now.accesses
+            self._spent += MOST_ACCESSES if now.too_long else now.last.accesses
             if now.judged > before and large:
                 # What overflows or cancels in a long sum shows on large values.
                 yield self._planned(each, secret, ValueKind.LARGE)
-                self._spent += now.accesses
+                self._spent += now.last.accesses
             if now.judged > before or now.too_long:
                 return
-
-    def _begun_long_ago(self) -> bool:
-        return time.monotonic() > self._begun + _SECONDS
 
     def _for_loops(self, secret: int) -> Iterator[PlannedShape]:
         """Blocks that grow with a shape are followed: the next shape is made from the larger."""
@@ -204,22 +193,23 @@ class Enlargement:
                 if not self.progress().short:
                     return
                 now = self.progress()
-                seconds, cost = now.seconds, self._cost(each.constants)
+                seconds, cost = now.last.seconds, self._cost(each.constants)
                 # A short call is mostly what every call takes, whatever its shape.
                 likely = (
                     seconds * cost / self._cost(now.constants) if seconds > _LONG_SECONDS else 0.0
                 )
-                if name not in self._dull and (likely > CALL_SECONDS / 2 or self._begun_long_ago()):
-                    self.why_not_all = f"sizes of two blocks of {block} would take too long"
-                    return
                 if name in self._dull:
                     continue
+                late = time.monotonic() > self._begun + _SECONDS
+                if late or likely > CALL_SECONDS / 2:
+                    self.why_not_all = f"sizes of two blocks of {block} would take too long"
+                    return
                 before = self.progress()
                 yield self._planned(each, secret)
                 now = self.progress()
                 if now.calls == before.calls:  # the problem has no such shape
                     left_out.append(name)
-                elif (now.loops, now.blocks) == (before.loops, before.blocks):
+                elif (now.last.loops, now.last.blocks) == (before.last.loops, before.last.blocks):
                     self._dull.add(name)
                 if now.judged == before.judged:
                     whole = whole_blocks(self.problem, block, LIMIT_ELEMENTS)
@@ -249,7 +239,7 @@ class Enlargement:
 
     def _block(self) -> int:
         """The largest size of a block; integers of the file where launches give none."""
-        found = [block for block in self.progress().blocks if self._is_block(block)]
+        found = [block for block in self.progress().last.blocks if self._is_block(block)]
         if not found:
             nodes = ast.walk(parse(self.text, "kernel"))
             values = (integer(n, {}) for n in nodes if isinstance(n, ast.Constant | ast.BinOp))

@@ -5,11 +5,10 @@ import select
 import socket
 import time
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from judge.evaluate.result import Fault
-from judge.sandbox.launch import Exit, ExitReason
-from judge.sandbox.layers import Layer
+from judge.sandbox.launch import ExitReason, Sandboxed
 from judge.worker import messages as m
 from kb.errors import KbError
 
@@ -60,34 +59,6 @@ class WorkerTimedOutError(WorkerError):
         self.seconds = seconds
 
 
-class Process(Protocol):
-    """What the worker handle needs of `judge.sandbox.launch.Sandboxed`."""
-
-    @property
-    def channel(self) -> socket.socket:
-        """A stream socket whose other end the worker reads and writes."""
-
-    @property
-    def layers(self) -> list[Layer]:
-        """What is active around it."""
-
-    def output(self) -> str:
-        """What it printed so far."""
-
-    @property
-    def exit(self) -> Exit | None:
-        """How the process ended, None while it runs."""
-
-    def pause(self) -> bool:
-        """Stop all its processes; False where that is not permitted."""
-
-    def resume(self) -> None:
-        """Let them go on."""
-
-    def kill(self, reason: ExitReason = ...) -> Exit:
-        """End the process and all that it started; may be repeated."""
-
-
 class Exchange:
     """Asks one worker process; after an error other than `CommandFailedError` it is gone.
 
@@ -96,14 +67,15 @@ class Exchange:
     process
         The running worker.
     name
-        What messages to the user call it.
+        What messages to the user call it, such as "candidate".
     """
 
-    def __init__(self, process: Process, name: str) -> None:
+    def __init__(self, process: Sandboxed, name: str) -> None:
         self.process = process
         self.name = name
         self.last_seconds = 0.0
-        """Wall-clock seconds from the first byte sent to the last byte received."""
+        """Wall-clock seconds of the last command by the judge's clock: from the first byte sent to
+        the last byte of the reply received."""
         self._next = 0
         self._gone: WorkerError | None = None
 
@@ -151,15 +123,16 @@ class Exchange:
             answer = self._receive(deadline, what)
             self.last_seconds = time.perf_counter() - start
         except TimeoutError:
-            raise self._give_up(WorkerTimedOutError(self.name, what, timeout)) from None
+            late = WorkerTimedOutError(self.name, what, timeout)
+            raise self._end(late, ExitReason.TIME) from None
         except OSError as error:
             reason = self._reason() or f"its channel broke ({error.strerror or error})"
-            raise self._give_up(WorkerDiedError(self.name, what, reason)) from None
+            raise self._died(what, reason) from None
         try:
             reply = m.read_reply(answer, expected, self._next)
         except ValueError as error:
             reason = f"it sent something that is no reply ({m.one_line(str(error), 200)})"
-            raise self._give_up(WorkerDiedError(self.name, what, reason)) from None
+            raise self._died(what, reason) from None
         if isinstance(reply, m.Failed):
             told = reply.error
             kind, message = m.one_line(told.type, 200), m.one_line(told.message)
@@ -190,17 +163,14 @@ class Exchange:
             channel.settimeout(remaining)
             part = channel.recv(1 << 16)
             if not part:
-                reason = self._reason() or "it closed its channel"
-                raise self._give_up(WorkerDiedError(self.name, what, reason))
+                raise self._died(what, self._reason() or "it closed its channel")
             received += part
             end = part.find(b"\n")
             if len(received) > m.MAX_REPLY_BYTES:
-                reason = f"its reply is longer than {m.MAX_REPLY_BYTES} bytes"
-                raise self._give_up(WorkerDiedError(self.name, what, reason))
+                raise self._died(what, f"its reply is longer than {m.MAX_REPLY_BYTES} bytes")
             if end >= 0:
                 if end != len(part) - 1:
-                    reason = "it sent more than one reply"
-                    raise self._give_up(WorkerDiedError(self.name, what, reason))
+                    raise self._died(what, "it sent more than one reply")
                 return bytes(received[:-1])
 
     def _refuse_unasked(self, what: str) -> None:
@@ -212,10 +182,8 @@ class Exchange:
             channel.settimeout(0)
             with contextlib.suppress(OSError):
                 if channel.recv(1):
-                    reason = "it sent a message unasked"
-                    raise self._give_up(WorkerDiedError(self.name, what, reason))
-            reason = self._reason() or "it closed its channel"
-            raise self._give_up(WorkerDiedError(self.name, what, reason))
+                    raise self._died(what, "it sent a message unasked")
+            raise self._died(what, self._reason() or "it closed its channel")
 
     def _reason(self) -> str | None:
         """Why the process ended; the channel can close a moment before the process is reaped."""
@@ -225,8 +193,11 @@ class Exchange:
             time.sleep(0.05)
         return None
 
-    def _give_up(self, error: WorkerError) -> WorkerError:
-        timed_out = isinstance(error, WorkerTimedOutError)
-        self.process.kill(ExitReason.TIME if timed_out else ExitReason.KILLED)
+    def _died(self, what: str, reason: str) -> WorkerError:
+        """End the process, and return why."""
+        return self._end(WorkerDiedError(self.name, what, reason), ExitReason.KILLED)
+
+    def _end(self, error: WorkerError, reason: ExitReason) -> WorkerError:
+        self.process.kill(reason)
         self._gone = error
         return error

@@ -19,3 +19,6 @@ class Finding:
     """The piece of source, on one line."""
     explanation: str
     """What it means, as the end of a sentence that begins with the evidence."""
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.evidence}: {self.explanation}"

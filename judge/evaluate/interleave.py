@@ -9,9 +9,9 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from judge.evaluate.buffers import Exported, Exporter
 from judge.evaluate.session import CommandFailedError, Worker, WorkerError
@@ -28,22 +28,12 @@ _BATCH_SECONDS: Final = 180.0
 _secret: Final = secrets.SystemRandom()
 
 
-class CheckLaunch(Protocol):
-    """Compares the outputs of one timed launch with the oracle."""
+CheckLaunch = Callable[[int, Sequence[Any]], str | None]
+"""Compares the outputs of one timed launch with the oracle; None where they are right.
 
-    def __call__(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
-        """Say in one line what is wrong, or None.
-
-        Parameters
-        ----------
-        contender
-            Whose launch it is.
-        seed
-            The launch ran on the problem's own inputs (kind "given") under this seed; the oracle is
-            computed from the same.
-        outputs
-            The judge's own tensors on the judged device, one for each output of the contender.
-        """
+Takes the seed of the launch's inputs, from which the oracle is computed as well, and the outputs:
+the judge's own tensors on the judged device. Says in one line what is wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,12 +117,12 @@ class Interleaver:
         self.tracks = {contender.name: Track() for contender in contenders}
         self.pausing = True
         """Whether contenders could be stopped while it was not their turn."""
+        self.sets = sets
         self.notes: list[str] = []
         """What could not be found out."""
         self.check_seconds = 0.0
         """Time spent on checking launches so far."""
         self._contenders = list(contenders)
-        self._sets = sets
         self._exporter = exporter
         self._check_launch = check_launch
         self._fetched: dict[str, list[Exported]] = {}
@@ -153,13 +143,12 @@ class Interleaver:
         for contender in self._contenders:
             contender.worker.resume()
             names = [each.name for each in self._fetched.pop(contender.name, [])]
-            if names and contender.worker.alive:
-                with contextlib.suppress(WorkerError):
-                    contender.worker.close_buffers(names)
-            self._exporter.free(names)
             if contender.worker.alive:
                 with contextlib.suppress(WorkerError):
+                    if names:
+                        contender.worker.close_buffers(names)
                     contender.worker.drop(launches=True)
+            self._exporter.free(names)
 
     @property
     def running(self) -> list[Contender]:
@@ -170,6 +159,11 @@ class Interleaver:
             if self.tracks[contender.name].failed is None
         ]
 
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the outputs of one launch, of whichever contender has most."""
+        return max(sum(spec.nbytes for spec in each.outputs) for each in self._contenders)
+
     def warm_up(self, plan: Plan) -> dict[str, float]:
         """One batch of every contender on whatever contents there are; median ms by contender.
 
@@ -177,7 +171,7 @@ class Interleaver:
         written afterwards, nothing that a contender computes here is of use to it there.
         """
         found = {}
-        self._sets.restore()
+        self.sets.restore()
         for contender in self.running:
             batch = self._batch(contender, plan, list(range(plan.sets)), held=True)
             if batch is not None:
@@ -205,7 +199,7 @@ class Interleaver:
         turns = self.running
         for contender in turns:
             self._pause(contender)
-        self._sets.renew()
+        self.sets.renew()
         _secret.shuffle(turns)
         order = list(range(plan.sets))
         if plan.method != "graph":  # a graph's order is fixed when it is captured
@@ -213,8 +207,8 @@ class Interleaver:
         secret_launch = _secret.randrange(plan.sets)
         for turn, contender in enumerate(turns):
             if turn and contender.checked:
-                self._sets.renew()
-            self._sets.restore()
+                self.sets.renew()
+            self.sets.restore()
             contender.worker.resume()
             reply = self._batch(contender, plan, order, held=held)
             if reply is None:
@@ -234,58 +228,50 @@ class Interleaver:
                 self.check_seconds += time.monotonic() - start
             self._pause(contender)
             # Of the contents that each launch of this batch found, in order.
-            self._last_seeds[contender.name] = [self._sets.seeds[used] for used in order]
+            self._last_seeds[contender.name] = [self.sets.seeds[used] for used in order]
 
     def look_for_turns(self) -> None:
         """Look whether contenders that are to be checked work in their turn (CUDA only)."""
         for contender in self.running:
-            if not contender.checked:
-                continue
-            track, fetched = self.tracks[contender.name], self._fetched[contender.name]
-            worker = contender.worker
+            if contender.checked:
+                contender.worker.resume()
+                self._look_for_turn(contender)
+                self._pause(contender)
 
-            def fetch(worker: Worker = worker, into: list[Exported] = fetched) -> list[Any]:
-                worker.fetch([each.name for each in into], launch=0)
-                return [each.tensor for each in into]
+    def _look_for_turn(self, contender: Contender) -> None:
+        oracle_failed = False
 
-            oracle_failed: list[WorkerError] = []
+        def check(seed: int, outputs: Sequence[Any]) -> str | None:
+            nonlocal oracle_failed
+            oracle_failed = True  # unless it answers
+            problem = self._check_launch(seed, outputs)
+            oracle_failed = False
+            return problem
 
-            def check(
-                seed: int,
-                outputs: Sequence[Any],
-                name: str = contender.name,
-                failed: list[WorkerError] = oracle_failed,
-            ) -> str | None:
-                try:
-                    return self._check_launch(name, seed, outputs)
-                except WorkerError as error:
-                    failed.append(error)
-                    raise
-
-            worker.resume()
-            try:
-                found = out_of_turn(worker, self._sets, fetch, check)
-            except UntestedError as error:
-                self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
-            except WorkerError as error:
-                if oracle_failed:
-                    raise
-                self._blame(contender, error)
-            else:
-                if found is not None:
-                    track.cheats.append(found)
-            self._pause(contender)
+        try:
+            found = out_of_turn(
+                contender.worker, self.sets, lambda: self._fetch(contender, 0), check
+            )
+        except UntestedError as error:
+            self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
+        except WorkerError as error:
+            if oracle_failed:
+                raise
+            self._blame(contender, error)
+        else:
+            if found is not None:
+                self.tracks[contender.name].cheats.append(found)
 
     def _pause(self, contender: Contender) -> None:
         worker = contender.worker
-        if worker is not self._sets.problem and worker.alive and not worker.pause():
+        if worker is not self.sets.problem and worker.alive and not worker.pause():
             self.pausing = False
 
     def _batch(
         self, contender: Contender, plan: Plan, order: list[int], *, held: bool
     ) -> Times | None:
         command = Time(
-            sets=self._sets.arguments[: plan.sets],
+            sets=self.sets.arguments[: plan.sets],
             order=order * plan.replays,
             method=plan.method,
             hold_cycles=plan.hold_cycles if held else 0,
@@ -330,45 +316,43 @@ class Interleaver:
         """Fetch one launch's outputs after its inputs were overwritten, and judge them."""
         track = self.tracks[contender.name]
         used = order[launch]
-        if not self._sets.unchanged(used):
+        if not self.sets.unchanged(used):
             track.wrong.append("writes to its inputs while it is timed")
-        self._sets.disturb()
-        fetched = self._fetched[contender.name]
+        self.sets.disturb()
         try:
-            contender.worker.fetch([each.name for each in fetched], launch=launch)
+            outputs = self._fetch(contender, launch)
         except WorkerError as error:
             self._blame(contender, error)
             return
-        outputs = [each.tensor for each in fetched]
         track.checks += 1
-        problem = self._check_launch(contender.name, self._sets.seeds[used], outputs)
-        if problem is None:
-            return
-        explained = self._explain(contender, order, launch, outputs)
-        if explained is None:
+        problem = self._check_launch(self.sets.seeds[used], outputs)
+        if problem is not None and not self._explain(contender, order, launch, outputs):
             track.wrong.append(f"a timed launch is wrong: {problem}")
-        else:
-            kind, text = explained
-            (track.cheats if kind == "cheat" else track.overwritten).append(text)
+
+    def _fetch(self, contender: Contender, launch: int) -> list[Any]:
+        """The outputs of one kept launch."""
+        fetched = self._fetched[contender.name]
+        contender.worker.fetch([each.name for each in fetched], launch=launch)
+        return [each.tensor for each in fetched]
 
     def _explain(
         self, contender: Contender, order: list[int], launch: int, outputs: Sequence[Any]
-    ) -> tuple[Literal["cheat", "overwritten"], str] | None:
-        """Say whose result a wrong output is, if that can be told."""
-        sets, used = self._sets, order[launch]
-        candidates: list[tuple[Literal["cheat", "overwritten"], int, str]] = []
+    ) -> bool:
+        """Note whose result a wrong output is; False where that cannot be told."""
+        sets, track = self.sets, self.tracks[contender.name]
         text = "timed launches compute only when their outputs are asked for"
-        candidates.append(("cheat", sets.spare_seed, text))
+        candidates = [(track.cheats, sets.spare_seed, text)]
         before = self._last_seeds.get(contender.name, [])
         if launch < len(before):
             # The allocator gives the same memory to the launch at the same place in the batch.
             text = "timed launches return results of an earlier batch"
-            candidates.append(("cheat", before[launch], text))
+            candidates.append((track.cheats, before[launch], text))
         last = sets.seeds[order[-1]]
-        if last != sets.seeds[used]:
+        if last != sets.seeds[order[launch]]:
             text = "a timed launch's output was overwritten by a later launch of the same batch"
-            candidates.append(("overwritten", last, text))
-        for kind, seed, text in candidates:
-            if self._check_launch(contender.name, seed, outputs) is None:
-                return kind, text
-        return None
+            candidates.append((track.overwritten, last, text))
+        for texts, seed, text in candidates:
+            if self._check_launch(seed, outputs) is None:
+                texts.append(text)
+                return True
+        return False

@@ -12,13 +12,15 @@ denominator, and those products are exact in float64 (a float32 times a float32 
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from judge.evaluate.result import Counterexample
+from judge.problem.judge import JudgeDeclaration
+from judge.worker.buffers import dtype_name
 
 BLOCK = 16
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -32,25 +34,12 @@ MARGIN = 1e-5
 _CHUNK = 2**22
 _EXAMPLES = 5
 
-Layout = Literal["linear", "swizzled"]
 
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How a problem's codes and scales are laid out and judged."""
-
-    fused: bool
-    """The quantized values are themselves computed: a scale may then be one step off where it
-    lies within `MARGIN` of a midpoint."""
-    layout: Layout = "linear"
-    """Scales row-major, or in tiles of 128×4 as the tensor cores take them."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Nvfp4Difference:
     """What the comparison of codes and scales found."""
 
-    problem: str | None
+    problem: str | None = None
     """None where both are right."""
     wrong_scales: int = 0
     """Scale bytes that differ and may not."""
@@ -60,7 +49,7 @@ class Nvfp4Difference:
     """Codes that differ and may not."""
     stepped_codes: int = 0
     """Codes that differ by one where that is allowed."""
-    examples: tuple[Counterexample, ...] = ()
+    examples: list[Counterexample] = field(default_factory=list)
     """The first few wrong bytes: output 0 for codes, 1 for scales; in linear order."""
 
 
@@ -97,7 +86,7 @@ def quantize(values: Any, global_scale: float = 1.0) -> tuple[Any, Any]:
 
 
 def compare_nvfp4(
-    codes: Any, scales: Any, values: Any, rule: Rule, global_scale: float = 1.0
+    codes: Any, scales: Any, values: Any, rule: JudgeDeclaration, global_scale: float = 1.0
 ) -> Nvfp4Difference:
     """Hold codes and scales against the values that they quantize.
 
@@ -109,6 +98,9 @@ def compare_nvfp4(
         1-byte dtype: rows·n/16 elements, or in the swizzled layout as many as `swizzled_size`.
     values:
         Float64 or float32 [rows, n]: the input itself, or the oracle's value before quantization.
+    rule:
+        Its `layout` and `fused`. Where the values are themselves computed (fused), a scale or a
+        code may be one step off if it lies within `MARGIN` of a midpoint.
     global_scale:
         g, a positive float32 number.
     """
@@ -126,11 +118,17 @@ def compare_nvfp4(
         if rule.layout == "swizzled"
         else scales.reshape(rows, blocks)
     )
-    tally = _Tally(rule)
+    found = Nvfp4Difference()
     for start, stop in _pieces(rows, length):
         piece = _scaled(values[start:stop], global_scale)
-        tally.add(start, codes[start:stop], scales[start:stop], piece)
-    return tally.result(rows * length, rows * blocks)
+        _add(found, start, codes[start:stop], scales[start:stop], piece, fused=rule.fused)
+    problems = []
+    if found.wrong_scales:
+        problems.append(f"{found.wrong_scales} of {rows * blocks} scales are wrong")
+    if found.wrong_codes:
+        problems.append(f"{found.wrong_codes} of {rows * length} codes are wrong")
+    found.problem = "; ".join(problems) or None
+    return found
 
 
 def swizzled_size(rows: int, blocks: int) -> int:
@@ -160,60 +158,41 @@ def swizzle(scales: Any) -> Any:
     return padded.reshape(tall, 4, 32, wide, 4).permute(0, 3, 2, 1, 4).reshape(-1)
 
 
-class _Tally:
-    """Judges pieces by one rule and counts."""
+def _add(
+    found: Nvfp4Difference, start: int, codes: Any, scales: Any, scaled: Any, *, fused: bool
+) -> None:
+    """Compare the rows from `start` on."""
+    nearest, other = _nearest(scaled.abs().amax(-1), _scale_midpoints(scaled.device))
+    right = scales == nearest
+    stepped = ~right & (scales == other) & fused
+    wrong = ~(right | stepped)
+    found.stepped_scales += int(stepped.sum())
+    if bool(wrong.any()):
+        found.wrong_scales += int(wrong.sum())
+        _note(found, 1, wrong, start, scales, nearest)
+    # Under a wrong scale the codes are judged by the right one, so that one mistake is one.
+    used = torch.where(wrong, nearest, scales)
+    steps = scale_values(scaled.device)[used.long()].unsqueeze(-1)
+    exact, alternative, free_sign = _codes(scaled, steps, fused=fused)
+    got = _unpack(codes)
+    same = (got == exact) | (free_sign & ((got & 7) == (exact & 7)))
+    allowed = ~same & (got == alternative)
+    bad = ~(same | allowed)
+    found.stepped_codes += int(allowed.sum())
+    if bool(bad.any()):
+        found.wrong_codes += int(bad.sum())
+        _note(found, 0, bad[..., 0::2] | bad[..., 1::2], start, codes, _pack(exact))
 
-    def __init__(self, rule: Rule) -> None:
-        self._rule = rule
-        self.wrong_scales = self.stepped_scales = self.wrong_codes = self.stepped_codes = 0
-        self.examples: list[Counterexample] = []
 
-    def add(self, start: int, codes: Any, scales: Any, scaled: Any) -> None:
-        """Compare the rows from `start` on."""
-        nearest, other = _nearest(scaled.abs().amax(-1), _scale_midpoints(scaled.device))
-        right = scales == nearest
-        stepped = ~right & (scales == other) & self._rule.fused
-        wrong = ~(right | stepped)
-        self.stepped_scales += int(stepped.sum())
-        if bool(wrong.any()):
-            self.wrong_scales += int(wrong.sum())
-            self._note(1, wrong, start, scales, nearest)
-        # Under a wrong scale the codes are judged by the right one, so that one mistake is one.
-        used = torch.where(wrong, nearest, scales)
-        steps = scale_values(scaled.device)[used.long()].unsqueeze(-1)
-        exact, alternative, free_sign = _codes(scaled, steps, fused=self._rule.fused)
-        got = _unpack(codes)
-        same = (got == exact) | (free_sign & ((got & 7) == (exact & 7)))
-        allowed = ~same & (got == alternative)
-        bad = ~(same | allowed)
-        self.stepped_codes += int(allowed.sum())
-        if bool(bad.any()):
-            self.wrong_codes += int(bad.sum())
-            self._note(0, bad[..., 0::2] | bad[..., 1::2], start, codes, _pack(exact))
-
-    def _note(self, output: int, wrong: Any, start: int, got: Any, expected: Any) -> None:
-        for row, column in wrong.nonzero()[: _EXAMPLES - len(self.examples)].tolist():
-            pair = float(got[row, column]), float(expected[row, column])
-            self.examples.append(
-                Counterexample(
-                    output=output, index=(start + row, column), got=pair[0], expected=pair[1]
-                )
-            )
-
-    def result(self, values: int, blocks: int) -> Nvfp4Difference:
-        """The counts, and what is wrong in one line."""
-        problems = []
-        if self.wrong_scales:
-            problems.append(f"{self.wrong_scales} of {blocks} scales are wrong")
-        if self.wrong_codes:
-            problems.append(f"{self.wrong_codes} of {values} codes are wrong")
-        return Nvfp4Difference(
-            "; ".join(problems) or None,
-            self.wrong_scales,
-            self.stepped_scales,
-            self.wrong_codes,
-            self.stepped_codes,
-            tuple(self.examples),
+def _note(  # noqa: PLR0917
+    found: Nvfp4Difference, output: int, wrong: Any, start: int, got: Any, expected: Any
+) -> None:
+    """Keep the first few wrong bytes."""
+    for row, column in wrong.nonzero()[: _EXAMPLES - len(found.examples)].tolist():
+        pair = float(got[row, column]), float(expected[row, column])
+        index = (start + row, column)
+        found.examples.append(
+            Counterexample(output=output, index=index, got=pair[0], expected=pair[1])
         )
 
 
@@ -290,4 +269,4 @@ def _pieces(rows: int, length: int) -> Iterator[tuple[int, int]]:
 
 
 def _bytes(tensor: Any) -> str:
-    return f"{tensor.numel()} elements of {str(tensor.dtype).removeprefix('torch.')}"
+    return f"{tensor.numel()} elements of {dtype_name(tensor.dtype)}"

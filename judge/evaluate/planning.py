@@ -7,7 +7,7 @@ import torch
 
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
-from judge.evaluate.sets import InputSets, sets_fitting, sets_wanted
+from judge.evaluate.sets import InputSets, l2_bytes, sets_fitting, sets_wanted
 from judge.progress import Progress, Say
 
 # Below this a launch is too short for events, which resolve half a microsecond and add one or two.
@@ -23,32 +23,20 @@ _HOLD_SHARE: Final = 0.03
 _HOLD_MS: Final = 0.002
 
 
-def choose(
-    interleaver: Interleaver,
-    sets: InputSets,
-    *,
-    device: str,
-    output_bytes: int,
-    say: Say,
-) -> tuple[Plan, list[str]]:
+def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     """Warm all contenders up and settle the plan; the second value says in words what was chosen.
 
     Parameters
     ----------
     interleaver
-        Runs the contenders.
-    sets
-        Still empty; holds as many sets as the plan says afterwards.
-    device
-        "cuda:N" or "cpu".
-    output_bytes
-        Outputs of one launch.
+        Runs the contenders. Its sets are still empty; afterwards they are as many as the plan says.
     say
         Takes a line of progress.
     """
     notes: list[str] = []
-    cuda = torch.device(device).type == "cuda"
-    grow(interleaver, sets, device, output_bytes, 2)
+    sets = interleaver.sets
+    cuda = sets.device.type == "cuda"
+    grow(interleaver, 2)
     plan = Plan("events" if cuda else "clock", len(sets.seeds), HOLDS[0] if cuda else 0)
     say(Progress("warming up"))
     interleaver.warm_up(plan)  # compiles, tunes, allocates
@@ -57,16 +45,16 @@ def choose(
     if cuda:
         plan, found = _held(interleaver, plan, found)
         # Sets that fill the memory are not read in 20 µs, whatever is claimed.
-        room = _fitting(interleaver, sets, device, output_bytes) >= GRAPH_LAUNCHES
+        room = _fitting(interleaver) >= GRAPH_LAUNCHES
         if found and min(found.values()) < GRAPH_BELOW_MS and room:
             reasons = [reason for each in interleaver.running if (reason := _reason(each, sets))]
             notes += reasons
             if not reasons:
                 fewest = GRAPH_LAUNCHES
                 plan = Plan("graph", plan.sets, plan.hold_cycles)
-    l2 = int(torch.cuda.get_device_properties(torch.device(device)).L2_cache_size) if cuda else 0
-    set_bytes = sets.nbytes + output_bytes
-    grow(interleaver, sets, device, output_bytes, sets_wanted(set_bytes, l2, fewest))
+    l2 = l2_bytes(sets.device)
+    set_bytes = sets.nbytes + interleaver.output_bytes
+    grow(interleaver, sets_wanted(set_bytes, l2, fewest))
     count = len(sets.seeds)
     cold = count * set_bytes >= 2 * l2
     if not cold:
@@ -85,26 +73,24 @@ def choose(
     return plan, notes
 
 
-def grow(
-    interleaver: Interleaver, sets: InputSets, device: str, output_bytes: int, wanted: int
-) -> None:
+def grow(interleaver: Interleaver, wanted: int) -> None:
     """Add sets up to `wanted`, as far as memory allows; at least one."""
-    count = max(1, min(wanted, _fitting(interleaver, sets, device, output_bytes)))
+    sets = interleaver.sets
+    count = max(1, min(wanted, _fitting(interleaver)))
     if count > len(sets.seeds):
         sets.grow(count, [each.worker for each in interleaver.running])
 
 
-def _fitting(interleaver: Interleaver, sets: InputSets, device: str, output_bytes: int) -> int:
+def _fitting(interleaver: Interleaver) -> int:
     """How many sets there can be, those that are there among them."""
+    sets = interleaver.sets
+    if sets.device.type == "cuda":
+        free = int(torch.cuda.mem_get_info(sets.device)[0])
+    else:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     # The judge's copy, the buffer, and an output of every contender, held until the next batch.
-    per_set = 2 * sets.nbytes + output_bytes * len(interleaver.running)
-    return len(sets.seeds) + sets_fitting(per_set, 0, _free_bytes(device))
-
-
-def _free_bytes(device: str) -> int:
-    if torch.device(device).type == "cuda":
-        return int(torch.cuda.mem_get_info(torch.device(device))[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    per_set = 2 * sets.nbytes + interleaver.output_bytes * len(interleaver.running)
+    return len(sets.seeds) + sets_fitting(per_set, free)
 
 
 def _held(

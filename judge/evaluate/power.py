@@ -33,19 +33,14 @@ _MOST_MUTATIONS = 24
 _CONSTANT = ("zeros", "mean")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Mistake:
-    """One wrong kernel."""
+    """One wrong kernel, and whether it is refused."""
 
     name: str
     detail: str
-    mutation: m.Mutation | None
+    mutation: m.Mutation | None = None
     """None for answers that need no computation: zeros and the mean."""
-
-
-@dataclass(slots=True)
-class _State:
-    mistake: Mistake
     rejected_by: str | None = None
     tried: bool = False
     """Some case was computed with the mistake."""
@@ -58,25 +53,24 @@ class Power:
     """What is proven about one group of shapes, "full" or "smaller"."""
 
     group: str
-    _states: list[_State] = field(default_factory=list)
-    _known: set[str] = field(default_factory=set)
+    _mistakes: dict[str, Mistake] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
         """Whether every mistake that was thought of is refused."""
-        return bool(self._states) and all(state.rejected_by for state in self._states)
+        return bool(self._mistakes) and all(m.rejected_by for m in self._mistakes.values())
 
     def checks(self) -> list[PowerCheck]:
         """The results, one a mistake."""
         return [
             PowerCheck(
-                mutation=state.mistake.name,
-                detail=f"{state.mistake.detail}, {self.group} shapes",
-                rejected_by=state.rejected_by,
-                applies=state.differs or not state.tried,
+                mutation=mistake.name,
+                detail=f"{mistake.detail}, {self.group} shapes",
+                rejected_by=mistake.rejected_by,
+                applies=mistake.differs or not mistake.tried,
             )
-            for state in self._states
-            if state.tried or state.mistake.mutation is None
+            for mistake in self._mistakes.values()
+            if mistake.tried or mistake.mutation is None
         ]
 
     def examine(self, stage: Stage, prepared: Prepared) -> None:
@@ -84,30 +78,26 @@ class Power:
         reference = prepared.reference
         assert reference is not None
         for mistake in mistakes(stage, prepared):
-            if mistake.name + mistake.detail not in self._known:
-                self._known.add(mistake.name + mistake.detail)
-                self._states.append(_State(mistake))
-        waiting = [each for each in self._states if each.rejected_by is None]
+            self._mistakes.setdefault(mistake.name + mistake.detail, mistake)
+        waiting = [each for each in self._mistakes.values() if each.rejected_by is None]
         if not waiting:
             return
-        device = _device(prepared)
-        templates = [
-            torch.empty(output.shape, dtype=dtype_of(output.dtype), device=device)
-            for output in prepared.outputs
-        ]
-        case = f"{stage.shape.label} shape, {prepared.kind.value} values"
-        for state in waiting:
-            answer = _answer(stage, prepared, state.mistake, templates)
-            if answer is None:
+        templates = _templates(prepared)
+        for mistake in waiting:
+            changes: bool | None = None  # as far as the outputs show
+            if mistake.mutation is None:
+                outputs = reference.answer_like(templates, mistake.name)
+            elif (answer := stage.mutated(mistake.mutation, templates)) is not None:
+                outputs, changes = answer
+            else:
                 continue
-            outputs, changes = answer
-            state.tried = True
+            mistake.tried = True
             checked = reference.check(outputs, prepared.limits)
             if checked.problem:
-                state.rejected_by = case
+                mistake.rejected_by = f"{stage.shape.label} shape, {prepared.kind.value} values"
             if changes is None:
                 changes = any(checked.unequal(i) for i in range(len(outputs)))
-            state.differs = state.differs or bool(checked.problem) or changes
+            mistake.differs = mistake.differs or bool(checked.problem) or changes
 
 
 def a_constant_passes(prepared: Prepared) -> bool:
@@ -126,12 +116,7 @@ def a_constant_passes(prepared: Prepared) -> bool:
     )
     if not varies:
         return False
-    device = _device(prepared)
-    templates = [
-        torch.empty(output.shape, dtype=dtype_of(output.dtype), device=device)
-        for output in prepared.outputs
-    ]
-    mean = reference.answer_like(templates, "mean")
+    mean = reference.answer_like(_templates(prepared), "mean")
     return reference.check(mean, prepared.limits).problem is None
 
 
@@ -142,8 +127,8 @@ def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
     a tap of every parameter that has a window.
     """
     found = [
-        Mistake("zeros", "all outputs zero", None),
-        Mistake("mean", "every output its mean", None),
+        Mistake("zeros", "all outputs zero"),
+        Mistake("mean", "every output its mean"),
     ]
     for index, spec in enumerate(prepared.inputs):
         if spec.tensor is None or spec.tensor.dtype not in _FLOATS:
@@ -209,20 +194,15 @@ def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -
     )
 
 
-def _answer(
-    stage: Stage, prepared: Prepared, mistake: Mistake, templates: Sequence[Any]
-) -> tuple[list[Any], bool | None] | None:
-    """The wrong outputs, and whether the exact results differ (None: as far as outputs show)."""
-    assert prepared.reference is not None
-    if mistake.mutation is None:
-        return prepared.reference.answer_like(templates, mistake.name), None
-    return stage.mutated(mistake.mutation, templates)
-
-
-def _device(prepared: Prepared) -> Any:
+def _templates(prepared: Prepared) -> list[Any]:
+    """Memory for a wrong answer, beside the oracle's."""
     assert prepared.reference is not None
     values = [each.values for each in prepared.reference.expected if each is not None]
-    return (values[0] if values else prepared.reference.values).device
+    device = (values[0] if values else prepared.reference.values).device
+    return [
+        torch.empty(output.shape, dtype=dtype_of(output.dtype), device=device)
+        for output in prepared.outputs
+    ]
 
 
 def with_more(shape: PlannedShape, power: Power | None) -> Iterator[PlannedCase]:

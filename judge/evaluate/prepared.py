@@ -1,5 +1,6 @@
 """One case: what it is made of before the candidate is called, and what came of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ class Prepared:
     inputs: list[m.InputSpec] = field(default_factory=list)
     pristine: list[Any] = field(default_factory=list)
     """The input tensors in the judge's own memory; None where an input is no tensor."""
-    outputs: list[m.TensorSpec] = field(default_factory=list)
+    outputs: Sequence[m.TensorSpec] = ()
     """What eager returned."""
     overlaps: bool = False
     """Eager itself returns outputs whose elements share memory."""
@@ -46,9 +47,11 @@ class Outcome:
     """Outputs that differ although nothing has to be rounded: counts if that is required."""
     exact: frozenset[int] | None = None
     """Outputs where eager equals the oracle in this case; None if it does not count."""
-    fatal: bool = False
-    """The candidate's process is gone: no further case can be run."""
     beside: bool = False
     """Its values are right, and it read or wrote beside a tensor."""
     host: str | None = None
     """It is right only where the host sees the inputs' values: what of it computes, if known."""
+
+    def note(self, **changes: Any) -> None:
+        """Change fields of the case."""
+        self.case = self.case.model_copy(update=changes)

@@ -52,12 +52,11 @@ def _times(evaluation: Evaluation) -> list[str]:
 def _row(timing: Timing, ratio: Ratio | None) -> str:
     name = timing.contender
     name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
-    spread = f"{_ms(timing.p10_ms)} to {_ms(timing.p90_ms)}"
+    spread = f"{timing.p10_ms:.4g} to {timing.p90_ms:.4g}"
     share = "-" if timing.floor_fraction is None else f"{timing.floor_fraction:.2f}"
     mark = "!" if timing.floor_fraction is not None and timing.floor_fraction > 1 else " "
-    return (
-        f"{name:<{_NAME}} {_ms(timing.median_ms):>9} {spread:>17} {share:>6}{mark} {_ratio(ratio)}"
-    ).rstrip()
+    times = f"{timing.median_ms:>9.4g} {spread:>17} {share:>6}{mark}"
+    return f"{name:<{_NAME}} {times} {_ratio(ratio)}".rstrip()
 
 
 def _ratio(ratio: Ratio | None) -> str:
@@ -67,16 +66,11 @@ def _ratio(ratio: Ratio | None) -> str:
     return f"{ratio.ratio:.3f} {interval}" if ratio.significant else f"none {interval}"
 
 
-def _ms(value: float) -> str:
-    """Four significant digits."""
-    return f"{value:.4g}"
-
-
 def _floor(evaluation: Evaluation) -> list[str]:
     floor, ceilings = evaluation.floor, evaluation.ceilings
     if floor is None:
         return []
-    text = f"Floor {_ms(floor.ms)} ms ({floor.bound}): reads {_bytes(floor.read_bytes)}, writes "
+    text = f"Floor {floor.ms:.4g} ms ({floor.bound}): reads {_bytes(floor.read_bytes)}, writes "
     text += f"{_bytes(floor.write_bytes)}, {floor.flops:.3g} FLOP."
     if ceilings is not None:
         text += (

@@ -34,7 +34,7 @@ class Model(BaseModel):
 
 
 class Verdict(StrEnum):
-    """The one word about a candidate. Where several hold, the first in `PRECEDENCE` is given."""
+    """The one word about a candidate. See `verdict.decide` for where several hold."""
 
     CORRECT = "correct"
     """Right in every counted case, and the judge could have told had it been wrong."""
@@ -55,15 +55,6 @@ RIGHT = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
 
 UNCHECKED = "times are unchecked claims: eager was not timed to calibrate the clock"
 """What to say of times that are not `calibrated`."""
-
-PRECEDENCE = (
-    Verdict.CHEAT,
-    Verdict.WRONG,
-    Verdict.INCONCLUSIVE,
-    Verdict.SPECIALISED,
-    Verdict.LIBRARY,
-    Verdict.CORRECT,
-)
 
 
 class Counterexample(Model):

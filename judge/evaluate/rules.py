@@ -8,19 +8,19 @@ from typing import Any
 import torch
 
 from judge.evaluate.compare import Difference, Expected, compare, expect
-from judge.evaluate.nvfp4 import BLOCK, Nvfp4Difference, Rule, compare_nvfp4, quantize, swizzle
+from judge.evaluate.nvfp4 import BLOCK, Nvfp4Difference, compare_nvfp4, quantize, swizzle
 from judge.evaluate.result import Counterexample
 from judge.evaluate.tolerance import (
     NORM_OVER_EAGER,
     WORST_OVER_EAGER,
     Bounds,
-    Precision,
     candidate_limits,
     eager_limits,
     looks_like_tf32,
     usual_eager_limits,
 )
 from judge.problem.judge import JudgeDeclaration
+from judge.worker.messages import Precision
 
 # Elements looked at in one go.
 _PART = 1 << 24
@@ -149,23 +149,23 @@ class Reference:
 
     def candidate_limits(self, eager: Checked) -> list[Bounds | None]:
         """Bounds for a candidate, given how far eager is off; the problem's own where declared."""
-        return [
-            None if each is None or each.exact else self._limits(each, difference)
-            for each, difference in zip(self.expected, eager.differences, strict=True)
-        ]
-
-    def _limits(self, expected: Expected, eager: Difference | None) -> Bounds:
-        found = candidate_limits(
-            expected.dtype,
-            self.precision,
-            terms=self.terms,
-            eager_norm=eager.norm_ratio if eager else 0.0,
-            eager_worst=eager.max_rel if eager else 0.0,
-        )
         declared = self.declaration.tolerance
-        return (
-            found if declared is None else replace(found, norm=declared.norm, worst=declared.worst)
-        )
+        limits: list[Bounds | None] = []
+        for each, difference in zip(self.expected, eager.differences, strict=True):
+            if each is None or difference is None or each.exact:
+                limits.append(None)
+                continue
+            found = candidate_limits(
+                each.dtype,
+                self.precision,
+                terms=self.terms,
+                eager_norm=difference.norm_ratio,
+                eager_worst=difference.max_rel,
+            )
+            if declared is not None:
+                found = replace(found, norm=declared.norm, worst=declared.worst)
+            limits.append(found)
+        return limits
 
     def check(
         self,
@@ -196,9 +196,8 @@ class Reference:
 
     def _check_nvfp4(self, outputs: Sequence[Any]) -> Nvfp4Difference:
         judge = self.declaration
-        rule = Rule(judge.fused, judge.layout)
         return compare_nvfp4(
-            outputs[judge.codes], outputs[judge.scales], self.values, rule, self._g
+            outputs[judge.codes], outputs[judge.scales], self.values, judge, self._g
         )
 
     def answer_like(self, templates: Sequence[Any], kind: str) -> list[Any]:
@@ -274,9 +273,7 @@ def _mean(expected: Expected) -> Any:
     for chunk in expected.values.reshape(-1).split(_PART):
         wide = chunk if expected.dtype.is_complex else chunk.double()  # 8-bit formats have no sums
         finite = wide[torch.isfinite(wide)]
-        total += (
-            complex(finite.sum()) if expected.dtype.is_complex else float(finite.double().sum())
-        )
+        total += complex(finite.sum())
         count += finite.numel()
     mean = total / count if count else 0.0
     return mean if expected.dtype.is_complex else mean.real

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from dataclasses import dataclass
 
 from judge.evaluate.finding import Finding, Severity
 
@@ -19,27 +18,13 @@ _NOT_A_BREAK = re.compile(r"[^\n]")
 _MOST_MATCHES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class CudaPattern:
-    """One thing to look for in CUDA text without comments."""
-
-    rule: str
-    severity: Severity
-    pattern: re.Pattern[str]
-    explanation: str
-
-
-def _pattern(rule: str, severity: Severity, pattern: str, explanation: str) -> CudaPattern:
-    return CudaPattern(rule, severity, re.compile(pattern), explanation)
-
-
-PATTERNS = (
-    _pattern(
+PATTERNS: tuple[tuple[str, Severity, str, str], ...] = (
+    (
         "library-call", "disclose",
         r"\b(?:cublas|cudnn|cusparse|cufft|cusolver|cutensor|nvjpeg|nccl)\w*\s*\(",
         "calls a library of NVIDIA's for the work",
     ),
-    _pattern(
+    (
         "library-call", "disclose",
         r"\b(?:at|torch)::(?:(?:native|linalg|nn::functional|special)::)?(?!empty|zeros|ones|full|"
         r"tensor|from_blob|Tensor|kFloat|kHalf|kBFloat16|k[A-Z]|TensorOptions|device|dtype|Device|"
@@ -49,45 +34,46 @@ PATTERNS = (
         r"(?=[a-z_]\w*\s*\()\w+",
         "calls ATen for the work",
     ),
-    _pattern(
+    (
         "library-call", "disclose", r"\b(?:cub|thrust)::\w+",
         "uses CUB or Thrust for part of the work",
     ),
-    _pattern(
+    (
         "other-stream", "suspect",
         r"\b(?:cudaStreamCreate\w*|cuStreamCreate\w*|getStreamFromPool|cudaStreamPerThread|"
         r"cudaStreamBeginCapture|cudaGraphLaunch)\b",
         "works on a stream of its own, which events on the current stream may not see",
     ),
-    _pattern(
+    (
         "other-card", "suspect",
         r"\b(?:cudaSetDevice|cudaDeviceEnablePeerAccess|cuCtxCreate)\w*\s*\(",
         "chooses a GPU by itself",
     ),
-    _pattern(
+    (
         "process", "suspect",
         r"\bstd::(?:thread|jthread|async)\b|"
         r"(?<![.>:\w])(?:pthread_create|fork|vfork|execv\w*|popen|system|clone)\s*\(",
         "starts threads or processes",
     ),
-    _pattern(
+    (
         "reaches-out", "suspect",
         r"\b(?:dlsym|dlopen|mprotect|ptrace|process_vm_\w+|LD_PRELOAD|Py_\w+|PyObject_\w+|"
         r"PyRun_\w+|PyEval_\w+|cupti\w+)\s*[({]?",
         "reaches beyond the kernel, into libraries, memory or the interpreter",
     ),
-    _pattern(
+    (
         "reads-reference", "suspect",
         r"(?<![.>:\w])(?:fopen|open)\s*\(|\bstd::ifstream\b|/proc/",
         "opens files",
     ),
-    _pattern(
+    (
         "patched-measurement", "cheat",
         r"\bcuda(?:EventElapsedTime|EventRecord|DeviceSynchronize|StreamSynchronize|"
         r"EventSynchronize)\w*\s*\([^;{}]{0,400}\)\s{0,80}\{",
         "defines a function of the CUDA runtime that the judge measures with",
     ),
 )  # fmt: skip
+"""Things to look for in CUDA text without comments: rule, severity, pattern and explanation."""
 
 
 def without_comments(text: str) -> str:
@@ -143,11 +129,11 @@ def cuda_findings(text: str, first_line: int) -> list[Finding]:
     # What may be a comment is then read like the rest.
     bare = whole if 'R"' in text and whole != text else without_comments(whole)
     found = []
-    for each in PATTERNS:
+    for rule, severity, pattern, explanation in PATTERNS:
         line, counted = first_line, 0
-        for match in itertools.islice(each.pattern.finditer(bare), _MOST_MATCHES):
+        for match in itertools.islice(re.finditer(pattern, bare), _MOST_MATCHES):
             line += bare.count("\n", counted, match.start())
             counted = match.start()
             evidence = " ".join(match[0].split())
-            found.append(Finding(each.rule, each.severity, line, evidence, each.explanation))
+            found.append(Finding(rule, severity, line, evidence, explanation))
     return found

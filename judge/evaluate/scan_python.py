@@ -86,15 +86,9 @@ class PythonChecks:
         name = self.names.resolve(node)
         if name in tables.FORBIDDEN_READS:
             self.add(_READ, node, tables.FORBIDDEN_READS[name])
-        elif (
-            isinstance(node, ast.Attribute | ast.Call)
-            and _attribute(node, name) in tables.FRAME_ATTRIBUTES
-        ):
+        elif _attribute(node, name) in tables.FRAME_ATTRIBUTES:
             self.add(_READ, node, "walks through the callers' frames")
-        elif (
-            isinstance(node, ast.Attribute | ast.Call)
-            and _attribute(node, name) in tables.CLOSURE_ATTRIBUTES
-        ):
+        elif _attribute(node, name) in tables.CLOSURE_ATTRIBUTES:
             self.add(_READ, node, "reaches into what a function remembers")
         elif isinstance(node, ast.Attribute) and node.attr == "__subclasses__":
             self.add(_READ, node, "lists classes that it was not given")
@@ -215,9 +209,11 @@ class PythonChecks:
                 self._assigned(call, f"{self.names.resolve(base.args[0])}.?")
 
 
-def _attribute(node: ast.Attribute | ast.Call, name: str | None) -> str:
+def _attribute(node: ast.expr, name: str | None) -> str | None:
     """The attribute that is read: `x.y`, or `getattr(x, "y")`, which `name` has resolved."""
-    return node.attr if isinstance(node, ast.Attribute) else (name or "").rpartition(".")[2]
+    if isinstance(node, ast.Call):
+        return (name or "").rpartition(".")[2]
+    return node.attr if isinstance(node, ast.Attribute) else None
 
 
 def _is_self(node: ast.expr) -> bool:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Final, Self
 from judge.evaluate.exchange import (
     CommandFailedError,
     Exchange,
-    Process,
     WorkerDiedError,
     WorkerError,
     WorkerTimedOutError,
 )
 from judge.problem.forms import ModelForm
 from judge.sandbox.launch import Zygote, session_folder
-from judge.sandbox.layers import Layer
 from judge.sandbox.policy import GIB, Policy
 from judge.sandbox.removal import remove
 from judge.worker import messages as m
@@ -54,7 +52,10 @@ COMMAND_SECONDS: Final = 120.0
 
 
 def _memory_limit() -> int:
-    """Bytes for one worker: the machine itself must not run out before the watch sees it."""
+    """Bytes for one worker, mapped buffers included.
+
+    The machine itself must not run out before the watch sees it.
+    """
     lines = Path("/proc/meminfo").read_text().splitlines()
     available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     return min(_MOST_MEMORY, (available << 10) * 3 // 4)
@@ -71,24 +72,16 @@ class Session:
         Triton kernels run in its interpreter (device "cpu").
     zygote
         To fork from, left open at the end; None starts one of the session's own.
-    memory_bytes
-        Host memory that one worker may use, its mapped buffers among it; None takes 64 GiB, or
-        three quarters of what is available where that is less.
     """
 
     def __init__(
-        self,
-        device: str,
-        *,
-        interpret: bool = False,
-        zygote: Zygote | None = None,
-        memory_bytes: int | None = None,
+        self, device: str, *, interpret: bool = False, zygote: Zygote | None = None
     ) -> None:
         from judge.evaluate.buffers import Exporter  # noqa: PLC0415 (it imports torch)
 
         self.device = device
-        self._memory_bytes = memory_bytes or _memory_limit()
-        self._workers: list[Worker] = []
+        self._memory_bytes = _memory_limit()
+        self._started = 0
         with contextlib.ExitStack() as stack:
             self.folder = session_folder()
             stack.callback(remove, self.folder)
@@ -104,7 +97,7 @@ class Session:
         judge.sandbox.launch.SandboxError
             It could not be started.
         """
-        scratch = self.folder / f"{len(self._workers)}-{re.sub(r'[^A-Za-z0-9]', '-', name)[:40]}"
+        scratch = self.folder / f"{self._started}-{re.sub(r'[^A-Za-z0-9]', '-', name)[:40]}"
         scratch.mkdir()
         policy = Policy(
             scratch=scratch,
@@ -114,13 +107,12 @@ class Session:
             memory_bytes=self._memory_bytes,
         )
         worker = Worker(self._zygote.spawn(WORKER_ENTRY, policy), name)
-        self._workers.append(worker)
+        self._stack.callback(worker.stop)  # before the buffers are freed
+        self._started += 1
         return worker
 
     def close(self) -> None:
         """Stop the workers, then free the buffers."""
-        for worker in self._workers:
-            worker.stop()
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -130,54 +122,26 @@ class Session:
         self.close()
 
 
-class Worker:
-    """One worker process; after an error other than `CommandFailedError` it is gone.
+class Worker(Exchange):
+    """One worker process, with a method for each command.
 
-    Parameters
-    ----------
-    process
-        The running worker.
-    name
-        What messages to the user call it, such as "candidate".
+    After an error other than `CommandFailedError` the process is gone.
     """
 
-    def __init__(self, process: Process, name: str) -> None:
-        self.name = name
-        self._exchange = Exchange(process, name)
-        self._paused = False
-
-    @property
-    def last_seconds(self) -> float:
-        """Wall-clock seconds of the last command by the judge's clock: from the first byte sent
-        to the last byte of the reply received."""
-        return self._exchange.last_seconds
-
-    @property
-    def layers(self) -> list[Layer]:
-        """The isolation layers around the process."""
-        return list(self._exchange.process.layers)
-
-    def output(self) -> str:
-        """What the worker printed so far: compilers' messages, and whatever candidates print."""
-        return self._exchange.process.output()
-
-    @property
-    def alive(self) -> bool:
-        """Whether further commands make sense."""
-        return self._exchange.alive
+    _paused = False
 
     def pause(self) -> bool:
         """Stop the worker's processes until `resume`; False where that is not permitted.
 
         A worker that waits for its turn in timing must not use the device meanwhile.
         """
-        self._paused = self._exchange.alive and self._exchange.process.pause()
+        self._paused = self.alive and self.process.pause()
         return self._paused
 
     def resume(self) -> None:
         """Let a paused worker go on; nothing is asked of it while it is paused."""
         if self._paused:
-            self._exchange.process.resume()
+            self.process.resume()
             self._paused = False
 
     def open(self, buffers: Sequence["Exported"]) -> None:
@@ -186,54 +150,50 @@ class Worker:
             batch = buffers[start : start + MAX_DESCRIPTORS]
             shared = [each.descriptor for each in batch if each.descriptor is not None]
             command = m.Open(buffers=[each.buffer for each in batch])
-            self._exchange.ask(command, m.Done, COMMAND_SECONDS, shared)
+            self.ask(command, m.Done, COMMAND_SECONDS, shared)
 
     def close_buffers(self, names: Sequence[str]) -> None:
         """Make the worker unmap buffers; do this before freeing them."""
-        self._exchange.ask(m.Close(names=list(names)), m.Done, COMMAND_SECONDS)
+        self.ask(m.Close(names=list(names)), m.Done, COMMAND_SECONDS)
 
     def load_problem(
         self,
         source: str,
         *,
         device: str,
-        module_name: str = "problem",
         dtype: str | None = None,
         precision: m.Precision = "ieee",
         seed: int = 0,
-        timeout: float = LOAD_SECONDS,
     ) -> m.Problem:
         """Execute a problem file and build its model under `seed`."""
         command = m.LoadProblem(
             source=source,
-            module_name=module_name,
+            module_name="problem",
             device=device,
             dtype=dtype,
             precision=precision,
             seed=seed,
         )
-        return self._exchange.ask(command, m.Problem, timeout)
+        return self.ask(command, m.Problem, LOAD_SECONDS)
 
-    def use_variant(
-        self, source: str, *, seed: int = 0, timeout: float = LOAD_SECONDS
-    ) -> m.Problem:
+    def use_variant(self, source: str, *, seed: int = 0) -> m.Problem:
         """Execute another text of the same problem (other constants); device and dtype stay."""
-        return self._exchange.ask(m.UseVariant(source=source, seed=seed), m.Problem, timeout)
+        return self.ask(m.UseVariant(source=source, seed=seed), m.Problem, LOAD_SECONDS)
 
     def describe_inputs(self, seed: int) -> list[m.InputSpec]:
         """Shapes, dtypes and values of what `make_inputs` would write."""
-        return self._exchange.ask(m.DescribeInputs(seed=seed), m.Inputs, COMMAND_SECONDS).inputs
+        return self.ask(m.DescribeInputs(seed=seed), m.Inputs, COMMAND_SECONDS).inputs
 
     def make_inputs(
         self, seed: int, into: Sequence[str | None], kind: m.ValueKind = m.ValueKind.GIVEN
     ) -> None:
         """Write the inputs into open buffers, by position; None for those without a tensor."""
         command = m.MakeInputs(seed=seed, kind=kind, into=list(into))
-        self._exchange.ask(command, m.Done, COMMAND_SECONDS)
+        self.ask(command, m.Done, COMMAND_SECONDS)
 
     def export_parameters(self, into: Sequence[str | None]) -> None:
         """Write the model's tensors into open buffers, in the order of `Problem.parameters`."""
-        self._exchange.ask(m.ExportParameters(into=list(into)), m.Done, COMMAND_SECONDS)
+        self.ask(m.ExportParameters(into=list(into)), m.Done, COMMAND_SECONDS)
 
     def oracle(
         self,
@@ -242,7 +202,6 @@ class Worker:
         *,
         method: str = "forward",
         mutate: m.Mutation | None = None,
-        timeout: float = CALL_SECONDS,
     ) -> m.OracleOutputs:
         """Run the model in float64; with `into` None only say what the outputs look like."""
         command = m.Oracle(
@@ -251,15 +210,15 @@ class Worker:
             method=method,
             mutate=mutate,
         )
-        return self._exchange.ask(command, m.OracleOutputs, timeout)
+        return self.ask(command, m.OracleOutputs, CALL_SECONDS)
 
     def contender(self, form: ModelForm) -> None:
         """Make the problem's model what `call` and `time` run."""
-        self._exchange.ask(m.Contender(form=form), m.Done, COMMAND_SECONDS)
+        self.ask(m.Contender(form=form), m.Done, COMMAND_SECONDS)
 
-    def load_kernel(self, command: m.LoadKernel, *, timeout: float = LOAD_SECONDS) -> m.Kernel:
+    def load_kernel(self, command: m.LoadKernel) -> m.Kernel:
         """Execute a kernel file and make it what `call` and `time` run."""
-        return self._exchange.ask(command, m.Kernel, timeout)
+        return self.ask(command, m.Kernel, LOAD_SECONDS)
 
     def call(
         self,
@@ -276,55 +235,40 @@ class Worker:
             inputs=list(inputs), poison=poison, observe=observe, hide=hide,
             most_accesses=most_accesses,
         )  # fmt: skip
-        return self._exchange.ask(command, m.Called, timeout)
+        return self.ask(command, m.Called, timeout)
 
     def fetch(
         self, into: Sequence[str | None], *, call: int | None = None, launch: int | None = None
     ) -> None:
         """Copy held outputs of one call or one kept launch into open buffers."""
-        self._exchange.ask(
-            m.Fetch(call=call, launch=launch, into=list(into)), m.Done, COMMAND_SECONDS
-        )
+        self.ask(m.Fetch(call=call, launch=launch, into=list(into)), m.Done, COMMAND_SECONDS)
 
     def drop(self, calls: Sequence[int] = (), *, launches: bool = False) -> None:
         """Let go of held outputs."""
-        self._exchange.ask(m.Drop(calls=list(calls), launches=launches), m.Done, COMMAND_SECONDS)
+        self.ask(m.Drop(calls=list(calls), launches=launches), m.Done, COMMAND_SECONDS)
 
     def time(self, command: m.Time, *, timeout: float = CALL_SECONDS) -> m.Times:
         """Launch and time; `last_seconds` has the judge's own wall clock of it."""
-        return self._exchange.ask(command, m.Times, timeout)
+        return self.ask(command, m.Times, timeout)
 
     def bench_sources(self, command: m.BenchSources, *, timeout: float) -> m.Benched:
         """Compile and time many versions of one kernel; what it says of them are claims."""
-        return self._exchange.ask(command, m.Benched, timeout)
+        return self.ask(command, m.Benched, timeout)
 
-    def probe(self, inputs: Sequence[m.Argument], *, timeout: float = CALL_SECONDS) -> m.Capturable:
+    def probe(self, inputs: Sequence[m.Argument]) -> m.Capturable:
         """Try to capture the contender in a CUDA graph."""
-        return self._exchange.ask(m.Probe(inputs=list(inputs)), m.Capturable, timeout)
+        return self.ask(m.Probe(inputs=list(inputs)), m.Capturable, CALL_SECONDS)
 
-    def export_graph(
-        self,
-        source: str,
-        *,
-        module_name: str = "problem",
-        dtype: str | None = None,
-        timeout: float = LOAD_SECONDS,
-    ) -> m.Graph:
+    def export_graph(self, source: str, *, module_name: str, dtype: str | None) -> m.Graph:
         """Export a problem's model as operators, on fake tensors."""
         command = m.ExportGraph(source=source, module_name=module_name, dtype=dtype)
-        return self._exchange.ask(command, m.Graph, timeout)
+        return self.ask(command, m.Graph, LOAD_SECONDS)
 
     def flops(self, seed: int = 0) -> m.Operations:
         """Count the model's floating-point operations without running it."""
-        return self._exchange.ask(m.Flops(seed=seed), m.Operations, COMMAND_SECONDS)
+        return self.ask(m.Flops(seed=seed), m.Operations, COMMAND_SECONDS)
 
     def stop(self) -> None:
         """End the worker; never raises, may be repeated."""
         self.resume()
-        self._exchange.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        super().stop()

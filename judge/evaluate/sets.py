@@ -13,13 +13,12 @@ from typing import Any, Final
 
 import torch
 
-from judge.evaluate.buffers import Exported, Exporter, unchanged
+from judge.evaluate.buffers import Exported, Exporter, as_bytes, unchanged
 from judge.evaluate.session import Worker, WorkerError
 from judge.worker.messages import (
     Argument,
     BufferArgument,
     InputSpec,
-    TensorSpec,
     ValueArgument,
     ValueKind,
 )
@@ -54,9 +53,9 @@ def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2) -> int:
     return min(MAX_SETS, max(cold, comfortable, at_least, 2))
 
 
-def sets_fitting(per_set: int, fixed: int, free: int) -> int:
-    """How many sets of `per_set` bytes fit beside `fixed` bytes; 0 where none does."""
-    return max(0, int(_MEMORY_SHARE * free) - fixed) // max(per_set, 1)
+def sets_fitting(per_set: int, free: int) -> int:
+    """How many sets of `per_set` bytes fit into `free` bytes of memory; 0 where none does."""
+    return int(_MEMORY_SHARE * free) // max(per_set, 1)
 
 
 class InputSets:
@@ -104,9 +103,14 @@ class InputSets:
         self._open(problem, [each for each in self._made if each is not None])
 
     @property
+    def device(self) -> torch.device:
+        """Where the sets are."""
+        return self._exporter.device
+
+    @property
     def nbytes(self) -> int:
         """Bytes of one set."""
-        return sum(spec.nbytes for spec in self._tensors())
+        return sum(spec.tensor.nbytes for spec in self._inputs if spec.tensor is not None)
 
     def grow(self, count: int, workers: Sequence[Worker]) -> None:
         """Allocate further sets until there are `count`, open in all `workers`; new contents."""
@@ -140,8 +144,7 @@ class InputSets:
     def restore(self) -> None:
         """Write the current contents into all sets, and leave none of them in the cache."""
         for exported, pristine in zip(self._sets, self._pristine, strict=True):
-            for each, kept in zip(exported, pristine, strict=True):
-                each.flat.copy_(_bytes(kept))
+            _write(exported, pristine)
         if self._evicting is not None:
             # Read, not written: lines that are written would have to go to memory at the expense
             # of the first launch.
@@ -154,14 +157,12 @@ class InputSets:
         They are inputs of the problem as well (an index stays in range), under `spare_seed`.
         """
         for exported in self._sets:
-            for each, kept in zip(exported, self._spare, strict=True):
-                each.flat.copy_(_bytes(kept))
+            _write(exported, self._spare)
         self._wait()
 
     def replace_first(self) -> None:
         """Write the contents under `spare_seed` into the first set only."""
-        for each, kept in zip(self._sets[0], self._spare, strict=True):
-            each.flat.copy_(_bytes(kept))
+        _write(self._sets[0], self._spare)
         self._wait()
 
     def unchanged(self, number: int) -> bool:
@@ -194,15 +195,12 @@ class InputSets:
         self.problem.make_inputs(seed, names, self._kind)
         made = [each for each in self._made if each is not None]
         for kept, exported in zip(into, made, strict=True):
-            _bytes(kept).copy_(exported.flat)
+            as_bytes(kept).copy_(exported.flat)
         self._wait()  # the problem writes the next contents over these
         return seed
 
     def _like_made(self) -> list[Any]:
         return [torch.empty_like(each.tensor) for each in self._made if each is not None]
-
-    def _tensors(self) -> list[TensorSpec]:
-        return [spec.tensor for spec in self._inputs if spec.tensor is not None]
 
     def _open(self, worker: Worker, buffers: Sequence[Exported]) -> None:
         if buffers:
@@ -215,13 +213,19 @@ class InputSets:
             torch.cuda.synchronize(self._exporter.device)
 
 
+def l2_bytes(device: Any) -> int:
+    """Size of a device's L2; 0 on a CPU."""
+    if torch.device(device).type != "cuda":
+        return 0
+    return int(torch.cuda.get_device_properties(torch.device(device)).L2_cache_size)
+
+
 def _evicting(device: Any) -> Any:
     """Return what fills the L2 several times over when it is read; None on a CPU."""
-    if device.type != "cuda":
-        return None
-    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
-    return torch.zeros(L2_MULTIPLE * l2_bytes // 4, dtype=torch.float32, device=device)
+    words = L2_MULTIPLE * l2_bytes(device) // 4
+    return torch.zeros(words, dtype=torch.float32, device=device) if words else None
 
 
-def _bytes(tensor: Any) -> Any:
-    return tensor.reshape(-1).view(torch.uint8)
+def _write(buffers: Sequence[Exported], contents: Sequence[Any]) -> None:
+    for each, kept in zip(buffers, contents, strict=True):
+        each.flat.copy_(as_bytes(kept))

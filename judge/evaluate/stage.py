@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.bench import Desk, Lent, names, tensors
-from judge.evaluate.buffers import copy, nudge, pristine, refill, unchanged
+from judge.evaluate.bench import Desk, Lent, disturb, names, tensors
+from judge.evaluate.buffers import copy, nudge, pristine, unchanged
 from judge.evaluate.cases import PlannedShape
 from judge.evaluate.compare import apart
 from judge.evaluate.faults import refuse_shortage
 from judge.evaluate.outputs import undefined
 from judge.evaluate.prepared import Prepared
 from judge.evaluate.rules import Reference
-from judge.evaluate.session import CommandFailedError
+from judge.evaluate.session import CommandFailedError, Worker
 from judge.problem.judge import JudgeDeclaration
 from judge.worker import messages as m
 from judge.worker.buffers import dtype_of
@@ -51,6 +51,16 @@ class Settings:
     refill_seed: int
     """Secret: of the noise that replaces inputs before outputs are fetched."""
     declaration: JudgeDeclaration
+
+    def load_problem(self, worker: Worker, source: str) -> m.Problem:
+        """Load a problem's text into a worker."""
+        return worker.load_problem(
+            source,
+            device=self.device,
+            dtype=self.dtype,
+            precision=self.precision,
+            seed=self.model_seed,
+        )
 
 
 class Stage:
@@ -156,21 +166,23 @@ class Stage:
 
     def forget_mistakes(self) -> None:
         """Free the memory of `mutated`."""
-        for group in _OF_MISTAKES:
-            self._desk.take_back(group)
-        _settle(self.settings.device, free=True)
+        self._free(_OF_MISTAKES)
 
     def release(self) -> None:
         """Free the memory of the last prepared case, which must not be used any more."""
-        for group in ("inputs", "eager", "oracle", "oracle.values"):
+        self._free(("inputs", "eager", "oracle", "oracle.values", *_OF_MISTAKES))
+
+    def _free(self, groups: Sequence[str]) -> None:
+        """Take groups back, once the judge's own work is done, and what torch caches of them."""
+        for group in groups:
             self._desk.take_back(group)
-        for group in _OF_MISTAKES:
-            self._desk.take_back(group)
-        _settle(self.settings.device, free=True)
+        if self.settings.device != "cpu":
+            torch.cuda.synchronize(self.settings.device)
+            torch.cuda.empty_cache()
 
     def _run(self, prepared: Prepared, lent: Lent) -> None:
         called, got = self._eager(prepared, lent, late=not self.aliases)
-        prepared.outputs = [m.TensorSpec(shape=o.shape, dtype=o.dtype) for o in called.outputs]
+        prepared.outputs = called.outputs
         prepared.overlaps = any(output.overlaps for output in called.outputs)
         self._restore(prepared, lent)
         self._likely_specs = [_raised(spec) for spec in prepared.outputs]
@@ -218,8 +230,7 @@ class Stage:
         if sum(output.nbytes for output in prepared.outputs) > _LARGE_BYTES:
             # The kernel has to fit beside what the judge holds.
             del got
-            self._desk.take_back("eager")
-            _settle(self.settings.device, free=True)
+            self._free(["eager"])
 
     _reference: Reference | None = None
 
@@ -233,9 +244,7 @@ class Stage:
             self.writes = True
         outputs = self._desk.lend("eager", called.outputs)
         if late:
-            for number, each in enumerate(lent):
-                if each is not None:
-                    refill(each, self.settings.refill_seed + number)
+            disturb(lent, self.settings.refill_seed)
         self.worker.fetch(names(outputs), call=called.call)
         self.worker.drop([called.call])
         return called, tensors(outputs)
@@ -364,14 +373,6 @@ def _raised(spec: m.TensorSpec) -> m.TensorSpec:
 def _step(lent: Lent) -> float:
     """By what share of itself every number of the inputs can be moved; 0 where none can."""
     return max((STEPS.get(each.tensor.dtype, 0.0) for each in lent if each is not None), default=0)
-
-
-def _settle(device: str, *, free: bool = False) -> None:
-    """Wait until the judge's own work is done; with `free` give back what torch caches of it."""
-    if device != "cpu":
-        torch.cuda.synchronize(device)
-        if free:
-            torch.cuda.empty_cache()
 
 
 def is_device_error(message: str) -> bool:

@@ -12,11 +12,10 @@ import math
 import random
 import re
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
-
-import torch
 
 from judge.evaluate import floor as floors
 from judge.evaluate import planning, wall
@@ -41,8 +40,8 @@ from judge.evaluate.statistics import MIN_ROUNDS, ratio_of_medians, summarise
 from judge.progress import Progress, Say, silent
 from judge.worker.messages import InputSpec, Precision, ValueKind
 
-__all__ = ["FULL", "QUICK", "CheckLaunch", "Contender", "Effort", "Measurement", "Work",
-           "measure", "report", "time_contenders"]  # fmt: skip
+__all__ = ["FULL", "QUICK", "CheckLaunch", "Conditions", "Contender", "Effort", "Measurement",
+           "Work", "measure", "report", "time_contenders"]  # fmt: skip
 
 # Every fourth round of events runs free, for the wall clock: see `wall`.
 _FREE_EVERY: Final = 4
@@ -97,23 +96,38 @@ class _Found:
     cheats: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    calibrated: bool = True
+    flagged: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """What is odd about a contender's times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """On what contenders are timed, and how long."""
+
+    problem: Worker
+    """The problem worker, which makes the inputs."""
+    inputs: Sequence[InputSpec]
+    """Its reply to `describe_inputs` (kind "given") at the full shape, to which it is set."""
+    exporter: Exporter
+    """Where buffers come from; those made here are freed again. On a CPU the clock is used, and
+    times mean little."""
+    check_launch: CheckLaunch
+    """Judges the outputs of one timed launch."""
+    kind: ValueKind = ValueKind.GIVEN
+    """Of the values that contenders are timed on."""
+    limits: Effort = FULL
+    """How long to measure."""
+    say: Say = silent
+    """Takes one line of progress."""
 
 
 def time_contenders(
     contenders: Sequence[Contender],
+    conditions: Conditions,
     *,
-    problem: Worker,
-    inputs: Sequence[InputSpec],
-    device: str,
-    exporter: Exporter,
     precision: Precision,
-    check_launch: CheckLaunch,
     work: Work | None = None,
     ceilings: Ceilings | None = None,
-    kind: ValueKind = ValueKind.GIVEN,
-    limits: Effort = FULL,
-    say: Say = silent,
 ) -> TimingReport:
     """Time every contender with one method, cold, interleaved, on contents that never repeat.
 
@@ -121,77 +135,40 @@ def time_contenders(
     ----------
     contenders
         The candidate first; one of them named "eager", whose wall clock calibrates the check.
-    problem
-        The problem worker, which makes the inputs.
-    inputs
-        Its reply to `describe_inputs` (kind "given") at the full shape, to which it is set.
-    device
-        "cuda:N" or "cpu" (where the clock is used and times mean little).
-    exporter
-        Where buffers come from; those made here are freed again.
     precision
         "ieee" or "tf32": which measured matmul rate bounds float32 products.
-    check_launch
-        Judges the outputs of one timed launch.
     work
         For the floor; without it the report has none.
     ceilings
         Those measured earlier in this session; by default they are measured here (CUDA only).
-    kind
-        Of the values that contenders are timed on.
-    limits
-        How long to measure.
-    say
-        Takes one line of progress.
 
     Raises
     ------
     kb.errors.KbError
         The problem worker failed, or memory is short. A contender that fails is noted instead.
     """
-    cuda = torch.device(device).type == "cuda"
+    device = conditions.exporter.device
+    cuda = device.type == "cuda"
     if cuda and ceilings is None:
-        say(Progress("measuring the card's ceilings"))
-        ceilings = measure_ceilings(device)
-    with contextlib.ExitStack() as stack:
-        watch = stack.enter_context(ClockWatch(card_id(device))) if cuda else None
-        measured = measure(
-            contenders,
-            problem=problem,
-            inputs=inputs,
-            device=device,
-            exporter=exporter,
-            check_launch=check_launch,
-            kind=kind,
-            limits=limits,
-            say=say,
-        )
+        conditions.say(Progress("measuring the card's ceilings"))
+        ceilings = measure_ceilings(str(device))
+    watch = ClockWatch(card_id(str(device))) if cuda else None
+    with watch or contextlib.nullcontext():
+        measured = measure(contenders, conditions)
     clocks = watch.clocks if watch else None
     return report(measured, work=work, ceilings=ceilings, precision=precision, clocks=clocks)
 
 
-def measure(
-    contenders: Sequence[Contender],
-    *,
-    problem: Worker,
-    inputs: Sequence[InputSpec],
-    device: str,
-    exporter: Exporter,
-    check_launch: CheckLaunch,
-    kind: ValueKind = ValueKind.GIVEN,
-    limits: Effort = FULL,
-    say: Say = silent,
-) -> Measurement:
-    """Measure rounds until there is enough; parameters as of `time_contenders`."""
-    output_bytes = max(sum(spec.nbytes for spec in contender.outputs) for contender in contenders)
-    sets = InputSets(problem, inputs, exporter, kind)
+def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurement:
+    """Measure rounds until there is enough."""
+    exporter, say = conditions.exporter, conditions.say
+    sets = InputSets(conditions.problem, conditions.inputs, exporter, conditions.kind)
     try:
-        with Interleaver(contenders, sets, exporter, check_launch) as interleaver:
-            plan, notes = planning.choose(
-                interleaver, sets, device=device, output_bytes=output_bytes, say=say
-            )
+        with Interleaver(contenders, sets, exporter, conditions.check_launch) as interleaver:
+            plan, notes = planning.choose(interleaver, say)
             say(Progress(f"timing by {plan.method}, {plan.sets} launches a batch"))
-            _rounds(interleaver, plan, limits, any(contender.checked for contender in contenders))
+            checked = any(contender.checked for contender in contenders)
+            _rounds(interleaver, plan, conditions.limits, checked)
             if plan.method == "events":  # a graph runs as a whole, in its turn
                 say(Progress("looking for work out of the stream's turn"))
                 interleaver.look_for_turns()
@@ -249,8 +226,8 @@ def report(
     found = _Found(notes=list(measured.notes))
     if clocks is not None and clocks.note:
         found.notes.append(clocks.note)
-    flagged = _evidence(measured, found)
-    _even_out(measured, found, flagged)
+    _evidence(measured, found)
+    _even_out(measured, found)
     floor = floors.floor(work, ceilings, precision) if work and ceilings else None
     copy_ms = floors.copy_floor_ms(work, ceilings) if work and ceilings else None
     timings = []
@@ -259,7 +236,7 @@ def report(
         if not times:
             continue
         summary = summarise(times)
-        flags = list(flagged.get(name, ()))
+        flags = found.flagged[name]
         if floor is not None:
             flags += floors.flags(summary.median, floor.ms)
         if summary.p90 - summary.p10 > _NOISY * summary.median:
@@ -287,11 +264,11 @@ def report(
         cheats=tuple(found.cheats),
         wrong=tuple(found.wrong),
         notes=tuple(found.notes),
-        calibrated=found.calibrated,
+        calibrated=EAGER in measured.tracks and bool(measured.tracks[EAGER].held),
     )
 
 
-def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]]) -> None:
+def _even_out(measured: Measurement, found: _Found) -> None:
     """Give batch means for a contender some of whose launches work for the others.
 
     Only with events: by the clock, the first launch of a batch is slow for waking up, and a graph
@@ -306,7 +283,7 @@ def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]
         if uneven <= usual + UNEVEN:
             continue
         text = f"the mean launch of a batch takes {1 + uneven:.2f} times as long as the median one"
-        flagged.setdefault(name, []).append(f"{text}: the mean is given")
+        found.flagged[name].append(f"{text}: the mean is given")
         if number == 0 and uneven > usual + SHIFTED:
             found.cheats.append(f"{text}: few launches do the work of the others")
         track.times = evened(track.times)
@@ -314,23 +291,16 @@ def _even_out(measured: Measurement, found: _Found, flagged: dict[str, list[str]
 
 def _ratios(measured: Measurement) -> tuple[Ratio, ...]:
     (candidate, mine), *others = measured.tracks.items()
-    ratios = []
-    for name, track in others:
-        if set(mine.times) & set(track.times):
-            found = ratio_of_medians(track.times, mine.times)
-            ratios.append(
-                Ratio(
-                    of=candidate, over=name, ratio=found.ratio, low=found.low, high=found.high,
-                    significant=found.significant,
-                )
-            )  # fmt: skip
-    return tuple(ratios)
+    return tuple(
+        Ratio(of=candidate, over=name, **asdict(ratio_of_medians(track.times, mine.times)))
+        for name, track in others
+        if set(mine.times) & set(track.times)
+    )
 
 
-def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
+def _evidence(measured: Measurement, found: _Found) -> None:
     """Failed checks of clock and outputs: the candidate's as evidence, others' as notes."""
     candidate = next(iter(measured.tracks))
-    flagged: dict[str, list[str]] = {}
     for name, track in measured.tracks.items():
         cheats = list(dict.fromkeys(track.cheats))
         wrong = _counted(track.wrong, track.checks)
@@ -343,7 +313,7 @@ def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
             found.walls.append(check)
             if not check.passed:
                 cheats.append(wall.statement(check))
-                flagged.setdefault(name, []).append("the judge's clock disagrees with this time")
+                found.flagged[name].append("the judge's clock disagrees with this time")
         if name == candidate:
             found.cheats += cheats
             found.wrong += wrong
@@ -353,9 +323,6 @@ def _evidence(measured: Measurement, found: _Found) -> dict[str, list[str]]:
             found.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
             if track.failed is not None:
                 found.notes.append(f"{name} failed while it was timed: {track.failed}")
-    if EAGER not in measured.tracks or not measured.tracks[EAGER].held:
-        found.calibrated = False
-    return flagged
 
 
 def _systematic(track: Track) -> bool:

@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from judge.worker.messages import Precision
 from kb.verify.compare import TF32_TOLERANCE, TOLERANCES, Tolerance
-
-Precision = Literal["ieee", "tf32"]
 
 # `TOLERANCES` compare two rounded results; the oracle is not rounded, so half of it is left for
 # the candidate: in bfloat16 and float16 about four roundings in a row, or sixteen independent
@@ -130,10 +129,11 @@ def _base(dtype: Any, precision: Precision) -> Tolerance:
     if dtype is torch.float32 and precision == "tf32":
         return TF32_TOLERANCE
     # Formats without an entry (8 bits, two or three of mantissa) are taken as the coarsest one.
-    return TOLERANCES.get(_real(dtype), TOLERANCES[torch.float8_e5m2])
+    return TOLERANCES.get(real_dtype(dtype), TOLERANCES[torch.float8_e5m2])
 
 
-def _real(dtype: Any) -> Any:
+def real_dtype(dtype: Any) -> Any:
+    """The dtype of a complex dtype's parts; any other as it is."""
     return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
 
 
@@ -145,6 +145,6 @@ def _absolute(dtype: Any, terms: float) -> float:
     """
     if dtype in (torch.float64, torch.complex128):
         return float(torch.finfo(torch.float64).smallest_normal) * max(terms, 1.0)
-    info = torch.finfo(_real(dtype))
+    info = torch.finfo(real_dtype(dtype))
     flushed = float(torch.finfo(torch.float32).smallest_normal) * max(terms, 1.0)
     return max(flushed, float(info.smallest_normal) * float(info.eps))

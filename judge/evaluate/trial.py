@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from judge.evaluate import cases, neighbours
 from judge.evaluate.bench import Bench, Desk
-from judge.evaluate.cases import OF_INTEGERS, PlannedCase, PlannedShape
+from judge.evaluate.cases import OF_INTEGERS, SEED_BITS, PlannedCase, PlannedShape
 from judge.evaluate.contest import Contest, Entrant
 from judge.evaluate.correctness import Contestant
 from judge.evaluate.enlarge import CALL_SECONDS, MOST_ACCESSES, Enlargement, LoopCounts
@@ -36,8 +36,6 @@ from judge.sandbox.layers import Layer, require_layers
 from judge.worker.messages import ValueKind
 from kb.errors import KbError
 
-_SEED_BITS = 62
-
 
 @dataclass(slots=True)
 class Trial:
@@ -55,11 +53,27 @@ class Trial:
     layers: list[Layer] = field(default_factory=list)
     oracle: str = ""
     report: TimingReport | None = None
+    settings: Settings = field(init=False)
+    _bench: Bench = field(init=False)
+    _kernel: KernelFile = field(init=False)
+    _desk: Desk = field(init=False)
+    """The problem worker's."""
+    _contestant: Contestant = field(init=False)
     _zeros: StructuralZeros = field(default_factory=StructuralZeros)
     _broken: bool = False
     """The problem's worker is of no use any more."""
     _unloadable: bool = False
     """The kernel could not be loaded at a smaller shape: the next one is the given shape."""
+
+    def __post_init__(self) -> None:
+        self.settings = Settings(
+            device=self.device,
+            dtype=self.options.dtype,
+            precision=self.options.precision,
+            model_seed=secrets.randbits(SEED_BITS),
+            refill_seed=secrets.randbits(SEED_BITS),
+            declaration=self.problem.judge,
+        )
 
     def run(self, bench: Bench, kernel: KernelFile) -> None:
         """All cases, the judge's power, and the times of a kernel that is right.
@@ -70,14 +84,7 @@ class Trial:
             The problem fails at its own shape, or the sandbox is incomplete.
         """
         options, evidence = self.options, self.evidence
-        settings = Settings(
-            device=self.device,
-            dtype=options.dtype,
-            precision=options.precision,
-            model_seed=secrets.randbits(_SEED_BITS),
-            refill_seed=secrets.randbits(_SEED_BITS),
-            declaration=self.problem.judge,
-        )
+        self._bench, self._kernel = bench, kernel
         shapes = cases.plan(self.problem, seeds=options.seeds, tiny=options.interpret)
         if only := why_none(self.problem):
             self.notes.append(only)
@@ -86,10 +93,10 @@ class Trial:
         if not evidence.given_shape:
             self.notes.append("checked at reduced sizes only, in Triton's interpreter")
         self.say(Progress("starting workers", Step.HOLD))
-        desk = self._problem_desk(bench, shapes[0], settings)
-        desk, shapes = self._proven(bench, desk, shapes, settings)
-        contestant = Contestant(
-            bench.start("candidate"), kernel, settings, call_seconds=options.call_seconds,
+        self._desk = self._problem_desk(shapes[0])
+        shapes = self._proven(shapes)
+        contestant = self._contestant = Contestant(
+            bench.start("candidate"), kernel, self.settings, call_seconds=options.call_seconds,
             hide=self.device == "cpu",
         )  # fmt: skip
         # No smaller shape was to be had: the given one may be too much for the interpreter.
@@ -103,16 +110,16 @@ class Trial:
                 if self._unloadable and shape.label != "full":
                     continue
                 if self._broken:  # by values that are none of the problem's
-                    desk.close()
-                    desk = self._problem_desk(bench, shape, settings)
+                    self._desk.close()
+                    self._desk = self._problem_desk(shape)
                     self._broken = False
-                stage = self._stage(desk, shape, settings)
+                stage = self._stage(shape)
                 shows = shape.label == "full" or not evidence.given_shape
-                self._cases(bench, stage, contestant, power if shows else smaller, decides=shows)
-                if self._decided(contestant):
+                self._cases(stage, power if shows else smaller, decides=shows)
+                if self._decided():
                     break
-            if self.options.interpret:
-                self._enlarge(bench, desk, contestant, kernel, settings)
+            if options.interpret:
+                self._enlarge()
         except ProblemFaultError as error:
             evidence.machine_faults.append(str(error))
         require_exact(evidence.outcomes)
@@ -120,62 +127,54 @@ class Trial:
         contestant.desk.close()
         if stage is not None and self._worth_timing(stage):
             try:
-                self._time(bench, stage, settings, kernel)
+                self._time(stage)
             except ProblemFaultError as error:
                 evidence.machine_faults.append(str(error))
 
-    def _enlarge(
-        self,
-        bench: Bench,
-        desk: Desk,
-        contestant: Contestant,
-        kernel: KernelFile,
-        settings: Settings,
-    ) -> None:
+    def _enlarge(self) -> None:
         """Larger shapes: while a loop of the kernel turned less than twice at all so far, and long.
 
         Where the given shape was judged, they tell of other sizes, and need not be had.
         """
-        if self._decided(contestant):
+        if self._decided():
             return
-        outcomes = self.evidence.outcomes
+        contestant, outcomes = self._contestant, self.evidence.outcomes
         contestant.may_be_slow = True
         contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
 
         def progress() -> LoopCounts:
-            last, constants = contestant.last_call, outcomes[-1].case.constants
-            judged = sum(each.case.counted and not each.case.refused for each in outcomes)
             return LoopCounts(
-                last.loops, last.blocks, last.programs, last.accesses, contestant.fewest_accesses,
-                last.seconds, constants, contestant.calls, contestant.too_long, judged,
-            )  # fmt: skip
+                last=contestant.last_call,
+                fewest=contestant.fewest_accesses,
+                constants=outcomes[-1].case.constants,
+                calls=contestant.calls,
+                too_long=contestant.too_long,
+                judged=sum(each.case.counted and not each.case.refused for each in outcomes),
+            )
 
-        larger = Enlargement(self.problem, kernel.text, progress, self.evidence.given_shape)
-        for planned in larger.shapes(secret=secrets.randbits(_SEED_BITS - 1)):
+        larger = Enlargement(self.problem, self._kernel.text, progress, self.evidence.given_shape)
+        for planned in larger.shapes(secret=secrets.randbits(SEED_BITS - 1)):
             contestant.most_accesses = MOST_ACCESSES if larger.long else None
-            desk, proven = self._proven(bench, desk, [planned], settings)
-            for shape in proven:
+            for shape in self._proven([planned]):
                 before = len(outcomes)
-                self._cases(bench, self._stage(desk, shape, settings), contestant, None)
+                self._cases(self._stage(shape), None)
                 for each in outcomes[before:]:
                     if each.case.refused and larger.long:
                         # Longer than what its loops wanted: no shape that it has to take.
-                        each.case = cases.uncounted(each.case)
+                        each.note(counted=False, refused=False, why_not=each.case.problem)
                     elif each.case.refused:
                         larger.why_not_all = "it declines larger shapes"
             if self._broken or not contestant.worker.alive:
                 slow = f"larger shapes take more than {CALL_SECONDS:.0f} s"
                 larger.why_not_all = "the problem cannot be run there" if self._broken else slow
                 break
-            if self._decided(contestant):
+            if self._decided():
                 return
         if said := larger.unseen():
             decides = larger.why_not_all and not self.evidence.given_shape
             (self.evidence.unseen if decides else self.notes).append(said)
 
-    def _proven(
-        self, bench: Bench, desk: Desk, shapes: Sequence[PlannedShape], settings: Settings
-    ) -> tuple[Desk, list[PlannedShape]]:
+    def _proven(self, shapes: Sequence[PlannedShape]) -> list[PlannedShape]:
         """The shapes at which the problem can be built, found before any kernel runs.
 
         A shape is dropped here or not at all: later, what fails may fail for a reason that the
@@ -185,50 +184,43 @@ class Trial:
         for shape in shapes:
             try:
                 if shape.label != "full":
-                    desk.worker.use_variant(shape.source, seed=settings.model_seed)
-                    desk.worker.describe_inputs(0)
+                    self._desk.worker.use_variant(shape.source, seed=self.settings.model_seed)
+                    self._desk.worker.describe_inputs(0)
             except WorkerError as error:
                 case = cases.uncalled(
                     shape, ValueKind.GIVEN, why_not=f"no shape of this problem: {error}"
                 )
                 self.evidence.outcomes.append(Outcome(case))
-                if not desk.worker.alive or is_device_error(str(error)):
-                    desk.close()
-                    desk = self._problem_desk(bench, shapes[-1], settings)
+                if not self._desk.worker.alive or is_device_error(str(error)):
+                    self._desk.close()
+                    self._desk = self._problem_desk(shapes[-1])
             else:
                 found.append(shape)
-        return desk, found
+        return found
 
-    def _problem_desk(self, bench: Bench, shape: PlannedShape, settings: Settings) -> Desk:
-        desk = bench.start("problem")
-        self.layers = bench.layers
+    def _problem_desk(self, shape: PlannedShape) -> Desk:
+        desk = self._bench.start("problem")
+        self.layers = self._bench.layers
         if lacking := require_layers(self.layers, trust=self.options.trust):
-            said = f"ran with --trust although the sandbox lacks: {'; '.join(lacking)}"
-            self.notes += [said] if said not in self.notes else []
+            self._note(f"ran with --trust although the sandbox lacks: {'; '.join(lacking)}")
         # At a proposed shape, since the given one may be too much for an interpreter's CPU; the
         # problem is at fault only if it cannot be built as it is.
         for source in dict.fromkeys((shape.source, self.problem.text)):
             try:
-                desk.worker.load_problem(
-                    source,
-                    device=self.device,
-                    dtype=settings.dtype,
-                    precision=settings.precision,
-                    seed=settings.model_seed,
-                )
+                self.settings.load_problem(desk.worker, source)
             except WorkerError as error:
                 if source == self.problem.text:
                     raise KbError(f"{self.problem.name} cannot be run: {error}") from None
                 desk.close()
-                desk = bench.start("problem")
+                desk = self._bench.start("problem")
             else:
                 break
         return desk
 
-    def _stage(self, desk: Desk, shape: PlannedShape, settings: Settings) -> Stage:
+    def _stage(self, shape: PlannedShape) -> Stage:
         """The problem at one shape."""
         try:
-            return Stage(desk, shape, settings)
+            return Stage(self._desk, shape, self.settings)
         except WorkerError as error:
             if shape.label == "full":
                 raise KbError(f"{self.problem.name} cannot be run: {error}") from None
@@ -237,22 +229,14 @@ class Trial:
                 f"now fails: {error}"
             ) from None
 
-    def _cases(
-        self,
-        bench: Bench,
-        stage: Stage,
-        contestant: Contestant,
-        power: Power | None,
-        *,
-        decides: bool = False,
-    ) -> None:
+    def _cases(self, stage: Stage, power: Power | None, *, decides: bool = False) -> None:
         """All cases of one shape, until one is wrong."""
-        shape = stage.shape
+        shape, contestant = stage.shape, self._contestant
         self.say(Progress(f"checking the {shape.label} shape{shape.described}"))
         try:
             contestant.load(stage)
         except WorkerError as error:
-            self._not_loaded(error, shape, contestant)
+            self._not_loaded(error, shape)
             return
         chosen = None
         for planned in with_more(shape, power if decides else None):
@@ -263,7 +247,7 @@ class Trial:
             except WorkerError as error:
                 if shape.label == "full":
                     raise
-                self._require_repeat(bench, stage, planned, contestant, type(error).__name__)
+                self._require_repeat(stage, planned, type(error).__name__)
                 why_not = f"the problem itself fails: {error}"
                 self.evidence.outcomes.append(
                     Outcome(cases.uncalled(shape, planned.kind, why_not=why_not))
@@ -271,7 +255,7 @@ class Trial:
                 self._broken = True
                 return
             if prepared.raised:
-                self._require_repeat(bench, stage, planned, contestant, prepared.raised)
+                self._require_repeat(stage, planned, prepared.raised)
             self._broken = stage.broken
             self._note_of(stage, prepared, planned)
             chosen = any(
@@ -282,8 +266,10 @@ class Trial:
                 again = contestant.run(stage, prepared, planned)
                 outcome = outcome if again.case.counted and not again.case.passed else again
             self.evidence.outcomes.append(outcome)
-            self._tell(outcome)
-            if self._decided(contestant):
+            case = outcome.case
+            said = "ok" if case.passed else case.problem or f"does not count: {case.why_not}"
+            self.say(Progress(f"{describe(case)}: {said}"))
+            if self._decided():
                 return
             if outcome.case.counted:
                 if power is not None and not power.complete:
@@ -295,25 +281,21 @@ class Trial:
         """What a prepared case says of the problem and its oracle."""
         if planned.loose:
             prepared.limits = [loosened(limit) for limit in prepared.limits]
-        for said in (prepared.off, stage.redrawn):
-            if said and said not in self.notes:
-                self.notes.append(said)
+        self._note(prepared.off)
+        self._note(stage.redrawn)
         if self.options.interpret and stage.computes_in("bfloat16", prepared):
             self.evidence.untold = INTERPRETED_BFLOAT16
         self.evidence.eager = self.evidence.eager or stage.observed
         self.oracle = "nvfp4" if self.problem.judge.rule else stage.oracle_precision
         if stage.why_float32:
-            said = f"the oracle is in float32, not float64: {stage.why_float32}"
-            self.notes += [] if said in self.notes else [said]
+            self._note(f"the oracle is in float32, not float64: {stage.why_float32}")
 
-    def _require_repeat(
-        self,
-        bench: Bench,
-        stage: Stage,
-        planned: PlannedCase,
-        contestant: Contestant,
-        failure: str,
-    ) -> None:
+    def _note(self, said: str | None) -> None:
+        """Disclose something once."""
+        if said and said not in self.notes:
+            self.notes.append(said)
+
+    def _require_repeat(self, stage: Stage, planned: PlannedCase, failure: str) -> None:
         """Raise ProblemFaultError unless a fresh process fails alike while the kernel's stands
         still.
 
@@ -322,33 +304,30 @@ class Trial:
         failure
             The type of the error.
         """
-        contestant.worker.pause()
+        self._contestant.worker.pause()
         again: str | None
         try:
-            with contextlib.closing(self._problem_desk(bench, stage.shape, stage.settings)) as desk:
-                again = (
-                    Stage(desk, stage.shape, stage.settings)
-                    .prepare(planned.kind, planned.seed)
-                    .raised
-                )
+            with contextlib.closing(self._problem_desk(stage.shape)) as desk:
+                fresh = Stage(desk, stage.shape, self.settings)
+                again = fresh.prepare(planned.kind, planned.seed).raised
         except WorkerError as error:
             again = type(error).__name__
         finally:
-            contestant.worker.resume()
+            self._contestant.worker.resume()
         if again != failure:
             raise ProblemFaultError(
                 f"the problem's own side failed ({failure}) beside the kernel and not by itself "
                 f"({again or 'it then ran'}): nothing can be said of the kernel"
             )
 
-    def _not_loaded(self, error: WorkerError, shape: PlannedShape, contestant: Contestant) -> None:
+    def _not_loaded(self, error: WorkerError, shape: PlannedShape) -> None:
         told = (
             f"{error.kind}: {error.message}"
             if isinstance(error, CommandFailedError)
             else str(error)
         )
         fault = error.fault.model_copy(update={"compiling": True})
-        if shape.label == "full" or not contestant.worker.alive:
+        if shape.label == "full" or not self._contestant.worker.alive:
             self.evidence.wrong.append(f"it cannot be loaded: {told}")
             self.evidence.faults.append(fault)
             return
@@ -356,16 +335,11 @@ class Trial:
         case = cases.uncalled(shape, ValueKind.GIVEN, problem=f"it cannot be loaded: {told}")
         self.evidence.outcomes.append(Outcome(case.model_copy(update={"fault": fault})))
 
-    def _decided(self, contestant: Contestant) -> bool:
+    def _decided(self) -> bool:
         """Whether further cases change nothing."""
-        evidence = self.evidence
+        evidence, alive = self.evidence, self._contestant.worker.alive
         wrong = any(is_wrong(outcome.case) or outcome.cheats for outcome in evidence.outcomes)
-        return bool(evidence.wrong) or not contestant.worker.alive or (wrong and not evidence.own)
-
-    def _tell(self, outcome: Outcome) -> None:
-        case = outcome.case
-        said = "ok" if case.passed else (case.problem or f"does not count: {case.why_not}")
-        self.say(Progress(f"{describe(case)}: {said}"))
+        return bool(evidence.wrong) or not alive or (wrong and not evidence.own)
 
     def _look_for_zeros(self, shape: PlannedShape, prepared: Prepared) -> None:
         """Zeros that stay for all inputs are no work: the floor says so."""
@@ -381,20 +355,15 @@ class Trial:
             return False
         return decide(self.evidence).verdict in RIGHT
 
-    def _time(self, bench: Bench, stage: Stage, settings: Settings, kernel: KernelFile) -> None:
-        options = self.options
+    def _time(self, stage: Stage) -> None:
         contest = Contest(
-            bench=bench, stage=stage, settings=settings, say=self.say,
-            entrants=[Entrant("candidate", kernel), *self.rivals], baselines=options.baselines,
-            seeds=[secrets.randbits(_SEED_BITS) for _ in range(2)], quick=options.quick,
-            call_seconds=options.call_seconds, zero_fraction=self._zeros.fraction,
-            ceilings=self.ceilings, own=self.evidence.own,
+            bench=self._bench, stage=stage, options=self.options, say=self.say,
+            evidence=self.evidence, entrants=[Entrant("candidate", self._kernel), *self.rivals],
+            seeds=[secrets.randbits(SEED_BITS) for _ in range(2)],
+            zero_fraction=self._zeros.fraction, ceilings=self.ceilings,
         )  # fmt: skip
         self.report = contest.run()
         self.notes += contest.notes
-        self.evidence.wrong += contest.wrong
-        self.evidence.faults += contest.faults
-        self.evidence.cheats += contest.cheats
         if self.report is not None:
             self.evidence.wrong += self.report.wrong
             self.evidence.cheats += self.report.cheats

@@ -105,31 +105,24 @@ def _held_launch(
         keep=True,
         copy_outputs=copied,
     )
+    written: list[float] = []
+    """When the later contents were in place, by `time.perf_counter`."""
+
+    def write_later() -> None:
+        time.sleep(_DELAY_S)
+        sets.replace_first()
+        written.append(time.perf_counter())
+
     for _ in range(_TRIES):
         sets.renew()
         sets.restore()
         start = time.perf_counter()
-        writer = _Writer(sets)
+        writer = threading.Thread(target=write_later, name="later contents", daemon=True)
         writer.start()
         try:
             worker.time(command)
         finally:
             writer.join()
-        if writer.done is not None and writer.done - start <= latest_s:
+        if written and written.pop() - start <= latest_s:
             return fetch()
     raise UntestedError("the contents could not be exchanged in time while a stream was held")
-
-
-class _Writer(threading.Thread):
-    """Writes the later contents while the worker's stream is held."""
-
-    def __init__(self, sets: InputSets) -> None:
-        super().__init__(name="later contents", daemon=True)
-        self.done: float | None = None
-        """When they were in place, by `time.perf_counter`."""
-        self._sets = sets
-
-    def run(self) -> None:
-        time.sleep(_DELAY_S)
-        self._sets.replace_first()
-        self.done = time.perf_counter()

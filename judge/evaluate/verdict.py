@@ -103,11 +103,10 @@ def require_exact(outcomes: Sequence[Outcome]) -> None:
     if not common:
         return
     for each in counted:
-        update: dict[str, object] = {"bit_exact_required": True}
+        each.note(bit_exact_required=True)
         wrong = [each.inexact[index] for index in sorted(common & each.inexact.keys())]
         if wrong and each.case.passed:
-            update |= {"passed": False, "problem": wrong[0][0], "counterexamples": wrong[0][1]}
-        each.case = each.case.model_copy(update=update)
+            each.note(passed=False, problem=wrong[0][0], counterexamples=wrong[0][1])
 
 
 def decide(evidence: Evidence) -> Decision:
@@ -170,11 +169,7 @@ def _only_values_are_wrong(evidence: Evidence) -> bool:
 def _cheats(evidence: Evidence) -> list[str]:
     found = [cheat for outcome in evidence.outcomes for cheat in outcome.cheats]
     found += evidence.cheats
-    found += [
-        f"line {each.line}: {each.evidence}: {each.explanation}"
-        for each in evidence.scan
-        if each.severity == "cheat"
-    ]
+    found += [str(each) for each in evidence.scan if each.severity == "cheat"]
     found += [f"{name} was replaced" for name in evidence.observations.all("patched")]
     if any(each.other_card for each in evidence.observations.seen):
         found.append("it works on another GPU beside the judged one, and the baselines do not")
@@ -283,11 +278,7 @@ def _disclosures(evidence: Evidence) -> list[str]:
     if libraries:
         found.append(f"it loads {', '.join(libraries[:_SHOWN])}")
     found += evidence.observations.all("notes")[:_SHOWN]
-    found += [
-        f"line {each.line}: {each.evidence}: {each.explanation}"
-        for each in evidence.scan
-        if each.severity != "cheat"
-    ][:_SHOWN]
+    found += [str(each) for each in evidence.scan if each.severity != "cheat"][:_SHOWN]
     if untold := unproven(evidence.power):
         found.append(f"at the given shape {untold}")
     left = [outcome.case for outcome in evidence.outcomes if not outcome.case.counted]

@@ -24,7 +24,7 @@ a held claim of c ms is found to be too low once the excess passes
     0.05 c + 0.02 g + 0.05 / n + 3 e        (and 0.25 more in free batches)
 
 Without noise (e = 0) and with the 0.5 ms of the hold as gap, what has to be kept back of a launch's
-true time to be found is (`smallest_found`):
+true time to be found is:
 
 | true time | held batches | free batches |
 |---|---|---|
@@ -75,62 +75,6 @@ class Batch:
     """How many launches that were."""
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """What the judge's clock saw beyond claim and gap, in milliseconds a launch."""
-
-    claimed: float
-    wall: float
-    gap: float
-    """Eager's (wall - claimed)."""
-    excess: float
-    error: float
-    """Standard error of `excess`."""
-    launches: float
-    """In one batch."""
-    rounds: int
-
-
-def excess(mine: Mapping[int, Batch], eager: Mapping[int, Batch]) -> Excess | None:
-    """Compare a contender's batches with eager's of the same rounds; None if too few are common."""
-    rounds = sorted(set(mine) & set(eager))
-    if len(rounds) < MIN_ROUNDS:
-        return None
-    beyond = [_gap(mine[r]) - _gap(eager[r]) for r in rounds]
-    middle = statistics.median(beyond)
-    deviation = statistics.median(abs(value - middle) for value in beyond)
-    return Excess(
-        claimed=statistics.median(mine[r].claimed_ms / mine[r].launches for r in rounds),
-        wall=statistics.median(mine[r].wall_ms / mine[r].launches for r in rounds),
-        gap=statistics.median(_gap(eager[r]) for r in rounds),
-        excess=middle,
-        error=_MAD_TO_ERROR * deviation / len(rounds) ** 0.5,
-        launches=statistics.median(mine[r].launches for r in rounds),
-        rounds=len(rounds),
-    )
-
-
-def allowance(found: Excess, *, held: bool) -> float:
-    """Milliseconds a launch of excess that are no evidence."""
-    allowed = (
-        CLAIM_SHARE * found.claimed
-        + GAP_SHARE * max(found.gap, 0.0)
-        + BATCH_MS / found.launches
-        + ERRORS * found.error
-    )
-    return allowed if held else allowed + HOST_MS
-
-
-def smallest_found(true_ms: float, launches: int, gap_ms: float, *, held: bool) -> float:
-    """Fraction of a launch's true time that must be kept back to be found, without noise.
-
-    Above 1 no lie is found. `gap_ms` is eager's gap a launch.
-    """
-    fixed = GAP_SHARE * gap_ms + BATCH_MS / launches + (0.0 if held else HOST_MS)
-    # The claim c at which true - c = CLAIM_SHARE c + fixed.
-    return 1 - (true_ms - fixed) / (1 + CLAIM_SHARE) / true_ms
-
-
 def check(
     contender: str, mine: Mapping[int, Batch], eager: Mapping[int, Batch], *, held: bool
 ) -> WallCheck | None:
@@ -145,23 +89,30 @@ def check(
     held
         Whether the stream was held in these batches.
     """
-    found = excess(mine, eager)
-    if found is None:
+    rounds = sorted(set(mine) & set(eager))
+    if len(rounds) < MIN_ROUNDS:
         return None
-    allowed = allowance(found, held=held)
-    passed = found.excess <= allowed
+    beyond = [_gap(mine[r]) - _gap(eager[r]) for r in rounds]
+    excess = statistics.median(beyond)
+    deviation = statistics.median(abs(value - excess) for value in beyond)
+    error = _MAD_TO_ERROR * deviation / len(rounds) ** 0.5
+    claimed = statistics.median(mine[r].claimed_ms / mine[r].launches for r in rounds)
+    gap = statistics.median(_gap(eager[r]) for r in rounds)
+    launches = statistics.median(mine[r].launches for r in rounds)
+    allowed = CLAIM_SHARE * claimed + GAP_SHARE * max(gap, 0.0) + BATCH_MS / launches
+    allowed += ERRORS * error + (0.0 if held else HOST_MS)
     kind = "held" if held else "free-running"
     detail = (
-        f"{found.rounds} {kind} batches of {found.launches:.0f} launches: "
-        f"{found.excess * 1e3:+.1f} µs a launch beyond the claim and eager's gap, "
+        f"{len(rounds)} {kind} batches of {launches:.0f} launches: "
+        f"{excess * 1e3:+.1f} µs a launch beyond the claim and eager's gap, "
         f"up to {allowed * 1e3:.1f} µs is no evidence"
     )
     return WallCheck(
         contender=contender,
-        claimed_ms=found.claimed,
-        wall_ms=found.wall,
-        gap_ms=found.gap,
-        passed=passed,
+        claimed_ms=claimed,
+        wall_ms=statistics.median(mine[r].wall_ms / mine[r].launches for r in rounds),
+        gap_ms=gap,
+        passed=excess <= allowed,
         detail=detail,
     )
 

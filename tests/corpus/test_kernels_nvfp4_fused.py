@@ -18,7 +18,8 @@ SCRIPT = """
 import json, random, sys
 from pathlib import Path
 import torch
-from judge.evaluate.nvfp4 import Rule, compare_nvfp4
+from judge.evaluate.nvfp4 import compare_nvfp4
+from judge.problem.judge import JudgeDeclaration
 from kb.verify.kernel_module import load_kernel_module
 
 folder = Path(sys.argv[1]) / "triton"
@@ -31,7 +32,7 @@ draw = random.Random(3)
 
 def judge(name, result, values, fused, swizzled, g):
     codes, scales = result[:2]
-    rule = Rule(fused=fused, layout="swizzled" if swizzled else "linear")
+    rule = JudgeDeclaration(fused=fused, layout="swizzled" if swizzled else "linear")
     found = compare_nvfp4(codes.reshape(-1, codes.shape[-1]), scales,
                           values.reshape(-1, values.shape[-1]), rule, g)
     print(json.dumps([name, found.problem]))

@@ -122,14 +122,8 @@ def find_price(option: str, model: str) -> Price:
     return known[model]
 
 
-def most_tokens(text: str) -> int:
-    """More tokens than any model makes of a text."""
-    return math.ceil(len(text.encode(errors="replace")) / _LEAST_BYTES_PER_TOKEN)
-
-
-def assumed_tokens(text: str) -> int:
-    """Tokens of a text where the endpoint does not tell."""
-    return math.ceil(len(text.encode(errors="replace")) / _ASSUMED_BYTES_PER_TOKEN)
+def _tokens(text: str, bytes_per_token: int) -> int:
+    return math.ceil(len(text.encode(errors="replace")) / bytes_per_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +143,8 @@ class Charge:
         if usage is not None and usage.prompt_tokens > 0:
             into, out, estimated = usage.prompt_tokens, max(usage.completion_tokens, 0), False
         else:
-            into, out, estimated = assumed_tokens(request), assumed_tokens(reply), True
+            into, out = (_tokens(text, _ASSUMED_BYTES_PER_TOKEN) for text in (request, reply))
+            estimated = True
         return cls(into, out, estimated, price.of(into, out) if price else None)
 
 
@@ -196,7 +191,7 @@ class Ledger:
         self._already = already or Spending()
         self._spent = Spending()
         self._reserved: list[Reservation] = []
-        self._held = Reservation(0, 0.0)
+        self._held: list[Reservation] = []
         self._estimated = 0
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)
@@ -230,15 +225,14 @@ class Ledger:
         WaitingError
             It could, because of requests whose replies this process does not live to see.
         """
-        into = most_tokens(request)
-        wanted = Reservation(
-            into + max_reply_tokens, self.price.of(into, max_reply_tokens) if self.price else 0.0
-        )
+        into = _tokens(request, _LEAST_BYTES_PER_TOKEN)
+        money = self.price.of(into, max_reply_tokens) if self.price else 0.0
+        wanted = Reservation(into + max_reply_tokens, money)
         with self._settled:
             while (problem := self._objection(wanted)) and self._reserved:
                 # The requests under way will take less than what is set aside for them.
                 self._settled.wait()
-            if problem and self._held.tokens:
+            if problem and self._held:
                 raise WaitingError("the limits allow no further request until replies are here")
             if problem:
                 raise BudgetSpentError(problem)
@@ -249,8 +243,8 @@ class Ledger:
         """Which limit would not hold; empty if all would."""
         total = self._already + self._spent
         tokens, money = total.tokens_in + total.tokens_out, total.money
-        pending = self._held.tokens + sum(each.tokens for each in self._reserved)
-        owed = self._held.money + sum(each.money for each in self._reserved)
+        waiting = (*self._held, *self._reserved)
+        pending, owed = sum(each.tokens for each in waiting), sum(each.money for each in waiting)
         most_tokens, most_money = self._max_tokens, self._max_money
         if most_tokens is not None and tokens + pending + wanted.tokens > most_tokens:
             return (
@@ -264,19 +258,17 @@ class Ledger:
             )
         return ""
 
-    def carry_over(self, tokens_in: int, tokens_out: int, money: float | None) -> None:
+    def carry_over(self, part: Spending) -> None:
         """Count what an earlier process paid as this one's, which uses the reply.
 
         That process ended before it could report what it had spent; the sum stays the same.
         """
-        part = Spending(tokens_in=tokens_in, tokens_out=tokens_out, money=money or 0.0)
         with self._lock:
             self._already -= part
             self._spent += part
 
-    def repeat(self, tokens_in: int, tokens_out: int, money: float | None) -> None:
+    def repeat(self, part: Spending) -> None:
         """Count what a replayed run paid, so that what depends on it is decided as it was."""
-        part = Spending(tokens_in=tokens_in, tokens_out=tokens_out, money=money or 0.0)
         with self._lock:
             self._spent += part
 
@@ -284,9 +276,7 @@ class Ledger:
         """Keep a reservation for as long as this process lives: its reply comes to another."""
         with self._settled:
             self._reserved.remove(reservation)
-            self._held = Reservation(
-                self._held.tokens + reservation.tokens, self._held.money + reservation.money
-            )
+            self._held.append(reservation)
             self._settled.notify_all()
 
     def settle(self, reservation: Reservation, charge: Charge | None) -> None:

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from agent.diagnose.result import Evidence
-from agent.optimize.candidate import Judged, ProblemInfo, SearchState
+from agent.optimize.candidate import Judged, SearchState
 from agent.proposers.llm.conditions import conditions, facts
 from agent.proposers.llm.prompting import shortened
 from kb.vocabulary import find_metric
@@ -55,35 +55,19 @@ class KernelText:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """Facts for a prompt."""
+    """Facts for a prompt: a state, and what it means in words."""
 
-    problem: ProblemInfo
-    dtype: str | None = None
-    tf32: bool = False
-    conditions: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-    measured: bool = True
-    """Whether the start was run yet."""
-    knows: bool = True
-    """Whether anything of the knowledge base may be shown."""
-    architecture: str | None = None
-    interpret: bool = False
-    round: int = 0
-    leader: str = ""
-    kernels: tuple[KernelText, ...] = ()
-    baselines: tuple[str, ...] = ()
-    evidence: tuple[Line, ...] = ()
-    headline: str = ""
-    findings: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    knowledge: str = ""
-    chunks: tuple[str, ...] = ()
-    """Ids of what is in `knowledge`."""
-    techniques: tuple[str, ...] = ()
-    """Slugs of what is in `knowledge`."""
-    retired: tuple[str, ...] = ()
-    profiles: dict[str, dict[str, float]] = field(default_factory=dict)
+    state: SearchState
+    conditions: tuple[str, ...]
+    facts: tuple[str, ...]
+    kernels: tuple[KernelText, ...]
+    baselines: tuple[str, ...]
+    evidence: tuple[Line, ...]
+    headline: str
+    findings: tuple[str, ...]
+    tried: tuple[str, ...]
+    notes: tuple[str, ...]
+    profiles: dict[str, dict[str, float]]
     """Kernel id → its profile."""
 
     @property
@@ -95,17 +79,18 @@ class Brief:
     def citable(self) -> tuple[str, ...]:
         """What a plan is told that it may cite: what it can read here."""
         measured = (each.id for each in self.evidence)
-        shown = _NAMED.findall(self.knowledge)
+        shown = _NAMED.findall(self.state.context.text)
         return tuple(dict.fromkeys((*measured, *shown, SOURCE)))
 
     @property
     def accepted(self) -> frozenset[str]:
         """What may stand as a plan's evidence, without the ids that searches give."""
-        return frozenset((*self.citable, *self.techniques, *self.chunks))
+        context = self.state.context
+        return frozenset((*self.citable, *context.techniques, *context.chunks))
 
     def evidence_on(self, kernel: str) -> tuple[Line, ...]:
         """What was measured of a kernel: of the leader what plans cite, of others the profile."""
-        if kernel == self.leader:
+        if kernel == self.state.leader.id:
             return self.evidence
         return tuple(_profile_lines(self.profiles.get(kernel, {}), "P"))
 
@@ -119,22 +104,13 @@ class Brief:
         beam = state.beam if state.leader in state.beam else (state.leader, *state.beam)
         shown = {each.id for each in beam}
         diagnosis = state.diagnosis
-        measured = state.start.outcome.verdict is not None
         profiled = bool(state.leader.outcome.profile)
         known = facts(state)
         return cls(
-            problem=state.problem,
-            dtype=state.dtype,
-            tf32=state.tf32,
+            state=state,
             conditions=conditions(state),
             # The context begins with them.
             facts=() if known and state.context.text.startswith(known[0]) else known,
-            measured=measured,
-            knows=state.knowledge,
-            architecture=state.architecture,
-            interpret=state.interpret,
-            round=state.round,
-            leader=state.leader.id,
             kernels=tuple(kernel_text(each, state.problem.source) for each in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
@@ -143,10 +119,6 @@ class Brief:
             findings=tuple(each.cause for each in diagnosis.findings) if diagnosis else (),
             tried=tuple(_tried(each) for each in state.history if each.id not in shown)[-_TRIED:],
             notes=state.notes[-_NOTES:],
-            knowledge=state.context.text,
-            chunks=state.context.chunks,
-            techniques=state.context.techniques,
-            retired=tuple(sorted(state.retired)),
             profiles={each.id: each.outcome.profile or {} for each in beam},
         )
 

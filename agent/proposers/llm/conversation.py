@@ -7,6 +7,7 @@ parameter is asked again without, and the schema then stands in the prompt.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from agent.endpoint.client import Choice, Message
@@ -137,7 +138,7 @@ class Conversation:
         history: list[dict[str, Any]] = []
         problem, failed = "", 0
         while failed < ATTEMPTS:
-            choice = self._send(kind, system, prompt, history, tool)
+            choice = self._send(partial(self._request, kind, system, prompt, history, tool))
             message = choice.message
             if message.refusal or choice.finish_reason == "content_filter":
                 said = one_line(message.refusal or "the endpoint's filter held the answer")
@@ -171,17 +172,10 @@ class Conversation:
             raise NotUsableError(f"it was cut off after {self._limit} tokens: be shorter")
         return extract(choice.message.content or "", kind, base)
 
-    def _send(
-        self,
-        kind: type[Answer],
-        system: str,
-        prompt: str,
-        history: list[dict[str, Any]],
-        tool: SearchTool | None,
-    ) -> Choice:
+    def _send(self, build: Callable[[], dict[str, Any]]) -> Choice:
         """The next reply, asked for with what the endpoint turns out to support."""
         while True:
-            request = self._request(kind, system, prompt, history, tool)
+            request = build()
             turn, self._turn = self._turn, self._turn + 1
             try:
                 return self._gateway.send(self.name, turn, request).choices[0]
@@ -244,11 +238,10 @@ class Conversation:
         }
         answers = []
         for call in calls:
-            recorded = self._gateway.tool_answer(self.name, self._turn, call.id)
-            if recorded is None:
+            answer = self._gateway.tool_answer(self.name, self._turn, call.id)
+            if answer is None:
                 answer = tool.call(call.function.name, call.function.arguments)
             else:
-                answer = recorded
-                tool.recall(recorded)
+                tool.recall(answer)
             answers.append({"role": "tool", "tool_call_id": call.id, "content": answer})
         return [said, *answers]

@@ -19,7 +19,6 @@ _DIVIDER: Final = "======="
 _REPLACE: Final = ">>>>>>> REPLACE"
 # More is a file that was written anew; each edit costs a search through the file.
 _MOST: Final = 100
-_SEVERAL: Final = 2
 
 
 class EditError(ValueError):
@@ -101,9 +100,6 @@ def _places(lines: list[str], wanted: tuple[str, ...]) -> list[int]:
     In time proportional to the file: `str.find` is linear also for texts that repeat themselves.
     """
     file, part = ("\n".join(["", *(each.rstrip() for each in of), ""]) for of in (lines, wanted))
-    places: list[int] = []
-    at = file.find(part)
-    while at >= 0 and len(places) < _SEVERAL:
-        places.append(file.count("\n", 0, at))
-        at = file.find(part, at + 1)
-    return places
+    first = file.find(part)
+    second = file.find(part, first + 1) if first >= 0 else -1
+    return [file.count("\n", 0, at) for at in (first, second) if at >= 0]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agent.endpoint.errors import first_problem
 from agent.proposers.llm.edits import SEARCH, EditError, apply_edits, read_edits
 from agent.proposers.llm.models import Code
 from agent.proposers.llm.prompting import shortened
@@ -47,9 +48,7 @@ def extract(text: str, kind: type[Answer], base: str | None = None) -> Answer:
     try:
         return kind.model_validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise NotUsableError(f"{place}: {first['msg']}" if place else first["msg"]) from error
+        raise NotUsableError(first_problem(error)) from error
 
 
 def _fences(text: str) -> tuple[list[tuple[str, str]], str]:
@@ -92,7 +91,7 @@ def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
     ]
     if len(fenced) > 1:
         raise NotUsableError("it holds several JSON objects: answer with one")
-    if fenced or fences:
+    if fences:
         return fenced[0] if fenced else None
     start = text.find("{")
     if start < 0:

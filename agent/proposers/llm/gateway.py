@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,13 @@ class Gateway:
         ledger: Ledger,
         past: Past,
     ) -> None:
-        self._endpoint, self._recorder, self._ledger, self._past = (
-            endpoint,
-            recorder,
-            ledger,
-            past,
-        )
+        self._endpoint, self._recorder, self._ledger = endpoint, recorder, ledger
         self._cancelled = threading.Event()
-        self._model, self._url = (endpoint.model, endpoint.url) if endpoint else ("", "")
+        self.past = past
+        """What is recorded already: of this run before it was interrupted, or of the replayed."""
+        self._url = endpoint.url if endpoint else ""
+        self.model = endpoint.model if endpoint else ""
+        """The model's name; in a replay that of the recorded one."""
 
     @classmethod
     def open_live(
@@ -90,13 +90,8 @@ class Gateway:
             raise ReplayError(f"{recorded} holds no record of a model to replay")
         last = max((each.number for each in read_exchanges(run)), default=0)
         gateway = cls(None, Recorder(run, last), Ledger(), Past(exchanges, exact=exact))
-        gateway._model, gateway._url = exchanges[0].model, exchanges[0].url
+        gateway.model, gateway._url = exchanges[0].model, exchanges[0].url
         return gateway
-
-    @property
-    def model(self) -> str:
-        """Its name; in a replay that of the recorded one."""
-        return self._model
 
     @property
     def waits(self) -> bool:
@@ -104,14 +99,9 @@ class Gateway:
         return isinstance(self._endpoint, BatchEndpoint)
 
     @property
-    def past(self) -> Past:
-        """What is recorded already: of this run before it was interrupted, or of the replayed."""
-        return self._past
-
-    @property
     def searches(self) -> bool | None:
         """In a replay, whether the recorded run could search an index; None otherwise."""
-        return None if self._endpoint is not None else self._past.searches
+        return None if self._endpoint is not None else self.past.searches
 
     @property
     def spent(self) -> Spending:
@@ -127,8 +117,8 @@ class Gateway:
         """What the run spent, in words."""
         if self._endpoint is None:
             words = "replayed from a record, at no cost"
-            if self._past.differing:
-                words += f"; {self._past.differing} requests were not those of the record"
+            if self.past.differing:
+                words += f"; {self.past.differing} requests were not those of the record"
             return words
         return self._ledger.summary()
 
@@ -157,24 +147,23 @@ class Gateway:
         exchange = Exchange(
             conversation=conversation,
             turn=turn,
-            model=self._model,
+            model=self.model,
             url=self._url,
             digest=digest_of(request),
             request=dict(request),
         )
-        found = self._past.reusable(exchange)
-        if found is not None:
-            if found.failure is not None:
-                raise _raised(found.failure)
-            self._ledger.carry_over(found.tokens_in, found.tokens_out, found.money)
-            return Completion.model_validate(found.reply)
-        return self._live(self._endpoint, exchange)
+        found = self.past.reusable(exchange)
+        if found is None:
+            return self._live(self._endpoint, exchange)
+        if found.failure is None:
+            self._ledger.carry_over(found.spending)
+        return _recorded(found)
 
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:
         """In a replay, what a tool answered, so that it needs no index; None otherwise."""
         if self._endpoint is not None:
             return None
-        return self._past.tool_answer(conversation, turn, call)
+        return self.past.tool_answer(conversation, turn, call)
 
     def close(self) -> None:
         """Send nothing more, and record nothing more."""
@@ -210,22 +199,17 @@ class Gateway:
         self._write(
             exchange,
             reply=reply.body,
-            tokens_in=charge.tokens_in,
-            tokens_out=charge.tokens_out,
-            estimated=charge.estimated,
-            money=charge.money,
+            **asdict(charge),
             seconds=round(reply.seconds, 3),
             retries=reply.retries,
         )
         return reply.completion
 
     def _from_record(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
-        found = self._past.replay(conversation, turn, request)
+        found = self.past.replay(conversation, turn, request)
         self._write(found.model_copy(update={"replayed": True}))
-        self._ledger.repeat(found.tokens_in, found.tokens_out, found.money)
-        if found.failure is not None:
-            raise _raised(found.failure)
-        return Completion.model_validate(found.reply)
+        self._ledger.repeat(found.spending)
+        return _recorded(found)
 
     def _write(self, exchange: Exchange, **changed: Any) -> None:
         # A request that ends after the run did must not touch its folder: it may be gone, or
@@ -252,12 +236,13 @@ def _failure(error: LlmError) -> Failure:
     )
 
 
-def _raised(failure: Failure) -> LlmError:
-    """The error that a recorded failure was."""
+def _recorded(exchange: Exchange) -> Completion:
+    """The recorded reply, or the error that the recorded failure was."""
+    failure = exchange.failure
+    if failure is None:
+        return Completion.model_validate(exchange.reply)
     if failure.kind == EndpointError.__name__:
-        return EndpointError(
-            failure.message, status_code=failure.status_code, detail=failure.detail
-        )
+        raise EndpointError(failure.message, status_code=failure.status_code, detail=failure.detail)
     kind = getattr(errors, failure.kind, LlmError)
     known = isinstance(kind, type) and issubclass(kind, LlmError)
-    return kind(failure.message) if known else LlmError(failure.message)
+    raise kind(failure.message) if known else LlmError(failure.message)

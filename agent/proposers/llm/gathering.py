@@ -2,17 +2,18 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Gathered(Generic[T]):
     """The result of one task: a value, or the exception that it raised."""
 
-    def __init__(self) -> None:
-        self.value: T | None = None
-        self.error: BaseException | None = None
+    value: T | None = None
+    error: BaseException | None = None
 
 
 def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Gathered[T]]:
@@ -22,7 +23,7 @@ def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Gathered[T
     does not hold up the end of the process.
     """
     results = [Gathered[T]() for _ in tasks]
-    left = iter(list(enumerate(tasks)))
+    left = zip(tasks, results, strict=True)
     lock = threading.Lock()
 
     def work() -> None:
@@ -31,11 +32,11 @@ def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Gathered[T
                 found = next(left, None)
             if found is None:
                 return
-            number, task = found
+            task, result = found
             try:
-                results[number].value = task()
+                result.value = task()
             except BaseException as error:
-                results[number].error = error
+                result.error = error
 
     threads = [
         threading.Thread(target=work, name=f"llm-{number}", daemon=True)

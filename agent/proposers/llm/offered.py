@@ -4,31 +4,22 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from agent.diagnose.techniques import shelf_from_corpus
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Technique
 from kb.errors import KbError
 from kb.problems.analysis import analyse
 from kb.problems.reading import read_problem
-from kb.vocabulary import load_yaml, taxonomy
+from kb.vocabulary import load_yaml, technique_titles
 
 OTHER: Final = "other"
 _FP8: Final = "float8"
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    needs: dict[str, frozenset[str]]
-
-
 @cache
 def titles() -> dict[str, str]:
     """Slug → title of all techniques, and `other`."""
-    named = {slug: title for group in taxonomy().values() for slug, title in group.items()}
-    return dict(sorted(named.items())) | {OTHER: "Anything else"}
+    return dict(sorted(technique_titles().items())) | {OTHER: "Anything else"}
 
 
 def offered(
@@ -37,12 +28,12 @@ def offered(
     """(slug, line) of the techniques that fit; `when`: the line says when each helps."""
     kinds = _kinds(problem)
     entries = _entries()
-    needs = _table().needs
+    needs = _needs()
     return [
         (slug, _line(title, entries.get(slug) if when else None))
         for slug, title in titles().items()
         if slug not in retired
-        and (kinds is None or slug not in needs or needs[slug] & kinds)
+        and (kinds is None or slug not in needs or not kinds.isdisjoint(needs[slug]))
         and _runs(entries.get(slug), architecture)
     ]
 
@@ -78,6 +69,8 @@ def _entries() -> dict[str, Technique]:
 
 
 @cache
-def _table() -> _Table:
+def _needs() -> dict[str, list[str]]:
+    """Slug → kinds of operators, of which one has to occur."""
     text = (files("agent.proposers.llm") / "techniques.yaml").read_text(encoding="utf-8")
-    return _Table.model_validate(load_yaml(text))
+    needs: dict[str, list[str]] = load_yaml(text)["needs"]
+    return needs

@@ -1,6 +1,7 @@
 """The proposer `llm`: plans, writes, repairs and reflects with a language model."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from agent.endpoint.batch import BatchEndpoint, BatchFolder
@@ -18,7 +19,7 @@ from agent.proposers.llm.gateway import Gateway
 from agent.proposers.llm.gathering import side_by_side
 from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import flat, render
-from agent.proposers.llm.roles import coder, combiner, fixer, planner, reflector
+from agent.proposers.llm.roles import coder, planner, reflector
 from agent.proposers.llm.search_tool import SearchTool
 from kb.errors import InvalidInputError
 from kb.search.engine import Searcher
@@ -41,8 +42,6 @@ class LlmProposer(Proposer):
         The way to the model.
     searcher : Searcher, optional
         Of the index that `search_kb` looks things up in; without one there is no such tool.
-    plans : int
-        Plans of a round, at most.
     parallel : int
         Requests under way at a time.
     hidden : collection of str
@@ -57,13 +56,12 @@ class LlmProposer(Proposer):
         gateway: Gateway,
         searcher: Searcher | None = None,
         *,
-        plans: int = PLANS,
         parallel: int = PARALLEL,
         hidden: Collection[str] = (),
     ) -> None:
         self._gateway = gateway
         self._searcher = searcher
-        self._plans, self._parallel = plans, parallel
+        self._parallel = parallel
         self._hidden = tuple(sorted(hidden))
         self._abilities = Abilities()
         self._planned = False
@@ -102,7 +100,7 @@ class LlmProposer(Proposer):
             self.notes = ["the model's price is not known: tokens are counted, money is not"]
         self._brief = brief = Brief.of(state)
         system = _system(brief)
-        most = min(self._plans, state.branching * len(state.beam))
+        most = min(PLANS, state.branching * len(state.beam))
         count = max(most - (state.crossover is not None), 1)
         if not self._planned:
             self._abilities = self._known_before(state.round)
@@ -116,9 +114,9 @@ class LlmProposer(Proposer):
             self._abilities, self._planned = talk.abilities, True
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
-            tasks.append(self._combining(state, brief, system, state.crossover))
+            tasks.append(partial(self._combined, brief, system, state.crossover))
         tasks += [
-            self._coding(state, brief, system, plan, number)
+            partial(self._coded, brief, system, plan, number)
             for number, plan in enumerate(plans, start=1)
         ]
         return self._gathered(tasks)
@@ -136,14 +134,10 @@ class LlmProposer(Proposer):
             return None
         tool = self._tool(brief, given=())
         talk = self._talk(f"fixer.{digest_id(proposal.source)}")
-        code = fixer.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
-        found = tool.given if tool is not None else ()
+        code = coder.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
+        chunks = _with_found(proposal.chunks, tool)
         return proposal.model_copy(
-            update={
-                "source": code.code,
-                "note": flat(code.note),
-                "chunks": tuple(dict.fromkeys((*proposal.chunks, *found))),
-            }
+            update={"source": code.code, "note": flat(code.note), "chunks": chunks}
         )
 
     def reflect(self, state: SearchState, judged: Sequence[Judged]) -> list[str]:
@@ -184,52 +178,41 @@ class LlmProposer(Proposer):
             searches = self._searcher is not None and not self._gateway.waits
         if not searches:
             return None
-        had = (*(brief.chunks if given is None else given), *self._hidden)
-        return SearchTool(self._searcher, brief.architecture, had)
+        had = (*(brief.state.context.chunks if given is None else given), *self._hidden)
+        return SearchTool(self._searcher, brief.state.architecture, had)
 
-    def _coding(
-        self, state: SearchState, brief: Brief, system: str, plan: Plan, number: int
-    ) -> Callable[[], Proposal]:
-        talk, tool = self._talk(f"r{state.round:02d}.coder.{number}"), self._tool(brief)
+    def _coded(self, brief: Brief, system: str, plan: Plan, number: int) -> Proposal:
+        talk, tool = self._talk(f"r{brief.state.round:02d}.coder.{number}"), self._tool(brief)
+        code = coder.write(talk, system, brief, plan, tool)
+        return Proposal(
+            source=code.code,
+            parents=(plan.parent,),
+            proposer=NAME,
+            family=plan.technique,
+            hypothesis=Hypothesis(
+                claim=flat(plan.claim), metric=plan.metric, expected=plan.expected
+            ),
+            chunks=_with_found(brief.state.context.chunks, tool),
+            suffix=brief.kernel(plan.parent).suffix,
+            note=_note(plan, code),
+        )
 
-        def task() -> Proposal:
-            code = coder.write(talk, system, brief, plan, tool)
-            return Proposal(
-                source=code.code,
-                parents=(plan.parent,),
-                proposer=NAME,
-                family=plan.technique,
-                hypothesis=Hypothesis(
-                    claim=flat(plan.claim), metric=plan.metric, expected=plan.expected
-                ),
-                chunks=_given(brief, tool),
-                suffix=brief.kernel(plan.parent).suffix,
-                note=_note(plan, code),
-            )
-
-        return task
-
-    def _combining(
-        self, state: SearchState, brief: Brief, system: str, pair: tuple[Judged, Judged]
-    ) -> Callable[[], Proposal]:
-        talk, tool = self._talk(f"r{state.round:02d}.combiner"), self._tool(brief)
-        first, second = (kernel_text(each, state.problem.source) for each in pair)
-        families = {part for each in pair for part in each.family.split(_COMBINED)}
-
-        def task() -> Proposal:
-            code = combiner.combine(talk, system, brief, (first, second), tool)
-            return Proposal(
-                source=code.code,
-                parents=(first.id, second.id),
-                proposer=NAME,
-                family=_COMBINED.join(sorted(families)),
-                hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
-                chunks=_given(brief, tool),
-                suffix=first.suffix,
-                note=f"combines {first.id} and {second.id}",
-            )
-
-        return task
+    def _combined(self, brief: Brief, system: str, pair: tuple[Judged, Judged]) -> Proposal:
+        talk, tool = self._talk(f"r{brief.state.round:02d}.combiner"), self._tool(brief)
+        first, second = (kernel_text(each, brief.state.problem.source) for each in pair)
+        code = coder.combine(talk, system, brief, (first, second), tool)
+        return Proposal(
+            source=code.code,
+            parents=(first.id, second.id),
+            proposer=NAME,
+            family=_COMBINED.join(
+                sorted({part for each in pair for part in each.family.split(_COMBINED)})
+            ),
+            hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
+            chunks=_with_found(brief.state.context.chunks, tool),
+            suffix=first.suffix,
+            note=f"combines {first.id} and {second.id}",
+        )
 
     def _gathered(self, tasks: Sequence[Callable[[], Proposal]]) -> list[Proposal]:
         try:
@@ -307,8 +290,9 @@ def _system(brief: Brief) -> str:
     return render("system", language="CUDA C++" if cuda else "Triton")
 
 
-def _given(brief: Brief, tool: SearchTool | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*brief.chunks, *(tool.given if tool is not None else ()))))
+def _with_found(chunks: Sequence[str], tool: SearchTool | None) -> tuple[str, ...]:
+    """Ids of the chunks that a model had: those of its prompt, and what it found."""
+    return tuple(dict.fromkeys((*chunks, *(tool.given if tool is not None else ()))))
 
 
 def _note(plan: Plan, code: Code) -> str:

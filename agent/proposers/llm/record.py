@@ -67,6 +67,12 @@ class Exchange(Model):
     replayed: bool = False
     """It was taken from another run's record, and cost nothing."""
 
+    @property
+    def spending(self) -> Spending:
+        """What it cost."""
+        money = self.money or 0.0
+        return Spending(tokens_in=self.tokens_in, tokens_out=self.tokens_out, money=money)
+
 
 def digest_of(request: Mapping[str, Any]) -> str:
     """SHA-256 of a request's body, whatever the order of its keys."""
@@ -93,13 +99,7 @@ def read_exchanges(run: Path) -> list[Exchange]:
 
 def spent_in(exchanges: Iterable[Exchange]) -> Spending:
     """What recorded exchanges cost."""
-    total = Spending()
-    for each in exchanges:
-        if not each.replayed:
-            total += Spending(
-                tokens_in=each.tokens_in, tokens_out=each.tokens_out, money=each.money or 0.0
-            )
-    return total
+    return sum((each.spending for each in exchanges if not each.replayed), Spending())
 
 
 class Recorder:
@@ -159,11 +159,11 @@ class Past:
         if name in self._left:
             return None
         found = self._turns.get((name, turn))
-        same = found is not None and (found.digest, found.model) == (
-            exchange.digest,
-            exchange.model,
-        )
-        if found is not None and same and (found.reply or (name, turn + 1) in self._turns):
+        if (
+            found is not None
+            and (found.digest, found.model) == (exchange.digest, exchange.model)
+            and (found.reply or (name, turn + 1) in self._turns)
+        ):
             return found
         # From here on the conversation takes another course than it did.
         self._left.add(name)
@@ -194,15 +194,10 @@ class Past:
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:
         """What a tool answered to the call of this id, as request `turn` has it."""
         found = self._turns.get((conversation, turn))
-        messages = found.request.get("messages", []) if found is not None else []
-        return next(
-            (
-                str(each["content"])
-                for each in messages
-                if each.get("role") == "tool" and each.get("tool_call_id") == call
-            ),
-            None,
-        )
+        for each in found.request.get("messages", []) if found is not None else []:
+            if each.get("role") == "tool" and each.get("tool_call_id") == call:
+                return str(each["content"])
+        return None
 
 
 def difference(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

@@ -3,7 +3,9 @@
 Kernels that can fuse them take `before` and `after`, Triton functions `(values, lead, lane, mask,
 operands)` of one element each, and the operands that these read. An element lies at `lead + lane`
 of the contiguous tensor, `lane` along neighbours, so an operand of the last dimensions alone lies
-at `lead % size + lane` where it has all dimensions that a lane runs along.
+at `lead % size + lane` where it has all dimensions that a lane runs along. In kernels of images
+(those with a `lane_size`) `lead` counts channels alone, one row for each, and `lane` images too: a
+channel's value is loaded once for its row.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,7 +105,15 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
         reads=core.reads | set(others),
         functions=(
             *core.functions,
-            _text(graph, name, steps, result, others, rows=core.op == "matmul"),
+            _text(
+                graph,
+                name,
+                steps,
+                result,
+                others,
+                rows=core.op == "matmul",
+                images=bool(core.lane_size),
+            ),
         ),
         fused=(*core.fused, *(_named(graph, each) for each in steps)),
     )
@@ -184,8 +194,10 @@ def _text(
     others: Sequence[str],
     *,
     rows: bool = False,
+    images: bool = False,
 ) -> str:
-    """The function of a chain. `rows`: where lanes are two-dimensional, they count whole rows."""
+    """The function of a chain. `rows`: where lanes are two-dimensional, they count whole rows.
+    `images`: lanes run through all images."""
     shape = graph.shape(steps[-1])
     values = {source: "x"}
     lines: list[str] = []
@@ -199,7 +211,9 @@ def _text(
             place = f"operands[{index}] + lead // operands[{inner}] % operands[{sizes}]"
             sizes += 1
         elif _repeats(graph, each, shape):
-            place = f"operands[{index}] + lead % operands[{sizes}] + lane, mask=mask, other=0.0"
+            size = f"operands[{sizes}]"
+            at = f"(lead + lane) % {size}" if images else f"lead % {size} + lane"
+            place = f"operands[{index}] + {at}, mask=mask, other=0.0"
             if rows and graph.shape(each) == shape[-1:]:
                 # One value a column: a load of each, not of one for every element.
                 row = f"operands[{index}] + lane, mask=lane < operands[{sizes}], other=0.0"

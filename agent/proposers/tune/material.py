@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 from judge.evaluate.bench import Bench
 from judge.evaluate.buffers import Exported
 from judge.evaluate.session import Worker, WorkerError
-from judge.evaluate.sets import sets_fitting, sets_wanted
+from judge.evaluate.sets import l2_bytes, sets_fitting, sets_wanted
 from judge.options import RunOptions
 from judge.problem.kernel import KernelFile
 from judge.worker import messages as m
@@ -67,7 +67,7 @@ def prepare(subject: Subject, bench: Bench, worker: Worker) -> Material:
         inputs = worker.describe_inputs(_FIRST_SEED)
     except WorkerError as error:
         raise KbError(f"the problem cannot be run: {error}") from None
-    exporter = bench.exporter
+    exporter = bench.buffers
     given = [
         exporter.allocate(f"tune.parameter.{index}", each.tensor)
         for index, each in enumerate(described.parameters)
@@ -117,7 +117,5 @@ def _count(inputs: list[m.InputSpec], device: str) -> int:
     if device == "cpu":
         return 1
     nbytes = sum(each.tensor.nbytes for each in inputs if each.tensor is not None)
-    card = torch.device(device)
-    l2_bytes = int(torch.cuda.get_device_properties(card).L2_cache_size)
-    free = int(torch.cuda.mem_get_info(card)[0])
-    return max(1, min(sets_wanted(nbytes, l2_bytes), sets_fitting(nbytes, 0, free)))
+    free = int(torch.cuda.mem_get_info(torch.device(device))[0])
+    return max(1, min(sets_wanted(nbytes, l2_bytes(device)), sets_fitting(nbytes, free)))

@@ -14,7 +14,7 @@ from agent.pause import PausedError
 from kb.context.build import build_context
 from kb.context.models import ContextRequest
 from kb.search.engine import Searcher
-from kb.vocabulary import taxonomy
+from kb.vocabulary import technique_titles
 
 INDEX: Final = "index"
 EMPTY: Final = "empty"
@@ -77,7 +77,7 @@ class ArmAdvisor:
         return Advice(right.diagnosis, context, right.notes)
 
     def _drawn(self, right: Collection[str], round_: int) -> list[str]:
-        titles = {slug: title for group in taxonomy().values() for slug, title in group.items()}
+        titles = technique_titles()
         others = sorted(slug for slug in titles if slug not in right)
         name = self._folder.config.problem.sha256
         chance = random.Random(f"{self._seed}:{name}:{round_}")

@@ -19,6 +19,7 @@ sizes:
     - [1, 4, 6, 11, 7, 3, 2, 1, 2, 2, 0]
     - [1, 2, 3, 4, 5, 3, 2, 1, 0, 1, 1, 1]
     - [2, 3, 4, 21, 4, 3, 2, 1, 1, 0]
+    - [2, 5, 4, 9, 8, 3, 1, 0, 1, 1, 1]
   bench: [32, 128, 128, 56, 56, 3, 1, 1, 1, 1, 0]
 check_params: {block_m: 64, block_n: 16, block_k: 16}
 sources:
@@ -89,6 +90,11 @@ base) + phase, so the s phases of each dimension are packed one after the other,
 neighbouring outputs again need neighbouring elements. Groups are packed apart, so that channels
 past the end of one read as zeros, not as the next group.
 
+Few channels would fill a small part of a product's depth: 3 of 16. Without a stride or dilation
+along a row, the channels of a window's neighbours follow each other in memory. The rows of the
+operand then overlap: each starts one position after the one before, and holds a window's whole
+row. A tap less in the depth is a third fewer steps and more.
+
 Boxes of more than two dimensions would spare the gaps, but Triton 3.6 takes the tile of such a box
 through registers. `after` is an elementwise function that is run on the float32 results before
 they are rounded.
@@ -108,6 +114,7 @@ TUNABLES = {
     "block_k": [32, 64],
     "num_warps": [4, 8],
     "num_stages": [3, 4],
+    "persist": [0, 2],
 }
 
 # What tl.dot takes at least.
@@ -126,13 +133,14 @@ def _unchanged(x, lead, lane, mask, operands):
 @triton.jit
 def _pack_kernel(
     x_ptr, out_ptr,
-    BATCH, C_PER, C_PAD, D, H, W, PITCH_D, PITCH_H, PITCH_W,
+    BATCH, C_PER, C_PAD, LEAD, D, H, W, PITCH_D, PITCH_H, PITCH_W,
     stride_xn, stride_xc, stride_xd, stride_xh, stride_xw,
     SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, GROUPS: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """[N, C, D, H, W] -> [group, phases, N, PITCH_D, PITCH_H, PITCH_W, C / groups]."""
-    blocks_c = tl.cdiv(C_PER, BLOCK_C)
+    """[N, C, D, H, W] -> [group, phases, N, PITCH_D, PITCH_H, PITCH_W, C / groups], with LEAD
+    positions before each phase."""
+    blocks_c = tl.cdiv(C_PAD, BLOCK_C)
     positions = PITCH_D * PITCH_H * PITCH_W
     blocks_p = tl.cdiv(positions, BLOCK_P)
     pid = tl.program_id(0)
@@ -155,73 +163,75 @@ def _pack_kernel(
     source = channel[:, None] * stride_xc + (n * stride_xn + at)[None, :]
     source = tl.max_contiguous(source, [1, 2])
     x = tl.load(x_ptr + source, mask=(c < C_PER)[:, None] & inside[None, :], other=0.0)
-    row = lead * positions + place
+    row = lead * positions + (phase + 1) * LEAD + place
     # Stored in this shape, not transposed: else the loads would be laid out as these stores are.
-    mask = (c < C_PER)[:, None] & (place < positions)[None, :]
+    mask = (c < C_PAD)[:, None] & (place < positions)[None, :]
     tl.store(out_ptr + row[None, :] * C_PAD + c[:, None], x, mask=mask)
 
 
 @triton.jit
 def _conv_kernel(
     x_desc, weight_desc, bias_ptr, out_ptr, after_operands,
-    BATCH, C_PER, OUT_PER, OD, OH, OW, PITCH_D, PITCH_H, PITCH_W,
+    BATCH, OUT_PER, OD, OH, OW, PITCH_D, PITCH_H, PITCH_W,
     KD: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
     SD: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
     PD: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
-    DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
+    DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, AFTER: tl.constexpr, VECTOR: tl.constexpr,
+    INDEX: tl.constexpr, PERSIST: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    # Outputs of the same positions first: they read the same rows.
-    pid = tl.program_id(0)
-    blocks_n = tl.cdiv(OUT_PER, BLOCK_N)
-    col = pid % blocks_n * BLOCK_N
-    pid = pid // blocks_n
-    group = pid % GROUPS
-    first = pid // GROUPS * BLOCK_M
     # Whole strides that a tap can lie before the image, so that no dividend is negative.
     UD: tl.constexpr = (PD + SD - 1) // SD
     UH: tl.constexpr = (PH + SH - 1) // SH
     UW: tl.constexpr = (PW + SW - 1) // SW
-    blocks_k = tl.cdiv(C_PER, BLOCK_K)
+    BLOCKS_K: tl.constexpr = (DEPTH + BLOCK_K - 1) // BLOCK_K
+    blocks_n = tl.cdiv(OUT_PER, BLOCK_N)
     rows = BATCH * PITCH_D * PITCH_H * PITCH_W
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for step in tl.range(0, KD * KH * KW * blocks_k):
-        c = step % blocks_k * BLOCK_K
-        tap = step // blocks_k
-        q_d = tap // (KH * KW) * DD - PD + UD * SD
-        q_h = tap // KW % KH * DH - PH + UH * SH
-        q_w = tap % KW * DW - PW + UW * SW
-        phase = ((group * SD + q_d % SD) * SH + q_h % SH) * SW + q_w % SW
-        moved = ((q_d // SD - UD) * PITCH_H + q_h // SH - UH) * PITCH_W + q_w // SW - UW
-        a = x_desc.load([phase, first + moved, c]).reshape(BLOCK_M, BLOCK_K)
-        b = weight_desc.load([group * (KD * KH * KW) + tap, col, c]).reshape(BLOCK_N, BLOCK_K)
-        # float32 operands: three TF32 products keep float32 accuracy on tensor cores.
-        acc = tl.dot(a, b.trans(), acc, input_precision="tf32x3")
-    m = first + tl.arange(0, BLOCK_M)
-    w = m % PITCH_W
-    h = m // PITCH_W % PITCH_H
-    d = m // (PITCH_W * PITCH_H) % PITCH_D
-    n = m // (PITCH_W * PITCH_H * PITCH_D)
-    row_ok = (w < OW) & (h < OH) & (d < OD) & (m < rows)
-    cols = col + tl.arange(0, BLOCK_N)
-    channel = group * OUT_PER + cols
-    if HAS_BIAS:
-        acc += tl.load(bias_ptr + channel, mask=cols < OUT_PER, other=0.0).to(tl.float32)[None, :]
-    # Positions last: neighbouring threads write neighbouring positions. Counted in int64: results
-    # of a few GB have more than 2**31 elements.
-    plane = tl.cast(OD, tl.int64) * OH * OW
-    lane = (d.to(tl.int64) * OH + h) * OW + w
-    image = n.to(tl.int64) * (GROUPS * OUT_PER) * plane
-    channels = channel.to(tl.int64)[:, None] * plane
-    mask = (cols < OUT_PER)[:, None] & row_ok[None, :]
-    y = AFTER(tl.trans(acc), channels + image[None, :], lane[None, :], mask, after_operands)
-    # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores. Two are
-    # called neighbours in any case, for threads to be laid out along the positions.
-    place = channels + (image + lane)[None, :]
-    place = tl.max_contiguous(tl.multiple_of(place, [1, VECTOR]), [1, 2 if VECTOR == 1 else VECTOR])
-    mask = tl.max_constancy(mask, [1, VECTOR])
-    tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
+    tiles = tl.cdiv(rows, BLOCK_M) * GROUPS * blocks_n
+    # Flattened: the loads of a program's next tile go ahead while it stores this one.
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=PERSIST):
+        # Outputs of the same positions first: they read the same rows.
+        col = tile % blocks_n * BLOCK_N
+        group = tile // blocks_n % GROUPS
+        first = tile // blocks_n // GROUPS * BLOCK_M
+        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for step in tl.range(0, KD * KH * KW * BLOCKS_K):
+            c = step % BLOCKS_K * BLOCK_K
+            tap = step // BLOCKS_K
+            q_d = tap // (KH * KW) * DD - PD + UD * SD
+            q_h = tap // KW % KH * DH - PH + UH * SH
+            q_w = tap % KW * DW - PW + UW * SW
+            phase = ((group * SD + q_d % SD) * SH + q_h % SH) * SW + q_w % SW
+            moved = ((q_d // SD - UD) * PITCH_H + q_h // SH - UH) * PITCH_W + q_w // SW - UW
+            a = x_desc.load([phase, first + moved, c]).reshape(BLOCK_M, BLOCK_K)
+            b = weight_desc.load([group * (KD * KH * KW) + tap, col, c]).reshape(BLOCK_N, BLOCK_K)
+            # float32 operands: three TF32 products keep float32 accuracy on tensor cores.
+            acc = tl.dot(a, b.trans(), acc, input_precision="tf32x3")
+        m = first + tl.arange(0, BLOCK_M)
+        w = m % PITCH_W
+        h = m // PITCH_W % PITCH_H
+        d = m // (PITCH_W * PITCH_H) % PITCH_D
+        n = m // (PITCH_W * PITCH_H * PITCH_D)
+        row_ok = (w < OW) & (h < OH) & (d < OD) & (m < rows)
+        cols = col + tl.arange(0, BLOCK_N)
+        channel = group * OUT_PER + cols
+        if HAS_BIAS:
+            bias = tl.load(bias_ptr + channel, mask=cols < OUT_PER, other=0.0)
+            acc += bias.to(tl.float32)[None, :]
+        # Positions last: neighbouring threads write neighbouring positions. Results of a few GB
+        # have more than 2**31 elements.
+        plane = tl.cast(OD, INDEX) * OH * OW
+        lane = n.to(INDEX) * (GROUPS * OUT_PER) * plane + (d.to(INDEX) * OH + h) * OW + w
+        channels = channel.to(INDEX)[:, None] * plane
+        mask = (cols < OUT_PER)[:, None] & row_ok[None, :]
+        y = AFTER(tl.trans(acc), channels, lane[None, :], mask, after_operands)
+        # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores. Two
+        # are called neighbours in any case, for threads to be laid out along the positions.
+        place = tl.multiple_of(channels + lane[None, :], [1, VECTOR])
+        place = tl.max_contiguous(place, [1, 2 if VECTOR == 1 else VECTOR])
+        mask = tl.max_constancy(mask, [1, VECTOR])
+        tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 def _each(value: int | Sequence[int], rank: int, name: str, least: int) -> tuple[int, ...]:
@@ -243,26 +253,27 @@ def _pitch(size: int, out: int, window: int, stride: int, padding: int, dilation
 
 
 def _packed(
-    x: torch.Tensor, s: tuple[int, ...], pitches: list[int], groups: int, unit: int
+    x: torch.Tensor, s: tuple[int, ...], pitches: list[int], groups: int, unit: int, lead: int
 ) -> torch.Tensor:
-    """`x` [N, C, D, H, W] as [groups * phases, N * pitches, C / groups], channels neighbours, their
-    rows padded to whole 16-byte units; a view where it is that already."""
+    """`x` [N, C, D, H, W] as [groups * phases, lead + N * pitches, C / groups], channels
+    neighbours, padded with zeros to whole 16-byte units; a view where it is that already."""
     n, c, *image = x.shape
     per, positions = c // groups, math.prod(pitches)
     last = x.permute(0, 2, 3, 4, 1)
     whole = groups * math.prod(s) == 1 and list(pitches) == image
-    if whole and last.is_contiguous() and c % unit == 0 and x.data_ptr() % 16 == 0:
+    if lead == 0 and whole and last.is_contiguous() and c % unit == 0 and x.data_ptr() % 16 == 0:
         return last.view(1, n * positions, c)
     phases = groups * math.prod(s)
     padded = triton.cdiv(per, unit) * unit
-    out = torch.empty((phases, n * positions, padded), dtype=x.dtype, device=x.device)
-    block_c = min(PACK_C, triton.next_power_of_2(per))
-    grid = (triton.cdiv(positions, PACK_P) * triton.cdiv(per, block_c) * phases * n,)
+    out = torch.empty((phases, lead + n * positions, padded), dtype=x.dtype, device=x.device)
+    out[:, :lead] = 0
+    block_c = min(PACK_C, triton.next_power_of_2(padded))
+    grid = (triton.cdiv(positions, PACK_P) * triton.cdiv(padded, block_c) * phases * n,)
     _pack_kernel[grid](
-        x, out, n, per, padded, *image, *pitches, *x.stride(),
+        x, out, n, per, padded, lead, *image, *pitches, *x.stride(),
         *s, GROUPS=groups, BLOCK_P=PACK_P, BLOCK_C=block_c, num_warps=4,
     )  # fmt: skip
-    return out[..., :per]
+    return out
 
 
 def kernel_function(
@@ -279,15 +290,16 @@ def kernel_function(
     block_m: int = 128,
     block_n: int = 128,
     block_k: int = 64,
-    num_warps: int = 8,
+    persist: int = 0,
+    num_warps: int = 4,
     num_stages: int = 3,
 ) -> torch.Tensor:
     """Return `after` of the convolution of `x` [N, C, ...] with `weight` [OUT, C / groups, ...].
 
     One to three dimensions, settings as in `torch.nn.functional.conv2d`; `bias` [OUT]. `x` has any
     strides; the result is contiguous, of `out_dtype` (`x`'s if None). `after` is a Triton function
-    `(values, lead, lane, mask, operands)`. `block_k` is cut to 128 bytes, the widest
-    swizzle that TMA knows.
+    `(values, lead, lane, mask, operands)`. `block_k` is cut to 128 bytes, the widest swizzle that
+    TMA knows. `persist` programs of each multiprocessor share the tiles; 0: one program a tile.
     """
     rank = x.ndim - 2
     if rank not in (1, 2, 3) or weight.ndim != x.ndim or x.dtype != weight.dtype:
@@ -327,23 +339,38 @@ def kernel_function(
     rows = n * math.prod(pitches)
     if rows + block_m >= 2**31:
         raise ValueError(f"images of {list(image)} have more positions than TMA can count")
-    packed = _packed(x.reshape(n, c, *image), s, pitches, groups, unit)
     taps = math.prod(k)
     padded = triton.cdiv(per, unit) * unit
-    filters = torch.empty((groups * taps, out_per, padded), dtype=x.dtype, device=x.device)
-    filters.view(groups, taps, out_per, padded)[..., :per].copy_(
-        weight.reshape(groups, out_per, per, taps).permute(0, 3, 1, 2)
+    folded = k[2] > 1 and s[2] == d[2] == 1 and padded * x.element_size() % 128 > 0
+    packed = _packed(x.reshape(n, c, *image), s, pitches, groups, unit, p[2] if folded else 0)
+    width = k[2] if folded else 1
+    filters = torch.zeros(
+        (groups * taps // width, out_per, width * padded), dtype=x.dtype, device=x.device
     )
+    filters.view(groups, taps // width, out_per, width, padded)[..., :per].copy_(
+        weight.reshape(groups, out_per, per, taps // width, width).permute(0, 3, 1, 4, 2)
+    )
+    depth = per
+    if folded:  # A row of the operand is a window's, and starts where the window does.
+        depth, k, p = width * padded, (*k[:2], 1), (*p[:2], 0)
     block_n = min(block_n, max(MIN_DOT, triton.next_power_of_2(out_per)))
-    block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(per)))
-    _conv_kernel[(triton.cdiv(rows, block_m) * groups * triton.cdiv(out_per, block_n),)](
-        TensorDescriptor.from_tensor(packed, [1, block_m, block_k]),
-        TensorDescriptor.from_tensor(filters[..., :per], [1, block_n, block_k]),
+    block_k = min(block_k, 128 // x.element_size(), max(MIN_DOT, triton.next_power_of_2(depth)))
+    tiles = triton.cdiv(rows, block_m) * groups * triton.cdiv(out_per, block_n)
+    if persist and x.is_cuda:
+        processors = torch.cuda.get_device_properties(x.device).multi_processor_count
+        tiles = min(tiles, persist * processors)
+    _conv_kernel[(tiles,)](
+        TensorDescriptor(
+            packed, [packed.shape[0], packed.shape[1] - width + 1, depth],
+            [packed.stride(0), padded, 1], [1, block_m, block_k],
+        ),
+        TensorDescriptor.from_tensor(filters[..., :depth], [1, block_n, block_k]),
         out if bias is None else bias.contiguous(), out, after_operands,
-        n, per, out_per, *o, *pitches,
-        *k, *s, *p, *d,
+        n, out_per, *o, *pitches,
+        *k, *s, *p, *d, DEPTH=depth,
         GROUPS=groups, HAS_BIAS=bias is not None, AFTER=after,
         VECTOR=math.gcd(o[2], pitches[2], 16 // out.element_size()),
+        INDEX=tl.int32 if out.numel() < 2**30 else tl.int64, PERSIST=persist > 0,
         BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip

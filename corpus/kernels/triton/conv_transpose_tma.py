@@ -199,7 +199,7 @@ def _conv_transpose_kernel(
     DD: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr,
     STEP_D: tl.constexpr, STEP_H: tl.constexpr, STEP_W: tl.constexpr,
     GROUPS: tl.constexpr, HAS_BIAS: tl.constexpr, FILLED: tl.constexpr, AFTER: tl.constexpr,
-    SPANS: tl.constexpr, UNIT: tl.constexpr, VECTOR: tl.constexpr,
+    SPANS: tl.constexpr, UNIT: tl.constexpr, VECTOR: tl.constexpr, INDEX: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
@@ -260,9 +260,9 @@ def _conv_transpose_kernel(
                 acc = tl.dot(a, b.trans(), acc, input_precision="tf32x3")
         results += (tl.trans(acc),)
 
-    # Counted in int64: results of a few GB have more than 2**31 elements.
-    plane = tl.cast(OD, tl.int64) * OH * OW
-    channels = channel.to(tl.int64)[:, None] * plane
+    # Results of a few GB have more than 2**31 elements.
+    plane = tl.cast(OD, INDEX) * OH * OW
+    channels = channel.to(INDEX)[:, None] * plane
     if SW == 2:
         # Both classes of a row interleaved, the width last: neighbouring threads write neighbours.
         y = tl.reshape(tl.join(results[0], results[1]), (BLOCK_N, 2 * BLOCK_M))
@@ -273,13 +273,12 @@ def _conv_transpose_kernel(
         od = m // (PITCH_W * PITCH_H) % PITCH_D * SD + class_d
         n = m // (PITCH_W * PITCH_H * PITCH_D)
         ok = (ow < OW) & (oh < OH) & (od < OD) & (m < rows)
-        lane = (od.to(tl.int64) * OH + oh) * OW + ow
-        image = n.to(tl.int64) * (GROUPS * OUT_PER) * plane
+        lane = n.to(INDEX) * (GROUPS * OUT_PER) * plane + (od.to(INDEX) * OH + oh) * OW + ow
         mask = col_ok[:, None] & ok[None, :]
-        y = AFTER(y, channels + image[None, :], lane[None, :], mask, after_operands)
+        y = AFTER(y, channels, lane[None, :], mask, after_operands)
         # Runs of VECTOR positions are whole, and start at a multiple: that allows wide stores. Two
         # are called neighbours in any case, for threads to be laid out along the positions.
-        place = tl.multiple_of(channels + (image + lane)[None, :], [1, VECTOR])
+        place = tl.multiple_of(channels + lane[None, :], [1, VECTOR])
         place = tl.max_contiguous(place, [1, 2 if VECTOR == 1 else VECTOR])
         mask = tl.max_constancy(mask, [1, VECTOR])
         tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
@@ -288,15 +287,14 @@ def _conv_transpose_kernel(
         oh = m // PITCH_W % PITCH_H * SH + class_h
         od = m // (PITCH_W * PITCH_H) % PITCH_D * SD + class_d
         n = m // (PITCH_W * PITCH_H * PITCH_D)
-        image = n.to(tl.int64) * (GROUPS * OUT_PER) * plane
+        line = n.to(INDEX) * (GROUPS * OUT_PER) * plane + (od.to(INDEX) * OH + oh) * OW
         for class_w in tl.static_range(SW):
             ow = m % PITCH_W * SW + class_w
             ok = (ow < OW) & (oh < OH) & (od < OD) & (m < rows)
-            lane = (od.to(tl.int64) * OH + oh) * OW + ow
             mask = col_ok[:, None] & ok[None, :]
-            lead = channels + image[None, :]
-            y = AFTER(results[class_w], lead, lane[None, :], mask, after_operands)
-            place = tl.max_contiguous(channels + (image + lane)[None, :], [1, 2])
+            lane = (line + ow)[None, :]
+            y = AFTER(results[class_w], channels, lane, mask, after_operands)
+            place = tl.max_contiguous(channels + lane, [1, 2])
             tl.store(out_ptr + place, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -444,6 +442,7 @@ def kernel_function(
         SPANS=not fill and len(live[0]) < s[0] and after is _unchanged,
         UNIT=16 // out.element_size(),
         VECTOR=math.gcd(o[2], 2 * pitches[2], 16 // out.element_size()),
+        INDEX=tl.int32 if out.numel() < 2**30 else tl.int64,
         BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip

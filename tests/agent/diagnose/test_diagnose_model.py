@@ -11,8 +11,9 @@ from diagnose_cases import POOR_MATVEC, facts, static
 
 from agent.diagnose.diagnose import diagnose
 from agent.diagnose.facts import metric_of
-from agent.diagnose.model_judge import ModelJudge, ModelJudgeError, evidence_of
+from agent.diagnose.model_judge import ask_model, evidence_of
 from agent.diagnose.techniques import shelf_from_corpus
+from agent.endpoint.errors import LlmError
 
 WAVES = metric_of("waves_per_sm").name
 STALL = metric_of("stall_long_scoreboard").name
@@ -103,8 +104,8 @@ def _no_key(monkeypatch):
 def ask(shelf):
     def run(endpoint, values=POOR_MATVEC, source=None, **options):
         known = facts(values, source, static=static())
-        judge = ModelJudge("judge-1", endpoint.url, **options)
-        return judge.ask(known, diagnose(known, shelf), shelf)
+        rules = diagnose(known, shelf)
+        return ask_model("judge-1", endpoint.url, known, rules, shelf, **options)
 
     return run
 
@@ -193,7 +194,7 @@ def test_a_malformed_reply_is_asked_again_once_with_what_is_wrong(endpoint, ask,
 
 def test_malformed_twice_is_an_error_of_one_line(endpoint, ask):
     server = endpoint((200, completion("no")), (200, completion("still\nno")))
-    with pytest.raises(ModelJudgeError, match="unusable answer 2 times") as raised:
+    with pytest.raises(LlmError, match="unusable answer 2 times") as raised:
         ask(server)
     assert "\n" not in str(raised.value)
     assert len(server.requests) == 2
@@ -218,7 +219,7 @@ def test_what_was_not_measured_or_offered_is_refused(endpoint, ask, bad, says):
     server = endpoint(bad, reply())
     assert ask(server).techniques == ("split-k", "software-pipelining")
     assert says in server.requests[1]["messages"][-1]["content"]
-    with pytest.raises(ModelJudgeError, match=re.escape(says)):
+    with pytest.raises(LlmError, match=re.escape(says)):
         ask(endpoint(bad, bad))
 
 
@@ -233,7 +234,7 @@ def test_a_value_rounded_to_three_digits_is_the_value(endpoint, ask):
 
 def test_a_refusal_is_an_error_and_is_not_asked_again(endpoint, ask):
     server = endpoint((200, completion(None, refusal="I cannot help\nwith that.")))
-    with pytest.raises(ModelJudgeError, match="refused to answer: I cannot help with that"):
+    with pytest.raises(LlmError, match="refused to answer: I cannot help with that"):
         ask(server)
     assert len(server.requests) == 1
 
@@ -256,7 +257,7 @@ def test_a_rate_limit_is_waited_out(endpoint, ask):
 )
 def test_an_error_of_the_endpoint_is_one_clear_line(endpoint, ask, status, says):
     server = endpoint((status, {"error": {"message": "bad\nluck"}}))
-    with pytest.raises(ModelJudgeError) as raised:
+    with pytest.raises(LlmError) as raised:
         ask(server, max_retries=0)
     assert says in str(raised.value)
     assert server.url in str(raised.value)
@@ -264,13 +265,13 @@ def test_an_error_of_the_endpoint_is_one_clear_line(endpoint, ask, status, says)
 
 
 def test_a_time_out_says_how_long_was_waited(endpoint, ask):
-    with pytest.raises(ModelJudgeError, match=r"did not answer within 0\.2 s"):
+    with pytest.raises(LlmError, match=r"did not answer within 0\.2 s"):
         ask(endpoint(1.0), max_retries=0, timeout=0.2)
 
 
 @pytest.mark.parametrize("body", ["not JSON at all", "[]", '{"choices": []}', '{"choices": null}'])
 def test_something_that_is_no_chat_endpoint_is_named(endpoint, ask, body):
-    with pytest.raises(ModelJudgeError) as raised:
+    with pytest.raises(LlmError) as raised:
         ask(endpoint((200, body)), max_retries=0)
     assert "\n" not in str(raised.value)
     assert "http://127.0.0.1" in str(raised.value)
@@ -278,16 +279,17 @@ def test_something_that_is_no_chat_endpoint_is_named(endpoint, ask, body):
 
 def test_an_endpoint_that_is_not_there_cannot_be_reached(shelf):
     known = facts(POOR_MATVEC)
-    judge = ModelJudge("m", "http://127.0.0.1:9/v1", max_retries=0)
-    with pytest.raises(ModelJudgeError, match="cannot be reached"):
-        judge.ask(known, diagnose(known, shelf), shelf)
+    url, rules = "http://127.0.0.1:9/v1", diagnose(known, shelf)
+    with pytest.raises(LlmError, match="cannot be reached"):
+        ask_model("m", url, known, rules, shelf, max_retries=0)
 
 
-def test_without_key_and_url_there_is_nothing_to_ask():
-    with pytest.raises(ModelJudgeError, match="needs OPENAI_API_KEY"):
-        ModelJudge("m")
-    with pytest.raises(ModelJudgeError, match="not a usable URL"):
-        ModelJudge("m", "http://host:port/v1")
+def test_without_key_and_url_there_is_nothing_to_ask(shelf):
+    known = facts(POOR_MATVEC)
+    with pytest.raises(LlmError, match="needs OPENAI_API_KEY"):
+        ask_model("m", None, known, diagnose(known, shelf), shelf)
+    with pytest.raises(LlmError, match="not a usable URL"):
+        ask_model("m", "http://host:port/v1", known, diagnose(known, shelf), shelf)
 
 
 def test_everything_the_rules_cite_may_be_cited(shelf):

@@ -217,24 +217,24 @@ def test_a_difference_where_nothing_is_rounded_is_kept_for_later(run):
 
 
 @pytest.mark.parametrize(
-    ("error", "label", "refused", "fatal"),
+    ("error", "label", "refused"),
     [
-        (CommandFailedError("candidate", "call", "ValueError", "no"), "variant", True, False),
-        (CommandFailedError("candidate", "call", "ValueError", "no"), "full", False, False),
+        (CommandFailedError("candidate", "call", "ValueError", "no"), "variant", True),
+        (CommandFailedError("candidate", "call", "ValueError", "no"), "full", False),
         (
             CommandFailedError("candidate", "call", "RuntimeError", "CUDA error: misaligned"),
-            "variant", False, True,
+            "variant", False,
         ),
-        (WorkerDiedError("candidate", "call", "died of SIGSEGV"), "variant", False, False),
+        (WorkerDiedError("candidate", "call", "died of SIGSEGV"), "variant", False),
     ],
 )  # fmt: skip
-def test_declining_a_shape_is_not_crashing_on_it(run, error, label, refused, fatal):
+def test_declining_a_shape_is_not_crashing_on_it(run, error, label, refused):
     class Raises(Process):
         def compute(self, x):
             raise error
 
     found, _ = run(Raises(), label=label)
-    assert (found.case.passed, found.case.refused, found.fatal) == (False, refused, fatal)
+    assert (found.case.passed, found.case.refused) == (False, refused)
 
 
 def test_claims_about_outputs_are_held_against_eager_s(run):

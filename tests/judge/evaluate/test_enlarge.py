@@ -7,6 +7,7 @@ import pytest
 from judge.evaluate.enlarge import Enlargement, LoopCounts
 from judge.problem.source import ProblemFile
 from judge.problem.variants import by_place, lengthened
+from judge.worker.messages import Called
 
 PROBLEM = """
 import torch
@@ -38,7 +39,8 @@ def problem(cols: int = 96, more: str = "") -> ProblemFile:
 def tried(*, takes, accesses: int = 10, alone: bool = True, too_long: bool = False, cols: int = 96):
     """Shapes and kinds of values that are judged, of a kernel that takes what `takes` says."""
     programs = {"kernel, axis 0": 1 if alone else 2}
-    state = LoopCounts({}, [], programs, accesses, accesses, 0.1, {}, 0, too_long, 0)
+    last = Called(call=0, outputs=[], seconds=0.1, programs=programs, accesses=accesses)
+    state = LoopCounts(last, accesses, {}, 0, too_long, 0)
 
     def progress() -> LoopCounts:
         return state

@@ -113,6 +113,9 @@ def test_kinds_are_made_on_the_device(session: Session, kind: m.ValueKind) -> No
         m.ValueKind.ZERO: (0, 0),
         m.ValueKind.NEGATIVE: (0.5, 1),
         m.ValueKind.INF: (float("inf"), float("inf")),
+        m.ValueKind.UNEVEN: (2.0**-10, 1),
+        m.ValueKind.SHIFTED: (33, 38),
+        m.ValueKind.APART: (1.5, 38),
     }[kind]
     assert within[0] <= largest <= within[1]
 

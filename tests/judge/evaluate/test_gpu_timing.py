@@ -12,7 +12,7 @@ from judge.evaluate.ceilings import measure as measure_ceilings
 from judge.evaluate.clocks import ClockWatch, card_id
 from judge.evaluate.result import Ceilings, TimingReport
 from judge.evaluate.session import Session
-from judge.evaluate.timing import Contender, Effort, Work, time_contenders
+from judge.evaluate.timing import Conditions, Contender, Effort, Work, time_contenders
 from judge.worker.events import CaptureError, Timer
 from judge.worker.messages import LoadKernel, TensorSpec
 
@@ -207,7 +207,7 @@ class Run:
         self.problem = session.worker("problem")
         self.problem.load_problem(PROBLEM.format(rows=rows), device=DEVICE)
 
-    def check_launch(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
+    def check_launch(self, seed: int, outputs: Sequence[Any]) -> str | None:
         self.checks += 1
         (got,) = outputs
         self.problem.make_inputs(seed, [self.lent.name])
@@ -234,17 +234,15 @@ class Run:
         contenders = [self.contender(name, source) for name, source in sources.items()]
         contenders.append(self.contender("eager", None))
         nbytes = self.outputs[0].nbytes
-        return time_contenders(
-            contenders,
+        conditions = Conditions(
             problem=self.problem,
             inputs=self.problem.describe_inputs(1),
-            device=DEVICE,
             exporter=self.session.buffers,
-            precision="ieee",
             check_launch=self.check_launch,
-            work=Work(read_bytes=nbytes, write_bytes=nbytes),
             limits=Effort(launches=60, replays=20),
         )
+        work = Work(read_bytes=nbytes, write_bytes=nbytes)
+        return time_contenders(contenders, conditions, precision="ieee", work=work)
 
 
 @pytest.fixture(scope="module")

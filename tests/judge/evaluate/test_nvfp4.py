@@ -10,7 +10,6 @@ import torch
 from judge.evaluate.nvfp4 import (
     BLOCK,
     MAGNITUDES,
-    Rule,
     compare_nvfp4,
     quantize,
     scale_values,
@@ -18,8 +17,9 @@ from judge.evaluate.nvfp4 import (
     swizzled_size,
     unswizzle,
 )
+from judge.problem.judge import JudgeDeclaration
 
-PLAIN, FUSED = Rule(fused=False), Rule(fused=True)
+PLAIN, FUSED = JudgeDeclaration(fused=False), JudgeDeclaration(fused=True)
 SCALES = [Fraction(value) for value in scale_values().tolist()]
 CODES = [Fraction(value) for value in MAGNITUDES]
 
@@ -171,7 +171,7 @@ def test_the_swizzled_layout_is_undone(rows, blocks):
         byte = tile * 512 + (row % 32) * 16 + (row % 128) // 32 * 4 + block % 4
         assert swizzled[byte] == scales[row, block]
     assert torch.equal(unswizzle(swizzled, rows, blocks), scales)
-    rule = Rule(fused=False, layout="swizzled")
+    rule = JudgeDeclaration(fused=False, layout="swizzled")
     assert compare_nvfp4(codes, swizzled.reshape(-1, 4), x, rule).problem is None
     if rows * blocks > 1 and swizzled_size(rows, blocks) == rows * blocks:
         assert compare_nvfp4(codes, scales, x, rule).problem is not None

@@ -16,7 +16,7 @@ from judge.evaluate.interleave import Plan, Track
 from judge.evaluate.result import Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, WorkerDiedError
 from judge.evaluate.sets import MAX_SETS, sets_fitting, sets_wanted
-from judge.evaluate.timing import Contender, Effort, Work
+from judge.evaluate.timing import Conditions, Contender, Effort, Work
 from judge.worker.buffers import spec_of
 from judge.worker.events import Timer
 from judge.worker.messages import Capturable, InputSpec, TensorSpec, Time, Times
@@ -130,10 +130,8 @@ class Judge:
     def __init__(self) -> None:
         self.exporter = Exporter("cpu")
         self.eager = FakeWorker(milliseconds=2.0)
-        self.checked: list[tuple[str, int]] = []
 
-    def check_launch(self, contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
-        self.checked.append((contender, seed))
+    def check_launch(self, seed: int, outputs: Sequence[Any]) -> str | None:
         (output,) = outputs
         expected = right(make(seed), 3)
         assert spec_of(output) == OUTPUTS[0]
@@ -142,15 +140,17 @@ class Judge:
     def time(self, candidate: FakeWorker, *others: FakeWorker, **options: Any) -> TimingReport:
         given = [("candidate", candidate, True), ("eager", self.eager, False)]
         given += [(f"other{i}", worker, True) for i, worker in enumerate(others)]
-        return timing.time_contenders(
-            [Contender(name, worker, OUTPUTS, checked) for name, worker, checked in given],  # type: ignore[arg-type]
+        conditions = Conditions(
             problem=self.eager,  # type: ignore[arg-type]
             inputs=INPUTS,
-            device="cpu",
             exporter=self.exporter,
-            precision="ieee",
             check_launch=self.check_launch,
             limits=options.pop("limits", Effort(launches=80)),
+        )
+        return timing.time_contenders(
+            [Contender(name, worker, OUTPUTS, checked) for name, worker, checked in given],  # type: ignore[arg-type]
+            conditions,
+            precision="ieee",
             **options,
         )
 
@@ -163,7 +163,8 @@ def judge() -> Iterator[Judge]:
 
 
 def test_honest_contenders_get_their_times_and_nothing_is_held_against_them(judge: Judge) -> None:
-    found = judge.time(FakeWorker(milliseconds=0.5), FakeWorker(milliseconds=4.0))
+    candidate, other = FakeWorker(milliseconds=0.5), FakeWorker(milliseconds=4.0)
+    found = judge.time(candidate, other)
     medians = {each.contender: each.median_ms for each in found.timings}
     assert medians == pytest.approx({"candidate": 0.5, "eager": 2.0, "other0": 4.0})
     assert all(each.method == "clock" and each.launches >= 80 for each in found.timings)
@@ -177,7 +178,8 @@ def test_honest_contenders_get_their_times_and_nothing_is_held_against_them(judg
         ("candidate", True), ("eager", True), ("other0", True),
     ]  # fmt: skip
     assert (found.cheats, found.wrong, found.notes) == ((), (), ())
-    assert {name for name, _ in judge.checked} == {"candidate", "other0"}
+    checked = {"candidate": candidate, "eager": judge.eager, "other0": other}
+    assert [name for name, worker in checked.items() if worker.fetched] == ["candidate", "other0"]
 
 
 def test_a_speedup_inside_the_noise_is_none(judge: Judge) -> None:
@@ -398,7 +400,7 @@ def test_a_candidate_that_fails_while_timed_is_wrong(judge: Judge) -> None:
 
 
 def test_an_error_of_the_oracle_is_the_judges_not_the_candidates(judge: Judge) -> None:
-    def broken(contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
+    def broken(seed: int, outputs: Sequence[Any]) -> str | None:
         raise WorkerDiedError("problem", "oracle", "out of memory")
 
     judge.check_launch = broken  # type: ignore[method-assign]
@@ -442,8 +444,8 @@ def test_sets_hold_four_times_the_cache_within_limits() -> None:
 
 
 def test_sets_fit_into_a_share_of_the_free_memory() -> None:
-    assert sets_fitting(per_set=10, fixed=10, free=100) == 4
-    assert sets_fitting(per_set=10, fixed=90, free=100) == 0
+    assert sets_fitting(per_set=10, free=100) == 5
+    assert sets_fitting(per_set=60, free=100) == 0
 
 
 class FakeInterleaver:

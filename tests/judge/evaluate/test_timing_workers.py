@@ -9,7 +9,7 @@ import torch
 
 from judge.evaluate.result import TimingReport
 from judge.evaluate.session import Session, Worker
-from judge.evaluate.timing import Contender, Effort, time_contenders
+from judge.evaluate.timing import Conditions, Contender, Effort, time_contenders
 from judge.sandbox import processes
 from judge.worker.messages import LoadKernel, TensorSpec
 
@@ -63,7 +63,7 @@ def inputs_of(seed: int) -> torch.Tensor:
     return torch.randn(64, 128)
 
 
-def check_launch(contender: str, seed: int, outputs: Sequence[Any]) -> str | None:
+def check_launch(seed: int, outputs: Sequence[Any]) -> str | None:
     expected = inputs_of(seed).double().sum(1) * 2
     return None if torch.allclose(outputs[0].double(), expected, atol=1e-4) else "wrong"
 
@@ -80,7 +80,7 @@ def kernel(session: Session, name: str, source: str) -> Contender:
 
 
 def states(worker: Worker) -> set[str]:
-    process: Any = worker._exchange.process
+    process: Any = worker.process
     below = processes.descendants(process.pid)[process.own_processes :]
     threads = [thread for pid in below for thread in Path(f"/proc/{pid}/task").iterdir()]
     return {(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads}
@@ -113,21 +113,20 @@ def found(session: Session) -> TimingReport:
     eager = session.worker("eager")
     eager.load_problem(PROBLEM, device="cpu")
     eager.contender("eager")
-    return time_contenders(
-        [
-            kernel(session, "candidate", CACHE),
-            kernel(session, "liar", LIAR),
-            kernel(session, "honest", HONEST),
-            Contender("eager", eager, OUTPUTS, checked=False),
-        ],
+    contenders = [
+        kernel(session, "candidate", CACHE),
+        kernel(session, "liar", LIAR),
+        kernel(session, "honest", HONEST),
+        Contender("eager", eager, OUTPUTS, checked=False),
+    ]
+    conditions = Conditions(
         problem=problem,
         inputs=problem.describe_inputs(1),
-        device="cpu",
         exporter=session.buffers,
-        precision="ieee",
         check_launch=check_launch,
         limits=Effort(launches=48),
     )
+    return time_contenders(contenders, conditions, precision="ieee")
 
 
 def test_every_contender_is_timed(found: TimingReport) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from judge.evaluate.wall import Batch, check, excess, smallest_found, statement
+from judge.evaluate.wall import BATCH_MS, CLAIM_SHARE, GAP_SHARE, HOST_MS, Batch, check, statement
 
 
 def batches(
@@ -86,7 +86,17 @@ def test_work_hidden_while_the_stream_is_held_shows_in_free_batches() -> None:
 def test_too_few_common_rounds_say_nothing() -> None:
     assert check("candidate", batches(1.0, rounds=2), batches(1.0), held=True) is None
     other_rounds = {r + 100: batch for r, batch in batches(1.0).items()}
-    assert excess(other_rounds, batches(1.0)) is None
+    assert check("candidate", other_rounds, batches(1.0), held=True) is None
+
+
+def smallest_found(true_ms: float, launches: int, gap_ms: float, *, held: bool) -> float:
+    """Fraction of a launch's true time that must be kept back to be found, without noise.
+
+    Above 1 no lie is found. `gap_ms` is eager's gap a launch.
+    """
+    fixed = GAP_SHARE * gap_ms + BATCH_MS / launches + (0.0 if held else HOST_MS)
+    # The claim c at which true - c = CLAIM_SHARE c + fixed.
+    return 1 - (true_ms - fixed) / (1 + CLAIM_SHARE) / true_ms
 
 
 @pytest.mark.parametrize("held", [True, False])

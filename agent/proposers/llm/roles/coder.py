@@ -1,10 +1,24 @@
-"""Coder: the whole kernel file for one plan."""
+"""Coder, combiner and fixer: a whole kernel file for a plan, from two kernels, after a failure."""
 
-from agent.proposers.llm.brief import Brief
+from agent.optimize.candidate import Outcome, Proposal, Stage
+from agent.proposers.llm.brief import Brief, KernelText
 from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import render
 from agent.proposers.llm.search_tool import SearchTool
+from judge.evaluate.result import Verdict
+
+_WHAT = {
+    Stage.SYNTAX: "The file cannot be read as a kernel file.",
+    Stage.COMPILE: "It does not load or compile.",
+    Stage.TIME: "Its results are right, but it could not be timed: it crashed, hung, or is slow "
+    "beyond all measure.",
+}
+_VERDICTS = {
+    Verdict.WRONG: "Its results are wrong.",
+    Verdict.CHEAT: "The judge says that its results or times are not those of the work.",
+    Verdict.INCONCLUSIVE: "The judge cannot tell whether it is right.",
+}
 
 
 def write(
@@ -19,17 +33,91 @@ def write(
     """
     parent = brief.kernel(plan.parent)
     prompt = render("coder", brief=brief, plan=plan, parent=parent, suffix=parent.suffix)
-    return conversation.ask(
-        Code,
-        system,
-        prompt,
-        objection=lambda code: unchanged(code, parent.source),
-        tool=tool,
-        base=parent.base,
+    return _ask(conversation, system, prompt, tool, base=parent.base, sources=(parent.source,))
+
+
+def combine(
+    conversation: Conversation,
+    system: str,
+    brief: Brief,
+    parents: tuple[KernelText, KernelText],
+    tool: SearchTool | None,
+) -> Code:
+    """The file that combines two that got faster by different techniques, in the first's form.
+
+    Raises
+    ------
+    LlmError
+        No usable answer came.
+    """
+    first, second = parents
+    prompt = render("combiner", brief=brief, first=first, second=second, suffix=first.suffix)
+    sources = (first.source, second.source)
+    return _ask(conversation, system, prompt, tool, base=first.base, sources=sources)
+
+
+def fix(
+    conversation: Conversation,
+    system: str,
+    brief: Brief,
+    proposal: Proposal,
+    failure: Outcome,
+    *,
+    tool: SearchTool | None,
+) -> Code:
+    """The corrected file after a compile error, a wrong result, a crash or a regression.
+
+    Raises
+    ------
+    LlmError
+        No usable answer came.
+    """
+    what, task = _told(failure)
+    prompt = render(
+        "fixer",
+        brief=brief,
+        source=proposal.source,
+        suffix=proposal.suffix,
+        claim=proposal.hypothesis.claim if proposal.hypothesis else "",
+        what=what,
+        task=task,
+        reasons=failure.reasons or ("(no more is known)",),
     )
+    source = proposal.source
+    return _ask(conversation, system, prompt, tool, base=source, sources=(source,))
 
 
-def unchanged(code: Code, *sources: str) -> str:
-    """What is wrong with a file that is one of those it was made from; empty if it is not."""
-    same = any(code.code.strip() == each.strip() for each in sources)
-    return "the file is the one it was made from, unchanged" if same else ""
+def _ask(
+    conversation: Conversation,
+    system: str,
+    prompt: str,
+    tool: SearchTool | None,
+    *,
+    base: str | None,
+    sources: tuple[str, ...],
+) -> Code:
+    """A file that is none of the `sources`; edits in the answer change `base`."""
+
+    def objection(code: Code) -> str:
+        same = any(code.code.strip() == each.strip() for each in sources)
+        return "the file is the one it was made from, unchanged" if same else ""
+
+    return conversation.ask(Code, system, prompt, objection=objection, tool=tool, base=base)
+
+
+def _told(failure: Outcome) -> tuple[str, str]:
+    """What happened, and the task."""
+    if failure.right:
+        slower = failure.over("leader") or failure.over("start")
+        than = f" than {slower.over}: {slower.ratio:.3g} times its speed" if slower else ""
+        time = f" It takes {failure.median_ms:.4g} ms." if failure.median_ms is not None else ""
+        return (
+            f"Its results are right, but it is slower{than}.{time}",
+            "Keep the idea, and remove what made it slower.",
+        )
+    verdict = failure.verdict
+    what = _VERDICTS.get(verdict) if verdict is not None else None
+    return (
+        what or _WHAT.get(failure.stage, "It failed."),
+        "Correct this without giving up what it was to do.",
+    )

@@ -19,9 +19,8 @@ def plan(
     LlmError
         No usable answer came.
     """
-    choice = offered(
-        brief.problem.source, brief.architecture, frozenset(brief.retired), when=brief.knows
-    )
+    state = brief.state
+    choice = offered(state.problem.source, state.architecture, state.retired, when=state.knowledge)
     prompt = render(
         "planner",
         brief=brief,
@@ -49,7 +48,7 @@ def objection(plans: Plans, brief: Brief, found: tuple[str, ...] = ()) -> str:
             return f"there is no kernel '{each.parent}'; there are {', '.join(brief.parents)}"
         if each.technique not in known:
             return f"the technique '{each.technique}' is not in the list; `{OTHER}` stands for it"
-        if each.technique in brief.retired:
+        if each.technique in brief.state.retired:
             return f"the technique '{each.technique}' is retired"
         for cited in each.evidence:
             if cited not in citable:

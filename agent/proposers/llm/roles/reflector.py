@@ -1,10 +1,10 @@
 """Reflector: what a round's numbers say about its hypotheses, checked against those numbers."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.optimize.candidate import Judged, SearchState
+from agent.optimize.candidate import Hypothesis, Judged, SearchState
 from agent.proposers.llm.brief import Brief, head_of, number_words, outcome_words
 from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Finding, Reflection, Reflections
@@ -39,25 +39,10 @@ class Case:
         return self.judged.id
 
     @property
-    def head(self) -> str:
-        """A line about it."""
-        return head_of(self.judged)
-
-    @property
     def claim(self) -> str:
         """Its hypothesis."""
         hypothesis = self.judged.candidate.hypothesis
         return hypothesis.claim if hypothesis is not None else "(none was given)"
-
-    @property
-    def outcome(self) -> str:
-        """What judging it gave."""
-        return outcome_words(self.judged)
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it failed; empty where it is right."""
-        return () if self.judged.outcome.right else self.judged.outcome.reasons
 
     @classmethod
     def of(cls, judged: Judged, parent: Judged) -> "Case":
@@ -66,26 +51,9 @@ class Case:
         hypothesis = judged.candidate.hypothesis
         metric = hypothesis.metric if hypothesis is not None else None
         names = sorted(before.keys() & after.keys(), key=lambda name: (name != metric, name))
-        moved: bool | None = None
-        expectation = ""
-        if metric is not None and hypothesis is not None:
-            expectation = f"{metric}"
-            if hypothesis.expected is not None:
-                expectation += f" to about {number_words(metric, hypothesis.expected)}"
-            if metric in before and metric in after:
-                was, now = before[metric], after[metric]
-                if hypothesis.expected is not None and hypothesis.expected != was:
-                    moved = (now - was) * (hypothesis.expected - was) > 0
-                expectation += (
-                    f"; it went from {number_words(metric, was)} to {number_words(metric, now)}"
-                )
-                if moved is not None:
-                    expectation += ", the expected way" if moved else ", not the expected way"
-            else:
-                expectation += "; it was not measured on both"
-        lacking = [
-            name for name, values in (("parent", before), ("candidate", after)) if not values
-        ]
+        profiles = {"parent": before, "candidate": after}
+        lacking = [name for name, values in profiles.items() if not values]
+        expectation, moved = _expectation(hypothesis, before, after)
         return cls(
             judged,
             parent.id,
@@ -107,12 +75,10 @@ def cases_of(state: SearchState, judged: Sequence[Judged], proposer: str) -> lis
         return []
     now = {each.id: each for each in judged}
     cases = []
-    for each in judged:
-        if each.candidate.proposer != proposer:
-            continue
-        parents = [now.get(name) or state.judged(name) for name in each.candidate.parents]
-        known = [parent for parent in parents if parent is not None]
-        cases.append(Case.of(each, known[0] if known else state.start))
+    for each in (each for each in judged if each.candidate.proposer == proposer):
+        parents = (now.get(name) or state.judged(name) for name in each.candidate.parents)
+        parent = next((parent for parent in parents if parent is not None), state.start)
+        cases.append(Case.of(each, parent))
     return cases
 
 
@@ -126,7 +92,7 @@ def reflect(
     LlmError
         No usable answer came.
     """
-    prompt = render("reflector", brief=brief, cases=cases)
+    prompt = render("reflector", brief=brief, cases=cases, head=head_of, outcome=outcome_words)
     answer = conversation.ask(
         Reflections, system, prompt, objection=lambda given: objection(given, cases)
     )
@@ -149,6 +115,24 @@ def objection(reflections: Reflections, cases: Sequence[Case]) -> str:
         if case.moved is False:
             return f"{case.id}: the metric did not move as expected, so that is not confirmed"
     return ""
+
+
+def _expectation(
+    hypothesis: Hypothesis | None, before: Mapping[str, float], after: Mapping[str, float]
+) -> tuple[str, bool | None]:
+    """What became of the metric of a hypothesis, and whether it went the expected way."""
+    if hypothesis is None or hypothesis.metric is None:
+        return "", None
+    metric, expected = hypothesis.metric, hypothesis.expected
+    told = metric if expected is None else f"{metric} to about {number_words(metric, expected)}"
+    if metric not in before or metric not in after:
+        return f"{told}; it was not measured on both", None
+    was, now = before[metric], after[metric]
+    told += f"; it went from {number_words(metric, was)} to {number_words(metric, now)}"
+    if expected is None or expected == was:
+        return told, None
+    moved = (now - was) * (expected - was) > 0
+    return f"{told}, {'the' if moved else 'not the'} expected way", moved
 
 
 def _note(reflection: Reflection, case: Case) -> str:
