@@ -127,7 +127,8 @@ class Contest:
             )  # fmt: skip
         contestant.desk.close()
         if candidate:
-            self.evidence.wrong.append(f"in a fresh process at the given shape: {problem}")
+            self.evidence.untimed = f"in a fresh process at the given shape: {problem}"
+            self.evidence.wrong.append(self.evidence.untimed)
             self.evidence.faults += [fault] if fault is not None else []
             self.evidence.cheats += [cheat for outcome in outcomes for cheat in outcome.cheats]
         else:

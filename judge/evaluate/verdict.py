@@ -78,6 +78,8 @@ class Evidence:
     """Parts of the kernel that no tested size reaches."""
     untold: str | None = None
     """Why wrong values may not be the kernel's fault here; nobody is called wrong for them then."""
+    untimed: str | None = None
+    """Why the candidate could not be timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
     doubts = [f"not shown: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
     doubts += [f"not shown: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
     said = "it is the problem's own model, run by PyTorch"
-    return Decision(Verdict.LIBRARY, (said,), (*doubts, *_disclosures(evidence)))
+    why = (said,) if evidence.untimed is None else (evidence.untimed, said)
+    return Decision(Verdict.LIBRARY, why, (*doubts, *_disclosures(evidence)))
 
 
 def describe(case: Case) -> str:

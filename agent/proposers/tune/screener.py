@@ -55,8 +55,8 @@ class Screener:
 
     def screen(self, state: SearchState, proposals: Sequence[Proposal]) -> list[Proposal]:
         """The proposals in their best configurations, the fastest first; those that do not work, or
-        are slower than eager PyTorch, are left out. All as they are where there is no time, or
-        where screening fails.
+        are slower than eager PyTorch, are left out. Where time ran out before any was timed, the
+        first stays as it is. All as they are where there is no time, or where screening fails.
         """
         self.notes = ()
         seconds = self._allowed(state)
@@ -101,6 +101,8 @@ class Screener:
             else:
                 found.append((each.version.ms, _tuned(proposal, each)))
         self.notes = tuple(notes)
+        if not any(each.tried for each in ranking.kernels):
+            return list(proposals[:1])
         return [proposal for _, proposal in sorted(found, key=lambda pair: pair[0])]
 
 
