@@ -16,7 +16,6 @@ class Version(Model):
     """Values by parameter."""
     ms: float
     """Median; a claim of the process that ran it."""
-    launches: int
 
 
 class Tuned(Model):
@@ -35,7 +34,6 @@ class Tuned(Model):
     """Number of tried points that fail to compile or give other results."""
     reasons: dict[str, int]
     """Why, by how often; the five most frequent."""
-    generations: int
     exhausted: bool
     seconds: float
     """The search took."""
