@@ -52,19 +52,19 @@ class Adapted:
 
 def fits(core: Core, stock: Stock) -> str | None:
     """Why a kernel cannot take a core's place by its signature; None where it can."""
-    told = signature(stock)
-    if told is None:
+    takes = signature(stock)
+    if takes is None:
         return "it has no kernel_function of the corpus's form"
-    if missing := set(told.required) - set(core.arguments):
+    if missing := set(takes.required) - set(core.arguments):
         return f"it needs {', '.join(sorted(missing))}"
-    known = {*told.required, *told.optional}
+    known = {*takes.required, *takes.optional}
     if unknown := set(core.arguments) - known - core.optional:
         return f"it takes no {', '.join(sorted(unknown))}"
-    said = set(re.findall(r"\w+", told.reference))
-    if absent := core.words - said:
+    words = set(re.findall(r"\w+", takes.reference))
+    if absent := core.words - words:
         return f"it computes no {', '.join(sorted(absent))}"
     # A kernel with an activation of its own computes something else than one without.
-    if core.op == "matmul" and (extra := (said & POINTWISE) - core.words):
+    if core.op == "matmul" and (extra := (words & POINTWISE) - core.words):
         return f"it computes {', '.join(sorted(extra))} as well"
     return None
 

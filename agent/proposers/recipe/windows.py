@@ -50,13 +50,10 @@ def _pool(graph: Graph, root: str) -> Core | None:
     """Max and average pooling; with indices where only the values are needed."""
     source = result_of(graph, root, _WITH_INDICES, 0)
     node = graph[source or root]
-    if source is not None:
-        family, rank = _WITH_INDICES[node.op]
-    elif node.op in _POOLS:
-        family, rank = _POOLS[node.op]
-    else:
+    kind = _POOLS.get(node.op) if source is None else _WITH_INDICES[node.op]
+    if kind is None:
         return None
-    given = _given(node, (("x", None), ("kernel_size", None), *_AFTER[family]))
+    given = _given(node, (("x", None), ("kernel_size", None), *_AFTER[kind[0]]))
     x = reference(given.pop("x")) if given is not None else None
     if given is None or x is None or graph.dtype(x) not in FLOATS:
         return None
@@ -66,7 +63,7 @@ def _pool(graph: Graph, root: str) -> Core | None:
     for name, plain in (("divisor_override", None), ("count_include_pad", True)):
         if name in given and given[name] == plain:
             del given[name]
-    return _windowed(graph, root, (family, rank), {"x": x}, given, [node.name])
+    return _windowed(graph, root, kind, {"x": x}, given, [node.name])
 
 
 def _convolution(graph: Graph, root: str) -> Core | None:

@@ -35,8 +35,6 @@ class Tuned(Model):
     reasons: dict[str, int]
     """Why, by how often; the five most frequent."""
     exhausted: bool
-    seconds: float
-    """The search took."""
     ahead_seconds: float
     """Seconds of compiling ahead."""
     held_seconds: float = 0.0
@@ -93,8 +91,6 @@ class Ranking(Model):
     reference_ms: float | None
     """The reference's own time, beside the best ones'."""
     held_seconds: float = 0.0
-    ahead_seconds: float = 0.0
-    """Compiling, while the device was free."""
 
 
 class Screening(Request[Ranking], _Search):

@@ -73,9 +73,7 @@ def screen(request: Screening, *, zygote: Zygote, say: Say = silent) -> Ranking:
     with SourceTimer(subject, zygote, say) as timer:
         deadline = timer.clock() + request.seconds - timer.held_seconds
         found = _screened_within(timer, request, deadline, say)
-    return found.model_copy(
-        update={"held_seconds": timer.held_seconds, "ahead_seconds": timer.ahead_seconds}
-    )
+    return found.model_copy(update={"held_seconds": timer.held_seconds})
 
 
 def _screened_within(timer: SourceTimer, request: Screening, deadline: float, say: Say) -> Ranking:

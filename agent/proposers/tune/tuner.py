@@ -50,10 +50,9 @@ def tune_with(
     say: Say = silent,
 ) -> Tuned:
     """Search within an open timer."""
-    start = timer.clock()
     space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes), request.hints)
 
-    ledger = ledger_of(space, timer, start + request.seconds - _LAST_SECONDS)
+    ledger = ledger_of(space, timer, timer.clock() + request.seconds - _LAST_SECONDS)
     found = search(
         space,
         ledger,
@@ -77,7 +76,6 @@ def tune_with(
         failed=found.failed,
         reasons=dict(reasons.most_common(5)),
         exhausted=found.exhausted,
-        seconds=timer.clock() - start,
         ahead_seconds=timer.ahead_seconds,
     )
 
