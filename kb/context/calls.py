@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from kb.context.folding import fold
 
@@ -24,6 +25,27 @@ def names_of(statement: ast.stmt) -> list[str]:
         case ast.AnnAssign(target=ast.Name(id=name)):
             return [name]
     return []
+
+
+def declared_tunables(module: ast.Module) -> dict[str, list[Any]]:
+    """Return `TUNABLES` of a kernel file: parameter → values; empty where it cannot be read."""
+    for each in module.body:
+        match each:
+            case (
+                ast.Assign(targets=[ast.Name(id="TUNABLES")], value=value)
+                | ast.AnnAssign(target=ast.Name(id="TUNABLES"), value=ast.expr() as value)
+            ):
+                try:
+                    found = ast.literal_eval(value)
+                except (ValueError, TypeError, SyntaxError):
+                    return {}
+                if isinstance(found, dict):
+                    return {
+                        str(name): list(values)
+                        for name, values in found.items()
+                        if isinstance(values, list | tuple)
+                    }
+    return {}
 
 
 def calls_in(node: ast.AST, name: str) -> Iterator[ast.Call]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.proposers.recipe.beside import MADE, RANDOM, SIZED, VIEWS, one_shape, view_sizes
-from agent.proposers.recipe.carry import Signature, Stock, carried, signature
-from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.carry import Signature, Stock, carried, identifier, signature
+from agent.proposers.recipe.core import NAMED, Core, argument, plain_name
 from agent.proposers.recipe.fuse import (
     chain,
     expressible,
@@ -19,6 +19,7 @@ from agent.proposers.recipe.fuse import (
     spreads,
 )
 from judge.graph import Graph, operands, reference
+from judge.worker import messages as m
 from kb.errors import KbError
 
 # One value for each element and nothing else: they may stand before and after a core.
@@ -45,27 +46,25 @@ class Adapted:
     source: str
     beside: tuple[str, ...]
     """Operators that PyTorch runs beside the kernels."""
-    copies: tuple[str, ...]
-    """Dimensions to move to fit the kernel's layout."""
     fused: tuple[str, ...] = ()
     """Elementwise operators that a kernel written for them computes."""
 
 
-def fits(core: Core, stock: Stock, told: Signature | None = None) -> str | None:
+def fits(core: Core, stock: Stock) -> str | None:
     """Why a kernel cannot take a core's place by its signature; None where it can."""
-    told = told or signature(stock)
-    if told is None:
+    takes = signature(stock)
+    if takes is None:
         return "it has no kernel_function of the corpus's form"
-    if missing := set(told.required) - set(core.arguments):
+    if missing := set(takes.required) - set(core.arguments):
         return f"it needs {', '.join(sorted(missing))}"
-    known = {*told.required, *told.optional}
+    known = {*takes.required, *takes.optional}
     if unknown := set(core.arguments) - known - core.optional:
         return f"it takes no {', '.join(sorted(unknown))}"
-    said = set(re.findall(r"\w+", told.reference))
-    if absent := core.words - said:
+    words = set(re.findall(r"\w+", takes.reference))
+    if absent := core.words - words:
         return f"it computes no {', '.join(sorted(absent))}"
     # A kernel with an activation of its own computes something else than one without.
-    if core.op == "matmul" and (extra := (said & POINTWISE) - core.words):
+    if core.op == "matmul" and (extra := (words & POINTWISE) - core.words):
         return f"it computes {', '.join(sorted(extra))} as well"
     return None
 
@@ -92,9 +91,9 @@ class _Writer:
         self.alone = len({stock.slug for _, stock in chosen}) == 1
         self.told: dict[str, Signature] = {}
         for core, stock in chosen:
-            told = signature(stock)
-            if told is None or (why := fits(core, stock, told)):
-                raise CannotAdaptError(f"{stock.slug} does not fit: {why if told else 'its form'}")
+            told, why = signature(stock), fits(core, stock)
+            if told is None or why is not None:
+                raise CannotAdaptError(f"{stock.slug} does not fit: {why}")
             self.told[stock.slug] = told
         self.tunables, self.choices = self._tunables()
         self.names = self._names()
@@ -117,54 +116,44 @@ class _Writer:
         for name in self.graph.outputs:
             self._value(name)
         results = ", ".join(self.names[name] for name in self.graph.outputs)
-        texts, launchers = [], []
+        texts = []
         for stock in {stock.slug: stock for _, stock in self.chosen}.values():
-            text, launcher = carried(stock, alone=self.alone)
             cited = textwrap.fill(
                 f"From the knowledge base: {stock.slug}. {stock.citation}", 96,
                 initial_indent="# ", subsequent_indent="# ",
             )  # fmt: skip
-            texts.append(f"{cited}\n\n{text}")
-            launchers.append(launcher)
+            texts.append(f"{cited}\n\n{carried(stock, alone=self.alone)[0]}")
         texts += [text for core, _ in self.chosen for text in core.functions]
         texts += self.fused
         texts += helpers("\n".join(texts))
-        imports = "import triton\nimport triton.language as tl"
         if not any("import triton.language as tl" in each for each in texts):
-            texts.insert(0, imports)
-        copies = tuple(dict.fromkeys(core.copies for core, _ in self.chosen if core.copies))
-        parts = [f'"""{self._summary(copies)}"""', "import torch", *texts]
+            texts.insert(0, "import triton\nimport triton.language as tl")
+        within = [name for core, _ in self.chosen for name in core.fused]
+        parts = [f'"""{self._summary(within)}"""', "import torch", *texts]
         if not self.alone and self.choices:
-            listed = "".join(
-                f"    {name!r}: {values!r},\n" for name, values in self.choices.items()
-            )
+            listed = "".join(f"    {name!r}: {each!r},\n" for name, each in self.choices.items())
             parts.append(f"TUNABLES = {{\n{listed}}}")
         signature_ = "".join(f"    {each},\n" for each in self._parameters())
         guards = one_shape(self.graph, self.names) if self.fixed else []
         body = "".join(f"    {line}\n" for line in [*guards, *self.body])
         parts.append(f"def kernel_function(\n{signature_}):\n{body}    return {results}")
         text = "\n\n\n".join(parts) + "\n"
-        within = [name for core, _ in self.chosen for name in core.fused]
         fused = tuple(dict.fromkeys([*self.fused_names, *within]))
-        return Adapted(text, tuple(dict.fromkeys(self.beside)), copies, fused)
+        return Adapted(text, tuple(dict.fromkeys(self.beside)), fused)
 
-    def _summary(self, copies: Sequence[str]) -> str:
+    def _summary(self, within: Sequence[str]) -> str:
+        """The file's docstring; `within` is what kernels of the knowledge base compute as well."""
         slugs = ", ".join(dict.fromkeys(stock.slug for _, stock in self.chosen))
-        lines = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
-        if copies:
-            lines.append(f"Beside the kernels: {'; '.join(copies)}.")
-        within = [name for core, _ in self.chosen for name in core.fused]
-        if within:
-            lines.append(f"The kernels compute as well: {', '.join(dict.fromkeys(within))}.")
-        if self.fused:
-            together = ", ".join(dict.fromkeys(self.fused_names))
-            lines.append(f"A kernel written for them computes: {together}.")
-        if self.beside:
-            ran = ", ".join(dict.fromkeys(self.beside))
-            lines.append(f"PyTorch computes: {ran}.")
-        if self.graph.updates:
-            lines.append(f"Not updated: {', '.join(self.graph.updates)}.")
-        text = "\n\n".join(textwrap.fill(line, 96) for line in lines)
+        paragraphs = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
+        for what, names in (
+            ("The kernels compute as well", within),
+            ("A kernel written for them computes", self.fused_names),
+            ("PyTorch computes", self.beside),
+            ("Not updated", self.graph.updates),
+        ):
+            if names:
+                paragraphs.append(f"{what}: {', '.join(dict.fromkeys(names))}.")
+        text = "\n\n".join(textwrap.fill(each, 96) for each in paragraphs)
         return text.replace("\\", "/").replace('"', "'")
 
     # The signature
@@ -174,7 +163,7 @@ class _Writer:
         found: dict[str, dict[str, tuple[str, str]]] = {}
         choices: dict[str, list[Any]] = {}
         for slug, told in self.told.items():
-            suffix = "" if self.alone else "_" + re.sub(r"\W", "_", slug)
+            suffix = "" if self.alone else f"_{identifier(slug)}"
             found[slug] = {name: (f"{name}{suffix}", text) for name, text in told.tunables.items()}
             choices |= {f"{name}{suffix}": told.choices[name] for name in told.tunables}
         return found, choices
@@ -204,7 +193,7 @@ class _Writer:
         nodes = self.graph.nodes.values()
         needed = {each for name in self.graph.computed for each in operands(self.graph[name])}
         for core, _ in self.chosen:
-            needed |= core.reads | ({core.bias} - {""})
+            needed |= core.reads
         inputs = sorted((n for n in nodes if n.input is not None), key=lambda n: n.input or 0)
         # A tensor of the model that nothing needs would only be one more name to bind.
         tensors = [n for n in nodes if n.tensor is not None and n.name in needed]
@@ -258,7 +247,7 @@ class _Writer:
         call = f"fused_{number}({', '.join(self.names[each] for each in given)})"
         self.body.append(f"{self.names[root]} = {call}")
         self.fused_names += ["bias"] * bool(biases)
-        self.fused_names += [_base(self.graph[each].op) for each in steps]
+        self.fused_names += [plain_name(self.graph[each].op) for each in steps]
         self.done |= set(steps)
         return True
 
@@ -276,14 +265,11 @@ class _Writer:
             if name in told.required or name in told.optional
         ]
         given += [f"{name}={here}" for name, (here, _) in self.tunables[stock.slug].items()]
-        launcher = re.sub(r"\W", "_", stock.slug)
         returned = [f"r{place}_{i}" for i in range(core.returns)]
-        self.body.append(f"{', '.join(returned)} = {launcher}({', '.join(given)})")
+        self.body.append(f"{', '.join(returned)} = {identifier(stock.slug)}({', '.join(given)})")
         marks = {"r": returned[0]} | {f"r{i}": name for i, name in enumerate(returned)}
         for name, text in core.results.items():
-            used = self.graph.users[name] or name in self.graph.outputs
-            outside = name in self.graph.outputs or set(self.graph.users[name]) - core.nodes
-            if used and outside:
+            if name in self.graph.outputs or set(self.graph.users[name]) - core.nodes:
                 self.body.append(f"{self.names[name]} = {self._filled(text, marks)}")
                 self.done.add(name)
                 if name in self.biases:
@@ -294,7 +280,7 @@ class _Writer:
     def _filled(self, text: str, marks: Mapping[str, str] | None = None) -> str:
         """An expression with the names of this file. Values of the graph come first."""
         known = {**self.names, **(marks or {})}
-        return re.sub(r"\{(\w+)\}", lambda found: known[found[1]], text)
+        return NAMED.sub(lambda found: known[found[1]], text)
 
     def _replayed(self, name: str) -> str:
         """An operator beside the cores, as a call of PyTorch's."""
@@ -303,12 +289,12 @@ class _Writer:
             return f"{self._literal(node.args[0])}[{self._literal(node.args[1])}]"
         base = node.op.removeprefix("aten.").partition(".")[0]
         if base in ("split", "chunk") and reference(node.args[0]) is not None:
-            return self._chunked(name)
+            return self._chunked(node)
         sizes = view_sizes(self.graph, name, self.names) if base in SIZED else None
         if base in RANDOM or not node.op.startswith("aten.") or (base in SIZED and sizes is None):
             raise CannotAdaptError(f"there is {node.op.removeprefix('aten.')} beside the kernel")
         if base not in VIEWS and base not in SIZED:
-            self.beside.append(_base(node.op))
+            self.beside.append(plain_name(node.op))
         args = [self._literal(each) for each in node.args]
         if sizes is not None:
             args[1], fixed = sizes
@@ -331,13 +317,11 @@ class _Writer:
             raise CannotAdaptError("the problem has no tensor among its inputs")
         return f"{self.names[given]}.device"
 
-    def _chunked(self, name: str) -> str:
-        node = self.graph[name]
+    def _chunked(self, node: m.GraphNode) -> str:
         shapes = {tuple(each.shape) for each in node.tensors}
         if len(shapes) != 1:
             raise CannotAdaptError("there is a split into unequal parts beside the kernel")
-        dim = node.args[2] if len(node.args) > 2 else 0
-        return f"{self._literal(node.args[0])}.chunk({len(node.tensors)}, {dim})"
+        return f"{self._literal(node.args[0])}.chunk({len(node.tensors)}, {argument(node, 2, 0)})"
 
     def _literal(self, value: Any) -> str:
         name = reference(value)
@@ -352,8 +336,3 @@ class _Writer:
                 return f"float({value['float']!r})"
             raise CannotAdaptError(f"an operator has the argument {value}")
         return repr(value)
-
-
-def _base(operator: str) -> str:
-    """`aten.relu.default` as relu."""
-    return operator.removeprefix("aten.").partition(".")[0].strip("_")

@@ -1,10 +1,17 @@
 """Recognises attention in a graph, PyTorch's operator or written out, and causal softmax."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from agent.proposers.recipe.core import Core
-from agent.proposers.recipe.hooks import Finder
+from agent.proposers.recipe.core import (
+    Core,
+    Finder,
+    argument,
+    operand,
+    out_dtype,
+    single,
+    values,
+)
 from agent.proposers.recipe.patterns import uncast
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph, reference
@@ -54,7 +61,7 @@ def _written(graph: Graph, root: str) -> _Found | None:
     node = graph[root]
     if node.op not in _PRODUCTS:
         return None
-    weights, v = reference(node.args[0]), reference(node.args[1])
+    weights, v = operand(node), operand(node, 1)
     if weights is None or v is None:
         return None
     weights, casts = uncast(graph, weights)
@@ -72,13 +79,12 @@ def _scores(graph: Graph, name: str, found: _Found) -> bool:
         name, casts = uncast(graph, name)
         node = graph[name]
         found.nodes |= {name, *casts}
-        operands = [reference(each) for each in node.args[:2]]
+        operands = [operand(node, place) for place in (0, 1)]
         if node.op in _PRODUCTS:
             return _product(graph, name, found, factor)
-        constant = node.args[1] if len(node.args) > 1 else None
-        scales = node.op in ("aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor")
-        if scales and isinstance(constant, int | float) and constant:
-            factor *= 1 / constant if "div" in node.op else constant
+        scale = _scale(graph, name, "aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor")
+        if scale is not None:
+            factor *= scale
         elif node.op == "aten.masked_fill.Scalar" and node.args[2] == _INFINITY:
             mask = seen(graph, str(operands[1]), graph.shape(name))
             if mask is None or mask[0] != 0 or found.bias is not None or factor != 1.0:
@@ -98,6 +104,14 @@ def _scores(graph: Graph, name: str, found: _Found) -> bool:
     return False
 
 
+def _scale(graph: Graph, name: str, *operators: str) -> float | None:
+    """The constant that a value is multiplied with, or divided by; None where it is none."""
+    node, constant = graph[name], argument(graph[name], 1)
+    if node.op not in operators or not isinstance(constant, int | float) or not constant:
+        return None
+    return 1 / constant if "div" in node.op else constant
+
+
 def _scored(graph: Graph, operands: list[str]) -> int | None:
     """Which of two operands comes from a product, where one does."""
     sides = [index for index, each in enumerate(operands) if _reaches_product(graph, each)]
@@ -109,7 +123,7 @@ def _reaches_product(graph: Graph, name: str) -> bool:
         node = graph[name]
         if node.op in _PRODUCTS:
             return True
-        source = reference(node.args[0]) if node.args else None
+        source = operand(node)
         if source is None:
             return False
         name = source
@@ -117,25 +131,23 @@ def _reaches_product(graph: Graph, name: str) -> bool:
 
 
 def _product(graph: Graph, name: str, found: _Found, factor: float) -> bool:
-    q, turned = (reference(each) for each in graph[name].args[:2])
+    q, turned = operand(graph[name]), operand(graph[name], 1)
     if q is None or turned is None:
         return False
-    view = graph[turned]
-    k = reference(view.args[0]) if view.args else None
-    rank = len(graph.shape(turned))
-    swapped = [*range(rank - 2), rank - 1, rank - 2]
-    turns = (
-        view.op == "aten.transpose.int"
-        and {int(str(each)) % rank for each in view.args[1:3]} == {rank - 1, rank - 2}
-    ) or (view.op == "aten.permute.default" and view.args[1] == swapped)
+    view, rank = graph[turned], len(graph.shape(turned))
+    k = operand(view)
+    if view.op == "aten.transpose.int":
+        turns = {int(argument(view, place)) % rank for place in (1, 2)} == {rank - 1, rank - 2}
+    else:
+        swapped = [*range(rank - 2), rank - 1, rank - 2]
+        turns = view.op == "aten.permute.default" and view.args[1] == swapped
     if k is None or not turns:
         return False
     found.q, found.k = q, k
     found.nodes.add(turned)
-    scaled = graph[q]
-    constant = scaled.args[1] if len(scaled.args) > 1 else None
-    if scaled.op == "aten.mul.Tensor" and isinstance(constant, int | float):
-        found.q, factor = str(reference(scaled.args[0])), factor * constant
+    scale = _scale(graph, q, "aten.mul.Tensor")
+    if scale is not None:
+        found.q, factor = str(operand(graph[q])), factor * scale
         found.nodes.add(q)
     found.scale = factor
     return True
@@ -149,15 +161,15 @@ def seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]
         if node.op == "aten.eq.Scalar" and node.args[1] not in (0, False):
             return None
         hides = not hides
-        node = graph[str(reference(node.args[0]))]
+        node = graph[str(operand(node))]
         nodes.add(node.name)
     while node.op in ("aten._to_copy.default", "aten.unsqueeze.default", "aten.view.default"):
-        node = graph[str(reference(node.args[0]))]
+        node = graph[str(operand(node))]
         nodes.add(node.name)
     if node.op != ("aten.triu.default" if hides else "aten.tril.default"):
         return None
-    diagonal = int(str(node.args[1])) if len(node.args) > 1 else 0
-    ones = graph[str(reference(node.args[0]))]
+    diagonal = int(argument(node, 1, 0))
+    ones = graph[str(operand(node))]
     filled = ones.op == "aten.ones.default" or (
         ones.op == "aten.full.default" and ones.args[1] in (1, True)
     )
@@ -166,18 +178,14 @@ def seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]
     return (diagonal - 1 if hides else diagonal), nodes | {ones.name}
 
 
-def _attention(graph: Graph, root: str) -> Core | None:
-    return _core(graph, root, "attention")
-
-
 def _decode(graph: Graph, root: str) -> Core | None:
     """With few queries, none of which is masked."""
-    core = _core(graph, root, "attention-decode")
+    core = _attention(graph, root, "attention-decode")
     few = len(graph[root].tensors) == 1 and graph.shape(root)[-2:-1] <= (_FEW_QUERIES,)
     return core if core is not None and few and "causal" not in core.arguments else None
 
 
-def _core(graph: Graph, root: str, family: str) -> Core | None:
+def _attention(graph: Graph, root: str, family: str = "attention") -> Core | None:
     found = _whole(graph, root) or _written(graph, root)
     if found is None:
         return None
@@ -197,14 +205,10 @@ def _core(graph: Graph, root: str, family: str) -> Core | None:
         arguments["causal"] = "True"
     if found.scale is not None and abs(found.scale * q[-1] ** 0.5 - 1) > 1e-6:
         arguments["scale"] = repr(float(found.scale))
-    reads = frozenset(names)
-    if found.bias is not None:
-        if len(graph.shape(found.bias)) > 4:
-            return None
-        arguments["bias"] = f"{{{found.bias}}}"
-        reads |= {found.bias}
-    nodes = frozenset(found.nodes)
-    return Core(family, nodes, arguments, {root: f"{{r}}{back}"}, reads=reads)
+    if found.bias is not None and len(graph.shape(found.bias)) > 4:
+        return None
+    arguments |= values(bias=found.bias)
+    return single(family, root, arguments, f"{{r}}{back}", nodes=found.nodes)
 
 
 def _causal_softmax(graph: Graph, root: str) -> Core | None:
@@ -213,25 +217,21 @@ def _causal_softmax(graph: Graph, root: str) -> Core | None:
     if masked is None:
         return None
     masked, casts = uncast(graph, masked)
-    fill: Any = graph[masked]
+    fill = graph[masked]
     if fill.op != "aten.masked_fill.Scalar" or fill.args[2] != _INFINITY:
         return None
-    hidden = seen(graph, str(reference(fill.args[1])), graph.shape(masked))
+    hidden = seen(graph, str(operand(fill, 1)), graph.shape(masked))
     if hidden is None:
         return None
-    x, more = uncast(graph, str(reference(fill.args[0])))
-    nodes = {root, masked, *casts, *more, *hidden[1]}
-    scale = 1.0
-    scaled = graph[x]
-    constant = scaled.args[1] if len(scaled.args) > 1 else None
-    if scaled.op in ("aten.mul.Tensor", "aten.div.Tensor") and isinstance(constant, int | float):
-        scale = 1 / constant if "div" in scaled.op else constant
+    x, more = uncast(graph, str(operand(fill)))
+    nodes = {masked, *casts, *more, *hidden[1]}
+    scale = _scale(graph, x, "aten.mul.Tensor", "aten.div.Tensor")
+    if scale is not None:
         nodes.add(x)
-        x = str(reference(scaled.args[0]))
-    arguments = {"x": f"{{{x}}}", "scale": repr(float(scale)), "diagonal": str(hidden[0])}
-    if graph.dtype(root) != graph.dtype(x):
-        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
-    return Core("causal-softmax", frozenset(nodes), arguments, {root: "{r}"}, reads=frozenset({x}))
+        x = str(operand(graph[x]))
+    arguments = values(x=x) | {"scale": repr(float(scale or 1)), "diagonal": str(hidden[0])}
+    arguments |= out_dtype(graph, root, x)
+    return single("causal-softmax", root, arguments, nodes=nodes)
 
 
 ATTENTION: Final[tuple[Finder, ...]] = (_decode, _attention, _causal_softmax)

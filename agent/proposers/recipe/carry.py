@@ -2,12 +2,14 @@
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
+from kb.context.calls import declared_tunables
 from kb.context.shortening import CHECKING, ENTRY
 
-_TUNABLES: Final = "TUNABLES"
 # How launch code compiles the `.cu` beside it, and what only that needs.
 _LOADS: Final = re.compile(r"nvcc\.load\(\s*Path\(__file__\)\.with_suffix\(\"\.cu\"\),\s*")
 _PATH: Final = "from pathlib import Path\n"
@@ -23,7 +25,6 @@ class Stock:
     """Its file: `kernel_function`, `reference`, `TUNABLES` and what they need. Of a CUDA kernel the
     launch code."""
     dtypes: tuple[str, ...]
-    architectures: tuple[str, ...]
     techniques: tuple[str, ...] = ()
     citation: str = ""
     """Title, sources and licences."""
@@ -50,6 +51,12 @@ class Signature:
     """Source of `reference`; empty where there is none."""
 
 
+def identifier(slug: str) -> str:
+    """A kernel's slug as part of a Python name."""
+    return re.sub(r"\W", "_", slug)
+
+
+@lru_cache(1024)  # more than the corpus has kernels; each is looked at for every core
 def signature(stock: Stock) -> Signature | None:
     """Read a kernel's signature; None where the file is not of the corpus's form."""
     try:
@@ -65,7 +72,7 @@ def signature(stock: Stock) -> Signature | None:
     names = [each.arg for each in given.args]
     split = len(names) - len(given.defaults)
     defaults = dict(zip(names[split:], map(ast.unparse, given.defaults), strict=True))
-    choices = _choices(tree)
+    choices = declared_tunables(tree)
     reference = functions.get("reference")
     return Signature(
         required=tuple(names[:split]),
@@ -83,22 +90,18 @@ def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
     is not `alone` in the file, all names that it defines get its slug as a suffix; comments and
     formatting stay.
     """
-    suffix = re.sub(r"\W", "_", stock.slug)
+    suffix = identifier(stock.slug)
     tree = ast.parse(stock.code)
-    lines = stock.code.splitlines()
     drop: set[int] = set()
     for_checks = _for_checks(tree)
     for index, each in enumerate(tree.body):
-        is_docstring = (
-            index == 0
-            and isinstance(each, ast.Expr)
-            and isinstance(each.value, ast.Constant)
-            and isinstance(each.value.value, str)
-        )
-        if is_docstring or (isinstance(each, ast.FunctionDef) and each.name in for_checks):
-            decorators = each.decorator_list if isinstance(each, ast.FunctionDef) else []
-            first = min([each.lineno, *(d.lineno for d in decorators)])
-            drop |= set(range(first, (each.end_lineno or first) + 1))
+        if isinstance(each, ast.FunctionDef) and each.name in for_checks:
+            first = min([each.lineno, *(d.lineno for d in each.decorator_list)])
+        elif index == 0 and ast.get_docstring(tree) is not None:
+            first = each.lineno
+        else:
+            continue
+        drop |= set(range(first, (each.end_lineno or first) + 1))
     names = {ENTRY: suffix}
     if not alone:
         names |= {name: f"{name}_{suffix}" for name in _defined(tree) if name != ENTRY}
@@ -113,7 +116,7 @@ def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
                     (node.col_offset + len(word), name, names[name])
                 )
     kept = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(stock.code.splitlines(), start=1):
         if number in drop:
             continue
         data = line.encode()
@@ -135,22 +138,19 @@ def _with_cuda(text: str, cuda: str, suffix: str) -> str:
 
 def _for_checks(tree: ast.Module) -> set[str]:
     """Functions for checks, and those that nothing else calls."""
-    functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
-    dropped = functions & CHECKING
+    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    dropped = functions.keys() & CHECKING
     while True:
         kept = [e for e in tree.body if not (isinstance(e, ast.FunctionDef) and e.name in dropped)]
-        read = {n.id for each in kept for n in ast.walk(each) if isinstance(n, ast.Name)}
-        called = {
-            node.id
-            for each in tree.body
-            if isinstance(each, ast.FunctionDef) and each.name in dropped
-            for node in ast.walk(each)
-            if isinstance(node, ast.Name)
-        }
-        more = (called & functions) - read - dropped - {ENTRY}
+        called = _names(functions[name] for name in dropped) & functions.keys()
+        more = called - _names(kept) - dropped - {ENTRY}
         if not more:
             return dropped
         dropped |= more
+
+
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
+    return {n.id for each in nodes for n in ast.walk(each) if isinstance(n, ast.Name)}
 
 
 def _defined(tree: ast.Module) -> set[str]:
@@ -164,16 +164,3 @@ def _defined(tree: ast.Module) -> set[str]:
         elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             found.add(each.target.id)
     return found - CHECKING
-
-
-def _choices(tree: ast.Module) -> dict[str, list[Any]]:
-    for each in tree.body:
-        match each:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == _TUNABLES:
-                try:
-                    found = ast.literal_eval(value)
-                except (ValueError, TypeError, SyntaxError):
-                    return {}
-                if isinstance(found, dict):
-                    return {str(key): list(values) for key, values in found.items()}
-    return {}

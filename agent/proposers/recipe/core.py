@@ -1,10 +1,16 @@
 """A part of a graph that one kernel can take over."""
 
-from dataclasses import dataclass, field
-from typing import Any
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
-from agent.proposers.recipe.patterns import Match
 from judge.graph import Graph, reference
+from judge.worker import messages as m
+
+FLOATS: Final = frozenset({"float64", "float32", "float16", "bfloat16"})
+NAMED: Final = re.compile(r"\{(\w+)\}")
+"""A value in an expression of a core."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +30,10 @@ class Core:
     """Arguments that a kernel may lack."""
     words: frozenset[str] = frozenset()
     """Functions that the kernel's reference has to call, beyond the family's own."""
-    copies: str = ""
-    """Copies needed to bring operands into the kernel's layout; empty for none."""
     bias: str = ""
     """Value that is yet to be added to the result."""
     returns: int = 1
     """How many tensors the kernel returns."""
-    reads: frozenset[str] = field(default_factory=frozenset)
-    """Values of the graph that the arguments need."""
     main: str = ""
     """Value that the argument `x` is made of, where its kernels can fuse elementwise work in."""
     lanes: int = 1
@@ -46,13 +48,63 @@ class Core:
     fused: tuple[str, ...] = ()
     """Elementwise operators that these compute."""
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Values of the graph that are needed before the kernel runs."""
+        named = NAMED.findall(" ".join(self.arguments.values()))
+        return frozenset([*named, self.bias] if self.bias else named)
+
+
+Finder = Callable[[Graph, str], Core | None]
+"""Finds a core whose last value is the given one."""
+
 
 def single(
-    family: str, found: Match, root: str, arguments: dict[str, str], result: str, **more: Any
+    family: str,
+    root: str,
+    arguments: dict[str, str],
+    result: str = "{r}",
+    *,
+    nodes: Iterable[str] = (),
+    **more: Any,
 ) -> Core:
-    """A core with one result."""
-    reads = frozenset(found.tensors.values())
-    return Core(family, found.nodes, arguments, {root: result}, reads=reads, **more)
+    """A core with one result; `nodes` are what it uses up beside `root`."""
+    return Core(family, frozenset({root, *nodes}), arguments, {root: result}, **more)
+
+
+def values(**names: str | None) -> dict[str, str]:
+    """Arguments that are values of the graph as they are, without those that are None."""
+    return {parameter: f"{{{name}}}" for parameter, name in names.items() if name is not None}
+
+
+def out_dtype(graph: Graph, root: str, x: str) -> dict[str, str]:
+    """The argument `out_dtype`, where the result's dtype is another than that of `x`."""
+    wanted = graph.dtype(root)
+    return {} if wanted == graph.dtype(x) else {"out_dtype": f"torch.{wanted}"}
+
+
+def argument(node: m.GraphNode, place: int, default: Any = None) -> Any:
+    """An operator's positional argument; `default` where it is not given."""
+    return node.args[place] if place < len(node.args) else default
+
+
+def operand(node: m.GraphNode, place: int = 0) -> str | None:
+    """The value that is an operator's positional argument; None where it is none."""
+    return reference(argument(node, place))
+
+
+def result_of(
+    graph: Graph, root: str, operators: Collection[str], place: int | None = None
+) -> str | None:
+    """The operator, one of several results of which (that at `place`) a value is."""
+    node = graph[root]
+    source = operand(node) if node.op == "getitem" and place in (None, node.args[1]) else None
+    return source if source is not None and graph[source].op in operators else None
+
+
+def plain_name(operator: str) -> str:
+    """`aten.relu.default` as relu."""
+    return operator.removeprefix("aten.").partition(".")[0].strip("_")
 
 
 def as_root(graph: Graph, root: str, name: str) -> str:
@@ -70,9 +122,9 @@ def only_axis(dims: Any, rank: int) -> int | None:
     return None
 
 
-def along(graph: Graph, name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str] | None:
-    """A vector that lies along dimension `axis` of `shape` (all other dimensions 1): what it is a
-    view of, and its expression as one dimension. None where it is something else."""
+def along(graph: Graph, name: str, axis: int, shape: tuple[int, ...]) -> str | None:
+    """A vector that lies along dimension `axis` of `shape` (all other dimensions 1), as one
+    dimension of what it is a view of; None where it is something else."""
     mine = graph.shape(name)
     place = axis - (len(shape) - len(mine))
     lies = place >= 0 and all(
@@ -80,9 +132,9 @@ def along(graph: Graph, name: str, axis: int, shape: tuple[int, ...]) -> tuple[s
     )
     if not lies:
         return None
-    while graph[name].op in _VIEWS and (source := reference(graph[name].args[0])) is not None:
+    while graph[name].op in _VIEWS and (source := operand(graph[name])) is not None:
         name = source
-    return name, f"{{{name}}}.reshape(-1)"
+    return f"{{{name}}}.reshape(-1)"
 
 
 # Of a vector: all keep its elements in their order.

@@ -105,6 +105,28 @@ _MOST_ARGUMENTS: Final = {"elu.default": 2}
 _PLACE: Final = re.compile(r"\{(\d)(?::([-\d.]+))?\}")
 # One load of 16 bytes a thread and more to spare; the tuner tries others where it may.
 _BLOCK: Final = 1024
+# Loads of operand N. A channel's value: where a block lies within one channel it is one load.
+_REPEATED_LOAD: Final = """\
+if inner_N % BLOCK == 0:
+    one = tl.load(pN + first // inner_N % size_N)
+    xN = one.to(tl.float32) + tl.zeros((BLOCK,), tl.float32)
+else:
+    iN = offsets // inner_N % size_N
+    xN = tl.load(pN + iN, mask=mask).to(tl.float32)"""
+# The last dimensions: one division a program where a block wraps once at most. Where none wraps,
+# neighbours are read, which has to stand apart for the compiler to see it: 16 bytes at a time.
+_WRAPPED_LOAD: Final = """\
+if size_N % BLOCK == 0:
+    start = tl.multiple_of(first % size_N, BLOCK)
+    xN = tl.load(pN + start + tl.arange(0, BLOCK), mask=mask)
+else:
+    iN = first % size_N + tl.arange(0, BLOCK)
+    if size_N >= BLOCK:
+        iN -= tl.where(iN < size_N, 0, size_N)
+    else:
+        iN = iN % size_N
+    xN = tl.load(pN + iN, mask=mask)
+xN = xN.to(tl.float32)"""
 
 
 def expressible(graph: Graph, name: str) -> bool:
@@ -211,42 +233,20 @@ def kernel_text(
     given += [bias for value, bias in biases.items() if value in given and bias not in given]
     place = {name: index for index, name in enumerate(given)}
     shape = graph.shape(root)
-    spans = {
-        index: repeated(graph.shape(name), shape) if graph.shape(name) != shape else None
-        for name, index in place.items()
-    }
-    loads, lines = [], []
+    loads: list[str] = []
+    sizes, inners = {}, {}
     for name, index in place.items():
-        if spans[index]:
-            # A channel's value: where a block lies within one channel it is one load.
-            loads += [
-                f"if inner_{index} % BLOCK == 0:",
-                f"    one = tl.load(p{index} + first // inner_{index} % size_{index})",
-                f"    x{index} = one.to(tl.float32) + tl.zeros((BLOCK,), tl.float32)",
-                "else:",
-                f"    i{index} = offsets // inner_{index} % size_{index}",
-                f"    x{index} = tl.load(p{index} + i{index}, mask=mask).to(tl.float32)",
-            ]
+        span = repeated(graph.shape(name), shape)
+        if graph.shape(name) == shape:
+            loads.append(f"x{index} = tl.load(p{index} + offsets, mask=mask).to(tl.float32)")
             continue
-        if graph.shape(name) != shape:
-            # One division a program where a block wraps once at most. Where none wraps, neighbours
-            # are read, which has to stand apart for the compiler to see it: 16 bytes at a time.
-            loads += [
-                f"if size_{index} % BLOCK == 0:",
-                f"    start = tl.multiple_of(first % size_{index}, BLOCK)",
-                f"    x{index} = tl.load(p{index} + start + tl.arange(0, BLOCK), mask=mask)",
-                "else:",
-                f"    i{index} = first % size_{index} + tl.arange(0, BLOCK)",
-                f"    if size_{index} >= BLOCK:",
-                f"        i{index} -= tl.where(i{index} < size_{index}, 0, size_{index})",
-                "    else:",
-                f"        i{index} = i{index} % size_{index}",
-                f"    x{index} = tl.load(p{index} + i{index}, mask=mask)",
-                f"x{index} = x{index}.to(tl.float32)",
-            ]
-            continue
-        loads.append(f"x{index} = tl.load(p{index} + offsets, mask=mask).to(tl.float32)")
+        sizes[f"size_{index}"] = f"x{index}.numel()"
+        if span:
+            inners[f"inner_{index}"] = f"out.shape[-{span}:].numel()"
+        load = _REPEATED_LOAD if span else _WRAPPED_LOAD
+        loads += load.replace("N", str(index)).splitlines()
     values = {name: f"x{index}" for name, index in place.items()}
+    lines = []
     for value, bias in biases.items():
         if value in values:
             lines.append(f"b{place[value]} = x{place[value]} + x{place[bias]}")
@@ -254,18 +254,14 @@ def kernel_text(
     for index, name in enumerate(steps):
         lines.append(f"v{index} = {expression(graph[name], values)}")
         values[name] = f"v{index}"
-    pointers = "".join(f"p{i}, " for i in place.values())
-    sizes = "".join(f"size_{i}, " for n, i in place.items() if graph.shape(n) != shape)
-    sizes += "".join(f"inner_{i}, " for i, count in spans.items() if count)
-    numels = "".join(f"x{i}.numel(), " for n, i in place.items() if graph.shape(n) != shape)
-    numels += "".join(f"out.shape[-{count}:].numel(), " for count in spans.values() if count)
     body = "\n    ".join([*loads, *lines])
-    full = next((i for n, i in place.items() if graph.shape(n) == shape), None)
-    if full is None:
-        raise ValueError("no operand has the result's shape")
+    counts = sizes | inners
+    operands = ", ".join(f"x{i}" for i in place.values())
+    pointers = ", ".join(f"p{i}" for i in place.values())
     contiguous = "\n    ".join(f"x{i} = x{i}.contiguous()" for i in place.values())
+    full = next(i for name, i in place.items() if graph.shape(name) == shape)
     text = f"""@triton.jit
-def _fused_{number}_kernel({pointers}out, {sizes}total, BLOCK: tl.constexpr):
+def _fused_{number}_kernel({", ".join([pointers, "out", *counts, "total"])}, BLOCK: tl.constexpr):
     # Elements are counted in int64: tensors of a few GB have more than 2**31.
     first = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = first + tl.arange(0, BLOCK)
@@ -274,12 +270,12 @@ def _fused_{number}_kernel({pointers}out, {sizes}total, BLOCK: tl.constexpr):
     tl.store(out + offsets, {values[root]}.to(out.dtype.element_ty), mask=mask)
 
 
-def fused_{number}({", ".join(f"x{i}" for i in place.values())}):
+def fused_{number}({operands}):
     {contiguous}
     out = torch.empty(x{full}.shape, dtype=torch.{graph.dtype(root)}, device=x{full}.device)
     total = out.numel()
     _fused_{number}_kernel[(triton.cdiv(total, {_BLOCK}),)](
-        {pointers.replace("p", "x")}out, {numels}total, BLOCK={_BLOCK}, num_warps=4
+        {", ".join([operands, "out", *counts.values(), "total"])}, BLOCK={_BLOCK}, num_warps=4
     )
     return out"""
     return text, given

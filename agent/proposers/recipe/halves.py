@@ -1,34 +1,35 @@
 """Tells halves of a tensor along its last dimension."""
 
-from judge.graph import Graph, reference
+from agent.proposers.recipe.core import argument, operand, result_of
+from judge.graph import Graph
 
 
-def half(  # noqa: PLR0911 (two spellings of a half)
-    graph: Graph, name: str
-) -> tuple[str, int, set[str]] | None:
-    """Of what a value is the first (0) or second (1) half along the last dimension."""
-    node = graph[name]
-    if node.op == "getitem":
-        split = reference(node.args[0])
-        if split is None or graph[split].op not in ("aten.split.Tensor", "aten.chunk.default"):
-            return None
-        source = reference(graph[split].args[0])
-        dim = graph[split].args[2] if len(graph[split].args) > 2 else 0
-        if source is None or len(graph[split].tensors) != 2:
-            return None
-        rank = len(graph.shape(source))
-        equal = graph[split].tensors[0].shape == graph[split].tensors[1].shape
-        index = node.args[1]
-        if equal and isinstance(dim, int) and dim % rank == rank - 1 and isinstance(index, int):
-            return source, index, {split}
+def halved(graph: Graph, first: str, second: str) -> tuple[str, set[str]] | None:
+    """The value whose first and second half along the last dimension two others are, and the
+    operators that halve it; None where they are something else."""
+    one, other = _half(graph, first), _half(graph, second)
+    if one is None or other is None or one[:2] != (other[0], 0) or other[1] != 1:
         return None
-    if node.op == "aten.slice.Tensor" and len(node.args) >= 4:
-        source, dim, start = reference(node.args[0]), node.args[1], node.args[2]
-        if source is None or not isinstance(dim, int):
-            return None
-        rank, length = len(graph.shape(source)), graph.shape(source)[-1]
-        step = node.args[4] if len(node.args) > 4 else 1
-        halved = 2 * graph.shape(name)[-1] == length and step == 1
-        if halved and dim % rank == rank - 1 and start in (0, None, length // 2):
-            return source, 0 if start in (0, None) else 1, set()
-    return None
+    return one[0], {first, second} | one[2] | other[2]
+
+
+def _half(graph: Graph, name: str) -> tuple[str, int, set[str]] | None:
+    """The value that one is a half of, which half, and the split that makes it."""
+    split = result_of(graph, name, ("aten.split.Tensor", "aten.chunk.default"))
+    node = graph[split or name]
+    source = operand(node)
+    if source is None or (split is None and node.op != "aten.slice.Tensor"):
+        return None
+    rank, length = len(graph.shape(source)), graph.shape(source)[-1]
+    if split is not None:
+        dim, index = argument(node, 2, 0), argument(graph[name], 1)
+        shapes = [each.shape for each in node.tensors]
+        halves = len(shapes) == 2 and shapes[0] == shapes[1] and isinstance(index, int)
+    else:
+        dim, start = argument(node, 1, 0), argument(node, 2)
+        index = 0 if start in (0, None) else 1
+        whole = argument(node, 4, 1) == 1 and 2 * graph.shape(name)[-1] == length
+        halves = len(node.args) >= 4 and whole and start in (0, None, length // 2)
+    if not halves or not isinstance(dim, int) or dim % rank != rank - 1:
+        return None
+    return source, index, set() if split is None else {split}

@@ -8,11 +8,11 @@ at `lead % size + lane` where it has all dimensions that a lane runs along. In k
 channel's value is loaded once for its row.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.core import Core, Finder, plain_name
 from agent.proposers.recipe.fuse import (
     chain,
     expressible,
@@ -22,8 +22,6 @@ from agent.proposers.recipe.fuse import (
     spreads,
 )
 from judge.graph import Graph, reference
-
-Finder = Callable[[Graph, str], Core | None]
 
 # How far from the last operator a core is looked for: chains are short.
 _REACH: Final = 24
@@ -92,6 +90,9 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
     ):
         return None
     name = f"_after_{root}"
+    text = _text(
+        graph, name, steps, result, others, rows=core.op == "matmul", images=bool(core.lane_size)
+    )
     arguments = core.arguments | {
         "after": name,
         "after_operands": _tuple(graph, others, graph.shape(root), core.lane_size),
@@ -102,20 +103,8 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
         nodes=core.nodes | set(steps),
         arguments=arguments,
         results={root: core.results[result]},
-        reads=core.reads | set(others),
-        functions=(
-            *core.functions,
-            _text(
-                graph,
-                name,
-                steps,
-                result,
-                others,
-                rows=core.op == "matmul",
-                images=bool(core.lane_size),
-            ),
-        ),
-        fused=(*core.fused, *(_named(graph, each) for each in steps)),
+        functions=(*core.functions, text),
+        fused=(*core.fused, *(plain_name(graph[each].op) for each in steps)),
     )
 
 
@@ -148,9 +137,8 @@ def _before(graph: Graph, core: Core) -> Core:
         nodes=core.nodes | set(steps),
         arguments=arguments,
         results={key: text.replace(old, new) for key, text in core.results.items()},
-        reads=(core.reads - {main}) | {source, *others},
         functions=(_text(graph, name, steps, source, others), *core.functions),
-        fused=(*(_named(graph, each) for each in steps), *core.fused),
+        fused=(*(plain_name(graph[each].op) for each in steps), *core.fused),
         main=source,
     )
 
@@ -237,7 +225,3 @@ def _text(
         f"@triton.jit\ndef {name}(x, lead, lane, mask, operands):\n"
         f"    {body}\n    return {values[steps[-1]]}"
     )
-
-
-def _named(graph: Graph, name: str) -> str:
-    return graph[name].op.removeprefix("aten.").partition(".")[0].strip("_")

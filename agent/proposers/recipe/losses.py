@@ -1,11 +1,18 @@
 """Recognises losses in a graph: pointwise ones, and the divergence of two softmaxes."""
 
-from typing import Any, Final
+from typing import Final
 
-from agent.proposers.recipe.core import Core
-from agent.proposers.recipe.hooks import Finder
+from agent.proposers.recipe.core import (
+    Core,
+    Finder,
+    argument,
+    operand,
+    out_dtype,
+    single,
+    values,
+)
 from agent.proposers.recipe.softmax import softmax_of
-from judge.graph import Graph, reference
+from judge.graph import Graph
 
 # Operator → what the kernels call it, and what it has beyond x, target and reduction.
 _KINDS: Final[dict[str, tuple[str, str | None]]] = {
@@ -22,21 +29,18 @@ def _pointwise(graph: Graph, root: str) -> Core | None:
     if node.op not in _KINDS or node.kwargs:
         return None
     kind, delta = _KINDS[node.op]
-    args: list[Any] = [*node.args, *(1, 1.0)[max(0, len(node.args) - 2) :]]
-    if _REDUCTIONS[int(args[2])] == "none":
+    reduction = _REDUCTIONS[int(argument(node, 2, 1))]
+    if reduction == "none":
         return None  # elementwise: what follows can take it along
-    x, target = reference(args[0]), reference(args[1])
+    x, target = operand(node), operand(node, 1)
     if x is None or target is None or graph.shape(x) != graph.shape(target):
         return None
     if graph.dtype(x) != graph.dtype(root) or graph.dtype(target) != graph.dtype(x):
         return None
-    arguments = {
-        "x": f"{{{x}}}", "target": f"{{{target}}}", "kind": repr(kind),
-        "reduction": repr(_REDUCTIONS[int(args[2])]),
-    }  # fmt: skip
+    arguments = values(x=x, target=target) | {"kind": repr(kind), "reduction": repr(reduction)}
     if delta is not None:
-        arguments[delta] = repr(float(args[3]))
-    return Core("loss", frozenset({root}), arguments, {root: "{r}"}, reads=frozenset({x, target}))
+        arguments[delta] = repr(float(argument(node, 3, 1.0)))
+    return single("loss", root, arguments)
 
 
 def _distillation(  # noqa: PLR0911 (two steps, each with its conditions)
@@ -45,19 +49,22 @@ def _distillation(  # noqa: PLR0911 (two steps, each with its conditions)
     """Kullback-Leibler divergence of two softmaxes over the last of two dimensions; divided by the
     rows where that is a step of its own."""
     node, nodes, rows = graph[root], {root}, False
-    divisor = node.args[1] if len(node.args) > 1 else None
+    divisor = argument(node, 1)
     if node.op == "aten.div.Tensor" and isinstance(divisor, int):
-        source = reference(node.args[0])
+        source = operand(node)
         if source is None or graph[source].op != "aten.kl_div.default":
             return None
         node, rows = graph[source], True
         nodes.add(source)
     if node.op != "aten.kl_div.default":
         return None
-    reduction = int(str(node.args[2])) if len(node.args) > 2 else 1
+    reduction = int(argument(node, 2, 1))
     logarithm = node.kwargs.get("log_target", False) is True
-    mine = _logits(graph, reference(node.args[0]), nodes, logarithm=True)
-    theirs = _logits(graph, reference(node.args[1]), nodes, logarithm=logarithm)
+    first, second = operand(node), operand(node, 1)
+    if first is None or second is None:
+        return None
+    mine = softmax_of(graph, first, logarithm=True)
+    theirs = softmax_of(graph, second, logarithm=logarithm)
     if mine is None or theirs is None or len(graph.shape(mine)) != 2:
         return None
     if graph.shape(mine) != graph.shape(theirs) or graph.dtype(mine) != graph.dtype(theirs):
@@ -67,21 +74,9 @@ def _distillation(  # noqa: PLR0911 (two steps, each with its conditions)
     named = "batchmean" if rows else _REDUCTIONS[reduction]
     if named == "none":
         return None  # a number for each element, which no kernel of the family gives
-    arguments = {
-        "student": f"{{{mine}}}", "teacher": f"{{{theirs}}}", "reduction": repr(named),
-    }  # fmt: skip
-    if graph.dtype(root) != graph.dtype(mine):
-        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
-    reads = frozenset({mine, theirs})
-    return Core("distillation-loss", frozenset(nodes), arguments, {root: "{r}"}, reads=reads)
-
-
-def _logits(graph: Graph, name: str | None, nodes: set[str], *, logarithm: bool) -> str | None:
-    """Of what a value is the softmax (or its logarithm), which becomes one of `nodes`."""
-    source = None if name is None else softmax_of(graph, name, logarithm=logarithm)
-    if source is not None and name is not None:
-        nodes.add(name)
-    return source
+    arguments = values(student=mine, teacher=theirs) | {"reduction": repr(named)}
+    arguments |= out_dtype(graph, root, mine)
+    return single("distillation-loss", root, arguments, nodes=nodes | {first, second})
 
 
 LOSSES: Final[tuple[Finder, ...]] = (_distillation, _pointwise)

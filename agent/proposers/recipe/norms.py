@@ -2,11 +2,23 @@
 
 from typing import Any, Final
 
-from agent.proposers.recipe.core import Core, along, as_root, only_axis, single
-from agent.proposers.recipe.hooks import Finder, fusing
+from agent.proposers.recipe.core import (
+    Core,
+    Finder,
+    along,
+    argument,
+    as_root,
+    only_axis,
+    operand,
+    out_dtype,
+    result_of,
+    single,
+    values,
+)
+from agent.proposers.recipe.hooks import fusing
 from agent.proposers.recipe.patterns import Match, match, uncast
 from agent.proposers.recipe.spellings import LAYERNORM, RMSNORM
-from judge.graph import Graph, reference
+from judge.graph import Graph
 
 
 def add_rmsnorm(graph: Graph, root: str) -> Core | None:
@@ -16,7 +28,7 @@ def add_rmsnorm(graph: Graph, root: str) -> Core | None:
         return None
     x, weight = found.tensors["x"], found.tensors.get("weight")
     shape, addition = graph.shape(x), graph[x]
-    sides = [reference(each) for each in addition.args[:2]]
+    sides = [operand(addition, place) for place in (0, 1)]
     if (
         addition.op != "aten.add.Tensor"
         or addition.kwargs
@@ -32,10 +44,8 @@ def add_rmsnorm(graph: Graph, root: str) -> Core | None:
         "weight": _scale(graph, root, one, weight),
         "eps": repr(float(found.constants["eps"])),
     }
-    return Core(
-        "add-rmsnorm", found.nodes | used, arguments, {root: "{r0}", x: "{r1}"}, returns=2,
-        reads=frozenset({one, other} | ({weight} if weight else set())),
-    )  # fmt: skip
+    results = {root: "{r0}", x: "{r1}"}
+    return Core("add-rmsnorm", found.nodes | used, arguments, results, returns=2)
 
 
 def _rmsnorm(graph: Graph, root: str) -> Core | None:
@@ -50,7 +60,8 @@ def _rmsnorm(graph: Graph, root: str) -> Core | None:
         "eps": repr(float(found.constants["eps"])),
         "dim": "-1",
     }
-    return single("rmsnorm", found, root, arguments, "{r}", optional=frozenset({"dim"}))
+    optional = frozenset({"dim"})
+    return single("rmsnorm", root, arguments, nodes=found.nodes, optional=optional)
 
 
 def _scale(graph: Graph, root: str, x: str, weight: str | None) -> str:
@@ -80,7 +91,7 @@ def _rmsnorm_dim(graph: Graph, root: str) -> Core | None:
     found = match(graph, RMSNORM, root)
     if found is None or (axis := _rms_axis(graph, root, found)) is None:
         return None
-    return _along_axis(graph, found, "rmsnorm", axis, ("weight",))
+    return _along_axis(graph, root, found, "rmsnorm", axis)
 
 
 def _layernorm(graph: Graph, root: str) -> Core | None:
@@ -93,147 +104,101 @@ def _layernorm(graph: Graph, root: str) -> Core | None:
     eps = found.constants["eps"]
     if axis is None or graph.shape(root) != shape or not isinstance(eps, float | int):
         return None
-    return _along_axis(graph, found, "layer-norm", axis, ("weight", "bias"))
+    return _along_axis(graph, root, found, "layer-norm", axis)
 
 
-def _along_axis(
-    graph: Graph, found: Match, family: str, axis: int, vectors: tuple[str, ...]
-) -> Core | None:
-    """A core over one dimension, whose `vectors` lie along it."""
+def _along_axis(graph: Graph, root: str, found: Match, family: str, axis: int) -> Core | None:
+    """A core over one dimension, which its weight and bias lie along."""
     x = found.tensors["x"]
     shape = graph.shape(x)
-    arguments = {"x": f"{{{x}}}", "dim": str(axis), "eps": repr(float(found.constants["eps"]))}
-    reads = {x}
-    for name in vectors:
+    arguments = values(x=x) | {"dim": str(axis), "eps": repr(float(found.constants["eps"]))}
+    for name in ("weight", "bias"):
         if name in found.tensors:
             vector = along(graph, found.tensors[name], axis, shape)
             if vector is None:
                 return None
-            reads.add(vector[0])
-            arguments[name] = vector[1]
+            arguments[name] = vector
     # Along a dimension that is not the last, a lane is all that lies after it.
     lanes = max(1, len(shape) - axis - 1)
-    return _hookable(
-        graph, family, found.nodes, arguments, x=x, reads=frozenset(reads), lanes=lanes
-    )
+    return _hookable(graph, root, family, x, arguments, lanes, nodes=found.nodes)
 
 
 def _layernorm_op(graph: Graph, root: str) -> Core | None:
     """PyTorch's operator, over the last dimensions as one."""
     node = graph[root]
-    if node.op != "aten.layer_norm.default" or (x := reference(node.args[0])) is None:
+    if node.op != "aten.layer_norm.default" or (x := operand(node)) is None:
         return None
-    args: list[Any] = node.args
-    count, rank = len(args[1]), len(graph.shape(x))
-    given = [reference(each) for each in node.args[2:4]]
-    flat = "" if count == 1 else f".flatten({rank - count})"
+    count, rank = len(argument(node, 1)), len(graph.shape(x))
+    vectors = values(weight=operand(node, 2), bias=operand(node, 3))
+    flat, flat_vector, back = "", "", ""
+    if count > 1:
+        flat, flat_vector = f".flatten({rank - count})", ".flatten()"
+        back = f".view({{{x}}}.shape)"
     arguments = {
         "x": f"{{{x}}}{flat}",
         "dim": str(rank - count),
-        "eps": repr(float(args[4] if len(args) > 4 else 1e-5)),
+        "eps": repr(float(argument(node, 4, 1e-5))),
+        **{name: f"{vector}{flat_vector}" for name, vector in vectors.items()},
     }
-    for name, value in zip(("weight", "bias"), given, strict=False):
-        if value is not None:
-            arguments[name] = f"{{{value}}}" + (".flatten()" if flat else "")
-    reads = frozenset({x, *(each for each in given if each is not None)})
-    back = f".view({{{x}}}.shape)" if flat else ""
-    nodes = frozenset({root})
-    return _hookable(
-        graph, "layer-norm", nodes, arguments, x=x, reads=reads, lanes=count, back=back
-    )
+    return _hookable(graph, root, "layer-norm", x, arguments, count, result="{r}" + back)
 
 
 def _group_norm(graph: Graph, root: str) -> Core | None:
     """Group norm; instance norm is that of one channel a group."""
     node = graph[root]
-    args: list[Any] = node.args
     if node.op == "aten.group_norm.default":
-        groups = args[1]
-        eps = args[4] if len(args) > 4 else 1e-5
-        given = [reference(each) for each in node.args[2:4]]
+        groups, eps, first = argument(node, 1), argument(node, 4, 1e-5), 2
     elif node.op == "aten.instance_norm.default" and node.args[5] is True:
-        if any(each is not None for each in node.args[3:5]):
+        if node.args[3:5] != [None, None]:
             return None  # statistics that are updated
-        groups, eps = None, args[7]
-        given = [reference(each) for each in node.args[1:3]]
+        groups, eps, first = None, argument(node, 7), 1
     else:
         return None
-    x = reference(node.args[0])
+    x = operand(node)
     if x is None or len(graph.shape(x)) < 2:
         return None
     number = f"{{{x}}}.shape[1]" if groups is None else str(groups)
-    arguments = {"x": f"{{{x}}}", "groups": number, "eps": repr(float(eps))}
-    for name, value in zip(("weight", "bias"), given, strict=False):
-        if value is not None:
-            arguments[name] = f"{{{value}}}"
-    reads = frozenset({x, *(each for each in given if each is not None)})
-    nodes, lanes = frozenset({root}), len(graph.shape(x))
-    return _hookable(graph, "group-norm", nodes, arguments, x=x, reads=reads, lanes=lanes)
+    arguments = values(x=x) | {"groups": number, "eps": repr(float(eps))}
+    arguments |= values(weight=operand(node, first), bias=operand(node, first + 1))
+    return _hookable(graph, root, "group-norm", x, arguments, len(graph.shape(x)))
 
 
 def _batch_norm(graph: Graph, root: str) -> Core | None:
     """Of a model that is not trained: a scale and a shift a channel."""
-    source = reference(graph[root].args[0]) if graph[root].op == "getitem" else None
-    if source is None or graph[root].args[1] != 0:
+    source = result_of(graph, root, ("aten._native_batch_norm_legit_no_training.default",), 0)
+    if source is None:
         return None
     node = graph[source]
-    if node.op != "aten._native_batch_norm_legit_no_training.default":
-        return None
-    args: list[Any] = node.args
-    x, weight, bias, mean, variance = (reference(each) for each in args[:5])
+    x, weight, bias, mean, variance = (operand(node, place) for place in range(5))
     if x is None or mean is None or variance is None or len(graph.shape(x)) < 2:
         return None
-    arguments = {
-        "x": f"{{{x}}}", "mean": f"{{{mean}}}", "variance": f"{{{variance}}}",
-        "eps": repr(float(args[6])),
-    }  # fmt: skip
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None:
-            arguments[name] = f"{{{value}}}"
-    reads = frozenset(each for each in (x, weight, bias, mean, variance) if each is not None)
-    nodes, lanes = frozenset({root, source}), len(graph.shape(x))
-    return _hookable(graph, "batch-norm", nodes, arguments, x=x, reads=reads, lanes=lanes)
+    arguments = values(x=x, mean=mean, variance=variance)
+    arguments |= {"eps": repr(float(argument(node, 6)))} | values(weight=weight, bias=bias)
+    lanes = len(graph.shape(x))
+    return _hookable(graph, root, "batch-norm", x, arguments, lanes, nodes=[source])
 
 
 def _batch_norm_training(graph: Graph, root: str) -> Core | None:
     """By the batch's own statistics, which nobody keeps."""
-    source = reference(graph[root].args[0]) if graph[root].op == "getitem" else None
-    if source is None or graph[root].args[1] != 0 or len(graph.users[source]) != 1:
+    source = result_of(graph, root, ("aten._native_batch_norm_legit.no_stats",), 0)
+    if source is None or len(graph.users[source]) != 1 or graph[source].args[3] is not True:
         return None
     node = graph[source]
-    if node.op != "aten._native_batch_norm_legit.no_stats" or node.args[3] is not True:
-        return None
-    x, weight, bias = (reference(each) for each in node.args[:3])
+    x, weight, bias = (operand(node, place) for place in range(3))
     if x is None or len(graph.shape(x)) < 2:
         return None
-    arguments = {"x": f"{{{x}}}", "eps": repr(float(str(node.args[5])))}
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None:
-            arguments[name] = f"{{{value}}}"
-    reads = frozenset(each for each in (x, weight, bias) if each is not None)
-    nodes, lanes = frozenset({root, source}), len(graph.shape(x))
-    return _hookable(graph, "batch-norm-training", nodes, arguments, x=x, reads=reads, lanes=lanes)
+    arguments = values(x=x) | {"eps": repr(float(argument(node, 5)))}
+    arguments |= values(weight=weight, bias=bias)
+    lanes = len(graph.shape(x))
+    return _hookable(graph, root, "batch-norm-training", x, arguments, lanes, nodes=[source])
 
 
-def _hookable(
-    graph: Graph,
-    family: str,
-    nodes: frozenset[str],
-    arguments: dict[str, str],
-    *,
-    x: str,
-    reads: frozenset[str],
-    lanes: int,
-    back: str = "",
+def _hookable(  # noqa: PLR0917 (the parts of a core)
+    graph: Graph, root: str, family: str, x: str, arguments: dict[str, str], lanes: int, **more: Any
 ) -> Core:
     """A core whose kernels take any dtype in and out and fuse what is around."""
-    root = max(nodes, key=list(graph.nodes).index)
-    if graph.dtype(root) != graph.dtype(x):
-        arguments = arguments | {"out_dtype": f"torch.{graph.dtype(root)}"}
-    return Core(
-        family, nodes, arguments, {root: "{r}" + back}, reads=reads, main=x, lanes=lanes,
-        out_lanes=lanes,
-    )  # fmt: skip
+    arguments = arguments | out_dtype(graph, root, x)
+    return single(family, root, arguments, main=x, lanes=lanes, out_lanes=lanes, **more)
 
 
 NORMS: Final[tuple[Finder, ...]] = (

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.proposers.recipe.attention import ATTENTION
-from agent.proposers.recipe.core import Core, as_root, single
-from agent.proposers.recipe.halves import half
+from agent.proposers.recipe.core import Core, Finder, argument, as_root, operand, single, values
+from agent.proposers.recipe.halves import halved
 from agent.proposers.recipe.losses import LOSSES
 from agent.proposers.recipe.norms import NORMS, add_rmsnorm
 from agent.proposers.recipe.patterns import Const, Var, match, op, uncast
 from agent.proposers.recipe.products import PRODUCTS
 from agent.proposers.recipe.quantization import nvfp4, quantized
 from agent.proposers.recipe.reductions import FUSED_REDUCTIONS, REDUCTIONS
-from agent.proposers.recipe.rotary import ROTARY
+from agent.proposers.recipe.rotary import rope
 from agent.proposers.recipe.softmax import SOFTMAX
 from agent.proposers.recipe.spellings import SILU, X
 from agent.proposers.recipe.windows import WINDOWS
-from judge.graph import Graph, reference
+from judge.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,6 @@ def _is_all(graph: Graph, core: Core) -> bool:
     return all(graph[name].op.startswith(_LAYOUT) for name in rest)
 
 
-# Rows
-
-
 def _column_sum(graph: Graph, root: str) -> Core | None:
     found = match(graph, op("sum.dim_IntList", X, Const("dims")), root)
     if found is None or graph[root].kwargs:
@@ -101,36 +98,24 @@ def _column_sum(graph: Graph, root: str) -> Core | None:
     count = len(dims)
     if dims != list(range(count)) or not 0 < count < rank or "float" not in graph.dtype(x):
         return None
-    keep = len(graph[root].args) > 2 and graph[root].args[2] is True
-    lead = "1, " * count if keep else ""
+    lead = "1, " * count if argument(graph[root], 2) is True else ""
     matrix = as_root(graph, root, x)
     if rank != 2:
         matrix = f"{matrix}.flatten(0, {count - 1}).flatten(1)"
-    result = "{r}" if rank == 2 and not keep else f"{{r}}.view({lead}*{{{x}}}.shape[{count}:])"
-    return single("column-sum", found, root, {"x": matrix}, result)
+    result = "{r}" if rank == 2 and not lead else f"{{r}}.view({lead}*{{{x}}}.shape[{count}:])"
+    return single("column-sum", root, {"x": matrix}, result, nodes=found.nodes)
 
 
 def _silu_mul(graph: Graph, root: str) -> Core | None:
     found = match(graph, op("mul.Tensor", SILU, Var("up")), root)
-    if found is None:
+    halves = None if found is None else halved(graph, found.tensors["gate"], found.tensors["up"])
+    if found is None or halves is None:
         return None
-    gate, up = found.tensors["gate"], found.tensors["up"]
-    halves = [half(graph, gate), half(graph, up)]
-    if halves[0] is None or halves[1] is None or halves[0][0] != halves[1][0]:
-        return None
-    if (halves[0][1], halves[1][1]) != (0, 1):
-        return None
-    source, casts = uncast(graph, halves[0][0])
-    parts = {gate, up} | halves[0][2] | halves[1][2]
-    arguments = {"x": as_root(graph, root, source)}
-    used = found.nodes | parts | casts
-    used = frozenset(each for each in used if graph[each].op not in ("input", "tensor"))
+    source, casts = uncast(graph, halves[0])
+    used = found.nodes | halves[1] | casts
     # A conversion that others need as well stays outside.
-    used = used - {each for each in casts if not set(graph.users[each]) <= used}
-    return Core("silu-mul", used, arguments, {root: "{r}"}, reads=frozenset({source}))
-
-
-# Elements
+    used -= {each for each in casts if not set(graph.users[each]) <= used}
+    return single("silu-mul", root, {"x": as_root(graph, root, source)}, nodes=used)
 
 
 def _transpose(graph: Graph, root: str) -> Core | None:
@@ -138,7 +123,7 @@ def _transpose(graph: Graph, root: str) -> Core | None:
     if found is None:
         return None
     view = graph[found.tensors["view"]]
-    source = reference(view.args[0]) if view.args else None
+    source = operand(view)
     if source is None or len(graph.shape(source)) != 2:
         return None
     swaps = view.op == "aten.t.default" or (
@@ -148,10 +133,7 @@ def _transpose(graph: Graph, root: str) -> Core | None:
     )
     if not swaps or graph[root].kwargs.get("memory_format") != {"torch": "contiguous_format"}:
         return None
-    nodes = found.nodes | {view.name}
-    return Core(
-        "transpose", nodes, {"x": f"{{{source}}}"}, {root: "{r}"}, reads=frozenset({source})
-    )
+    return single("transpose", root, values(x=source), nodes=found.nodes | {view.name})
 
 
 def _add(graph: Graph, root: str) -> Core | None:
@@ -159,16 +141,16 @@ def _add(graph: Graph, root: str) -> Core | None:
     if found is None:
         return None
     shape, dtype = graph.shape(root), graph.dtype(root)
-    sides = [found.tensors["a"], found.tensors["b"]]
+    one, other = sides = [found.tensors["a"], found.tensors["b"]]
     if not shape or "float" not in dtype:
         return None
     if any(graph.shape(each) != shape or graph.dtype(each) != dtype for each in sides):
         return None
-    one, other = sides
-    rows, back = ("", "") if len(shape) == 2 else (".reshape(-1, {n})", f".view({{{one}}}.shape)")
-    rows = rows.replace("{n}", f"{{{one}}}.shape[-1]")
+    flat = len(shape) != 2
+    rows = f".reshape(-1, {{{one}}}.shape[-1])" if flat else ""
     arguments = {"a": f"{{{one}}}{rows}", "b": f"{{{other}}}{rows}"}
-    return single("elementwise-add", found, root, arguments, "{r}" + back)
+    result = f"{{r}}.view({{{one}}}.shape)" if flat else "{r}"
+    return single("elementwise-add", root, arguments, result, nodes=found.nodes)
 
 
 def _scale(graph: Graph, root: str) -> Core | None:
@@ -178,17 +160,16 @@ def _scale(graph: Graph, root: str) -> Core | None:
         return None
     if "float" not in graph.dtype(root):
         return None
-    x, factor = found.tensors["x"], float(found.constants["factor"])
-    arguments = {"x": as_root(graph, root, x), "factor": repr(factor)}
-    return single("scale", found, root, arguments, "{r}")
+    factor = repr(float(found.constants["factor"]))
+    arguments = {"x": as_root(graph, root, found.tensors["x"]), "factor": factor}
+    return single("scale", root, arguments, nodes=found.nodes)
 
 
 # Larger patterns first.
-_FAMILIES: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
+_FAMILIES: Final[tuple[Finder, ...]] = (
     quantized(_silu_mul, "silu-mul-quantize"), quantized(add_rmsnorm, "add-rmsnorm-quantize"),
-    nvfp4, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, *ROTARY, _silu_mul, *FUSED_REDUCTIONS,
-    _column_sum, *REDUCTIONS, _transpose, _add,
-    _scale, *WINDOWS,
+    nvfp4, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, rope, _silu_mul, *FUSED_REDUCTIONS,
+    _column_sum, *REDUCTIONS, _transpose, _add, _scale, *WINDOWS,
 )  # fmt: skip
 # One pass over the data: a kernel of its own pays only where there is no other arithmetic.
 _LIGHT: Final = frozenset({"elementwise-add", "scale", "transpose"})

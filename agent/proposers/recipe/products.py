@@ -1,13 +1,14 @@
 """Recognises matrix products in a graph: plain, batched, with a bias, with what stands after."""
 
+from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core, as_root, single
-from agent.proposers.recipe.hooks import Finder, finishing
+from agent.proposers.recipe.core import Core, Finder, as_root, operand, single, values
+from agent.proposers.recipe.hooks import finishing
 from agent.proposers.recipe.patterns import Match, Var, match, op
 from agent.proposers.recipe.reductions import of_rows
 from agent.proposers.recipe.spellings import GELU_LINEAR, LINEAR, LINEAR_BIAS, PRODUCT
-from judge.graph import Graph, reference
+from judge.graph import Graph
 
 
 def _gelu_linear(graph: Graph, root: str) -> Core | None:
@@ -26,14 +27,12 @@ def _linear(graph: Graph, root: str) -> Core | None:
     found = found or match(graph, op("addmm.default", Var("bias"), Var("a"), Var("b")), root)
     if found is None or graph[root].kwargs:
         return None
-    core = _product(graph, root, found)
-    if core is None:
+    core, bias = _product(graph, root, found), found.tensors["bias"]
+    if core is None or graph.dtype(bias) != graph.dtype(root):
         return None
-    bias = found.tensors["bias"]
     arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
-    if graph.dtype(bias) != graph.dtype(root):
-        return None
-    return Core(core.op, core.nodes, arguments, core.results, bias=bias, reads=core.reads)
+    # What stands around it has no place beside a bias that is added later.
+    return replace(core, arguments=arguments, bias=bias, main="")
 
 
 def _product(
@@ -55,7 +54,7 @@ def _product(
         rows = f"{{{a}}}.shape[0]"
         shape = rows if len(right) == 1 else f"{rows}, 1"
         arguments = {"a": first, "x": f"{second}.reshape(-1)"}
-        return single("matvec", found, root, arguments, f"{{r}}.view({shape})")
+        return single("matvec", root, arguments, f"{{r}}.view({shape})", nodes=found.nodes)
     if len(right) != 2 or len(left) < 2:
         return None
     if len(left) > 2:
@@ -65,13 +64,13 @@ def _product(
         arguments, result = {"a": first, "b": second}, "{r}"
     if bias is not None:
         arguments["bias"] = as_root(graph, root, bias)
-    return single("matmul", found, root, arguments, result, words=words, main=a)
+    return single("matmul", root, arguments, result, nodes=found.nodes, words=words, main=a)
 
 
 def _biased(graph: Graph, root: str) -> Core | None:
     """With the bias that kernels add themselves."""
     found = match(graph, LINEAR_BIAS, root)
-    if found is None or graph[root].kwargs or graph.dtype(root) != _dtype(graph, found):
+    if found is None or graph[root].kwargs or graph.dtype(root) != graph.dtype(found.tensors["a"]):
         return None
     return _product(graph, root, found)
 
@@ -92,19 +91,16 @@ def _row_reduced(graph: Graph, root: str) -> Core | None:
     core = next((core for core in cores if core is not None and core.op == "matmul"), None)
     if core is None:
         return None
-    return Core(
+    arguments = {"kind": repr(reduction.kind), "out_dtype": f"torch.{graph.dtype(root)}"}
+    return single(
         "matmul-reduce",
-        core.nodes | reduction.nodes,
-        core.arguments | {"kind": repr(reduction.kind), "out_dtype": f"torch.{graph.dtype(root)}"},
-        {root: "{r}[:, None]" if reduction.keep else "{r}"},
-        reads=core.reads,
+        root,
+        core.arguments | arguments,
+        "{r}[:, None]" if reduction.keep else "{r}",
+        nodes=core.nodes | reduction.nodes,
         functions=core.functions,
         fused=core.fused,
     )
-
-
-def _dtype(graph: Graph, found: Match) -> str:
-    return graph.dtype(found.tensors["a"])
 
 
 def _batched(graph: Graph, root: str) -> Core | None:
@@ -117,15 +113,14 @@ def _batched(graph: Graph, root: str) -> Core | None:
     dtypes = {graph.dtype(each) for each in (a, b, root)}
     if min(ranks) < 2 or max(ranks) < 3 or ranks[1] < 3 or len(dtypes) != 1:
         return None
-    arguments = {"a": f"{{{a}}}", "b": f"{{{b}}}"}
-    return single("batched-matmul", found, root, arguments, "{r}", main=a)
+    return single("batched-matmul", root, values(a=a, b=b), nodes=found.nodes, main=a)
 
 
 def _triangular(graph: Graph, root: str) -> Core | None:
     """A triangle of a product: what is zeroed afterwards is not computed. Of factors that are
     triangles themselves, zeros are not read."""
     part = _triangle(graph, root)
-    inner = reference(graph[root].args[0]) if part is not None else root
+    inner = operand(graph[root]) if part is not None else root
     found = match(graph, PRODUCT, inner) if inner is not None else None
     if found is None:
         return None
@@ -136,11 +131,10 @@ def _triangular(graph: Graph, root: str) -> Core | None:
         return None
     if part is None and parts == [None, None]:
         return None
-    arguments = {"a": f"{{{a}}}", "b": f"{{{b}}}"}
+    arguments = values(a=a, b=b)
     for name, which in zip(("part_a", "part_b", "part_c"), (*parts, part), strict=True):
         arguments[name] = repr(which or 0)
-    nodes = found.nodes | {root}
-    return Core("matmul-triangular", nodes, arguments, {root: "{r}"}, reads=frozenset({a, b}))
+    return single("matmul-triangular", root, arguments, nodes=found.nodes)
 
 
 def _triangle(graph: Graph, name: str) -> int | None:

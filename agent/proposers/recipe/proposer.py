@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from agent.optimize.candidate import Hypothesis, Outcome, Proposal, SearchState
+from agent.optimize.candidate import Hypothesis, Proposal, SearchState
 from agent.optimize.dedupe import digest
 from agent.optimize.proposers import Proposer, Spending
 from agent.proposers.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
 from agent.proposers.recipe.carry import Stock
-from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.core import FLOATS, Core
 from agent.proposers.recipe.operators import Recognised, recognise
 from agent.proposers.recipe.stock import Shelf
 from judge.graph import Graph, export_graph
@@ -100,11 +100,6 @@ class RecipeProposer(Proposer):
         self.notes = (*self.notes, *self._screen.notes)
         return found
 
-    def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
-        """None: a kernel of another operator, or one that cannot run here, is not mended."""
-        del proposal, failure
-        return None
-
     def _made(self, state: SearchState) -> list[Proposal]:
         graph = self._export(state.problem.source, state.problem.name, state.dtype)
         if not graph.computed:
@@ -125,9 +120,14 @@ class RecipeProposer(Proposer):
         made: dict[str, Proposal] = {}
         notes: list[str] = []
         for found in ways:
-            proposals, told = _instantiated(graph, found, kernels, state.problem.stem)
-            made |= {each.source: each for each in proposals if each.source not in made}
-            notes += told
+            for chosen in choices([kernels.of(core) for core in found.cores]):
+                pairs = list(zip(found.cores, chosen, strict=True))
+                try:
+                    adapted = adapt(graph, pairs, state.problem.stem)
+                except KbError as error:
+                    notes.append(str(error))
+                else:
+                    made.setdefault(adapted.source, _proposal(found, chosen, adapted))
         self.notes = tuple(dict.fromkeys(notes))
         if not made:
             raise CannotAdaptError(f"no proposals: {self.notes[0] if self.notes else 'none fits'}")
@@ -137,8 +137,8 @@ class RecipeProposer(Proposer):
         """A model of elementwise operators alone as one kernel, in the form of the knowledge
         base's best kernel that streams through memory; None without one, or where it cannot be."""
         stock = self._shelf.kernels(_STREAMING, state.architecture, state.gpu)
-        models = [each for each in stock if not each.cuda]
-        if not models:
+        model = next((each for each in stock if not each.cuda), None)
+        if model is None:
             return None
         try:
             adapted = adapt(graph, [], state.problem.stem)
@@ -146,7 +146,6 @@ class RecipeProposer(Proposer):
             return None
         if adapted.beside or not adapted.fused:
             return None
-        model = models[0]
         chain = ", ".join(adapted.fused)
         return Proposal(
             source=adapted.source,
@@ -175,7 +174,7 @@ class _Kernels:
             state = self._state
             self._found[core.op] = self._shelf.kernels(core.op, state.architecture, state.gpu)
         # Tensors of both kinds, the model's and the problem's, have the operands' dtype.
-        dtypes = {self._graph.dtype(name) for name in core.results} & _FLOATS
+        dtypes = {self._graph.dtype(name) for name in core.results} & FLOATS
         fitting = []
         for stock in self._found[core.op]:
             why = fits(core, stock)
@@ -186,9 +185,6 @@ class _Kernels:
             else:
                 self.why = f"{stock.slug}: {why}"
         return fitting
-
-
-_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
 def _ways(graph: Graph, kernels: _Kernels) -> list[Recognised]:
@@ -223,30 +219,16 @@ def choices(kernels: Sequence[Sequence[Stock]]) -> list[list[Stock]]:
     return [one for place, one in enumerate(found) if one not in found[:place]]
 
 
-def _instantiated(
-    graph: Graph, found: Recognised, kernels: _Kernels, title: str
-) -> tuple[list[Proposal], list[str]]:
-    """One file for each kernel of each core, the other cores with their best kernel."""
-    made: list[Proposal] = []
-    notes: list[str] = []
-    for chosen in choices([kernels.of(core) for core in found.cores]):
-        try:
-            adapted = adapt(graph, list(zip(found.cores, chosen, strict=True)), title)
-        except KbError as error:
-            notes.append(str(error))
-            continue
-        made.append(_proposal(found, chosen, adapted))
-    return made, notes
-
-
 def _proposal(found: Recognised, chosen: Sequence[Stock], adapted: Adapted) -> Proposal:
     names = ", ".join(stock.slug for stock in chosen)
     families = ", ".join(core.op for core in found.cores)
     # What sets this file apart from the others is the technique of its first kernel that has one.
     family = next((stock.techniques[0] for stock in chosen if stock.techniques), FAMILY)
-    beside = [*adapted.copies, *(f"{each} by PyTorch" for each in adapted.beside)]
-    fused = f"; fused after: {', '.join(adapted.fused)}" if adapted.fused else ""
-    note = f"{families}: {names}{fused}" + (f"; beside: {', '.join(beside)}" if beside else "")
+    note = f"{families}: {names}"
+    if adapted.fused:
+        note += f"; fused after: {', '.join(adapted.fused)}"
+    if adapted.beside:
+        note += "; beside: " + ", ".join(f"{each} by PyTorch" for each in adapted.beside)
     return Proposal(
         source=adapted.source,
         proposer=RecipeProposer.name,

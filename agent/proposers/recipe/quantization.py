@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core
-from agent.proposers.recipe.hooks import Finder
+from agent.proposers.recipe.core import Core, Finder, argument, operand
 from agent.proposers.recipe.patterns import uncast
 from judge.graph import Graph, operands, reference
 
@@ -39,17 +38,17 @@ def nvfp4(graph: Graph, root: str) -> Core | None:
         for name in cone
         if graph[name].op in ("aten.view.default", "aten.unflatten.int")
         and graph.shape(name)[-1:] == (16,)
-        and reference(graph[name].args[0]) is not None
+        and operand(graph[name]) is not None
         and "float" in graph.dtype(name)
     ]
     if len(scales) != 1 or len(blocks) != 1:
         return None
-    values = str(reference(graph[blocks[0]].args[0]))
+    values = str(operand(graph[blocks[0]]))
     inside = {name for name in cone if blocks[0] in _ancestors(graph, name) or name == blocks[0]}
     # Constants that are filled in, and what is only made of them.
     fills = {n for n in cone if n not in inside and not _depends_on_inputs(graph, n)}
     x, casts = uncast(graph, values)
-    factor = _global_scale(graph, blocks[0], inside)
+    factor = _global_scale(graph, inside)
     if factor is None:
         return None
     inside |= {root} | fills
@@ -62,7 +61,6 @@ def nvfp4(graph: Graph, root: str) -> Core | None:
         {"x": f"{{{x}}}{wide}", "global_scale": scale},
         {root: "{r0}", scales[0]: "{r1}"},
         returns=2,
-        reads=frozenset({x}),
     )
 
 
@@ -89,18 +87,16 @@ def quantized(find: Finder, family: str) -> Finder:
             op=family,
             nodes=codes.nodes | inner.nodes,
             arguments=arguments | {"global_scale": scale},
-            reads=inner.reads,
         )
 
     return found
 
 
-def _global_scale(graph: Graph, block: str, inside: set[str]) -> float | None:
+def _global_scale(graph: Graph, inside: set[str]) -> float | None:
     """What the largest magnitudes are multiplied with before they are divided by 6."""
     largest = [name for name in inside if graph[name].op == "aten.amax.default"]
     if len(largest) != 1:
         return None
-    del block
     for user in graph.users[largest[0]]:
         if graph[user].op == "aten.div.Tensor":
             return 1.0
@@ -110,7 +106,7 @@ def _global_scale(graph: Graph, block: str, inside: set[str]) -> float | None:
                 if isinstance(each, int | float):
                     return float(each)
                 if name is not None and graph[name].op == "aten.full.default":
-                    filled = graph[name].args[1]
+                    filled = argument(graph[name], 1)
                     return float(filled) if isinstance(filled, int | float) else None
     return None
 

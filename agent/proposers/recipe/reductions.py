@@ -3,9 +3,18 @@
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from agent.proposers.recipe.core import Core
-from agent.proposers.recipe.hooks import Finder, fusing
-from judge.graph import Graph, reference
+from agent.proposers.recipe.core import (
+    Core,
+    Finder,
+    argument,
+    operand,
+    out_dtype,
+    result_of,
+    single,
+    values,
+)
+from agent.proposers.recipe.hooks import fusing
+from judge.graph import Graph
 from judge.worker import messages as m
 
 # Operator → what the kernels call it.
@@ -28,8 +37,7 @@ def _reduce(graph: Graph, root: str) -> Core | None:
     kind = _REDUCTIONS.get(node.op)
     if kind is None or set(node.kwargs) - {"dtype"}:
         return None
-    dims = node.args[1] if len(node.args) > 1 else None
-    place = _place(graph, node, dims)
+    place = _place(graph, node, argument(node, 1))
     if place is None:
         return None
     return _core(graph, root, "reduce", place, {"kind": repr(kind)})
@@ -37,35 +45,33 @@ def _reduce(graph: Graph, root: str) -> Core | None:
 
 def _extreme(graph: Graph, root: str) -> Core | None:
     """Values of `max` along a dimension, whose indices nobody reads."""
-    source = _pair(graph, root, tuple(_PAIRS))
-    if source is None or graph[root].args[1] != 0 or len(graph.users[source]) != 1:
+    source = result_of(graph, root, _PAIRS, 0)
+    if source is None or len(graph.users[source]) != 1:
         return None
     node = graph[source]
     place = _place(graph, node, [node.args[1]])
     if place is None:
         return None
-    kind = repr("max" if _PAIRS[node.op] else "min")
-    return _core(graph, root, "reduce", place, {"kind": kind}, frozenset({source}))
+    given = {"kind": repr("max" if _PAIRS[node.op] else "min")}
+    return _core(graph, root, "reduce", place, given, frozenset({source}))
 
 
 def _argmax(graph: Graph, root: str) -> Core | None:
     """Indices of extremes, with or without the values."""
     node = graph[root]
     if node.op in _PLACES:
-        dims = node.args[1] if len(node.args) > 1 else None
-        place = _place(graph, node, None if dims is None else [dims])
-        if place is None:
-            return None
-        given = {"largest": repr(_PLACES[node.op])}
-        return _core(graph, root, "argmax", place, given, results={root: 1})
-    source = _pair(graph, root, tuple(_PAIRS))
-    if source is None:
+        largest, inner, results = _PLACES[node.op], frozenset[str](), {root: 1}
+    elif (source := result_of(graph, root, _PAIRS)) is not None:
+        node = graph[source]
+        largest, inner, results = _PAIRS[node.op], frozenset({source}), _parts(graph, source)
+    else:
         return None
-    place = _place(graph, graph[source], [graph[source].args[1]])
+    dim = argument(node, 1)
+    place = _place(graph, node, None if dim is None else [dim])
     if place is None:
         return None
-    given = {"largest": repr(_PAIRS[graph[source].op])}
-    return _core(graph, root, "argmax", place, given, frozenset({source}), _parts(graph, source))
+    given = {"largest": repr(largest)}
+    return _core(graph, root, "argmax", place, given, inner, results)
 
 
 def _variance(graph: Graph, root: str) -> Core | None:
@@ -73,18 +79,17 @@ def _variance(graph: Graph, root: str) -> Core | None:
     node = graph[root]
     if node.op in _VARIANCES:
         source, results = root, {root: 0}
-    elif (found := _pair(graph, root, _PAIRED_VARIANCES)) is not None:
+    elif (found := result_of(graph, root, _PAIRED_VARIANCES)) is not None:
         source, results = found, _parts(graph, found)
         node = graph[found]
     else:
         return None
-    args: list[Any] = node.args
-    place = _place(graph, node, args[1] if len(args) > 1 else None, keep_at=3)
+    place = _place(graph, node, argument(node, 1), keep_at=3)
     if place is None:
         return None
     correction: Any = node.kwargs.get("correction", 1)
-    if node.op.endswith(".dim") and len(args) > 2:
-        correction = 1 if args[2] else 0
+    if node.op.endswith(".dim") and len(node.args) > 2:
+        correction = 1 if node.args[2] else 0
     given = {"correction": repr(float(1 if correction is None else correction))}
     inner = frozenset({source} - {root})
     core = _core(graph, root, "variance", place, given, inner, results)
@@ -113,9 +118,8 @@ def _norm(graph: Graph, root: str) -> Core | None:
     node = graph[root]
     if node.op != "aten.linalg_vector_norm.default" or node.kwargs:
         return None
-    order: Any = node.args[1] if len(node.args) > 1 else 2
-    dims = node.args[2] if len(node.args) > 2 else None
-    place = _place(graph, node, dims, keep_at=3)
+    order = argument(node, 1, 2)
+    place = _place(graph, node, argument(node, 2), keep_at=3)
     if place is None or order not in (1, 2):
         return None
     core = _core(graph, root, "reduce", place, {"kind": "'sum'"})
@@ -134,49 +138,36 @@ def _scan(graph: Graph, root: str) -> Core | None:
     """Running sums or products."""
     node = graph[root]
     kinds = {"aten.cumsum.default": "sum", "aten.cumprod.default": "prod"}
-    x = reference(node.args[0]) if node.op in kinds else None
-    if x is None or set(node.kwargs) - {"dtype"} or not _float(graph, x, root):
+    x = operand(node) if node.op in kinds else None
+    if x is None or set(node.kwargs) - {"dtype"} or not (rank := len(graph.shape(x))):
         return None
-    rank = len(graph.shape(x))
-    dim: Any = node.args[1]
-    if not rank:
+    if "float" not in graph.dtype(x) or "float" not in graph.dtype(root):
         return None
-    axis = int(dim) % rank
-    arguments = {"x": f"{{{x}}}", "dim": str(axis), "kind": repr(kinds[node.op])}
-    if graph.dtype(root) != graph.dtype(x):
-        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
+    axis = int(argument(node, 1)) % rank
+    arguments = values(x=x) | {"dim": str(axis), "kind": repr(kinds[node.op])}
+    arguments |= out_dtype(graph, root, x)
     lanes = max(1, rank - axis - 1)
-    return Core(
-        "cumsum", frozenset({root}), arguments, {root: "{r}"}, reads=frozenset({x}), main=x,
-        lanes=lanes, out_lanes=lanes,
-    )  # fmt: skip
+    return single("cumsum", root, arguments, main=x, lanes=lanes, out_lanes=lanes)
 
 
 def _reverse_scan(graph: Graph, root: str) -> Core | None:
     """Running sums or products from the end: turned around, scanned, turned back."""
     node = graph[root]
-    inner = reference(node.args[0]) if node.op == "aten.flip.default" else None
+    inner = operand(node) if node.op == "aten.flip.default" else None
     core = _scan(graph, inner) if inner is not None else None
-    if inner is None or core is None:
+    if core is None:
         return None
-    turned = next(iter(core.reads))
-    first = graph[turned]
-    x = reference(first.args[0]) if first.op == "aten.flip.default" else None
+    first = graph[core.main]
+    x = operand(first) if first.op == "aten.flip.default" else None
     if x is None:
         return None
     rank = len(graph.shape(root))
-    axes = [_axes(each.args[1], rank) for each in (node, first)]
+    axes = [[int(axis) % rank for axis in argument(each, 1)] for each in (node, first)]
     if axes != [[int(core.arguments["dim"])]] * 2:
         return None
-    arguments = core.arguments | {"x": f"{{{x}}}", "reverse": "True"}
-    return replace(
-        core, nodes=core.nodes | {root, turned}, arguments=arguments, results={root: "{r}"},
-        reads=frozenset({x}), main=x,
-    )  # fmt: skip
-
-
-def _axes(dims: Any, rank: int) -> list[int]:
-    return [int(each) % rank for each in dims]
+    arguments = core.arguments | values(x=x) | {"reverse": "True"}
+    nodes = core.nodes | {root, first.name}
+    return replace(core, nodes=nodes, arguments=arguments, results={root: "{r}"}, main=x)
 
 
 @dataclass(frozen=True)
@@ -193,7 +184,7 @@ class _Place:
 def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> _Place | None:
     """None where the dimensions are not neighbours, or the values no floating-point numbers.
     `keep_at` is where the operator has `keepdim`."""
-    x = reference(node.args[0])
+    x = operand(node)
     if x is None or not graph.is_tensor(x) or "float" not in graph.dtype(x):
         return None
     rank = len(graph.shape(x))
@@ -202,12 +193,8 @@ def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> _Pla
     chosen = sorted({int(each) % rank for each in dims}) if dims and rank else [*range(rank)]
     if not chosen or chosen != [*range(chosen[0], chosen[0] + len(chosen))]:
         return None
-    given = node.args[keep_at] if len(node.args) > keep_at else node.kwargs.get("keepdim")
+    given = argument(node, keep_at, node.kwargs.get("keepdim"))
     return _Place(x, chosen[0], len(chosen), rank, keep=given is True)
-
-
-def _float(graph: Graph, x: str, root: str) -> bool:
-    return all("float" in graph.dtype(each) for each in (x, root))
 
 
 @dataclass(frozen=True)
@@ -225,9 +212,9 @@ def of_rows(graph: Graph, root: str) -> RowReduction | None:
     """The reduction of a matrix's last dimension that ends in `root`; None where it is none."""
     node, nodes = graph[root], frozenset({root})
     kind = "logsumexp" if node.op == "aten.logsumexp.default" else _REDUCTIONS.get(node.op)
-    dims = node.args[1] if len(node.args) > 1 else None
-    pair = _pair(graph, root, tuple(_PAIRS))
-    if pair is not None and node.args[1] == 0 and len(graph.users[pair]) == 1:
+    dims = argument(node, 1)
+    pair = result_of(graph, root, _PAIRS, 0)
+    if pair is not None and len(graph.users[pair]) == 1:
         node, nodes = graph[pair], nodes | {pair}
         kind, dims = "max" if _PAIRS[node.op] else "min", [node.args[1]]
     if kind is None or set(node.kwargs) - {"dtype"}:
@@ -248,41 +235,34 @@ def _core(  # noqa: PLR0917 (each is a part of the core)
     results: dict[str, int] | None = None,
 ) -> Core:
     """`results` says which of several tensors each value is; None where there is one."""
-    x, first, count = place.x, place.first, place.count
-    flat = f".flatten({first}, {first + count - 1})" if count > 1 else ""
+    x, first, end = place.x, place.first, place.first + place.count
+    flat = f".flatten({first}, {end - 1})" if place.count > 1 else ""
     arguments = {"x": f"{{{x}}}{flat}", "dim": str(first), **given}
-    floating = [each for each in results or {root: 0} if "float" in graph.dtype(each)]
-    if floating and graph.dtype(floating[0]) != graph.dtype(x):
-        arguments["out_dtype"] = f"torch.{graph.dtype(floating[0])}"
-    last = first + count == place.rank
-    several = results is not None
+    floating = [each for each in results or [root] if "float" in graph.dtype(each)]
+    if floating:
+        arguments |= out_dtype(graph, floating[0], x)
     back = ""
     if place.keep:
-        parts = [f"*{{{x}}}.shape[:{first}]"] * (first > 0) + ["1"] * count
-        parts += [f"*{{{x}}}.shape[{first + count}:]"] * (not last)
+        parts = [f"*{{{x}}}.shape[:{first}]"] * (first > 0) + ["1"] * place.count
+        parts += [f"*{{{x}}}.shape[{end}:]"] * (end < place.rank)
         back = f".view({', '.join(parts)})"
-    texts = {name: f"{{r{index}}}{back}" for name, index in (results or {}).items()}
+    marks = {root: "{r}"}
+    if results is not None:
+        marks = {name: f"{{r{index}}}" for name, index in results.items()}
     return Core(
         family,
-        frozenset({root, *inner, *(results or {})}),
+        inner | {root, *marks},
         arguments,
-        texts if several else {root: f"{{r}}{back}"},
-        returns=2 if several else 1,
-        reads=frozenset({x}),
+        {name: f"{mark}{back}" for name, mark in marks.items()},
+        returns=1 if results is None else 2,
         main=x,
-        lanes=count if last else place.rank - first - count,
+        lanes=place.rank - end if end < place.rank else place.count,
         out_lanes=max(1, len(graph.shape(root))),
     )
 
 
-def _pair(graph: Graph, root: str, operators: tuple[str, ...]) -> str | None:
-    """The operator of which a value is one of the results."""
-    source = reference(graph[root].args[0]) if graph[root].op == "getitem" else None
-    return source if source is not None and graph[source].op in operators else None
-
-
 def _parts(graph: Graph, source: str) -> dict[str, int]:
-    return {name: int(str(graph[name].args[1])) for name in graph.users[source]}
+    return {name: int(argument(graph[name], 1)) for name in graph.users[source]}
 
 
 # With what is around them; then alone.

@@ -1,12 +1,22 @@
 """Recognises softmax and what is made of it in a graph: log-softmax, cross entropy."""
 
-from typing import Any, Final
+from typing import Final
 
-from agent.proposers.recipe.core import Core, as_root, only_axis, single
-from agent.proposers.recipe.hooks import Finder, fusing
+from agent.proposers.recipe.core import (
+    Core,
+    Finder,
+    argument,
+    as_root,
+    only_axis,
+    operand,
+    out_dtype,
+    single,
+    values,
+)
+from agent.proposers.recipe.hooks import fusing
 from agent.proposers.recipe.patterns import Const, either, match, op
 from agent.proposers.recipe.spellings import X
-from judge.graph import Graph, reference
+from judge.graph import Graph
 
 _SOFTMAX_OPS: Final = ("softmax.int", "_softmax.default")
 _LOG_OPS: Final = ("log_softmax.int", "_log_softmax.default")
@@ -20,7 +30,7 @@ def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | Non
     if node.op.removeprefix("aten.") not in (_LOG_OPS if logarithm else _SOFTMAX_OPS):
         return None
     last = node.args[1] in (-1, len(graph.shape(name)) - 1)
-    return reference(node.args[0]) if last else None
+    return operand(node) if last else None
 
 
 def _rows(graph: Graph, root: str) -> Core | None:
@@ -32,7 +42,8 @@ def _rows(graph: Graph, root: str) -> Core | None:
     if only_axis([found.constants["dim"]], len(graph.shape(x))) != len(graph.shape(x)) - 1:
         return None
     arguments = {"x": as_root(graph, root, x), "dim": "-1"}
-    return single("softmax", found, root, arguments, "{r}", optional=frozenset({"dim"}))
+    optional = frozenset({"dim"})
+    return single("softmax", root, arguments, nodes=found.nodes, optional=optional)
 
 
 def _softmax(graph: Graph, root: str) -> Core | None:
@@ -53,15 +64,9 @@ def _over(graph: Graph, root: str, pattern: object, family: str) -> Core | None:
     axis = only_axis([found.constants["dim"]], rank)
     if axis is None:
         return None
-    arguments = {"x": f"{{{x}}}", "dim": str(axis)}
-    if graph.dtype(root) != graph.dtype(x):
-        arguments["out_dtype"] = f"torch.{graph.dtype(root)}"
+    arguments = {**values(x=x), "dim": str(axis), **out_dtype(graph, root, x)}
     lanes = max(1, rank - axis - 1)
-    return single(family, found, root, arguments, "{r}", main=x, lanes=lanes, out_lanes=lanes)
-
-
-# Logits, targets, weights, reduction (1: mean), ignored class, label smoothing.
-_DEFAULTS: Final = (None, None, None, 1, -100, 0.0)
+    return single(family, root, arguments, nodes=found.nodes, main=x, lanes=lanes, out_lanes=lanes)
 
 
 def _cross_entropy(graph: Graph, root: str) -> Core | None:
@@ -69,21 +74,18 @@ def _cross_entropy(graph: Graph, root: str) -> Core | None:
     node = graph[root]
     if node.op != "aten.cross_entropy_loss.default":
         return None
-    args: list[Any] = [*node.args, *_DEFAULTS[len(node.args) :]]
-    x, target = reference(args[0]), reference(args[1])
-    weight, reduction, ignored, smoothing = args[2:6]
-    if x is None or target is None or weight is not None or len(graph.shape(x)) > 2:
+    x, target = operand(node), operand(node, 1)
+    if x is None or target is None or argument(node, 2) is not None or len(graph.shape(x)) > 2:
         return None
     if "int" not in graph.dtype(target):
         return None
-    named = {0: "none", 1: "mean", 2: "sum"}[int(reduction)]
     arguments = {
-        "logits": f"{{{x}}}", "target": f"{{{target}}}", "reduction": repr(named),
-        "ignore_index": repr(int(ignored)), "label_smoothing": repr(float(smoothing)),
-    }  # fmt: skip
-    return Core(
-        "cross-entropy", frozenset({root}), arguments, {root: "{r}"}, reads=frozenset({x, target})
-    )
+        **values(logits=x, target=target),
+        "reduction": repr(("none", "mean", "sum")[int(argument(node, 3, 1))]),
+        "ignore_index": repr(int(argument(node, 4, -100))),
+        "label_smoothing": repr(float(argument(node, 5, 0.0))),
+    }
+    return single("cross-entropy", root, arguments)
 
 
 SOFTMAX: Final[tuple[Finder, ...]] = (

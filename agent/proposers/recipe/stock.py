@@ -123,7 +123,6 @@ def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: st
         op=entry.op,
         code=launcher or code,
         dtypes=tuple(entry.dtypes),
-        architectures=tuple(entry.architectures),
         techniques=tuple(entry.techniques),
         citation=f"{entry.title}. Licence: {licence}. Sources: {cited}",
         floor_fraction=_fraction(entry, gpu),
@@ -133,20 +132,17 @@ def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: st
 
 def _fraction(entry: Kernel, gpu: str | None) -> float | None:
     """How near to the floor the kernel came on this card; sizes differ, so times do not compare."""
-    if gpu is None:
-        return None
     found = [
         each.floor_fraction
         for each in entry.verified
-        if _same_card(each.gpu, gpu) and each.floor_fraction is not None
+        if each.floor_fraction is not None and gpu is not None and _card(each.gpu) == _card(gpu)
     ]
     return max(found, default=None)
 
 
-def _same_card(one: str, other: str) -> bool:
+def _card(name: str) -> str:
     """Drivers put the maker's name before the card's."""
-    first, second = (each.casefold().removeprefix("nvidia").strip() for each in (one, other))
-    return first == second
+    return name.casefold().removeprefix("nvidia").strip()
 
 
 def _ordered(found: Iterable[Stock]) -> list[Stock]:

@@ -1,11 +1,11 @@
 """Recognises operators that slide a window over images: pooling and convolutions."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from agent.proposers.recipe.core import Core
+from agent.proposers.recipe.core import FLOATS, Core, Finder, result_of, single, values
 from agent.proposers.recipe.hooks import finishing
 from judge.graph import Graph, reference
 
@@ -35,25 +35,27 @@ _TRANSPOSED: Final = {
     "aten.conv_transpose2d.input": 2,
     "aten.conv_transpose3d.input": 3,
 }
-_FLOATS: Final = frozenset({"float32", "float16", "bfloat16", "float64"})
+# Arguments of a convolution, with the defaults of the schema.
+_FILTERED: Final = (
+    ("x", None), ("weight", None), ("bias", None), ("stride", 1), ("padding", 0),
+)  # fmt: skip
+_ARGUMENTS: Final = (*_FILTERED, ("dilation", 1), ("groups", 1))
+_TRANSPOSED_ARGUMENTS: Final = (*_FILTERED, ("output_padding", 0), ("groups", 1), ("dilation", 1))
+_GENERAL: Final = (
+    *_FILTERED, ("dilation", 1), ("transposed", False), ("output_padding", 0), ("groups", 1),
+)  # fmt: skip
 
 
 def _pool(graph: Graph, root: str) -> Core | None:
     """Max and average pooling; with indices where only the values are needed."""
-    node, nodes = graph[root], frozenset({root})
-    if node.op == "getitem" and node.args[1] == 0:
-        source = reference(node.args[0])
-        if source is None or graph[source].op not in _WITH_INDICES:
-            return None
-        node, nodes = graph[source], frozenset({root, source})
-        family, rank = _WITH_INDICES[node.op]
-    elif node.op in _POOLS:
-        family, rank = _POOLS[node.op]
-    else:
+    source = result_of(graph, root, _WITH_INDICES, 0)
+    node = graph[source or root]
+    kind = _POOLS.get(node.op) if source is None else _WITH_INDICES[node.op]
+    if kind is None:
         return None
-    given = _given(node, (("x", None), ("kernel_size", None), *_AFTER[family]))
-    x = reference(given.pop("x", None)) if given is not None else None
-    if given is None or x is None or graph.dtype(x) not in _FLOATS:
+    given = _given(node, (("x", None), ("kernel_size", None), *_AFTER[kind[0]]))
+    x = reference(given.pop("x")) if given is not None else None
+    if given is None or x is None or graph.dtype(x) not in FLOATS:
         return None
     if given["stride"] == []:
         given["stride"] = given["kernel_size"]
@@ -61,27 +63,15 @@ def _pool(graph: Graph, root: str) -> Core | None:
     for name, plain in (("divisor_override", None), ("count_include_pad", True)):
         if name in given and given[name] == plain:
             del given[name]
-    return _windowed(graph, (root, nodes), (family, rank), {"x": x}, given)
+    return _windowed(graph, root, kind, {"x": x}, given, [node.name])
 
 
 def _convolution(graph: Graph, root: str) -> Core | None:
     """Convolutions, and those with a filter of its own for each channel."""
-    node = graph[root]
-    rank = _CONVOLUTIONS.get(node.op)
-    names = (("x", None), ("weight", None), ("bias", None), ("stride", 1), ("padding", 0))
-    given = _given(node, (*names, ("dilation", 1), ("groups", 1)))
-    if given is None:
+    read = _read(graph, root, transposed=False)
+    if read is None:
         return None
-    if node.op == "aten.convolution.default":
-        more = (("dilation", 1), ("transposed", False), ("output_padding", 0), ("groups", 1))
-        given = _given(node, (*names, *more))
-        if given is None or given.pop("transposed") is not False:
-            return None
-        del given["output_padding"]
-        rank = len(given["stride"])
-    tensors = _tensors(graph, given)
-    if rank is None or tensors is None:
-        return None
+    tensors, given, rank = read
     window = graph.shape(tensors["weight"])[2:]
     if isinstance(given["padding"], str):
         padding = _named_padding(given["padding"], window, given["dilation"])
@@ -89,33 +79,31 @@ def _convolution(graph: Graph, root: str) -> Core | None:
             return None
         given["padding"] = padding
     groups = given["groups"]
-    alone = (root, frozenset({root}))
     if graph.shape(tensors["weight"])[1] == 1 and groups > 1 and rank < 3:
         del given["groups"]
-        return _windowed(graph, alone, ("depthwise-conv", rank), tensors, given)
+        return _windowed(graph, root, ("depthwise-conv", rank), tensors, given)
     if groups == 1:
         del given["groups"]
-    core = _windowed(graph, alone, ("conv", rank), tensors, given)
+    core = _windowed(graph, root, ("conv", rank), tensors, given)
     return _finishable(core, tensors, rank, transposed=False)
 
 
 def _transposed(graph: Graph, root: str) -> Core | None:
     """Transposed convolutions, as such."""
-    read = _read_transposed(graph, root)
+    read = _read(graph, root, transposed=True)
     if read is None:
         return None
     tensors, given, rank = read
     if given["groups"] == 1:
         del given["groups"]
-    alone = (root, frozenset({root}))
-    core = _windowed(graph, alone, ("conv-transpose", rank), tensors, given)
+    core = _windowed(graph, root, ("conv-transpose", rank), tensors, given)
     return _finishable(core, tensors, rank, transposed=True)
 
 
 def _turned(graph: Graph, root: str) -> Core | None:
     """A transposed convolution of stride 1 as the convolution that it is: with the filters turned
     round, their input and output channels exchanged, and padding up to the window's reach."""
-    read = _read_transposed(graph, root)
+    read = _read(graph, root, transposed=True)
     if read is None:
         return None
     tensors, given, rank = read
@@ -132,7 +120,7 @@ def _turned(graph: Graph, root: str) -> Core | None:
     if min(padding) < 0:
         return None
     given = {"padding": padding, "dilation": numbers["dilation"]}
-    core = _windowed(graph, (root, frozenset({root})), ("conv", rank), tensors, given)
+    core = _windowed(graph, root, ("conv", rank), tensors, given)
     if core is None:
         return None
     axes = ", ".join(str(axis + 2) for axis in range(rank))
@@ -147,26 +135,21 @@ def _numbers(value: Any, rank: int) -> list[int]:
     return given * (rank // len(given))
 
 
-def _read_transposed(graph: Graph, root: str) -> tuple[dict[str, str], dict[str, Any], int] | None:
-    """Tensors, settings and rank of a transposed convolution."""
+def _read(
+    graph: Graph, root: str, *, transposed: bool
+) -> tuple[dict[str, str], dict[str, Any], int] | None:
+    """Tensors, settings and rank of a convolution, transposed or not."""
     node = graph[root]
-    rank = _TRANSPOSED.get(node.op)
-    names = (("x", None), ("weight", None), ("bias", None), ("stride", 1), ("padding", 0))
-    more: tuple[tuple[str, Any], ...]
-    more = (("output_padding", 0), ("groups", 1), ("dilation", 1))
-    if node.op == "aten.convolution.default":
-        more = (("dilation", 1), ("transposed", False), ("output_padding", 0), ("groups", 1))
-    elif rank is None:
+    general = transposed and node.op == "aten.convolution.default"
+    rank = (_TRANSPOSED if transposed else _CONVOLUTIONS).get(node.op)
+    if rank is None and not general:
         return None
-    given = _given(node, (*names, *more))
-    if given is None:
+    arguments = _TRANSPOSED_ARGUMENTS if transposed else _ARGUMENTS
+    given = _given(node, _GENERAL if general else arguments)
+    if given is None or given.pop("transposed", transposed) is not transposed:
         return None
-    if rank is None:
-        if given.pop("transposed") is not True:
-            return None
-        rank = len(given["stride"])
     tensors = _tensors(graph, given)
-    return None if tensors is None else (tensors, given, rank)
+    return None if tensors is None else (tensors, given, rank or len(given["stride"]))
 
 
 def _finishable(
@@ -219,31 +202,31 @@ def _tensors(graph: Graph, given: dict[str, Any]) -> dict[str, str] | None:
         elif name != "bias" or value is not None:
             return None
     dtypes = {graph.dtype(name) for name in found.values()}
-    return found if len(dtypes) == 1 and dtypes <= _FLOATS else None
+    return found if len(dtypes) == 1 and dtypes <= FLOATS else None
 
 
 def _named_padding(name: str, window: tuple[int, ...], dilation: Any) -> list[int] | None:
     """`valid` and `same` as numbers; None where both sides differ."""
     if name == "valid":
         return [0] * len(window)
-    dilations = dilation if isinstance(dilation, list) else [dilation] * len(window)
-    dilations = dilations * (len(window) // len(dilations))
+    dilations = _numbers(dilation, len(window))
     reach = [d * (k - 1) for d, k in zip(dilations, window, strict=True)]
     return None if any(each % 2 for each in reach) else [each // 2 for each in reach]
 
 
-def _windowed(
+def _windowed(  # noqa: PLR0917 (the parts of a core)
     graph: Graph,
-    results: tuple[str, frozenset[str]],
+    root: str,
     kind: tuple[str, int],
     tensors: dict[str, str],
     settings: dict[str, Any],
+    nodes: Iterable[str] = (),
 ) -> Core | None:
     """A core of a family and rank with one result; an image without a batch gets one of size 1."""
-    (root, nodes), (family, rank) = results, kind
+    family, rank = kind
     if any(each is None or reference(each) is not None for each in settings.values()):
         return None
-    arguments = {name: f"{{{value}}}" for name, value in tensors.items()}
+    arguments = values(**tensors)
     result = "{r}"
     if len(graph.shape(tensors["x"])) == rank + 1:
         arguments["x"], result = arguments["x"] + "[None]", "{r}[0]"
@@ -253,10 +236,10 @@ def _windowed(
         name: repr(tuple(value)) if isinstance(value, list) else repr(value)
         for name, value in settings.items()
     }
-    return Core(family, nodes, arguments, {root: result}, reads=frozenset(tensors.values()))
+    return single(family, root, arguments, result, nodes=nodes)
 
 
-WINDOWS: Final[tuple[Callable[[Graph, str], Core | None], ...]] = (
+WINDOWS: Final[tuple[Finder, ...]] = (
     _pool, finishing(_convolution), finishing(_turned), finishing(_transposed),
     _convolution, _turned, _transposed,
 )  # fmt: skip

@@ -2,10 +2,11 @@
 
 import ast
 import itertools
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from agent.proposers.tune.kernel_facts import called, is_jit
+from agent.proposers.tune.kernel_facts import autotuned, called, is_jit
 from agent.proposers.tune.parameters import find
 from agent.proposers.tune.rewrite import Offsets, Site, rewrite
 from agent.proposers.tune.tunable import Tunable
@@ -13,24 +14,15 @@ from agent.proposers.tune.tunable import Tunable
 # Configurations that a list is taken apart into; more is a search of its own.
 _MOST: Final = 128
 _PLAIN: Final = (int, float, str, bool)
+_ARITHMETIC: Final = {ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+_COMPARISONS: Final[Mapping[type[ast.cmpop], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+}  # fmt: skip
 
 
 class _UnknownError(Exception):
     """An expression that is no plain value."""
-
-
-def lists(tree: ast.Module) -> list[ast.expr]:
-    """The `configs` of every autotuned kernel, as they stand in the decorators."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and is_jit(node):
-            for decorator in node.decorator_list:
-                if isinstance(decorator, ast.Call) and called(decorator) == "autotune":
-                    given = {each.arg: each.value for each in decorator.keywords}
-                    configs = given.get("configs") or next(iter(decorator.args), None)
-                    if configs is not None:
-                        found.append(configs)
-    return found
 
 
 def opened(text: str) -> tuple[Tunable, list[Tunable]]:
@@ -58,7 +50,8 @@ def collapsed(text: str) -> list[str]:
     tree = ast.parse(text)
     offsets = Offsets(text)
     choices: list[list[tuple[Site, str]]] = []
-    for node in lists(tree):
+    kernels = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    for node in (configs for each in kernels if is_jit(each) for configs in autotuned(each)):
         configs = list(itertools.islice(_configurations(tree, node), _MOST + 1))
         if 1 < len(configs) <= _MOST:
             place = Site(offsets.start(node), offsets.end(node))
@@ -147,36 +140,16 @@ def _value(tree: ast.Module, node: ast.expr, known: Mapping[str, Any]) -> Any:  
                 for key, value in zip(keys, values, strict=True)
                 if key is not None
             }
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+        case ast.BinOp(left=left, op=ast.Mult() | ast.FloorDiv() as sign, right=right):
             one, other = _value(tree, left, known), _value(tree, right, known)
             if isinstance(one, int) and isinstance(other, int):
-                return one * other
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+                return _ARITHMETIC[type(sign)](one, other)
+        case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in _COMPARISONS:
             one, other = _value(tree, left, known), _value(tree, right, known)
-            if isinstance(one, int) and isinstance(other, int):
-                return one // other
-        case ast.Compare(left=left, ops=[operator], comparators=[right]):
-            return _compared(operator, _value(tree, left, known), _value(tree, right, known))
-        case ast.BoolOp(op=operator, values=values):
+            return bool(_COMPARISONS[type(sign)](one, other))
+        case ast.BoolOp(op=sign, values=values):
             every = [_value(tree, each, known) for each in values]
-            return all(every) if isinstance(operator, ast.And) else any(every)
-    raise _UnknownError
-
-
-def _compared(operator: ast.cmpop, one: Any, other: Any) -> bool:
-    match operator:
-        case ast.Lt():
-            return bool(one < other)
-        case ast.LtE():
-            return bool(one <= other)
-        case ast.Gt():
-            return bool(one > other)
-        case ast.GtE():
-            return bool(one >= other)
-        case ast.Eq():
-            return bool(one == other)
-        case ast.NotEq():
-            return bool(one != other)
+            return all(every) if isinstance(sign, ast.And) else any(every)
     raise _UnknownError
 
 

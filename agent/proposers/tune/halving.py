@@ -8,7 +8,7 @@ whoever cannot be told from the last one that is kept is kept as well.
 import math
 import statistics
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -92,8 +92,6 @@ class Ledger(Generic[P]):
     """On `clock`."""
     clock: Callable[[], float] = time.monotonic
     trials: dict[P, Trial[P]] = field(default_factory=dict)
-    measured: int = 0
-    """Points that were compiled or timed, each as often as it was."""
 
     @property
     def left(self) -> float:
@@ -111,11 +109,15 @@ class Ledger(Generic[P]):
             trial = self.trials.setdefault(point, Trial(point))
             trial.ms += got.ms
             trial.error, trial.slow = got.error, got.slow
-            self.measured += 1
 
     def ranking(self) -> list[Trial[P]]:
         """All points that work, the fastest first."""
-        return sorted((t for t in self.trials.values() if t.median < math.inf), key=_median)
+        return _ranked(self.trials.values())
+
+    @property
+    def best_ms(self) -> float:
+        """Milliseconds of the fastest point; infinite where none works."""
+        return min((each.median for each in self.trials.values()), default=math.inf)
 
 
 def halve(
@@ -143,7 +145,7 @@ def halve(
     for number, launches in enumerate(rungs):
         ledger.add(alive, launches)
         known = [ledger.trials[p] for p in alive if p in ledger.trials]
-        ranked = sorted((trial for trial in known if trial.median < math.inf), key=_median)
+        ranked = _ranked(known)
         if number == len(rungs) - 1 or ledger.left <= 0 or len(ranked) <= 1:
             break
         alive = [each.point for each in survivors(ranked, max(2, -(-len(ranked) // _KEPT)))]
@@ -163,5 +165,5 @@ def survivors(ranked: Sequence[Trial[P]], count: int) -> list[Trial[P]]:
     return kept + doubtful[:_MOST_DOUBTFUL]
 
 
-def _median(trial: Trial[P]) -> float:
-    return trial.median
+def _ranked(trials: Iterable[Trial[P]]) -> list[Trial[P]]:
+    return sorted((t for t in trials if t.median < math.inf), key=lambda trial: trial.median)

@@ -8,35 +8,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agent.proposers.tune.tunable import TileShape
+
 # Their results have fewer axes than their arguments, or others.
-_REDUCING = frozenset(
-    {
-        "sum",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "reduce",
-        "xor_sum",
-        "dot",
-        "dot_scaled",
-        "program_id",
-    }
-)
+_REDUCING = frozenset({
+    "sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum", "dot", "dot_scaled",
+    "program_id",
+})  # fmt: skip
 _DOTS = frozenset({"dot", "dot_scaled"})
 _SHAPED = frozenset({"zeros", "full"})
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One block of values that a program holds."""
-
-    names: frozenset[str]
-    """Constexpr parameters whose product is its number of elements."""
-    in_loop: bool
-    """Loaded inside of a loop, where the compiler may keep several."""
-    loaded: bool
-    """From memory; else an accumulator."""
 
 
 @dataclass(slots=True)
@@ -56,7 +36,7 @@ class KernelFacts:
     """Constexpr → names that its lanes are compared with, or that a loop of its step ends at."""
     dotted: set[str] = field(default_factory=set)
     """Constexprs that shape an operand of `tl.dot`."""
-    tiles: set[Tile] = field(default_factory=set)
+    tiles: set[TileShape] = field(default_factory=set)
     dots: bool = False
     """It has a `tl.dot`."""
     loops: bool = False
@@ -67,17 +47,29 @@ class KernelFacts:
     """Calls of `range` and `tl.range` that loops run over, with a body that loads."""
 
 
-def is_jit(node: ast.AST) -> bool:
+def is_jit(node: ast.FunctionDef) -> bool:
     """Whether a function is a Triton kernel."""
-    if not isinstance(node, ast.FunctionDef):
-        return False
-    for decorator in node.decorator_list:
-        target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if (isinstance(target, ast.Attribute) and target.attr == "jit") or (
-            isinstance(target, ast.Name) and target.id == "jit"
-        ):
-            return True
-    return False
+    targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    return any(
+        (isinstance(each, ast.Attribute) and each.attr == "jit")
+        or (isinstance(each, ast.Name) and each.id == "jit")
+        for each in targets
+    )
+
+
+def autotuned(kernel: ast.FunctionDef) -> list[ast.expr]:
+    """The `configs` of its autotuning decorators, as they stand there."""
+    found = []
+    for decorator in kernel.decorator_list:
+        if isinstance(decorator, ast.Call) and called(decorator) == "autotune":
+            given = [each.value for each in decorator.keywords if each.arg == "configs"]
+            found += [*given, *decorator.args[:1]][:1]
+    return found
+
+
+def all_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """All parameters of a function, in their order."""
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
 def called(node: ast.AST) -> str:
@@ -111,8 +103,9 @@ def language_name(tree: ast.Module) -> str:
 
 class _Reader:
     def __init__(self, node: ast.FunctionDef) -> None:
-        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        names = [a.arg for a in arguments if a.annotation and _is_constexpr(a.annotation)]
+        names = [
+            a.arg for a in all_parameters(node) if a.annotation and _is_constexpr(a.annotation)
+        ]
         names += [
             each.target.id
             for each in ast.walk(node)
@@ -187,7 +180,9 @@ class _Reader:
             case ast.BinOp(op=ast.Mult()):
                 self._multiplied(node)
             case ast.Compare(left=left, comparators=[right]):
-                self._bounded(left, right)
+                lanes = self._lanes_of(left)
+                if len(lanes) == 1:
+                    self._bound(next(iter(lanes)), right)
             case ast.Call():
                 self._call(node, in_loop=in_loop)
         for child in ast.iter_child_nodes(node):
@@ -206,9 +201,10 @@ class _Reader:
             facts.counts_programs = True
         elif name in {"load", "store"} and node.args:
             lanes = self._lanes_of(node.args[0])
-            facts.tiles.add(Tile(lanes, in_loop, loaded=name == "load"))
+            facts.tiles.add(TileShape(lanes, in_loop, loaded=name == "load"))
         elif name in _SHAPED and node.args:
-            facts.tiles.add(Tile(self._names(node.args[0]), in_loop=False, loaded=False))
+            shape = self._names(node.args[0])
+            facts.tiles.add(TileShape(shape, in_loop=False, loaded=False))
         elif name == "cdiv" and len(node.args) == 2:
             for constexpr in self._names(node.args[1]):
                 self._bound(constexpr, node.args[0])
@@ -226,12 +222,6 @@ class _Reader:
                 if axes:
                     self.facts.steps.add(side.id)
                     self.facts.axes.setdefault(side.id, set()).update(axes)
-
-    def _bounded(self, left: ast.expr, right: ast.expr) -> None:
-        lanes = self._lanes_of(left)
-        if len(lanes) == 1:
-            (lane,) = lanes
-            self._bound(lane, right)
 
     def _bound(self, constexpr: str, node: ast.expr) -> None:
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

@@ -5,7 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.proposers.tune.kernel_facts import KernelFacts, called, is_jit, kernel_facts
+from agent.proposers.tune.kernel_facts import (
+    KernelFacts,
+    all_parameters,
+    called,
+    is_jit,
+    kernel_facts,
+)
 
 # Names may be defined in terms of each other.
 _DEPTH: Final = 8
@@ -95,7 +101,7 @@ class Module:
         while function is not None:
             found = [value for target, value in _bindings(function) if target == name.id]
             found += [value for target, value in defaults(function) if target == name.id]
-            if found or any(a.arg == name.id for a in _parameters(function)):
+            if found or any(a.arg == name.id for a in all_parameters(function)):
                 return found
             function = self.function_of(function)
         return [value for target, value in _bindings(self.tree) if target == name.id]
@@ -146,7 +152,7 @@ class Module:
         autotuned = False
         if kernel is not None:
             autotuned = any("autotune" in ast.dump(each) for each in kernel.node.decorator_list)
-            names = [each.arg for each in _parameters(kernel.node)]
+            names = [each.arg for each in all_parameters(kernel.node)]
             arguments = dict(defaults(kernel.node))
             for position, argument in enumerate(call.args):
                 if isinstance(argument, ast.Starred):
@@ -206,10 +212,6 @@ def number(literal: ast.Constant) -> int:
     if type(literal.value) is not int:
         raise TypeError(f"{literal.value!r} is no integer")
     return literal.value
-
-
-def _parameters(function: Function) -> list[ast.arg]:
-    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
 def defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:

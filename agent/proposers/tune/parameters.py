@@ -11,13 +11,20 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from agent.proposers.tune import ties
-from agent.proposers.tune.kernel_facts import KernelFacts, called, language_name
-from agent.proposers.tune.launches import Launch, Module, defaults, number
+from agent.proposers.tune.kernel_facts import (
+    KernelFacts,
+    all_parameters,
+    autotuned,
+    called,
+    language_name,
+)
+from agent.proposers.tune.launches import OPTIONS, Launch, Module, defaults, number
 from agent.proposers.tune.rewrite import Offsets, Site, Value
 from agent.proposers.tune.tunable import Parameter, Role, TileShape, Tunable
+from kb.context.calls import declared_tunables
 
 # triton.compile's defaults on NVIDIA cards (backends/nvidia/compiler.py, CUDAOptions).
 DEFAULT_WARPS: Final = 4
@@ -32,7 +39,7 @@ _COUNT: Final = re.compile(r"(?i)group|split|unroll|rows|per_|num|iter|tiles|pro
 _LEAST_INNER: Final = 16
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Draft:
     """A group of literals that change together."""
 
@@ -42,7 +49,6 @@ class _Draft:
     """Literal → what is added to the value there."""
     inserts: list[Site] = field(default_factory=list)
     value: Value = 0
-    power_of_two: bool = False
     least: int = 1
     choices: tuple[Value, ...] | None = None
     aliases: set[str] = field(default_factory=set)
@@ -79,16 +85,10 @@ class _Finder:
         for launch in self.module.launches:
             self._ties(launch)
         self._tunables()
-        drafts = [*dict.fromkeys(map(id, self.by_node.values()))]
-        known = {id(each): each for each in self.by_node.values()}
-        parameters = self._named([*(known[each] for each in drafts), *self.inserted])
+        named = self._named([*dict.fromkeys(self.by_node.values()), *self.inserted])
         facts = self.module.kernels
-        return Tunable(
-            self.text,
-            parameters,
-            tuple(_shapes(facts, parameters)),
-            any(each.dots for each in facts.values()),
-        )
+        dots = any(each.dots for each in facts.values())
+        return Tunable(self.text, named, tuple(_shapes(facts, named)), dots)
 
     # Arguments of launches
 
@@ -98,8 +98,7 @@ class _Finder:
             return
         for name in kernel.constexprs:
             if name in launch.arguments:
-                for node in self.module.literals(launch.arguments[name]):
-                    self._size(node, name, kernel)
+                self._size(launch.arguments[name], name, kernel)
         if kernel.counts_programs:
             grid = self.module.resolved(launch.grid)
             parts = grid.elts if isinstance(grid, ast.Tuple) else [grid]
@@ -108,31 +107,32 @@ class _Finder:
                     if number(node) > 1:
                         self._draft(node, "PROGRAMS", Role.COUNT)
 
-    def _size(self, node: ast.Constant, name: str, kernel: KernelFacts) -> None:
-        role = _role(node, name, kernel)
-        if role is None:
-            return
-        draft = self._draft(node, name, role)
-        draft.aliases.add(f"{kernel.node.name}.{name}")
-        if role is Role.TILE:
-            draft.role = Role.TILE
-            draft.power_of_two = draft.power_of_two or name in kernel.extents
-        if name in kernel.dotted:
-            draft.least = 16  # tl.dot takes no smaller operands
+    def _size(self, argument: ast.expr, name: str, kernel: KernelFacts) -> None:
+        """The literals that reach a constexpr parameter by an argument."""
+        for node in self.module.literals(argument):
+            role = _role(node, name, kernel)
+            if role is None:
+                continue
+            draft = self._draft(node, name, role)
+            draft.aliases.add(f"{kernel.node.name}.{name}")
+            if role is Role.TILE:
+                draft.role = Role.TILE
+            if name in kernel.dotted:
+                draft.least = 16  # tl.dot takes no smaller operands
+
+    def _option(self, argument: ast.expr, name: str, role: Role) -> None:
+        for node in self.module.literals(argument):
+            self._draft(node, name, role)
 
     def _signature(self, kernel: KernelFacts) -> None:
         """Constexprs that get their value inside the kernel, or from a global."""
-        inside = set(kernel.constexprs) - {name for name, _ in defaults(kernel.node)}
+        inside = set(kernel.constexprs) - {each.arg for each in all_parameters(kernel.node)}
         for each in ast.walk(kernel.node):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-                local = each.id in inside and not self._is_parameter(kernel, each.id)
-                if local or (each.id not in kernel.constexprs and self._is_global(each)):
-                    for node in self.module.literals(each):
-                        self._size(node, each.id, kernel)
-
-    def _is_parameter(self, kernel: KernelFacts, name: str) -> bool:
-        given = kernel.node.args
-        return any(a.arg == name for a in [*given.posonlyargs, *given.args, *given.kwonlyargs])
+            if not (isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)):
+                continue
+            outside = each.id not in kernel.constexprs and self._is_global(each)
+            if each.id in inside or outside:
+                self._size(each, each.id, kernel)
 
     def _is_global(self, name: ast.Name) -> bool:
         """A module-level `X = tl.constexpr(…)`, or `X: tl.constexpr = …`."""
@@ -159,7 +159,7 @@ class _Finder:
             and each.args[1].value >= _LEAST_INNER
         }
         for value in sorted(ends):
-            draft = _Draft(f"{kernel.node.name}_{value}", Role.TILE, value=value, power_of_two=True)
+            draft = _Draft(f"{kernel.node.name}_{value}", Role.TILE, value=value)
             draft.least = 16 if kernel.dots else 1
             for each in ast.walk(kernel.node):
                 if not isinstance(each, ast.Constant) or type(each.value) is not int:
@@ -171,14 +171,9 @@ class _Finder:
     # Options and loops
 
     def _options(self, launch: Launch) -> None:
-        for name, role in (
-            ("num_warps", Role.WARPS),
-            ("num_stages", Role.STAGES),
-            ("num_ctas", Role.CTAS),
-        ):
+        for name, role in zip(OPTIONS, (Role.WARPS, Role.STAGES, Role.CTAS), strict=True):
             if name in launch.options:
-                for node in self.module.literals(launch.options[name]):
-                    self._draft(node, name, role)
+                self._option(launch.options[name], name, role)
         kernel = launch.kernel
         if kernel is None or launch.autotuned or not launch.complete:
             return
@@ -189,25 +184,17 @@ class _Finder:
         wanted = [("num_warps", Role.WARPS, DEFAULT_WARPS)]
         if kernel.dots and kernel.loops:
             wanted.append(("num_stages", Role.STAGES, DEFAULT_STAGES))
-        places = [
-            (name, role, value, self.offsets.keyword(call, name))
-            for name, role, value in wanted
-            if name not in given
-        ]
-        for name, role, value, site in places:
-            draft = _Draft(name, role, inserts=[site], value=value)
-            draft.aliases.add(f"{kernel.node.name}.{name}")
-            self.inserted.append(draft)
+        for name, role, value in wanted:
+            if name not in given:
+                draft = _Draft(name, role, inserts=[self.offsets.keyword(call, name)], value=value)
+                draft.aliases.add(f"{kernel.node.name}.{name}")
+                self.inserted.append(draft)
 
     def _configuration(self, kernel: KernelFacts) -> None:
         """The one configuration of an autotuned kernel."""
-        for decorator in kernel.node.decorator_list:
-            if not (isinstance(decorator, ast.Call) and called(decorator) == "autotune"):
-                continue
-            configs = [each for each in ast.walk(decorator) if called(each) == "Config"]
-            given = [each.value for each in decorator.keywords if each.arg == "configs"]
-            given += decorator.args[:1]
-            if len(configs) != 1 or not (given and isinstance(given[0], ast.List)):
+        for listed in autotuned(kernel.node):
+            configs = [each for each in ast.walk(listed) if called(each) == "Config"]
+            if len(configs) != 1 or not isinstance(listed, ast.List):
                 continue
             (config,) = configs
             assert isinstance(config, ast.Call)
@@ -216,11 +203,10 @@ class _Finder:
             if isinstance(values, ast.Dict):
                 for key, value in zip(values.keys, values.values, strict=True):
                     if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                        for node in self.module.literals(value):
-                            self._size(node, key.value, kernel)
+                        self._size(value, key.value, kernel)
             for name, role in (("num_warps", Role.WARPS), ("num_stages", Role.STAGES)):
-                for node in self.module.literals(options[name]) if name in options else ():
-                    self._draft(node, name, role)
+                if name in options:
+                    self._option(options[name], name, role)
             self._addable(config, kernel, options)
 
     def _loops(self, kernel: KernelFacts) -> None:
@@ -230,8 +216,7 @@ class _Finder:
         for call in kernel.ranges:
             given = {each.arg: each.value for each in call.keywords}
             if "num_stages" in given:
-                for node in self.module.literals(given["num_stages"]):
-                    self._draft(node, "loop_stages", Role.LOOP_STAGES)
+                self._option(given["num_stages"], "loop_stages", Role.LOOP_STAGES)
             elif not kernel.dots and call.args and language:
                 sites.append(self.offsets.keyword(call, "num_stages"))
                 if isinstance(call.func, ast.Name):
@@ -250,7 +235,7 @@ class _Finder:
             nodes = [each for each in self.module.literals(argument) if each in self.by_node]
             if len(nodes) == 1 and self.by_node[nodes[0]].role is Role.TILE:
                 sizes[name] = nodes[0]
-        for draft in {id(each): each for each in self.by_node.values()}.values():
+        for draft in dict.fromkeys(self.by_node.values()):
             if launch.kernel is not None and draft.name.startswith(f"{launch.kernel.node.name}_"):
                 sizes[draft.name] = next(iter(draft.nodes))
         in_grid = ties.grid_repeats(self.module, launch)
@@ -276,7 +261,6 @@ class _Finder:
             draft.nodes |= absorbed.nodes
             draft.aliases |= absorbed.aliases
             draft.least = max(draft.least, absorbed.least)
-            draft.power_of_two = draft.power_of_two or absorbed.power_of_two
             for each in absorbed.nodes:
                 self.by_node[each] = draft
         return draft
@@ -291,7 +275,7 @@ class _Finder:
 
     def _tunables(self) -> None:
         """`TUNABLES = {parameter of kernel_function: values}`."""
-        listed = _declared(self.module.tree)
+        listed = declared_tunables(self.module.tree)
         functions = [
             each
             for each in self.module.tree.body
@@ -310,8 +294,7 @@ class _Finder:
             draft.value = default.value
             draft.choices = tuple(choices)
         # What is left out of the list is left alone: it depends on what is in it.
-        named = {id(draft) for draft in self.by_node.values() if draft.choices is not None}
-        self.by_node = {n: draft for n, draft in self.by_node.items() if id(draft) in named}
+        self.by_node = {n: each for n, each in self.by_node.items() if each.choices is not None}
         self.inserted = []
 
     def _named(self, drafts: Sequence[_Draft]) -> tuple[Parameter, ...]:
@@ -332,7 +315,6 @@ class _Finder:
                     role=draft.role,
                     value=draft.value,
                     sites=tuple(sites),
-                    power_of_two=draft.power_of_two,
                     least=draft.least,
                     choices=draft.choices,
                     aliases=frozenset(draft.aliases),
@@ -367,23 +349,3 @@ def _shapes(
                 yield TileShape(
                     known, tile.in_loop, tile.loaded, hidden=len(known) < len(tile.names)
                 )
-
-
-def _declared(tree: ast.Module) -> dict[str, list[Any]]:
-    for each in tree.body:
-        match each:
-            case (
-                ast.Assign(targets=[ast.Name(id="TUNABLES")], value=value)
-                | ast.AnnAssign(target=ast.Name(id="TUNABLES"), value=ast.expr() as value)
-            ):
-                try:
-                    found = ast.literal_eval(value)
-                except (ValueError, TypeError, SyntaxError):
-                    return {}
-                if isinstance(found, dict):
-                    return {
-                        str(name): list(values)
-                        for name, values in found.items()
-                        if isinstance(values, list | tuple)
-                    }
-    return {}

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.diagnose.result import Bottleneck, Diagnosis
 from agent.optimize.beam import BASELINE, TUNE
-from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState
+from agent.optimize.candidate import Hypothesis, Judged, Proposal, SearchState
 from agent.optimize.proposers import Proposer, Spending
 from agent.proposers.tune.autotune import opened
 from agent.proposers.tune.request import Tuned, Tuning, Version
@@ -84,10 +84,6 @@ class TuneProposer(Proposer):
         if failure is not None and not proposals:
             raise failure
         return proposals
-
-    def repair(self, proposal: Proposal, failure: Outcome) -> None:  # noqa: ARG002 (protocol)
-        """None: a configuration that fails has no better version than the others."""
-        return
 
     def _spent_in(self, state: SearchState) -> float:
         """GPU time of this round's earlier searches, which the state does not know of yet."""

@@ -16,7 +16,6 @@ class Version(Model):
     """Values by parameter."""
     ms: float
     """Median; a claim of the process that ran it."""
-    launches: int
 
 
 class Tuned(Model):
@@ -35,10 +34,7 @@ class Tuned(Model):
     """Number of tried points that fail to compile or give other results."""
     reasons: dict[str, int]
     """Why, by how often; the five most frequent."""
-    generations: int
     exhausted: bool
-    seconds: float
-    """The search took."""
     ahead_seconds: float
     """Seconds of compiling ahead."""
     held_seconds: float = 0.0
@@ -95,8 +91,6 @@ class Ranking(Model):
     reference_ms: float | None
     """The reference's own time, beside the best ones'."""
     held_seconds: float = 0.0
-    ahead_seconds: float = 0.0
-    """Compiling, while the device was free."""
 
 
 class Screening(Request[Ranking], _Search):

@@ -5,7 +5,6 @@ is launched no more. Then the search goes on with the kernels that are nearest t
 winner of each is timed in turn with the others and with the reference.
 """
 
-import contextlib
 import math
 import random
 import statistics
@@ -21,7 +20,7 @@ from agent.proposers.tune.rewrite import RewriteError
 from agent.proposers.tune.search import first, search
 from agent.proposers.tune.space import Point, Space, SpaceLimits
 from agent.proposers.tune.timing import SourceTimer, processes
-from agent.proposers.tune.tuner import starts_of, written
+from agent.proposers.tune.tuner import ledger_of, starts_of
 from judge.problem.kernel import KernelFile
 from judge.progress import Say, silent
 from judge.sandbox.launch import Zygote
@@ -57,12 +56,8 @@ class _Entry:
     points: list[Point]
     """Points of the race."""
 
-    def best(self) -> Trial[Point] | None:
-        ranking = self.ledger.ranking()
-        return ranking[0] if ranking else None
 
-
-def screen(request: Screening, *, zygote: Zygote | None = None, say: Say = silent) -> Ranking:
+def screen(request: Screening, *, zygote: Zygote, say: Say = silent) -> Ranking:
     """Race and tune kernels; see `Screening`.
 
     Raises
@@ -75,23 +70,13 @@ def screen(request: Screening, *, zygote: Zygote | None = None, say: Say = silen
         kernel=KernelFile.parse(request.kernels[0]),
         reference=KernelFile.parse(request.reference),
     )
-    with contextlib.ExitStack() as stack:
-        if zygote is None:  # before the card is held: it loads torch for seconds
-            zygote = stack.enter_context(Zygote(interpret=request.device == "cpu"))
-        timer = stack.enter_context(SourceTimer(subject, zygote, say))
+    with SourceTimer(subject, zygote, say) as timer:
         deadline = timer.clock() + request.seconds - timer.held_seconds
-        found = screen_with(timer, request, deadline, say)
-    return found.model_copy(
-        update={"held_seconds": timer.held_seconds, "ahead_seconds": timer.ahead_seconds}
-    )
+        found = _screened_within(timer, request, deadline, say)
+    return found.model_copy(update={"held_seconds": timer.held_seconds})
 
 
-def screen_with(
-    timer: SourceTimer,
-    request: Screening,
-    deadline: float,
-    say: Say = silent,
-) -> Ranking:
+def _screened_within(timer: SourceTimer, request: Screening, deadline: float, say: Say) -> Ranking:
     """Race within an open timer; `deadline` is on its clock."""
     generator = random.Random(request.seed)  # noqa: S311 (a search)
     end = deadline - _LAST_SECONDS
@@ -102,15 +87,19 @@ def screen_with(
     each = max(1, min(_EACH, most // len(request.kernels)))
     entries = [_entry(text, timer, end, generator, each) for text in request.kernels]
     _race(timer, entries, end, say)
-    ranked = sorted((e for e in entries if e.best() is not None), key=_ms)
-    near = [e for e in ranked[:_SEARCHED] if _ms(e) <= _NEAR * _ms(ranked[0])]
+    working = [each for each in entries if each.ledger.best_ms < math.inf]
+    ranked = sorted(working, key=lambda each: each.ledger.best_ms)
+    near = [
+        each
+        for each in ranked[:_SEARCHED]
+        if each.ledger.best_ms <= _NEAR * ranked[0].ledger.best_ms
+    ]
     for number, entry in enumerate(near):
         left = end - timer.clock()
         share = _SHARE if number < len(near) - 1 else 1.0
         entry.ledger.deadline = timer.clock() + share * left
         if left > 0 and entry.space.parameters:
-            trial = entry.best()
-            begun = [trial.point] if trial is not None else []
+            begun = [entry.ledger.ranking()[0].point]
             batch = max(4, min(_BATCH, int(processes() * share * left / (2 * _COMPILE_SECONDS))))
             search(entry.space, entry.ledger, generator, starts=begun, batch=batch, say=say)
     return _final(timer, request, entries)
@@ -121,13 +110,9 @@ def _entry(
 ) -> _Entry:
     tunable, listed = opened(text)
     space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes))
-
-    def measure(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
-        return written(space, timer, points, launches, seconds)
-
     points = first(space, generator, starts_of(space, listed), count)[:count]
     points = [each for each in points if _can_be_written(space, each)] or [space.start]
-    return _Entry(space, Ledger(measure, deadline, timer.clock), points)
+    return _Entry(space, ledger_of(space, timer, deadline), points)
 
 
 def _can_be_written(space: Space, point: Point) -> bool:
@@ -166,7 +151,7 @@ def _race(
 
 def _final(timer: SourceTimer, request: Screening, entries: Sequence[_Entry]) -> Ranking:
     """Time the best of every kernel in turn with the reference."""
-    bests = [entry.best() for entry in entries]
+    bests = [next(iter(entry.ledger.ranking()), None) for entry in entries]
     texts = [
         entry.space.text(best.point)
         for entry, best in zip(entries, bests, strict=True)
@@ -193,7 +178,6 @@ def _screened(entry: _Entry, best: Trial[Point] | None, final: dict[str, float |
             source=source,
             values=entry.space.named(best.point),
             ms=final.get(source) or best.median,
-            launches=len(best.ms),
         )
     return Screened(
         version=version,
@@ -202,8 +186,3 @@ def _screened(entry: _Entry, best: Trial[Point] | None, final: dict[str, float |
         failed=len(errors),
         why="" if best is not None else (errors[0] if errors else "there was no time for it"),
     )
-
-
-def _ms(entry: _Entry) -> float:
-    best = entry.best()
-    return math.inf if best is None else best.median

@@ -37,12 +37,10 @@ class Found:
 
     ranking: tuple[Trial[Point], ...]
     """All that works, the fastest first; empty where not even the start does."""
-    start: Trial[Point] | None
     tried: int
     """Points that were tried."""
     failed: int
     """Number of tried points that fail to compile or give other results."""
-    generations: int
     exhausted: bool
     """Nothing near the best is left untried, or all of the space was tried."""
 
@@ -74,14 +72,13 @@ def search(
         Takes a line of progress.
     """
     run_off = ledger.left * _RUN_OFF_SHARE
-    incumbent, stale, generations, exhausted = space.start, 0, 0, False
+    incumbent, stale, exhausted = space.start, 0, False
     points = first(space, generator, starts, batch)
     while points and ledger.left > run_off:
-        before, clock, known = _best(ledger), ledger.left, len(ledger.trials)
+        before, clock, known = ledger.best_ms, ledger.left, len(ledger.trials)
         halve(ledger, points, incumbent, RUNGS[:2])
         _freeze(space, ledger)
-        generations += 1
-        best = _best(ledger)
+        best = ledger.best_ms
         say(Progress(f"{len(ledger.trials)} configurations, the best takes {best:.4g} ms"))
         stale = 0 if best < before * (1 - _GAIN) else stale + 1
         ranking = ledger.ranking()
@@ -98,14 +95,7 @@ def search(
             break
     ranked = _run_off(space, ledger)
     failed = sum(1 for each in ledger.trials.values() if each.error)
-    return Found(
-        ranking=tuple(ranked),
-        start=ledger.trials.get(space.start),
-        tried=len(ledger.trials),
-        failed=failed,
-        generations=generations,
-        exhausted=exhausted,
-    )
+    return Found(tuple(ranked), len(ledger.trials), failed, exhausted)
 
 
 def first(
@@ -219,10 +209,4 @@ def _run_off(space: Space, ledger: Ledger[Point]) -> list[Trial[Point]]:
         ledger.add([each.point for each in trials], _RUN_OFF_LAUNCHES)
         for each, ms in zip(trials, earlier, strict=True):
             each.ms = each.ms or ms
-    first = [each for each in ledger.ranking() if each in trials]
-    return first + [each for each in ledger.ranking() if each not in trials]
-
-
-def _best(ledger: Ledger[Point]) -> float:
-    ranking = ledger.ranking()
-    return ranking[0].median if ranking else math.inf
+    return sorted(ledger.ranking(), key=lambda each: each not in trials)

@@ -29,10 +29,12 @@ _LARGEST_TILE: Final = 1 << 16
 _LARGEST_COUNT: Final = 1 << 12
 # Steps of 2 that a block may go from where it starts, each way.
 _FAR: Final = 7
-_WARPS: Final = (1, 2, 4, 8, 16, 32)
-_STAGES: Final = (1, 2, 3, 4, 5, 6)
-_LOOP_STAGES: Final = (1, 2, 3, 4, 5)
-_CTAS: Final = (1, 2, 4)
+_LISTED: Final[dict[Role, Sequence[int]]] = {
+    Role.WARPS: (1, 2, 4, 8, 16, 32),
+    Role.STAGES: (1, 2, 3, 4, 5, 6),
+    Role.LOOP_STAGES: (1, 2, 3, 4, 5),
+    Role.CTAS: (1, 2, 4),
+}
 _LANES: Final = 32
 
 
@@ -117,8 +119,7 @@ class Space:
 
     def text(self, point: Point) -> str:
         """The file at a point."""
-        names = [each.name for each in self.parameters]
-        return self.tunable.write(dict(zip(names, point, strict=True)))
+        return self.tunable.write(self.named(point))
 
     def named(self, point: Point) -> dict[str, Value]:
         """A point by names of parameters."""
@@ -254,23 +255,19 @@ class Space:
     def _loads(self, point: Point) -> tuple[int, int, int]:
         """Elements of the largest block, of it in one thread, and bytes of shared memory."""
         largest = self._largest(point)
-        warps = [
-            value
-            for each, value in zip(self.parameters, point, strict=True)
-            if each.role is Role.WARPS and isinstance(value, int)
-        ]
+        threads = _LANES * max(self._set(Role.WARPS, point), default=4)
         shared = 0
         if self.tunable.dots:
-            stages = [
-                value
-                for each, value in zip(self.parameters, point, strict=True)
-                if each.role is Role.STAGES and isinstance(value, int)
-            ]
-            kept = max(1, max(stages, default=3) - 1)
+            kept = max(1, max(self._set(Role.STAGES, point), default=3) - 1)
             loaded = {each.names for each in self.tunable.tiles if each.loaded and each.in_loop}
             elements = sum(self._elements(names, point) for names in loaded if len(names) > 1)
             shared = kept * elements * self._limits.item_bytes
-        return largest, largest // (_LANES * max(warps, default=4)), shared
+        return largest, largest // threads, shared
+
+    def _set(self, role: Role, point: Point) -> list[int]:
+        """What a point sets for the parameters of a role."""
+        pairs = zip(self.parameters, point, strict=True)
+        return [value for each, value in pairs if each.role is role and isinstance(value, int)]
 
 
 def _domain(parameter: Parameter, *, dots: bool) -> tuple[Value, ...]:
@@ -278,24 +275,17 @@ def _domain(parameter: Parameter, *, dots: bool) -> tuple[Value, ...]:
         return tuple(dict.fromkeys((*parameter.choices, parameter.value)))
     value = parameter.value
     assert isinstance(value, int)
-    match parameter.role:
-        case Role.WARPS:
-            listed: Sequence[int] = _WARPS
-        case Role.STAGES:
-            listed = _STAGES
-        case Role.LOOP_STAGES:
-            listed = _LOOP_STAGES
-        case Role.CTAS:
-            listed = _CTAS
-        case Role.TILE:
-            most = _LONGEST_DOT_SIDE if dots and parameter.least > 1 else _LARGEST_TILE
-            listed = _powers(max(parameter.least, value >> _FAR), min(most, value << _FAR))
-        case _:
-            listed = _powers(max(1, value >> _FAR), min(_LARGEST_COUNT, value << _FAR))
+    if parameter.role is Role.TILE:
+        most = _LONGEST_DOT_SIDE if dots and parameter.least > 1 else _LARGEST_TILE
+        listed = _powers(max(parameter.least, value >> _FAR), min(most, value << _FAR))
+    else:
+        listed = _LISTED.get(parameter.role) or _powers(
+            max(1, value >> _FAR), min(_LARGEST_COUNT, value << _FAR)
+        )
     return tuple(sorted({*listed, value}))
 
 
-def _powers(low: int, high: int) -> list[int]:
+def _powers(low: int, high: int) -> Sequence[int]:
     return [1 << n for n in range(max(low, 1).bit_length() - 1, high.bit_length()) if 1 << n >= low]
 
 

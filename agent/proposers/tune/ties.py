@@ -25,16 +25,13 @@ class Repeat:
 
 def repeats(node: ast.AST, axis: int | None = None) -> Iterator[Repeat]:
     """Divisions by an integer literal in an expression or function."""
-    if called(node) == "cdiv" and isinstance(node, ast.Call) and len(node.args) == 2:
-        divisor = node.args[1]
-        if _is_integer(divisor):
-            assert isinstance(divisor, ast.Constant)
-            yield Repeat(divisor, ast.unparse(node.args[0]), axis)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
-        divisor = node.right
-        if _is_integer(divisor):
-            assert isinstance(divisor, ast.Constant)
-            yield _rounded(node.left, divisor, axis)
+    match node:
+        case ast.Call(args=[dividend, ast.Constant() as divisor]) if called(node) == "cdiv":
+            if _is_size(divisor):
+                yield Repeat(divisor, ast.unparse(dividend), axis)
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant() as divisor):
+            if _is_size(divisor):
+                yield _rounded(left, divisor, axis)
     for child in ast.iter_child_nodes(node):
         yield from repeats(child, axis)
 
@@ -60,11 +57,8 @@ def grid_repeats(module: Module, launch: Launch) -> list[Repeat]:
     if isinstance(grid, ast.Lambda):
         grid = grid.body
     parts: Sequence[ast.expr] = grid.elts if isinstance(grid, ast.Tuple | ast.List) else [grid]
-    found = []
-    for axis, part in enumerate(parts):
-        whole = module.resolved(part)
-        found += list(repeats(whole, axis))
-    return found
+    whole = [module.resolved(part) for part in parts]
+    return [each for axis, part in enumerate(whole) for each in repeats(part, axis)]
 
 
 def tied(
@@ -85,8 +79,7 @@ def tied(
     passed = {
         name for name, value in launch.arguments.items() if ast.unparse(value) == repeat.dividend
     }
-    bounds, axes = launch.kernel.bounds, launch.kernel.axes
-    extents = launch.kernel.extents
+    bounds, axes, extents = launch.kernel.bounds, launch.kernel.axes, launch.kernel.extents
     by_bound = {name for name in same if bounds.get(name, set()) & passed}
     by_axis = {
         name for name in same if name in extents and alone and repeat.axis in axes.get(name, set())
@@ -98,5 +91,5 @@ def tied(
     return list(same.values()) if alone or len(same) == 1 else []
 
 
-def _is_integer(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value > 0
+def _is_size(literal: ast.Constant) -> bool:
+    return type(literal.value) is int and literal.value > 0

@@ -31,7 +31,6 @@ class Parameter:
     value: Value
     """As the file has it, or what Triton takes where it has nothing."""
     sites: tuple[Site, ...]
-    power_of_two: bool = False
     least: int = 1
     choices: tuple[Value, ...] | None = None
     """No other values make sense."""
@@ -45,7 +44,9 @@ class TileShape:
 
     names: frozenset[str]
     in_loop: bool
+    """Loaded inside of a loop, where the compiler may keep several."""
     loaded: bool
+    """From memory; else an accumulator."""
     hidden: bool = False
     """It has a further side that is computed when it runs, such as a whole row."""
 

@@ -1,8 +1,8 @@
 """Tunes one kernel on one problem: parameters, space, search, and what came of it."""
 
-import contextlib
 import random
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,7 +26,7 @@ _LISTED: Final = 20
 _LAST_SECONDS: Final = 3.0
 
 
-def tune(request: Tuning, *, zygote: Zygote | None = None, say: Say = silent) -> Tuned:
+def tune(request: Tuning, *, zygote: Zygote, say: Say = silent) -> Tuned:
     """Tune a kernel file; see `Tuning`.
 
     Raises
@@ -34,13 +34,9 @@ def tune(request: Tuning, *, zygote: Zygote | None = None, say: Say = silent) ->
     KbError
         The problem or the kernel cannot be run at all, or the card is busy.
     """
-    kernel = KernelFile.parse(request.kernel)
-    subject = Subject.like(request, kernel=kernel)
+    subject = Subject.like(request, kernel=KernelFile.parse(request.kernel))
     tunable, listed = opened(request.kernel)
-    with contextlib.ExitStack() as stack:
-        if zygote is None:  # before the card is held: it loads torch for seconds
-            zygote = stack.enter_context(Zygote(interpret=request.device == "cpu"))
-        timer = stack.enter_context(SourceTimer(subject, zygote, say))
+    with SourceTimer(subject, zygote, say) as timer:
         left = request.seconds - timer.held_seconds
         found = tune_with(timer, tunable, listed, request.model_copy(update={"seconds": left}), say)
     return found.model_copy(update={"held_seconds": timer.held_seconds})
@@ -54,14 +50,9 @@ def tune_with(
     say: Say = silent,
 ) -> Tuned:
     """Search within an open timer."""
-    start = timer.clock()
     space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes), request.hints)
 
-    def measure(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
-        return written(space, timer, points, launches, seconds)
-
-    deadline = start + request.seconds - _LAST_SECONDS
-    ledger = Ledger(measure, deadline, timer.clock)
+    ledger = ledger_of(space, timer, timer.clock() + request.seconds - _LAST_SECONDS)
     found = search(
         space,
         ledger,
@@ -71,19 +62,10 @@ def tune_with(
         say=say,
     )
     versions = [
-        Version(
-            source=space.text(each.point),
-            values=space.named(each.point),
-            ms=each.median,
-            launches=len(each.ms),
-        )
+        Version(source=space.text(each.point), values=space.named(each.point), ms=each.median)
         for each in found.ranking[:_LISTED]
     ]
-    reasons: dict[str, int] = {}
-    for trial in ledger.trials.values():
-        if trial.error:
-            reason = trial.error[:120]
-            reasons[reason] = reasons.get(reason, 0) + 1
+    reasons = Counter(trial.error[:120] for trial in ledger.trials.values() if trial.error)
     given_ms, versions = _compared(timer, request.kernel, versions)
     return Tuned(
         given_ms=given_ms,
@@ -92,40 +74,36 @@ def tune_with(
         points=space.size,
         tried=found.tried,
         failed=found.failed,
-        reasons=dict(sorted(reasons.items(), key=lambda each: -each[1])[:5]),
-        generations=found.generations,
+        reasons=dict(reasons.most_common(5)),
         exhausted=found.exhausted,
-        seconds=timer.clock() - start,
         ahead_seconds=timer.ahead_seconds,
     )
 
 
-def written(
-    space: Space, timer: SourceTimer, points: Sequence[Point], launches: int, seconds: float
-) -> list[Measured]:
-    """Time points of a file's space; one that cannot be written out has failed."""
-    results: list[Measured | None] = []
-    sources: list[str] = []
-    for point in points:
-        try:
-            sources.append(space.text(point))
-            results.append(None)
-        except RewriteError as error:
-            results.append(Measured(error=str(error)))
-    timed = iter(timer.times(sources, launches, seconds))
-    return [next(timed) if each is None else each for each in results]
+def ledger_of(space: Space, timer: SourceTimer, deadline: float) -> Ledger[Point]:
+    """A ledger of a file's space; a point that cannot be written out has failed."""
+
+    def measure(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
+        results: list[Measured | None] = []
+        sources: list[str] = []
+        for point in points:
+            try:
+                sources.append(space.text(point))
+                results.append(None)
+            except RewriteError as error:
+                results.append(Measured(error=str(error)))
+        timed = iter(timer.times(sources, launches, seconds))
+        return [next(timed) if each is None else each for each in results]
+
+    return Ledger(measure, deadline, timer.clock)
 
 
 def starts_of(space: Space, listed: Sequence[Tunable]) -> list[Point]:
     """Configurations that the file listed for an autotuner, as points."""
-    points = []
-    for each in listed:
-        values = each.start
-        if values.keys() == {parameter.name for parameter in space.parameters}:
-            point = tuple(values[parameter.name] for parameter in space.parameters)
-            if all(v in d for v, d in zip(point, space.domains, strict=True)):
-                points.append(point)
-    return points
+    names = [each.name for each in space.parameters]
+    found = [each.start for each in listed if each.start.keys() == set(names)]
+    points = [tuple(values[name] for name in names) for values in found]
+    return [p for p in points if all(v in d for v, d in zip(p, space.domains, strict=True))]
 
 
 def _compared(
@@ -136,10 +114,9 @@ def _compared(
     texts = [given, *(each.source for each in best)]
     timed = timer.times(texts, _LAST_LAUNCHES, _LAST_SECONDS)
     medians = [statistics.median(each.ms) if each.ms else None for each in timed]
-    given_ms = medians[0]
     final = dict(zip(texts, medians, strict=True))
-    again = []
-    for each in versions:
-        ms = final.get(each.source)
-        again.append(each if ms is None else each.model_copy(update={"ms": ms}))
-    return given_ms, sorted(again, key=lambda each: each.ms)
+    again = [
+        each if (ms := final.get(each.source)) is None else each.model_copy(update={"ms": ms})
+        for each in versions
+    ]
+    return final[given], sorted(again, key=lambda each: each.ms)

@@ -90,10 +90,10 @@ def test_the_source_and_its_licence_are_named(shelf: CorpusShelf) -> None:
 def test_elementwise_work_beside_the_kernel_is_told(shelf: CorpusShelf) -> None:
     adapted = _adapted(shelf, p.benchmark("judge/linear"), "matmul-plain")
     assert adapted.fused == ("bias", "relu")
-    assert adapted.beside == adapted.copies == ()
+    assert adapted.beside == ()
     # A norm over the channels is taken where it lies.
     channels = _adapted(shelf, p.benchmark("judge/rms_norm"), "rmsnorm-dim-tiled")
-    assert channels.beside == channels.copies == ()
+    assert channels.beside == ()
 
 
 def test_heavy_work_beside_the_kernel_is_pytorch_s_and_named(shelf: CorpusShelf) -> None:
@@ -119,4 +119,4 @@ def test_a_kernel_with_an_activation_of_its_own_does_not_fit(shelf: CorpusShelf)
 
 def test_a_file_of_another_form_is_no_stock() -> None:
     for code in ("def f(x): return x", "def kernel_function(*a): return a", "not python("):
-        assert signature(Stock("a", "softmax", code, ("float32",), ("sm_80",))) is None
+        assert signature(Stock("a", "softmax", code, ("float32",))) is None

@@ -91,8 +91,8 @@ def test_an_index_keeps_the_launch_code_of_cuda_kernels() -> None:
 
 def test_one_file_of_several_cores_does_without_cuda_kernels() -> None:
     """A CUDA kernel may refuse a size at run time; with two cores no other file would be whole."""
-    best = Stock("best-cuda", "scale", "", ("float32",), ("sm_90a",), cuda="x")
-    other = Stock("other", "scale", "", ("float32",), ("sm_80",))
+    best = Stock("best-cuda", "scale", "", ("float32",), cuda="x")
+    other = Stock("other", "scale", "", ("float32",))
     assert choices([[best, other], [best, other]]) == [
         [best, best], [other, other], [other, best], [best, other],
     ]  # fmt: skip

@@ -74,7 +74,7 @@ class Ranks:
         kernels = tuple(
             Screened(
                 version=None if ms is None else Version(
-                    source=f"{text}\n# best\n", values={"BLOCK": 64}, ms=ms, launches=30
+                    source=f"{text}\n# best\n", values={"BLOCK": 64}, ms=ms
                 ),
                 start={"BLOCK": 1024}, tried=9, failed=1, why="" if ms else "it does not compile",
             )

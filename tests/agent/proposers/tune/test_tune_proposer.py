@@ -30,13 +30,13 @@ PROBLEM = Path("tests/fixtures/judge/problems/leaky_relu.py")
 
 
 def version(source: str, ms: float, **values: int) -> Version:
-    return Version(source=source, values=values, ms=ms, launches=40)
+    return Version(source=source, values=values, ms=ms)
 
 
 def tuned(*versions: Version, given_ms: float | None = 1.0) -> Tuned:
     return Tuned(
         given_ms=given_ms, versions=versions, start={"BLOCK": 1024}, points=20, tried=9, failed=1,
-        reasons={}, generations=2, exhausted=True, seconds=8.0, ahead_seconds=5.0,
+        reasons={}, exhausted=True, ahead_seconds=5.0,
         held_seconds=11.0,
     )  # fmt: skip
 
