@@ -127,8 +127,7 @@ class Contest:
             )  # fmt: skip
         contestant.desk.close()
         if candidate:
-            self.evidence.untimed = f"in a fresh process at the given shape: {problem}"
-            self.evidence.wrong.append(self.evidence.untimed)
+            self.evidence.wrong.append(f"in a fresh process at the given shape: {problem}")
             self.evidence.faults += [fault] if fault is not None else []
             self.evidence.cheats += [cheat for outcome in outcomes for cheat in outcome.cheats]
         else:

@@ -364,6 +364,9 @@ class Trial:
         )  # fmt: skip
         self.report = contest.run()
         self.notes += contest.notes
+        timings = () if self.report is None else self.report.timings
         if self.report is not None:
             self.evidence.wrong += self.report.wrong
             self.evidence.cheats += self.report.cheats
+        if self.evidence.wrong and all(each.contender != "candidate" for each in timings):
+            self.evidence.untimed = self.evidence.wrong[-1]

@@ -3,6 +3,7 @@
 import contextlib
 import mmap
 import os
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,6 +40,19 @@ def cast(value: Any, dtype: Any) -> Any:
     """Return a floating-point tensor in `dtype` (None: its own); all else as it is."""
     real = isinstance(value, torch.Tensor) and value.is_floating_point()
     return value.to(dtype) if real and dtype is not None else value
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: Any) -> Iterator[None]:
+    """Tensors that a model creates without a dtype are of this one; None or a dtype that torch
+    takes for no default: torch's own."""
+    before = torch.get_default_dtype()
+    if dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def spec_of(tensor: Any) -> TensorSpec:

@@ -13,19 +13,24 @@ import torch
 
 from judge.problem import binding, cuda_entry
 from judge.problem.forms import COMPILED, ModelForm
-from judge.worker.buffers import dtype_of
+from judge.worker.buffers import default_dtype, dtype_of
 from judge.worker.events import Run
 from judge.worker.messages import LoadKernel
 from judge.worker.modules import MissingNameError, execute, member
+from judge.worker.problem import move
 from judge.worker.seeds import seed_everything, set_precision
 from judge.worker.values import decode
 from kb import nvcc
 
 
-def of_model(model: Any, form: ModelForm) -> Run:
-    """Return the problem's model in one form; a compiled one compiles at its first call."""
+def of_model(model: Any, form: ModelForm, dtype: Any) -> Run:
+    """Return the problem's model in one form; a compiled one compiles at its first call.
+
+    What it creates without a dtype, such as a recurrent network's first state, is of `dtype`.
+    """
     options: dict[str, Any] | None = COMPILED.get(form)
-    return _without_gradients(model if options is None else torch.compile(model, **options))
+    run = model if options is None else torch.compile(model, **options)
+    return _without_gradients(_in_dtype(run, dtype))
 
 
 def load_kernel(command: LoadKernel, tensors: Mapping[str, Any], folder: Path) -> Run:
@@ -53,6 +58,14 @@ def load_kernel(command: LoadKernel, tensors: Mapping[str, Any], folder: Path) -
     return _without_gradients(run)
 
 
+def _in_dtype(run: Run, dtype: Any) -> Run:
+    def call(*inputs: Any) -> Any:
+        with default_dtype(dtype):
+            return run(*inputs)
+
+    return call
+
+
 def _without_gradients(run: Run) -> Run:
     def call(*inputs: Any) -> Any:
         with torch.no_grad():
@@ -71,6 +84,7 @@ def _model_new(command: LoadKernel, model_class: Any, tensors: Mapping[str, Any]
         raise MissingNameError("the problem's get_init_inputs cannot be passed on to ModelNew")
     seed_everything(command.seed)
     model: Run = model_class(*decode(command.init_inputs))
+    dtype = None if command.dtype is None else dtype_of(command.dtype)
     if isinstance(model, torch.nn.Module):
         wanted = {
             parameter.name: tensors[parameter.name]
@@ -83,10 +97,13 @@ def _model_new(command: LoadKernel, model_class: Any, tensors: Mapping[str, Any]
         ):
             model.load_state_dict(wanted)
         model.requires_grad_(False)
+        if "forward" not in vars(model_class):  # the problem's own model, as it runs there
+            move(model, torch.device(command.device), dtype)
+            return _in_dtype(model, dtype)
         # As KernelBench does: registered tensors are cast, others are the candidate's own matter.
         model.to(torch.device(command.device))
-        if command.dtype is not None:
-            model.to(dtype_of(command.dtype))
+        if dtype is not None:
+            model.to(dtype)
     return model
 
 

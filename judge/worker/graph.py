@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from judge.worker.buffers import cast, dtype_name, dtype_of
+from judge.worker.buffers import cast, default_dtype, dtype_name, dtype_of
 from judge.worker.messages import ExportGraph, Graph, GraphNode, GraphTensor, one_line
 from judge.worker.modules import execute, member
 from judge.worker.seeds import seed_everything
@@ -47,7 +47,7 @@ def export(command: ExportGraph, folder: Path) -> Graph:
             for each in inputs
         )
     try:
-        with warnings.catch_warnings(), _Silence(), torch.no_grad():
+        with warnings.catch_warnings(), _Silence(), torch.no_grad(), default_dtype(dtype):
             warnings.simplefilter("ignore")
             program = torch.export.export(model, inputs, strict=False)
             program = program.run_decompositions({})  # functional; composite operators stay

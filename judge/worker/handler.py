@@ -152,7 +152,8 @@ class Handler:
 
     def _contender(self, command: m.Contender) -> m.Reply:
         self._forget()
-        self._run = of_model(self._the_problem().model, command.form)
+        problem = self._the_problem()
+        self._run = of_model(problem.model, command.form, problem.dtype)
         return m.Done()
 
     def _load_kernel(self, command: m.LoadKernel) -> m.Reply:

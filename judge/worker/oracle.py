@@ -1,9 +1,7 @@
 """The problem's model in float64, in slices along dimension 0 where memory asks for it."""
 
-import contextlib
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -11,7 +9,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from judge.worker.buffers import BadBufferError, OpenBuffers, cast, dtype_name, spec_of
+from judge.worker.buffers import (
+    BadBufferError,
+    OpenBuffers,
+    cast,
+    default_dtype,
+    dtype_name,
+    spec_of,
+)
 from judge.worker.messages import Mutation, OracleOutputs, TensorSpec, one_line
 from judge.worker.mutations import mutated_inputs, mutated_model
 from judge.worker.outputs import flatten
@@ -162,7 +167,7 @@ class Oracle:
         narrowing = _Narrowing()
         try:
             with (
-                _default_dtype(dtype),
+                default_dtype(dtype),
                 self._problem.device,
                 torch.no_grad(),
                 mutated_model(model, task.mutation),
@@ -302,14 +307,3 @@ def _write(output: Any, target: Any, rows: tuple[int, int, int]) -> None:
             f"{dtype_name(share.dtype)}{list(share.shape)}"
         )
     share.copy_(output)
-
-
-@contextlib.contextmanager
-def _default_dtype(dtype: Any) -> Iterator[None]:
-    """Tensors that the model creates without a dtype are float64, too."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -8,6 +8,7 @@ from judge.evaluate.judge import evaluate
 from judge.evaluate.options import Options
 from judge.evaluate.render import WIDTH, render
 from judge.evaluate.result import Evaluation, Verdict
+from judge.problem.forms import as_kernel
 from kb.errors import KbError
 
 PROBLEM = """
@@ -439,3 +440,59 @@ def kernel_function(x, weight):
     problem, candidate = tmp_path / "problem.py", tmp_path / "kernel.py"
     found = evaluate(problem, candidate, options, zygote=interpreting)
     assert found.verdict in (Verdict.WRONG, Verdict.CHEAT)
+
+
+RECURRENT = """
+import torch
+from torch import nn
+
+ROWS = 6
+COLS = 16
+
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.cell = nn.GRU(columns, columns, batch_first=True)
+        self.kept = torch.rand(1, ROWS, columns)
+
+    def forward(self, x):
+        state = torch.FIRST(1, x.shape[0], x.shape[2])
+        return self.cell(x, state + self.kept[:, : x.shape[0]])[0]
+
+
+def get_inputs():
+    return [torch.rand(ROWS, 5, COLS)]
+
+
+def get_init_inputs():
+    return [COLS]
+"""
+
+
+@pytest.mark.parametrize("first", ["zeros", "randn"])
+def test_what_a_problem_creates_itself_has_the_dtype_that_was_asked_for(
+    interpreting, tmp_path, first
+):
+    """A first state in float32 would make PyTorch's recurrent networks refuse a bfloat16 input."""
+    problem = RECURRENT.replace("FIRST", first)
+    (tmp_path / "problem.py").write_text(problem)
+    (tmp_path / "kernel.py").write_text(as_kernel(problem, "eager"))
+    options = Options(device="cpu", trust=True, dtype="bfloat16", baselines=("eager",))
+    found = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
+    assert found.verdict is Verdict.LIBRARY, found.reasons
+    assert [each.contender for each in found.timings] == ["candidate", "eager"]
+    assert any(case.passed for case in found.cases) == (first == "zeros")
+
+
+def test_a_problem_that_cannot_be_timed_says_why(interpreting, tmp_path):
+    problem = RECURRENT.replace("torch.FIRST(", "torch.zeros(dtype=torch.float64, size=(").replace(
+        "x.shape[2])", "x.shape[2]))"
+    )
+    (tmp_path / "problem.py").write_text(problem)
+    (tmp_path / "kernel.py").write_text(as_kernel(problem, "eager"))
+    options = Options(device="cpu", trust=True, dtype="bfloat16", baselines=("eager",))
+    found = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
+    assert found.verdict is Verdict.LIBRARY
+    assert not found.timings
+    assert "same dtype" in found.reasons[0]
