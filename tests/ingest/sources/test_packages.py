@@ -1,7 +1,6 @@
 """Packages of an index become sources: fetched once, cited, refused where they are unsafe."""
 
 import json
-import os
 import shutil
 import signal
 import stat
