@@ -17,7 +17,7 @@ WORKERS ?= 3
 
 CHROMIUM := command -v "$${KB_CHROMIUM:-chromium}"
 
-.PHONY: quickstart check fast test newest lint types contracts unit format embeddings clean
+.PHONY: quickstart check fast test newest lint types contracts unit format embeddings verdicts clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: $(VENV)/.core
@@ -64,6 +64,9 @@ format: $(VENV)/.dev
 
 embeddings: $(VENV)/.core
 	$(BIN)/python -m ingest.precompute ./corpus
+
+verdicts: $(VENV)/.dev
+	PYTHONPATH=. $(BIN)/python -m tests.corpus.recorded
 
 # A stamp is written last, so an interrupted set-up starts again where it stopped.
 $(VENV)/bin/python:

@@ -21,9 +21,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from judge.worker.card import answer_for_a_card
-from judge.worker.faster_interpreter import make_faster
 from judge.worker.kernel_memory import MOST_NOTES, KernelMemory
 from judge.worker.loops import Loops
+from kb.interpreter import make_faster
 
 # Operators that read no values, whatever they are given.
 _ALLOCATES: Final = re.compile(r"aten::(?:new_|_)?(?:empty|zeros|ones|full|rand|arange)\w*\Z")

@@ -23,7 +23,7 @@ from kb.verify.result import CheckResult
 # What interprets, compiles and compares; another version may give another result.
 _TOOLS = ("torch", "triton", "numpy")
 # Code outside `kb.verify` that a check runs.
-_BESIDE = ("nvcc.py", "architectures.py", "corpus/entries.py")
+_BESIDE = ("nvcc.py", "architectures.py", "corpus/entries.py", "interpreter.py")
 
 
 class ResultCache:

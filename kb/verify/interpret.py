@@ -4,11 +4,13 @@ Started by `kb.verify.worker` as `python -m kb.verify.interpret` with TRITON_INT
 jobs as JSON on stdin. It runs the kernels' code in this process: it is no sandbox.
 """
 
+import contextlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kb.interpreter import make_faster
 from kb.verify.channel import Channel, FailedError, NotRunError, require, start, torch_dtype
 from kb.verify.kernel_module import KernelModule, check_exports, load_kernel_module
 
@@ -16,6 +18,10 @@ from kb.verify.kernel_module import KernelModule, check_exports, load_kernel_mod
 def main() -> None:
     """Read the jobs and check each kernel in turn."""
     channel, jobs = start()
+    with contextlib.suppress(ImportError):  # a missing triton is a finding of every kernel
+        from triton.runtime import interpreter  # noqa: PLC0415
+
+        make_faster(interpreter)
     for job in jobs:
         _check_kernel(channel, job)
     channel.send(event="done")

@@ -12,9 +12,11 @@ import traceback
 
 import torch  # noqa: F401 (loaded before the forks, as the next)
 import triton.language  # noqa: F401
+from triton.runtime import interpreter
 
 import kb.verify.compare
 import kb.verify.kernel_module  # noqa: F401
+from kb.interpreter import make_faster
 
 
 def run(arguments: list[str], output: str) -> None:
@@ -37,6 +39,7 @@ def run(arguments: list[str], output: str) -> None:
 
 def main() -> None:
     """Take one script after the other until stdin ends."""
+    make_faster(interpreter)
     for line in sys.stdin:
         job = json.loads(line)
         child = os.fork()

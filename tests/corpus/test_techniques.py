@@ -2,10 +2,8 @@
 
 import ast
 import json
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -266,22 +264,15 @@ TOLERANCE = 2e-3
 
 
 @pytest.fixture(scope="module")
-def relative_errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    pytest.importorskip("triton")
+def relative_errors(
+    tmp_path_factory: pytest.TempPathFactory, interpreted: Callable[..., str]
+) -> dict[str, float]:
     folder = tmp_path_factory.mktemp("fragments")
     for slug in RUNNABLE:
         versions = fences(section(TECHNIQUES[slug], "Before and after"), "python")
         for name, code in zip(("before", "after"), versions, strict=True):
             (folder / f"{slug}_{name}.py").write_text(code, encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(folder)],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    return json.loads(interpreted(DRIVER, folder))
 
 
 @pytest.mark.parametrize("slug", RUNNABLE)
@@ -294,7 +285,8 @@ def test_both_versions_of_an_entry_compute_the_same(
 
 # Runs the Python code of *In short* of all entries in one process, each file as it would be pasted.
 SHORT_DRIVER = """
-import json, pathlib, runpy, sys, traceback
+import json, os, pathlib, runpy, sys, traceback
+os.chdir(sys.argv[1])
 failed = {}
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
     try:
@@ -325,23 +317,14 @@ def asserts(code: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def failures_in_short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def failures_in_short(
+    tmp_path_factory: pytest.TempPathFactory, interpreted: Callable[..., str]
+) -> dict[str, str]:
     """Slug → traceback, of the blocks of *In short* that failed in Triton's CPU interpreter."""
-    pytest.importorskip("triton")
     folder = tmp_path_factory.mktemp("short")
     for slug, code in short_code("python").items():
         (folder / f"{slug}.py").write_text(code, encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-c", SHORT_DRIVER, str(folder)],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
+    return json.loads(interpreted(SHORT_DRIVER, folder).splitlines()[-1])
 
 
 @pytest.mark.parametrize("slug", short_code("python"))

@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,19 @@ import pytest
 from benchmarks.context.execute import run
 from benchmarks.context.problems import small_job
 from kb.context.assuming import Assumed
-from kb.context.shortening import short_form
+from kb.context.shortening import ShortForm, short_form
 from kb.corpus.loader import load_corpus, shipped_corpus
 from kb.embedders.tokens import count_tokens
 
 CORPUS = load_corpus(shipped_corpus())
-TRITON = [k for k in CORPUS.kernels if k.entry.language == "triton"]
-FORMS = {k.entry.slug: short_form(k.text) for k in TRITON}
+TRITON = {k.entry.slug: k for k in CORPUS.kernels if k.entry.language == "triton"}
+
+
+@cache
+def form_of(slug: str) -> ShortForm | None:
+    """The short form of a shipped kernel, made when a test asks for it."""
+    return short_form(TRITON[slug].text)
+
 
 HOOKED = '''
 import torch
@@ -101,9 +108,9 @@ def test_a_text_that_is_no_kernel_file_has_no_short_form():
     assert short_form("def kernel_function(:") is None
 
 
-@pytest.mark.parametrize("slug", FORMS)
+@pytest.mark.parametrize("slug", TRITON)
 def test_every_short_form_is_a_file_without_what_serves_the_checks(slug):
-    form = FORMS[slug]
+    form = form_of(slug)
     assert form is not None
     for text in (form.code, form.bare):
         tree = ast.parse(text)
@@ -114,8 +121,8 @@ def test_every_short_form_is_a_file_without_what_serves_the_checks(slug):
 
 
 def test_short_forms_are_short():
-    sizes = sorted(count_tokens(form.bare) for form in FORMS.values() if form is not None)
-    full = sorted(count_tokens(k.text) for k in TRITON)
+    sizes = sorted(count_tokens(form.bare) for form in map(form_of, TRITON) if form is not None)
+    full = sorted(count_tokens(k.text) for k in TRITON.values())
     assert sizes[len(sizes) // 2] <= 1200
     assert sizes[len(sizes) // 2] <= 0.7 * full[len(full) // 2]
 
@@ -132,10 +139,10 @@ RUN = (
 def test_short_forms_compute_what_their_entries_say():
     pytest.importorskip("triton")
     jobs = []
-    for kernel in TRITON:
+    for kernel in TRITON.values():
         slug = kernel.entry.slug
         if slug in RUN:
-            form = FORMS[slug]
+            form = form_of(slug)
             assert form is not None
             path = Path(shipped_corpus()) / kernel.path
             jobs.append(small_job(slug, form.bare, kernel.entry.model_dump(), path))
@@ -158,7 +165,7 @@ CUT = {
 def test_what_is_cut_to_a_problem_computes_what_its_entry_says_there():
     pytest.importorskip("triton")
     jobs = []
-    for kernel in TRITON:
+    for kernel in TRITON.values():
         assumed = CUT.get(kernel.entry.slug)
         if assumed is not None:
             form = short_form(kernel.text, (), assumed)
@@ -171,10 +178,10 @@ def test_what_is_cut_to_a_problem_computes_what_its_entry_says_there():
 
 
 def test_branches_for_other_layouts_dtypes_and_devices_are_left_out():
-    (fused,) = [k.text for k in TRITON if k.entry.slug == "matmul-tma-fused"]
+    fused = TRITON["matmul-tma-fused"].text
     form = short_form(fused, (), LINEAR)
     assert form is not None
-    whole = FORMS["matmul-tma-fused"]
+    whole = form_of("matmul-tma-fused")
     assert whole is not None and count_tokens(form.bare) < 0.7 * count_tokens(whole.bare)
     for gone in (
         "TURNED",

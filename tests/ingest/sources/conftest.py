@@ -1,7 +1,7 @@
 """Fixtures: a package index of the test's own, and a cache that no other test sees."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,33 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "kernel-kb" / "sources"
 
 
+def settings_of_environment() -> object:
+    """What pip would say of its settings here."""
+    from ingest.sources.index import PipSettings
+
+    index = os.environ["PIP_INDEX_URL"]
+    return PipSettings((index,), find_links=(), trusted_hosts=(), ca_file=None, proxy=None)
+
+
 @pytest.fixture
-def packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
-    """A package index that is the only one pip knows."""
+def pip_settings() -> Callable[[], object]:
+    """Asks pip itself for its settings."""
+    from ingest.sources.index import PipSettings
+
+    return PipSettings.current
+
+
+@pytest.fixture
+def packages(
+    monkeypatch: pytest.MonkeyPatch, pip_settings: Callable[[], object]
+) -> Iterator[PackageIndex]:
+    """A package index that is the only one pip knows.
+
+    Pip itself is not asked for its settings, which takes longer than most of these tests.
+    """
+    from ingest.sources.index import PipSettings
+
+    monkeypatch.setattr(PipSettings, "current", settings_of_environment)
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)

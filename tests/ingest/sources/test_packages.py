@@ -18,6 +18,17 @@ from support import KB, tree_hash
 pytestmark = pytest.mark.usefixtures("checks_in_process")
 
 
+def test_pip_is_asked_for_its_settings(packages, pip_settings, monkeypatch):
+    from ingest.sources.index import PipSettings
+
+    assert pip_settings() == PipSettings.current()  # what the other tests take it to be
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://one.example https://two.example")
+    monkeypatch.setenv("PIP_TRUSTED_HOST", "one.example")
+    found = pip_settings()
+    assert found.indexes == (packages.url, "https://one.example", "https://two.example")
+    assert found.trusted_hosts == ("one.example",)
+
+
 def first_code(cli, question):
     answer = json.loads(cli("query", question, "--json").out)
     return next(each for each in answer["results"] if each["kind"] == "code")

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,17 +65,13 @@ for dtype in FORMATS:
 """
 
 
-def run(device: str, **more: str) -> None:
-    environment = {**os.environ, **more, "PYTHONPATH": str(Path(__file__).parents[3])}
-    command = [sys.executable, "-c", CHECK, device]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_single_pass_says_what_pytorch_says() -> None:
-    run("cpu", TRITON_INTERPRET="1")
+def test_a_single_pass_says_what_pytorch_says(interpreted: Callable[..., str]) -> None:
+    interpreted(CHECK, "cpu")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_single_pass_says_what_pytorch_says_on_a_gpu() -> None:
-    run("cuda")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", CHECK, "cuda"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,9 +1,9 @@
-"""Triton's interpreter with its repeated work done once.
+"""Triton's interpreter with its repeated work done once, for `kb verify` and the judge.
 
 Most of its time goes into what does not depend on the data: it lists the members of
 `triton.language` at every launch and at every call of a device function, looks dtypes up in a
-dictionary that it makes anew, and checks every sum and product of integers for overflow in 64 bits,
-which no GPU does outside of Triton's debug mode.
+dictionary that it makes anew, and computes in 64 bits whether a sum or product of integers
+overflows, which it reports in Triton's debug mode alone.
 """
 
 import functools
@@ -13,7 +13,12 @@ from typing import Any
 
 
 def make_faster(interpreter: Any) -> None:
-    """Change Triton's interpreter (its module) in this process, before any kernel runs."""
+    """Change Triton's interpreter (its module) in this process, before any kernel runs.
+
+    Older versions of it, which patch `triton.language` for good, stay as they are.
+    """
+    if not hasattr(interpreter, "_LangPatchScope"):
+        return
     interpreter.interpreter_builder.options = _without_overflow_checks(interpreter)
     interpreter._get_np_dtype = _numpy_dtype(interpreter)
     interpreter._patch_builtin = _patch_builtin(interpreter)
