@@ -1,4 +1,4 @@
-"""Recognises norms in a graph: RMS, layer, group, instance and batch norm."""
+"""Recognises norms in a graph: RMS, layer, group, instance, batch norm, and division by a norm."""
 
 from typing import Any, Final
 
@@ -193,6 +193,35 @@ def _batch_norm_training(graph: Graph, root: str) -> Core | None:
     return _hookable(graph, root, "batch-norm-training", x, arguments, lanes, nodes=[source])
 
 
+def _normalize(graph: Graph, root: str) -> Core | None:
+    """A tensor divided by its own norm, or by the mean of its magnitudes, along a dimension."""
+    node = graph[root]
+    x, norm = operand(node), operand(node, 1)
+    if node.op != "aten.div.Tensor" or node.kwargs or x is None or norm is None:
+        return None
+    nodes, least = {root}, 0.0
+    while graph[norm].op in ("aten.expand.default", "aten.clamp_min.default"):
+        nodes.add(norm)
+        if graph[norm].op == "aten.clamp_min.default":
+            least = float(argument(graph[norm], 1))
+        norm = str(operand(graph[norm]))
+    divisor, kind = graph[norm], None
+    dims, keeps, source = argument(divisor, 1), argument(divisor, 2), operand(divisor)
+    nodes.add(norm)
+    if divisor.op == "aten.linalg_vector_norm.default":
+        kind = {1: "l1", 2: "l2"}.get(argument(divisor, 1, 2))
+        dims, keeps = argument(divisor, 2), argument(divisor, 3)
+    elif divisor.op == "aten.mean.dim" and source and graph[source].op == "aten.abs.default":
+        nodes.add(source)
+        kind, source = "mean", operand(graph[source])
+    axis = only_axis(dims, len(graph.shape(x)))
+    alone = all(set(graph.users[each]) <= nodes for each in nodes - {root})
+    if kind is None or source != x or keeps is not True or axis is None or not alone:
+        return None
+    arguments = values(x=x) | {"dim": str(axis), "kind": repr(kind), "eps": repr(least)}
+    return single("normalize", root, arguments | out_dtype(graph, root, x), nodes=nodes)
+
+
 def _hookable(  # noqa: PLR0917 (the parts of a core)
     graph: Graph, root: str, family: str, x: str, arguments: dict[str, str], lanes: int, **more: Any
 ) -> Core:
@@ -205,5 +234,5 @@ NORMS: Final[tuple[Finder, ...]] = (
     add_rmsnorm, fusing(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
     fusing(_layernorm_op), _layernorm_op, fusing(_layernorm), _layernorm,
     fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm,
-    fusing(_batch_norm_training), _batch_norm_training,
+    fusing(_batch_norm_training), _batch_norm_training, _normalize,
 )  # fmt: skip

@@ -31,42 +31,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 128x8192
   dtype: bfloat16
   baseline: add-rmsnorm-nvfp4-emulated
   baseline_ms: 0.008064
-  measured_ms: 0.008
-  speedup: 1.008
-  floor_fraction: 0.1398
+  measured_ms: 0.007936
+  speedup: 1.016
+  floor_fraction: 0.1422
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 128x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1549
-  measured_ms: 0.008
-  speedup: 19.36
-  floor_fraction: 0.1398
+  baseline_ms: 0.1499
+  measured_ms: 0.007936
+  speedup: 18.89
+  floor_fraction: 0.1422
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 128x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.0175
-  measured_ms: 0.008
-  speedup: 2.188
-  floor_fraction: 0.1398
+  baseline_ms: 0.01917
+  measured_ms: 0.007936
+  speedup: 2.416
+  floor_fraction: 0.1422
 ---
 
 s = x + residual, y = s / sqrt(mean(s^2) + eps) * weight along a row, and y quantized in blocks of 16;

@@ -31,42 +31,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: add-rmsnorm-nvfp4-streaming
-  baseline_ms: 0.475
-  measured_ms: 0.4073
-  speedup: 1.166
-  floor_fraction: 0.7007
+  baseline_ms: 0.4716
+  measured_ms: 0.4057
+  speedup: 1.162
+  floor_fraction: 0.7099
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 17.69
-  measured_ms: 0.4073
-  speedup: 43.43
-  floor_fraction: 0.7007
+  baseline_ms: 17.89
+  measured_ms: 0.4057
+  speedup: 44.1
+  floor_fraction: 0.7099
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.45
-  measured_ms: 0.4073
-  speedup: 3.56
-  floor_fraction: 0.7007
+  baseline_ms: 1.456
+  measured_ms: 0.4057
+  speedup: 3.589
+  floor_fraction: 0.7099
 ---
 
 s = x + residual, y = s / sqrt(mean(s^2) + eps) * weight along a row, and y quantized in blocks of 16;

@@ -40,42 +40,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: conv-transpose-plain
-  baseline_ms: 67.22
-  measured_ms: 0.1365
-  speedup: 492.5
-  floor_fraction: 0.5189
+  baseline_ms: 67.23
+  measured_ms: 0.1358
+  speedup: 495.1
+  floor_fraction: 0.5237
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.254
-  measured_ms: 0.1365
-  speedup: 9.187
-  floor_fraction: 0.5189
+  baseline_ms: 1.149
+  measured_ms: 0.1358
+  speedup: 8.461
+  floor_fraction: 0.5237
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.252
-  measured_ms: 0.1365
-  speedup: 9.172
-  floor_fraction: 0.5189
+  baseline_ms: 1.149
+  measured_ms: 0.1358
+  speedup: 8.461
+  floor_fraction: 0.5237
 ---
 
 A transposed convolution whose dilations are multiples of its strides (a stride of 1 among them):
@@ -112,7 +112,7 @@ the loads of a few channels at a time, was bound by them; now a lane has 32 load
 
 Filters are rearranged by a small kernel; this one starts meanwhile (dependent launch).
 
-On an H200 the image of `bench` in bfloat16 took 0.137 ms, `conv-transpose-parity` in Triton 0.211 and
+On an H200 the image of `bench` in bfloat16 took 0.136 ms, `conv-transpose-parity` in Triton 0.214 and
 PyTorch 1.25; to read and write at the speed of a copy would take 0.071. In Triton the taps along a
 width are no shifts of an address, and rows of odd length get stores of two bytes.
 */

@@ -25,29 +25,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-21
+  date: 2026-11-26
   shape: 16384x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.3892
-  measured_ms: 0.2629
-  speedup: 1.48
-  floor_fraction: 0.9595
+  baseline_ms: 0.3908
+  measured_ms: 0.2642
+  speedup: 1.479
+  floor_fraction: 0.9557
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-21
+  date: 2026-11-26
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2672
-  measured_ms: 0.2629
-  speedup: 1.016
-  floor_fraction: 0.9595
+  baseline_ms: 0.2679
+  measured_ms: 0.2642
+  speedup: 1.014
+  floor_fraction: 0.9557
 ---
 
 residual' = x + residual; y = RMSNorm(residual') * weight: the step between two blocks of a

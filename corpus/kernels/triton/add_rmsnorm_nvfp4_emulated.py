@@ -25,29 +25,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 128x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1529
-  measured_ms: 0.007936
-  speedup: 19.27
-  floor_fraction: 0.1409
+  baseline_ms: 0.1466
+  measured_ms: 0.007872
+  speedup: 18.62
+  floor_fraction: 0.1434
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 128x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.0169
-  measured_ms: 0.007936
-  speedup: 2.13
-  floor_fraction: 0.1409
+  baseline_ms: 0.0191
+  measured_ms: 0.007872
+  speedup: 2.426
+  floor_fraction: 0.1434
 ---
 
 What stands between two layers of a transformer whose products read NVFP4: the sum of a layer's

@@ -26,42 +26,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: add-rmsnorm-nvfp4-emulated
   baseline_ms: 0.4258
-  measured_ms: 0.4753
-  speedup: 0.8959
-  floor_fraction: 0.6004
+  measured_ms: 0.4724
+  speedup: 0.9014
+  floor_fraction: 0.6097
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 17.68
-  measured_ms: 0.4753
-  speedup: 37.2
-  floor_fraction: 0.6004
+  baseline_ms: 17.89
+  measured_ms: 0.4724
+  speedup: 37.87
+  floor_fraction: 0.6097
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.452
-  measured_ms: 0.4753
-  speedup: 3.055
-  floor_fraction: 0.6004
+  baseline_ms: 1.454
+  measured_ms: 0.4724
+  speedup: 3.078
+  floor_fraction: 0.6097
 ---
 
 The sum of a layer's output and the residual, its norm y = s / sqrt(mean(s^2) + eps) * weight, and

@@ -25,29 +25,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4096x65536
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2351
-  measured_ms: 0.1685
-  speedup: 1.395
-  floor_fraction: 0.7453
+  baseline_ms: 0.2379
+  measured_ms: 0.169
+  speedup: 1.408
+  floor_fraction: 0.7471
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4096x65536
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3086
-  measured_ms: 0.1685
-  speedup: 1.831
-  floor_fraction: 0.7453
+  baseline_ms: 0.31
+  measured_ms: 0.169
+  speedup: 1.834
+  floor_fraction: 0.7471
 ---
 
 Largest (or smallest) value along one dimension and where it stands: of equal values the first, as

@@ -36,42 +36,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4x32x8x4096x4096x128x1
   dtype: bfloat16
   baseline: attention-masked
-  baseline_ms: 2.714
-  measured_ms: 1.131
-  speedup: 2.4
-  floor_fraction: 0.624
+  baseline_ms: 2.62
+  measured_ms: 1.09
+  speedup: 2.404
+  floor_fraction: 0.6388
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4x32x8x4096x4096x128x1
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.9268
-  measured_ms: 1.131
-  speedup: 0.8195
-  floor_fraction: 0.624
+  baseline_ms: 0.9217
+  measured_ms: 1.09
+  speedup: 0.8456
+  floor_fraction: 0.6388
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4x32x8x4096x4096x128x1
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.9253
-  measured_ms: 1.131
-  speedup: 0.8181
-  floor_fraction: 0.624
+  baseline_ms: 0.9215
+  measured_ms: 1.09
+  speedup: 0.8454
+  floor_fraction: 0.6388
 ---
 
 softmax(scale * Q K^T + bias) V for each head, the scores on chip only. The walk over the keys is

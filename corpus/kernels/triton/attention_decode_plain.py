@@ -21,29 +21,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x32x8x1x4096x128
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.127
-  measured_ms: 0.3818
-  speedup: 0.3326
-  floor_fraction: 0.328
+  baseline_ms: 0.1245
+  measured_ms: 0.3859
+  speedup: 0.3226
+  floor_fraction: 0.3275
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x32x8x1x4096x128
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1271
-  measured_ms: 0.3818
-  speedup: 0.3329
-  floor_fraction: 0.328
+  baseline_ms: 0.1245
+  measured_ms: 0.3859
+  speedup: 0.3226
+  floor_fraction: 0.3275
 ---
 
 A program walks over all keys for one query of one head: scores by multiplication and sum on the

@@ -26,42 +26,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x32x8x1x4096x128
   dtype: bfloat16
   baseline: attention-decode-plain
-  baseline_ms: 0.3809
-  measured_ms: 0.127
-  speedup: 2.999
-  floor_fraction: 0.9859
+  baseline_ms: 0.3863
+  measured_ms: 0.1249
+  speedup: 3.093
+  floor_fraction: 1.012
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x32x8x1x4096x128
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1274
-  measured_ms: 0.127
-  speedup: 1.003
-  floor_fraction: 0.9859
+  baseline_ms: 0.1254
+  measured_ms: 0.1249
+  speedup: 1.004
+  floor_fraction: 1.012
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x32x8x1x4096x128
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.1275
-  measured_ms: 0.127
+  baseline_ms: 0.1254
+  measured_ms: 0.1249
   speedup: 1.004
-  floor_fraction: 0.9859
+  floor_fraction: 1.012
 ---
 
 With one query a head there is one row of scores: the work is to read the keys and values once, at

@@ -26,42 +26,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: attention-plain
-  baseline_ms: 2.988
-  measured_ms: 1.104
-  speedup: 2.707
-  floor_fraction: 0.6178
+  baseline_ms: 2.974
+  measured_ms: 1.122
+  speedup: 2.651
+  floor_fraction: 0.6204
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.8073
-  measured_ms: 1.104
-  speedup: 0.7312
-  floor_fraction: 0.6178
+  baseline_ms: 0.8245
+  measured_ms: 1.122
+  speedup: 0.7348
+  floor_fraction: 0.6204
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.8076
-  measured_ms: 1.104
-  speedup: 0.7315
-  floor_fraction: 0.6178
+  baseline_ms: 0.8244
+  measured_ms: 1.122
+  speedup: 0.7348
+  floor_fraction: 0.6204
 ---
 
 softmax(Q K^T / sqrt(D)) V for each head. A program keeps BLOCK_M queries, walks over the keys and

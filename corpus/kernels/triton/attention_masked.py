@@ -29,29 +29,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4x32x8x4096x4096x128x1
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.9286
-  measured_ms: 2.691
-  speedup: 0.3451
-  floor_fraction: 0.2623
+  baseline_ms: 0.9241
+  measured_ms: 2.628
+  speedup: 0.3516
+  floor_fraction: 0.2649
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4x32x8x4096x4096x128x1
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.9292
-  measured_ms: 2.691
-  speedup: 0.3453
-  floor_fraction: 0.2623
+  baseline_ms: 0.9239
+  measured_ms: 2.628
+  speedup: 0.3516
+  floor_fraction: 0.2649
 ---
 
 softmax(Q K^T / sqrt(D)) V for each head in one kernel, with the causal mask as a comparison. Every

@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.8063
-  measured_ms: 2.968
-  speedup: 0.2717
-  floor_fraction: 0.2298
+  baseline_ms: 0.8248
+  measured_ms: 2.973
+  speedup: 0.2774
+  floor_fraction: 0.2341
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 64x4096x4096x128
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.8061
-  measured_ms: 2.968
-  speedup: 0.2716
-  floor_fraction: 0.2298
+  baseline_ms: 0.825
+  measured_ms: 2.973
+  speedup: 0.2775
+  floor_fraction: 0.2341
 ---
 
 softmax(Q K^T / sqrt(D)) V for each head, as the formula is written. The first kernel walks over

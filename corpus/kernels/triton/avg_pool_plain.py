@@ -25,29 +25,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x128x128x128x3x2x1x0x1
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 4.296
-  measured_ms: 2.24
-  speedup: 1.918
-  floor_fraction: 0.254
+  baseline_ms: 4.299
+  measured_ms: 2.239
+  speedup: 1.92
+  floor_fraction: 0.2537
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x128x128x128x3x2x1x0x1
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 4.296
-  measured_ms: 2.24
-  speedup: 1.918
-  floor_fraction: 0.254
+  baseline_ms: 4.301
+  measured_ms: 2.239
+  speedup: 1.921
+  floor_fraction: 0.2537
 ---
 
 Average pooling over one, two or three dimensions, any window, stride and padding. A program takes a

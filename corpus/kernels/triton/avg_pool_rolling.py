@@ -31,42 +31,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x128x128x128x3x2x1x0x1
   dtype: bfloat16
   baseline: avg-pool-plain
   baseline_ms: 2.236
   measured_ms: 0.6101
   speedup: 3.665
-  floor_fraction: 0.9326
+  floor_fraction: 0.9312
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x128x128x128x3x2x1x0x1
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 4.296
+  baseline_ms: 4.295
   measured_ms: 0.6101
-  speedup: 7.041
-  floor_fraction: 0.9326
+  speedup: 7.04
+  floor_fraction: 0.9312
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x128x128x128x3x2x1x0x1
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 4.296
+  baseline_ms: 4.295
   measured_ms: 0.6101
-  speedup: 7.041
-  floor_fraction: 0.9326
+  speedup: 7.04
+  floor_fraction: 0.9312
 ---
 
 Average pooling over one, two or three dimensions, any window, stride and padding. The sum over a

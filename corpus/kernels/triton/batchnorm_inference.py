@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x256x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.5445
-  measured_ms: 0.2515
-  speedup: 2.165
-  floor_fraction: 0.9986
+  baseline_ms: 0.5605
+  measured_ms: 0.2593
+  speedup: 2.162
+  floor_fraction: 0.9737
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x256x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2751
-  measured_ms: 0.2515
-  speedup: 1.094
-  floor_fraction: 0.9986
+  baseline_ms: 0.2772
+  measured_ms: 0.2593
+  speedup: 1.069
+  floor_fraction: 0.9737
 ---
 
 y = (x - mean) / sqrt(variance + eps) * weight + bias with the statistics of training: a scale and a

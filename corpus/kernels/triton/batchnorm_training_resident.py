@@ -25,29 +25,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x256x12544
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.075
-  measured_ms: 0.3168
-  speedup: 3.393
-  floor_fraction: 0.6046
+  baseline_ms: 1.104
+  measured_ms: 0.3201
+  speedup: 3.449
+  floor_fraction: 0.6039
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x256x12544
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3812
-  measured_ms: 0.3168
-  speedup: 1.203
-  floor_fraction: 0.6046
+  baseline_ms: 0.3816
+  measured_ms: 0.3201
+  speedup: 1.192
+  floor_fraction: 0.6039
 ---
 
 y = (x - mean) / sqrt(variance + eps) * weight + bias with the mean and variance of each channel

@@ -25,29 +25,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x2048x2048
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.9989
-  measured_ms: 0.131
-  speedup: 7.625
-  floor_fraction: 0.9583
+  baseline_ms: 1.012
+  measured_ms: 0.1305
+  speedup: 7.755
+  floor_fraction: 0.9674
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x2048x2048
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.3608
-  measured_ms: 0.131
-  speedup: 2.754
-  floor_fraction: 0.9583
+  baseline_ms: 0.3606
+  measured_ms: 0.1305
+  speedup: 2.763
+  floor_fraction: 0.9674
 ---
 
 Softmax over the keys of scale * x [..., queries, keys]; query q sees keys up to q + diagonal and

@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 65536x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2678
-  measured_ms: 0.2644
-  speedup: 1.013
-  floor_fraction: 0.9496
+  baseline_ms: 0.2642
+  measured_ms: 0.2422
+  speedup: 1.091
+  floor_fraction: 1.042
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 65536x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2504
-  measured_ms: 0.2644
-  speedup: 0.947
-  floor_fraction: 0.9496
+  baseline_ms: 0.2424
+  measured_ms: 0.2422
+  speedup: 1.001
+  floor_fraction: 1.042
 ---
 
 out[n] = sum over m of x[m, n]. Columns lie along the threads, so each step of a program reads

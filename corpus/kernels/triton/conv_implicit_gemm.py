@@ -29,42 +29,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: conv-plain
-  baseline_ms: 5.901
-  measured_ms: 0.3335
-  speedup: 17.69
-  floor_fraction: 0.1139
+  baseline_ms: 5.907
+  measured_ms: 0.3229
+  speedup: 18.29
+  floor_fraction: 0.1161
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1078
-  measured_ms: 0.3335
-  speedup: 0.3232
-  floor_fraction: 0.1139
+  baseline_ms: 0.1074
+  measured_ms: 0.3229
+  speedup: 0.3326
+  floor_fraction: 0.1161
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.08762
-  measured_ms: 0.3335
-  speedup: 0.2627
-  floor_fraction: 0.1139
+  baseline_ms: 0.08749
+  measured_ms: 0.3229
+  speedup: 0.271
+  floor_fraction: 0.1161
 ---
 
 A convolution is a matrix product: [positions, taps x channels] by [taps x channels, outputs]. The

@@ -28,29 +28,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1065
-  measured_ms: 5.901
-  speedup: 0.01805
-  floor_fraction: 0.006266
+  baseline_ms: 0.1071
+  measured_ms: 5.905
+  speedup: 0.01814
+  floor_fraction: 0.006346
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.08685
-  measured_ms: 5.901
+  baseline_ms: 0.08691
+  measured_ms: 5.905
   speedup: 0.01472
-  floor_fraction: 0.006266
+  floor_fraction: 0.006346
 ---
 
 A program takes a block of outputs in the order of memory; each output adds up its taps and channels

@@ -30,42 +30,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: conv-implicit-gemm
-  baseline_ms: 0.3245
-  measured_ms: 0.2994
-  speedup: 1.084
-  floor_fraction: 0.1226
+  baseline_ms: 0.323
+  measured_ms: 0.3049
+  speedup: 1.059
+  floor_fraction: 0.1229
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1038
-  measured_ms: 0.2994
-  speedup: 0.3467
-  floor_fraction: 0.1226
+  baseline_ms: 0.1077
+  measured_ms: 0.3049
+  speedup: 0.3532
+  floor_fraction: 0.1229
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.08454
-  measured_ms: 0.2994
-  speedup: 0.2824
-  floor_fraction: 0.1226
+  baseline_ms: 0.08784
+  measured_ms: 0.3049
+  speedup: 0.2881
+  floor_fraction: 0.1229
 ---
 
 The image is padded and brought into channels-last order once, by torch. Then it is a matrix

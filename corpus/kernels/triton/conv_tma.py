@@ -39,42 +39,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: conv-implicit-gemm
-  baseline_ms: 0.3336
-  measured_ms: 0.08467
-  speedup: 3.94
-  floor_fraction: 0.4486
+  baseline_ms: 0.3268
+  measured_ms: 0.08243
+  speedup: 3.965
+  floor_fraction: 0.467
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1081
-  measured_ms: 0.08467
-  speedup: 1.277
-  floor_fraction: 0.4486
+  baseline_ms: 0.1086
+  measured_ms: 0.08243
+  speedup: 1.317
+  floor_fraction: 0.467
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.08803
-  measured_ms: 0.08467
-  speedup: 1.04
-  floor_fraction: 0.4486
+  baseline_ms: 0.08845
+  measured_ms: 0.08243
+  speedup: 1.073
+  floor_fraction: 0.467
 ---
 
 The left operand of a convolution's matrix product is, for one tap, the image moved by that tap.

@@ -31,42 +31,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: conv-transpose-plain
-  baseline_ms: 67.2
-  measured_ms: 1.591
-  speedup: 42.24
-  floor_fraction: 0.0447
+  baseline_ms: 67.23
+  measured_ms: 1.585
+  speedup: 42.42
+  floor_fraction: 0.04487
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.144
-  measured_ms: 1.591
-  speedup: 0.719
-  floor_fraction: 0.0447
+  baseline_ms: 1.149
+  measured_ms: 1.585
+  speedup: 0.7249
+  floor_fraction: 0.04487
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.146
-  measured_ms: 1.591
-  speedup: 0.7203
-  floor_fraction: 0.0447
+  baseline_ms: 1.143
+  measured_ms: 1.585
+  speedup: 0.7211
+  floor_fraction: 0.04487
 ---
 
 A transposed convolution with stride s is a convolution of an image with s - 1 zeros between its

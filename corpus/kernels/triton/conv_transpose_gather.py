@@ -64,6 +64,45 @@ verified:
   measured_ms: 1.616
   speedup: 0.7426
   floor_fraction: 0.06188
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: conv-transpose-plain
+  baseline_ms: 67.23
+  measured_ms: 1.409
+  speedup: 47.71
+  floor_fraction: 0.05047
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.145
+  measured_ms: 1.409
+  speedup: 0.8126
+  floor_fraction: 0.05047
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16x32x64x16x32x32x3x2x1x2x0x0
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.148
+  measured_ms: 1.409
+  speedup: 0.8148
+  floor_fraction: 0.05047
 ---
 
 Output o gets x[i] w[k] from tap k where o + p - k d = i s. Whether that has a solution depends on o

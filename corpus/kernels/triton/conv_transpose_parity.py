@@ -30,42 +30,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: conv-transpose-plain
-  baseline_ms: 67.15
-  measured_ms: 0.2108
-  speedup: 318.5
-  floor_fraction: 0.3359
+  baseline_ms: 67.23
+  measured_ms: 0.2139
+  speedup: 314.3
+  floor_fraction: 0.3325
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.258
-  measured_ms: 0.2108
-  speedup: 5.968
-  floor_fraction: 0.3359
+  baseline_ms: 1.149
+  measured_ms: 0.2139
+  speedup: 5.372
+  floor_fraction: 0.3325
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.259
-  measured_ms: 0.2108
-  speedup: 5.972
-  floor_fraction: 0.3359
+  baseline_ms: 1.146
+  measured_ms: 0.2139
+  speedup: 5.358
+  floor_fraction: 0.3325
 ---
 
 A transposed convolution of stride S spreads the image S apart, so an output position o gets
@@ -101,7 +101,7 @@ with the sums of three taps need them all.
 On an H200 the image of `bench` in bfloat16 took 0.215 ms, PyTorch 1.15 (the run of
 `benchmarks.optimize.problems` on conv_transpose3d), where reading and writing at the speed of a
 copy would take 0.07. Rows of odd length get no stores wider than two bytes here;
-`conv-transpose-wgmma-cuda` puts them together 16 bytes at a time, and took 0.137.
+`conv-transpose-wgmma-cuda` puts them together 16 bytes at a time, and took 0.136.
 """
 
 import math

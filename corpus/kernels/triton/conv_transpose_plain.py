@@ -26,29 +26,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.145
-  measured_ms: 67.17
-  speedup: 0.01705
-  floor_fraction: 0.00106
+  baseline_ms: 1.248
+  measured_ms: 67.19
+  speedup: 0.01857
+  floor_fraction: 0.001058
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.145
-  measured_ms: 67.17
-  speedup: 0.01705
-  floor_fraction: 0.00106
+  baseline_ms: 1.252
+  measured_ms: 67.19
+  speedup: 0.01863
+  floor_fraction: 0.001058
 ---
 
 A program takes a block of outputs in the order of memory. Output o gets x[i] w[k] from tap k where

@@ -35,42 +35,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: conv-transpose-parity
-  baseline_ms: 0.2133
-  measured_ms: 0.2789
-  speedup: 0.7648
-  floor_fraction: 0.2527
+  baseline_ms: 0.2153
+  measured_ms: 0.2694
+  speedup: 0.7992
+  floor_fraction: 0.265
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.256
-  measured_ms: 0.2789
-  speedup: 4.503
-  floor_fraction: 0.2527
+  baseline_ms: 1.151
+  measured_ms: 0.2694
+  speedup: 4.272
+  floor_fraction: 0.265
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x32x64x16x32x32x3x2x1x2x0x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.256
-  measured_ms: 0.2789
-  speedup: 4.503
-  floor_fraction: 0.2527
+  baseline_ms: 1.152
+  measured_ms: 0.2694
+  speedup: 4.276
+  floor_fraction: 0.265
 ---
 
 The outputs of a transposed convolution of stride S fall into S classes a dimension by their

@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32768x4096
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.124
-  measured_ms: 0.1247
-  speedup: 9.014
-  floor_fraction: 1.003
+  baseline_ms: 1.135
+  measured_ms: 0.124
+  speedup: 9.153
+  floor_fraction: 1.018
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 32768x4096
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2039
-  measured_ms: 0.1247
-  speedup: 1.635
-  floor_fraction: 1.003
+  baseline_ms: 0.2033
+  measured_ms: 0.124
+  speedup: 1.64
+  floor_fraction: 1.018
 ---
 
 sum(a * b) / (max(|a|, eps) * max(|b|, eps)) along one dimension, wherever it lies: three sums of

@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x50304
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.5676
-  measured_ms: 0.3101
-  speedup: 1.83
-  floor_fraction: 0.6217
+  baseline_ms: 0.5737
+  measured_ms: 0.2912
+  speedup: 1.97
+  floor_fraction: 0.6656
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x50304
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.5534
-  measured_ms: 0.3101
-  speedup: 1.785
-  floor_fraction: 0.6217
+  baseline_ms: 0.5552
+  measured_ms: 0.2912
+  speedup: 1.907
+  floor_fraction: 0.6656
 ---
 
 Cross entropy of rows of logits against class indices, in the passes of the definition: the maximum

@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16384x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.146
-  measured_ms: 0.136
-  speedup: 8.426
-  floor_fraction: 0.9297
+  baseline_ms: 1.147
+  measured_ms: 0.1352
+  speedup: 8.484
+  floor_fraction: 0.9338
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16384x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2412
-  measured_ms: 0.136
-  speedup: 1.774
-  floor_fraction: 0.9297
+  baseline_ms: 0.2411
+  measured_ms: 0.1352
+  speedup: 1.783
+  floor_fraction: 0.9338
 ---
 
 y[m, n] = x[m, 0] + ... + x[m, n] over the last dimension, in float32. A program takes ROWS rows

@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4096x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.6884
-  measured_ms: 0.1431
-  speedup: 4.811
-  floor_fraction: 0.8776
+  baseline_ms: 0.6918
+  measured_ms: 0.1473
+  speedup: 4.697
+  floor_fraction: 0.8571
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4096x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2463
-  measured_ms: 0.1431
-  speedup: 1.721
-  floor_fraction: 0.8776
+  baseline_ms: 0.251
+  measured_ms: 0.1473
+  speedup: 1.704
+  floor_fraction: 0.8571
 ---
 
 Running sums (or products) along one dimension, wherever it lies. The tensor is seen as [batch, N,

@@ -23,42 +23,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4096x32768
   dtype: bfloat16
   baseline: cumsum-dim-plain
-  baseline_ms: 0.1451
-  measured_ms: 0.139
-  speedup: 1.044
-  floor_fraction: 0.9043
+  baseline_ms: 0.1458
+  measured_ms: 0.1402
+  speedup: 1.04
+  floor_fraction: 0.9005
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4096x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.6903
-  measured_ms: 0.139
-  speedup: 4.966
-  floor_fraction: 0.9043
+  baseline_ms: 0.692
+  measured_ms: 0.1402
+  speedup: 4.936
+  floor_fraction: 0.9005
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 4096x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2478
-  measured_ms: 0.139
-  speedup: 1.783
-  floor_fraction: 0.9043
+  baseline_ms: 0.2514
+  measured_ms: 0.1402
+  speedup: 1.793
+  floor_fraction: 0.9005
 ---
 
 Running sums (or products) along one dimension, wherever it lies. The tensor is seen as [batch, N,

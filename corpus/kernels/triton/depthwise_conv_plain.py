@@ -26,29 +26,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 2.506
-  measured_ms: 3.182
-  speedup: 0.7876
-  floor_fraction: 0.07862
+  baseline_ms: 2.524
+  measured_ms: 3.187
+  speedup: 0.792
+  floor_fraction: 0.07892
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.146
-  measured_ms: 3.182
-  speedup: 0.3602
-  floor_fraction: 0.07862
+  baseline_ms: 1.16
+  measured_ms: 3.187
+  speedup: 0.364
+  floor_fraction: 0.07892
 ---
 
 One small filter a channel. A program takes a block of outputs in the order of memory; each output

@@ -33,42 +33,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: depthwise-conv-plain
-  baseline_ms: 3.182
-  measured_ms: 0.2887
-  speedup: 11.02
-  floor_fraction: 0.8666
+  baseline_ms: 3.187
+  measured_ms: 0.267
+  speedup: 11.94
+  floor_fraction: 0.942
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 2.506
-  measured_ms: 0.2887
-  speedup: 8.68
-  floor_fraction: 0.8666
+  baseline_ms: 2.524
+  measured_ms: 0.267
+  speedup: 9.453
+  floor_fraction: 0.942
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.146
-  measured_ms: 0.2887
-  speedup: 3.97
-  floor_fraction: 0.8666
+  baseline_ms: 1.16
+  measured_ms: 0.267
+  speedup: 4.345
+  floor_fraction: 0.942
 ---
 
 One small filter a channel: each element of the image takes part in a few products and no matrix

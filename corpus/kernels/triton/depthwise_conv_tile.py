@@ -27,42 +27,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: depthwise-conv-plain
-  baseline_ms: 3.184
-  measured_ms: 0.7697
-  speedup: 4.137
-  floor_fraction: 0.3268
+  baseline_ms: 3.187
+  measured_ms: 0.7711
+  speedup: 4.133
+  floor_fraction: 0.3262
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 2.507
-  measured_ms: 0.7697
-  speedup: 3.257
-  floor_fraction: 0.3268
+  baseline_ms: 2.524
+  measured_ms: 0.7711
+  speedup: 3.273
+  floor_fraction: 0.3262
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-23
+  date: 2026-11-26
   shape: 16x64x64x512x512x3x3x1x0x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.15
-  measured_ms: 0.7697
-  speedup: 1.494
-  floor_fraction: 0.3268
+  baseline_ms: 1.159
+  measured_ms: 0.7711
+  speedup: 1.503
+  floor_fraction: 0.3262
 ---
 
 One small filter a channel. A program owns a tile of one plane's outputs, so the filter is one

@@ -22,27 +22,27 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x8192
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 1.287
-  measured_ms: 0.06614
-  speedup: 19.46
+  baseline_ms: 1.276
+  measured_ms: 0.06624
+  speedup: 19.26
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x8192
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 1.282
-  measured_ms: 0.06614
-  speedup: 19.38
+  baseline_ms: 1.271
+  measured_ms: 0.06624
+  speedup: 19.19
 ---
 
 diag(d) @ B scales row i of B by d[i]. Written as a matrix product it makes an N x N matrix of

@@ -25,29 +25,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 5.339
-  measured_ms: 0.2549
-  speedup: 20.95
-  floor_fraction: 0.9845
+  baseline_ms: 5.375
+  measured_ms: 0.2511
+  speedup: 21.41
+  floor_fraction: 1.006
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 8192x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.882
-  measured_ms: 0.2549
-  speedup: 3.46
-  floor_fraction: 0.9845
+  baseline_ms: 0.8841
+  measured_ms: 0.2511
+  speedup: 3.521
+  floor_fraction: 1.006
 ---
 
 The sum over classes of p * (log p - log q), p and q being the softmax of a teacher's logits t and

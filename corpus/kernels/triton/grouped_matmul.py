@@ -20,45 +20,6 @@ sources:
     url: https://triton-lang.org/main/getting-started/tutorials/08-grouped-gemm.html
     licence: MIT
 verified:
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 8192x4096x2048x64
-  dtype: bfloat16
-  baseline: grouped-matmul-plain
-  baseline_ms: 2.159
-  measured_ms: 0.4967
-  speedup: 4.347
-  floor_fraction: 0.5569
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 8192x4096x2048x64
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 1.519
-  measured_ms: 0.4967
-  speedup: 3.058
-  floor_fraction: 0.5569
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 8192x4096x2048x64
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 1.362
-  measured_ms: 0.4967
-  speedup: 2.742
-  floor_fraction: 0.5569
 - gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
@@ -111,6 +72,58 @@ verified:
   measured_ms: 0.4413
   speedup: 1.253
   floor_fraction: 0.8799
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 8192x4096x2048x64
+  dtype: bfloat16
+  baseline: grouped-matmul-plain
+  baseline_ms: 1.769
+  measured_ms: 0.3565
+  speedup: 4.962
+  floor_fraction: 0.7775
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 8192x4096x2048x64
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.369
+  measured_ms: 0.3565
+  speedup: 3.84
+  floor_fraction: 0.7775
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 8192x4096x2048x64
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.248
+  measured_ms: 0.3565
+  speedup: 3.501
+  floor_fraction: 0.7775
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 8192x4096x2048x64
+  dtype: bfloat16
+  baseline: vendor library
+  baseline_ms: 0.4984
+  measured_ms: 0.3565
+  speedup: 1.398
+  floor_fraction: 0.7775
 ---
 
 y[rows of group g] = x[rows of group g] @ w[g], where group g has the rows offsets[g] to offsets[g

@@ -19,32 +19,6 @@ sources:
     url: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/
     licence: proprietary
 verified:
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16384x8192
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 0.4676
-  measured_ms: 0.1318
-  speedup: 3.548
-  floor_fraction: 0.9537
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16384x8192
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 0.1268
-  measured_ms: 0.1318
-  speedup: 0.9621
-  floor_fraction: 0.9537
 - gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
@@ -71,6 +45,32 @@ verified:
   measured_ms: 0.1802
   speedup: 0.9845
   floor_fraction: 0.9853
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16384x8192
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.4755
+  measured_ms: 0.1326
+  speedup: 3.586
+  floor_fraction: 0.9556
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16384x8192
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1274
+  measured_ms: 0.1326
+  speedup: 0.9608
+  floor_fraction: 0.9556
 ---
 
 x / max(norm, eps) over one dimension, wherever it lies; a tensor flattened to one row gives the

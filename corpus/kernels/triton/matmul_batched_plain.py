@@ -22,29 +22,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x1024x1024x1024x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2024
-  measured_ms: 0.2418
-  speedup: 0.8371
-  floor_fraction: 0.7163
+  baseline_ms: 0.2022
+  measured_ms: 0.2787
+  speedup: 0.7255
+  floor_fraction: 0.6244
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x1024x1024x1024x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.2024
-  measured_ms: 0.2418
-  speedup: 0.8371
-  floor_fraction: 0.7163
+  baseline_ms: 0.2019
+  measured_ms: 0.2787
+  speedup: 0.7244
+  floor_fraction: 0.6244
 ---
 
 C[i] = A[i] @ B[i]: the matrix product with one more dimension of programs. Every thread computes

@@ -26,42 +26,42 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x1024x1024x1024x0
   dtype: bfloat16
   baseline: matmul-batched-plain
-  baseline_ms: 0.2383
-  measured_ms: 0.2103
-  speedup: 1.133
-  floor_fraction: 0.8336
+  baseline_ms: 0.2373
+  measured_ms: 0.209
+  speedup: 1.135
+  floor_fraction: 0.8327
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x1024x1024x1024x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.2041
-  measured_ms: 0.2103
-  speedup: 0.9705
-  floor_fraction: 0.8336
+  baseline_ms: 0.2015
+  measured_ms: 0.209
+  speedup: 0.9641
+  floor_fraction: 0.8327
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x1024x1024x1024x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.204
-  measured_ms: 0.2103
-  speedup: 0.97
-  floor_fraction: 0.8336
+  baseline_ms: 0.2017
+  measured_ms: 0.209
+  speedup: 0.9651
+  floor_fraction: 0.8327
 ---
 
 C[i] = f(A[i] @ B[i] + bias): descriptors of three dimensions, so that a tile is one load whatever

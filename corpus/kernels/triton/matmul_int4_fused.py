@@ -20,45 +20,6 @@ sources:
     url: https://github.com/pytorch/ao/pull/153
     licence: BSD-3-Clause
 verified:
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16x14336x14336
-  dtype: bfloat16
-  baseline: matmul-int4-plain
-  baseline_ms: 0.2675
-  measured_ms: 0.1253
-  speedup: 2.135
-  floor_fraction: 0.1995
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16x14336x14336
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 2.17
-  measured_ms: 0.1253
-  speedup: 17.32
-  floor_fraction: 0.1995
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16x14336x14336
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 0.2596
-  measured_ms: 0.1253
-  speedup: 2.072
-  floor_fraction: 0.1995
 - gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
@@ -111,6 +72,58 @@ verified:
   measured_ms: 0.1015
   speedup: 2.354
   floor_fraction: 0.3482
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: matmul-int4-plain
+  baseline_ms: 0.2496
+  measured_ms: 0.105
+  speedup: 2.377
+  floor_fraction: 0.2403
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.195
+  measured_ms: 0.105
+  speedup: 20.9
+  floor_fraction: 0.2403
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.2603
+  measured_ms: 0.105
+  speedup: 2.479
+  floor_fraction: 0.2403
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16x14336x14336
+  dtype: bfloat16
+  baseline: vendor library
+  baseline_ms: 0.2372
+  measured_ms: 0.105
+  speedup: 2.259
+  floor_fraction: 0.2403
 ---
 
 C = A @ W with W quantized to 4 bits in groups along K. The weights stay packed until they are in

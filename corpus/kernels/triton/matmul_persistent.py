@@ -23,32 +23,6 @@ sources:
     url: https://triton-lang.org/main/python-api/generated/triton.language.swizzle2d.html
     licence: MIT
 verified:
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: 8192x8192x1024
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 0.1972
-  measured_ms: 0.231
-  speedup: 0.8537
-  floor_fraction: 0.7385
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-21
-  shape: 8192x8192x1024
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 0.1973
-  measured_ms: 0.231
-  speedup: 0.8541
-  floor_fraction: 0.7385
 - gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
@@ -88,6 +62,45 @@ verified:
   measured_ms: 0.2305
   speedup: 0.8291
   floor_fraction: 0.7518
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 8192x8192x1024
+  dtype: bfloat16
+  baseline: matmul-swizzled
+  baseline_ms: 0.2209
+  measured_ms: 0.2298
+  speedup: 0.9613
+  floor_fraction: 0.7779
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 8192x8192x1024
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1989
+  measured_ms: 0.2298
+  speedup: 0.8655
+  floor_fraction: 0.7779
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 8192x8192x1024
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.199
+  measured_ms: 0.2298
+  speedup: 0.866
+  floor_fraction: 0.7779
 ---
 
 C = A @ B with as many programs as the GPU has multiprocessors. Each one takes every P-th tile (P

@@ -48,6 +48,32 @@ verified:
   measured_ms: 0.225
   speedup: 1.272
   floor_fraction: 0.7629
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16384x4096x1024
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.5341
+  measured_ms: 0.2255
+  speedup: 2.369
+  floor_fraction: 0.7927
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16384x4096x1024
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.2875
+  measured_ms: 0.2255
+  speedup: 1.275
+  floor_fraction: 0.7927
 ---
 
 The sum, mean, maximum, minimum or logsumexp of each row of f(A @ B + bias). A tile of the product

@@ -20,45 +20,6 @@ sources:
     url: https://docs.nvidia.com/cuda/parallel-thread-execution/
     licence: proprietary
 verified:
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16384x16384x64
-  dtype: bfloat16
-  baseline: matmul-plain
-  baseline_ms: 0.2084
-  measured_ms: 0.167
-  speedup: 1.248
-  floor_fraction: 0.7572
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16384x16384x64
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 0.1728
-  measured_ms: 0.167
-  speedup: 1.035
-  floor_fraction: 0.7572
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 16384x16384x64
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 0.1727
-  measured_ms: 0.167
-  speedup: 1.034
-  floor_fraction: 0.7572
 - gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
@@ -98,6 +59,45 @@ verified:
   measured_ms: 0.1803
   speedup: 1.172
   floor_fraction: 0.9925
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16384x16384x64
+  dtype: bfloat16
+  baseline: matmul-plain
+  baseline_ms: 0.1989
+  measured_ms: 0.1476
+  speedup: 1.348
+  floor_fraction: 0.8652
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16384x16384x64
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1742
+  measured_ms: 0.1476
+  speedup: 1.18
+  floor_fraction: 0.8652
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 16384x16384x64
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1739
+  measured_ms: 0.1476
+  speedup: 1.178
+  floor_fraction: 0.8652
 ---
 
 C = A @ B where K is at most 256: there are so few products to an element of C that writing C takes

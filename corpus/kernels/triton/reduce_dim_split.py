@@ -20,45 +20,6 @@ sources:
     url: https://developer.download.nvidia.com/assets/cuda/files/reduction.pdf
     licence: proprietary
 verified:
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 64x2048x2048
-  dtype: bfloat16
-  baseline: reduce-dim-plain
-  baseline_ms: 0.1286
-  measured_ms: 0.1283
-  speedup: 1.002
-  floor_fraction: 0.9804
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 64x2048x2048
-  dtype: bfloat16
-  baseline: eager
-  baseline_ms: 0.1473
-  measured_ms: 0.1283
-  speedup: 1.148
-  floor_fraction: 0.9804
-- gpu: NVIDIA H200
-  driver: 580.159.04
-  toolkit: '13.0'
-  torch: 2.11.0+cu130
-  triton: 3.6.0
-  date: 2026-11-22
-  shape: 64x2048x2048
-  dtype: bfloat16
-  baseline: torch.compile
-  baseline_ms: 0.1256
-  measured_ms: 0.1283
-  speedup: 0.979
-  floor_fraction: 0.9804
 - gpu: NVIDIA H100 80GB HBM3
   driver: 580.159.04
   toolkit: '13.0'
@@ -98,6 +59,45 @@ verified:
   measured_ms: 0.1765
   speedup: 1.016
   floor_fraction: 1.006
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 64x2048x2048
+  dtype: bfloat16
+  baseline: reduce-dim-plain
+  baseline_ms: 0.1267
+  measured_ms: 0.1239
+  speedup: 1.023
+  floor_fraction: 1.023
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 64x2048x2048
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1449
+  measured_ms: 0.1239
+  speedup: 1.169
+  floor_fraction: 1.023
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 64x2048x2048
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.1227
+  measured_ms: 0.1239
+  speedup: 0.9903
+  floor_fraction: 1.023
 ---
 
 Reduces one dimension of a tensor; a whole tensor is one row. The tensor is seen as [batch, N,

@@ -28,29 +28,29 @@ verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x256x16384
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 2.109
-  measured_ms: 0.3691
-  speedup: 5.714
-  floor_fraction: 1.022
+  baseline_ms: 2.136
+  measured_ms: 0.3677
+  speedup: 5.809
+  floor_fraction: 1.03
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
-  torch: 2.11.0+cu130
+  torch: 2.11.0
   triton: 3.6.0
-  date: 2026-11-22
+  date: 2026-11-26
   shape: 64x256x16384
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.4404
-  measured_ms: 0.3691
-  speedup: 1.193
-  floor_fraction: 1.022
+  baseline_ms: 0.4431
+  measured_ms: 0.3677
+  speedup: 1.205
+  floor_fraction: 1.03
 ---
 
 activation(x * scale + shift) + residual, where scale and shift are vectors along one dimension of

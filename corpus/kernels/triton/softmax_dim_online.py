@@ -51,6 +51,32 @@ verified:
   measured_ms: 0.8052
   speedup: 1.451
   floor_fraction: 0.882
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 64x512x16384
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 7.722
+  measured_ms: 0.6615
+  speedup: 11.67
+  floor_fraction: 0.7662
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 64x512x16384
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.165
+  measured_ms: 0.6615
+  speedup: 1.761
+  floor_fraction: 0.7662
 ---
 
 Softmax over one dimension of any length. The textbook takes three readings: the maximum, the

@@ -67,6 +67,20 @@ def test_an_operand_that_cannot_be_read_at_its_place_is_not_fused() -> None:
     assert _cores("torch.softmax(x + y, 1)", inputs=f"{_X}, torch.randn(D)") == [("softmax", ())]
 
 
+def test_a_division_by_a_norm_is_found_where_the_norm_has_no_other_use() -> None:
+    assert _cores("F.normalize(x, dim=1, eps=1e-6)") == [("normalize", ())]
+    (core,) = recognise(p.graph_of(_problem("F.normalize(x, p=1.0, dim=2, eps=1e-6)"))).cores
+    assert {key: core.arguments[key] for key in ("dim", "kind", "eps")} == {
+        "dim": "2", "kind": "'l1'", "eps": "1e-06"
+    }  # fmt: skip
+    # Without a least value a row of zeros is NaN, as in the model.
+    (core,) = recognise(p.graph_of(_problem("x / x.norm(dim=1, keepdim=True)"))).cores
+    assert core.arguments["eps"] == "0.0"
+    for other in ("(n := x.norm(dim=1, keepdim=True), x / n)", "y / x.norm(dim=1, keepdim=True)"):
+        found = _cores(other, inputs=f"{_X}, {_X}" if "y" in other else _X)
+        assert "normalize" not in [family for family, _ in found]
+
+
 def test_statistics_that_are_updated_are_left_alone() -> None:
     model = """def __init__(self):
     super().__init__()
@@ -85,6 +99,8 @@ JUDGED = {
     "softmax-dim-online": _problem("torch.softmax(x * 0.5, 1)"),
     "log-softmax-dim-tiled": _problem("F.log_softmax(x + y, -1)", "", f"{_X}, torch.randn(C, D)"),
     "groupnorm-lagged": _problem("F.relu(F.instance_norm(x, eps=1e-5))"),
+    "lp-normalize-dim": _problem("x / x.abs().mean(1, keepdim=True)"),
+    "lp-normalize-rows": _problem("x / torch.norm(x, p=2, dim=-1, keepdim=True)"),
 }
 
 
