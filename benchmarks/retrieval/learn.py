@@ -28,7 +28,7 @@ from benchmarks.retrieval.judgements import judged_texts, technique_cases
 from benchmarks.retrieval.learn_wording import train_wording
 from benchmarks.retrieval.teaching import Question, copies, situations, teaching_questions, unlike
 from kb.embedders import Embedder, load_embedder
-from kb.search.classifier import FILE, Classifier, Learned, Network
+from kb.search.classifier import FILE, Classifier, Learned, Network, together
 from kb.search.weighing import FEATURES, LEARNED
 from kb.search.weights import read_weights
 
@@ -208,8 +208,8 @@ class Judge:
 def _held_out(learned: Learned, taught: Teaching) -> str:
     """How well questions of the teaching set are answered, as text."""
     wanted = targets(taught.questions, learned.network.techniques)
-    by_words = [learned.wording.log_probabilities(each.text) for each in taught.questions]
-    logs = np.logaddexp(learned.network.log_probabilities(taught.vectors), by_words) - np.log(2)
+    by_words = np.array([learned.wording.log_probabilities(q.text) for q in taught.questions])
+    logs = together(learned.network.log_probabilities(taught.vectors), by_words)
     answered = wanted[:, -1] == 0
     best = wanted[np.arange(len(wanted)), logs[:, :-1].argmax(axis=1)] == wanted.max(axis=1)
     refused = logs[:, -1] > np.log(0.5)

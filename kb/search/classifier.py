@@ -1,9 +1,9 @@
 """How likely each technique answers a question, learned from questions written for teaching.
 
 A small network over the query's embedding and a linear model over its words (`wording.py`), trained
-by `python -m benchmarks.retrieval.learn`; their probabilities are averaged. They know what entries
-do not say: that a warp's odd lanes doing other work is divergence. They know the techniques that
-they were trained on and no others, so what they say is one feature among those that
+by `python -m benchmarks.retrieval.learn`; the logarithms of their probabilities are averaged. They
+know what entries do not say: that a warp's odd lanes doing other work is divergence. They know the
+techniques that they were trained on and no others, so what they say is one feature among those that
 `kb/search/weighing.py` adds up, and a technique that they do not know keeps a middling value.
 """
 
@@ -120,8 +120,21 @@ class Classifier:
         """
         found = self._plain.copy()
         if self.applies:
-            logs = np.logaddexp(
+            logs = together(
                 self._network.log_probabilities(vector), self._wording.log_probabilities(text)
-            ) - np.log(2)
+            )
             found[self._entries] = 1.0 - np.maximum(logs, FLOOR)[self._outputs] / FLOOR
         return found
+
+
+def together(first: Floats, second: Floats) -> Floats:
+    """Log-probabilities by both models, (..., outputs), from those of each.
+
+    Of held-out teaching questions it gets 0.428 right at first, and the mean of the probabilities
+    0.422; among the judged ones there is no difference.
+    """
+    mean = (first + second) / 2
+    highest = mean.max(axis=-1, keepdims=True)
+    total = np.log(np.exp(mean - highest).sum(axis=-1, keepdims=True)) + highest
+    found: Floats = mean - total
+    return found

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kb.embedders import load_embedder
-from kb.search.classifier import FLOOR, UNKNOWN, Classifier, Learned, Network, shipped
+from kb.search.classifier import FLOOR, UNKNOWN, Classifier, Learned, Network, shipped, together
 from kb.search.wording import KINDS, MOST_CHARACTERS, Wording, hashed
 from kb.vocabulary import taxonomy
 
@@ -95,3 +95,8 @@ def test_any_text_gets_probabilities(text):
 def test_a_long_text_is_read_from_its_beginning():
     text = "one thread adds up what all others wrote. " * 100
     assert hashed(text, ROWS) == hashed(text[:MOST_CHARACTERS], ROWS)
+
+
+def test_what_one_model_rules_out_the_other_cannot_make_sure():
+    sure, ruled_out = np.log([0.98, 0.01, 0.01]), np.log([1e-6, 0.5, 0.5])
+    assert np.exp(together(sure, ruled_out)) == pytest.approx([0.007, 0.4965, 0.4965], abs=1e-3)
