@@ -23,8 +23,10 @@ FILE = "classifier_weights.npz"
 # Log-probabilities below this one tell no more: thousands of times less likely than the best. In
 # cross-validation -6 was 0.003 worse, and -4 0.003 worse again.
 FLOOR = -8.0
-# What a technique has that was not taught, where 1 is certainty and 0 is `FLOOR`.
-UNKNOWN = 0.5
+# What a technique has that was not taught, where 1 is certainty and 0 is `FLOOR`. With a tenth of
+# the techniques left out of training, questions for them have 0.880 here, 0.848 at 0.5 and 0.866
+# without a classifier; the other questions have 0.890, 0.894 and 0.856.
+UNKNOWN = 0.65
 
 Floats = NDArray[np.float64]
 
