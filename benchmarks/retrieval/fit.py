@@ -68,7 +68,7 @@ def features_of(
         speaks = ranker.said(entries.places)
         passed = entries.passed_on(scores.fused + speaks.named + speaks.gates)
         plain = scores.fused + passed + ranker.totals(scores.shown)
-        learned = classifier.likelihoods(vector)
+        learned = classifier.likelihoods(vector, said.text)
         rows.append(weighing.features(scores.text, said, speaks, plain, learned).T)
         graded = {answer.name: answer.grade for answer in case.answers}
         grades.append([graded.get(name, 0) for name in entries.names])

@@ -1,9 +1,10 @@
 """Teach what symptoms mean: `python -m benchmarks.retrieval.learn [--write]`.
 
-Trains the classifier of `kb/search/classifier.py` on the teaching set: networks of one hidden layer
-from a question's embedding to the techniques that answer it, by the cross-entropy to the squared
-grades. What resembles a question of KernelRetrieve is left out, and of the judged questions only
-the development half is scored, for which the weights of entries are cross-validated as in `fit`.
+Trains the classifier of `kb/search/classifier.py` on the teaching set: a network of one hidden
+layer from a question's embedding to the techniques that answer it, and a linear model of its words
+(`learn_wording.py`), both by the cross-entropy to the squared grades. What resembles a question of
+KernelRetrieve is left out, and of the judged questions only the development half is scored, for
+which the weights of entries are cross-validated as in `fit`.
 
 `--write` records the classifier for the product; run `benchmarks.retrieval.fit --write` after it.
 `--curve` trains on 1,000, 3,000 and all questions. `--left-out` leaves a tenth of the techniques
@@ -24,9 +25,10 @@ from benchmarks.retrieval.fit import cross_validated, entry_score, features_of
 from benchmarks.retrieval.fitting import DATA, parser, report
 from benchmarks.retrieval.indexes import build_index, opened
 from benchmarks.retrieval.judgements import judged_texts, technique_cases
+from benchmarks.retrieval.learn_wording import train_wording
 from benchmarks.retrieval.teaching import Question, copies, situations, teaching_questions, unlike
 from kb.embedders import Embedder, load_embedder
-from kb.search.classifier import FILE, Classifier, Network
+from kb.search.classifier import FILE, Classifier, Learned, Network, together
 from kb.search.weighing import FEATURES, LEARNED
 from kb.search.weights import read_weights
 
@@ -92,21 +94,26 @@ def targets(questions: Sequence[Question], techniques: Sequence[str]) -> NDArray
     return shares
 
 
-def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Network:
-    """A network. One thread and one seed: the same machine gives the same.
+def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Learned:
+    """Both models. One thread and one seed: the same machine gives the same.
 
-    Three from other seeds side by side were no better: 0.888 as each of them, 0.887 to 0.889.
+    Three networks from other seeds side by side were no better: 0.888 as each of them, 0.887 to
+    0.889.
     """
     torch.set_num_threads(1)
-    wanted = torch.from_numpy(targets(taught.questions, techniques))
+    wanted = targets(taught.questions, techniques)
     counts = Counter(taught.situations.tolist())
     # A situation counts for the square root of its questions: a paraphrase is no new one.
-    weights = torch.tensor([counts[each] ** -0.5 for each in taught.situations.tolist()])
+    weights = np.array([counts[each] ** -0.5 for each in taught.situations.tolist()], np.float32)
     vectors = torch.from_numpy(taught.vectors * _SCALE)
-    hidden, hidden_bias, output, output_bias = _trained(vectors, wanted, weights)
-    return Network(
+    hidden, hidden_bias, output, output_bias = _trained(
+        vectors, torch.from_numpy(wanted), torch.from_numpy(weights)
+    )
+    network = Network(
         embedder, tuple(techniques), hidden * np.float32(_SCALE), hidden_bias, output, output_bias
     )
+    wording = train_wording([each.text for each in taught.questions], wanted, weights)
+    return Learned(network, wording)
 
 
 def _trained(
@@ -137,17 +144,20 @@ def _trained(
     return [each.detach().numpy() for each in found]
 
 
-def write(network: Network) -> None:
-    """Record a network in half precision. The same network gives the same bytes."""
+def write(learned: Learned) -> None:
+    """Record what was learned, most of it in half precision. The same gives the same bytes."""
+    network, wording = learned
     arrays = {
         name: getattr(network, name).astype(np.float16)
         for name in ("hidden", "hidden_bias", "output", "output_bias")
     }
+    arrays["rarity"] = wording.rarity.astype(np.float16)
+    arrays |= {name: getattr(wording, name) for name in ("weights", "scale", "bias")}
     np.savez_compressed(_TARGET, embedder=network.embedder, techniques=network.techniques, **arrays)
 
 
 class Judge:
-    """Scores networks on the development half of the technique queries, among entries alone."""
+    """Scores the development half of the technique queries, among entries alone."""
 
     def __init__(self, embedder: Embedder, work: Path) -> None:
         built = build_index("corpus", work, embedder)
@@ -158,22 +168,23 @@ class Judge:
         self._vectors = embedder.embed_documents([case.query for case in self.cases])
         self._embedder = embedder.name
 
-    def scores(self, network: Network | None, *, fit: bool = True) -> list[float]:
+    def scores(self, learned: Learned | None, *, fit: bool = True) -> list[float]:
         """nDCG@10 of each query.
 
         Parameters
         ----------
-        network
-            None for none at all.
+        learned
+            None for nothing at all.
         fit
-            Whether the weights of entries are fitted with this network, and cross-validated, or
-            are the shipped ones.
+            Whether the weights of entries are fitted with it, and cross-validated, or are the
+            shipped ones.
         """
         features = self._features.copy()
         places = {name: place for place, name in enumerate(self._names)}
-        # Without a network, no technique is told from another.
-        classifier = Classifier(self._embedder if network else "", places, network)
-        told = np.array([classifier.likelihoods(each) for each in self._vectors])
+        # Where nothing was learned, no technique is told from another.
+        classifier = Classifier(self._embedder if learned else "", places, learned)
+        pairs = zip(self._vectors, self.cases, strict=True)
+        told = np.array([classifier.likelihoods(vector, case.query) for vector, case in pairs])
         plain, measured = (FEATURES.index(name) for name in LEARNED)
         features[..., plain] = told
         features[..., measured] = told * self._measured()[:, None]
@@ -194,10 +205,11 @@ class Judge:
         return np.asarray(near.any(axis=1), dtype=np.bool_)
 
 
-def _held_out(network: Network, taught: Teaching) -> str:
+def _held_out(learned: Learned, taught: Teaching) -> str:
     """How well questions of the teaching set are answered, as text."""
-    wanted = targets(taught.questions, network.techniques)
-    logs = network.log_probabilities(taught.vectors)
+    wanted = targets(taught.questions, learned.network.techniques)
+    by_words = np.array([learned.wording.log_probabilities(q.text) for q in taught.questions])
+    logs = together(learned.network.log_probabilities(taught.vectors), by_words)
     answered = wanted[:, -1] == 0
     best = wanted[np.arange(len(wanted)), logs[:, :-1].argmax(axis=1)] == wanted.max(axis=1)
     refused = logs[:, -1] > np.log(0.5)
@@ -255,9 +267,9 @@ def main() -> None:
     styles = [case.labels["style"] for case in judge.cases]
     report("without a classifier", zip(styles, judge.scores(None), strict=True))
     for count in (*_CURVE, len(rows)) if arguments.curve else (len(rows),):
-        network = train(taught.of(np.sort(rows[:count])), techniques, embedder.name)
-        report(f"taught {count:,} questions", zip(styles, judge.scores(network), strict=True))
-        print("  held-out situations: " + _held_out(network, taught.of(np.flatnonzero(held))))
+        learned = train(taught.of(np.sort(rows[:count])), techniques, embedder.name)
+        report(f"taught {count:,} questions", zip(styles, judge.scores(learned), strict=True))
+        print("  held-out situations: " + _held_out(learned, taught.of(np.flatnonzero(held))))
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ class Searcher:
         dense = self.nearest.similarities(vector)
         ranker = Ranker(said, self.generation, self._names)
         near = self.nearest.of(self._entries.rows, vector, dense)
-        learned = self._classifier.likelihoods(vector)
+        learned = self._classifier.likelihoods(vector, text)
         entries = self._entries.score(tokens, lexical, near, mask)._replace(learned=learned)
         pieces = self._pieces if mask is None else self._pieces & mask
         lexical_rows = top(words, CANDIDATES, pieces & (words > 0))

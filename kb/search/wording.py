@@ -1,0 +1,81 @@
+"""Which techniques the words of a question speak for, learned from questions written for teaching.
+
+A linear model over the question's words, pairs of words and pieces of words, each with a row of
+weights under its hash. It is as good as the network over embeddings (`kb/search/classifier.py`) and
+errs elsewhere: an embedding of 384 numbers does not hold that `LDG` was followed by `STS`, and a
+table of words does not know two wordings of one cause. Trained by
+`python -m benchmarks.retrieval.learn`.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.index.tokens import terms
+
+# About what the embedder reads; the cost stays below a millisecond.
+MOST_CHARACTERS = 1_500
+# Pieces are cut from each word with a space on either side. Lengths of 3 and 5 beside it, and twice
+# as many rows, were no better.
+PIECE_LENGTH = 4
+KINDS = 2
+"""Kinds of features, each of length 1 together: words with pairs of them, and pieces."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A linear model over hashed words and pieces of words."""
+
+    rarity: NDArray[np.float32]
+    """How rare what has each hash is, `KINDS` tables of one size, (KINDS, rows); 0: not known."""
+    weights: NDArray[np.int8]
+    """(KINDS, rows, outputs)."""
+    scale: NDArray[np.float32]
+    """What a weight of 1 is, (outputs,)."""
+    bias: NDArray[np.float32]
+    """(outputs,)."""
+
+    def log_probabilities(self, text: str) -> Floats:
+        """Of each output for a question, (outputs,)."""
+        logits = self.bias.astype(np.float64)
+        for kind, counts in enumerate(hashed(text, self.rarity.shape[1])):
+            rows, values = weighed(counts, self.rarity[kind])
+            logits += (values @ self.weights[kind, rows]) * self.scale
+        logits -= logits.max()
+        found: Floats = logits - np.log(np.exp(logits).sum())
+        return found
+
+
+def hashed(text: str, rows: int) -> tuple[Counter[int], Counter[int]]:
+    """Row → how often what has it occurs, of words and their pairs, and of pieces of words."""
+    read = text[:MOST_CHARACTERS]
+    words = terms(read)
+    pairs = (f"{first} {second}" for first, second in pairwise(words))
+    return _rows((*words, *pairs), rows), _rows(_pieces(read), rows)
+
+
+def weighed(counts: Counter[int], rarity: NDArray[np.float32]) -> tuple[NDArray[np.intp], Floats]:
+    """Rows that are known, and what each is worth, of length 1 together."""
+    rows = np.fromiter(sorted(counts), np.intp, len(counts))
+    often = np.array([counts[row] for row in rows.tolist()], dtype=np.float64)
+    rows, often = rows[rarity[rows] > 0], often[rarity[rows] > 0]
+    values: Floats = (1 + np.log(often)) * rarity[rows]
+    return rows, values / max(float(np.sqrt(np.vecdot(values, values))), 1e-9)
+
+
+def _rows(features: Iterable[str], rows: int) -> Counter[int]:
+    return Counter(zlib.crc32(each.encode("utf-8", "replace")) % rows for each in features)
+
+
+def _pieces(text: str) -> Iterable[str]:
+    for word in text.lower().split():
+        spaced = f" {word} "
+        for start in range(len(spaced) - PIECE_LENGTH + 1):
+            yield spaced[start : start + PIECE_LENGTH]
