@@ -20,7 +20,7 @@ BOUNDED = {
     ("piece.py", "_SCOPE_LINE"): "lines of at most 200 characters",
     ("piece.py", "_SCOPE_COMMENT"): "lines of at most 200 characters",
     ("scan_cuda.py", "_LITERAL_END"): "possessive, and made of one quote each",
-    ("scan_cuda.py", "_pattern"): "the judge's own process, whose time is limited",
+    ("scan_cuda.py", "cuda_findings"): "the judge's own process, whose time is limited",
     ("meanings.py", "_meaning"): "words of the shipped table of meanings",
     ("docstrings.py", "summary"): "names of a kernel's parameters, on 2,000 characters",
     ("store.py", "_ID"): "a fixed number of hexadecimal digits",

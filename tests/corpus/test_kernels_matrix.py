@@ -42,7 +42,7 @@ def size():
 @triton.jit
 def relu_and_more(x, lead, lane, mask, operands):
     residual = tl.load(operands[0] + lead + lane, mask=mask, other=0.0)
-    bias = tl.load(operands[1] + lead % operands[2] + lane, mask=mask, other=0.0)
+    bias = tl.load(operands[1] + (lead + lane) % operands[2], mask=mask, other=0.0)
     return tl.where(x + bias > 0.0, x + bias, 0.0) + residual
 """
 SUBJECTS = {

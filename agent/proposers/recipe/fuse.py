@@ -42,7 +42,6 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "cos.default": "tl.cos({0})",
     "exp2.default": "tl.exp2({0})",
     "log2.default": "tl.log2({0})",
-    "pow.Tensor_Scalar": "{0} * {0}",
     "clamp.default": "tl.where({0} < {1}, {1}, tl.where({0} > {2}, {2}, {0}))",
     "clamp_min.default": "tl.where({0} < {1}, {1}, {0})",
     "clamp_max.default": "tl.where({0} > {1}, {1}, {0})",
@@ -64,9 +63,27 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "softplus.default": f"tl.where({{0}} * {{1:1.0}} > {{2:20.0}}, {{0}}, tl.where({_POWER} < 0.02,"
     f" {_POWER} * (1.0 - {_POWER} * (0.5 - {_POWER} * (0.33333333 - {_POWER} * 0.25))),"
     f" tl.log(1.0 + {_POWER})) / {{1:1.0}})",
+    "relu6.default": "tl.where({0} < 0.0, 0.0, tl.where({0} > 6.0, 6.0, {0}))",
+    "celu.default": "tl.where({0} > 0.0, {0}, tl.where({0} > -0.02 * {1:1.0},"
+    " {0} * (1.0 + {0} / {1:1.0} * (0.5 + {0} / {1:1.0} * 0.16666667)),"
+    " {1:1.0} * (tl.exp({0} / {1:1.0}) - 1.0)))",
+    "threshold.default": "tl.where({0} <= {1}, {2}, {0})",
+    # The lesser of x and 0, less the logarithm of one plus a power that is at most 1.
+    "log_sigmoid.default": "tl.where({0} > 0.0, 0.0, {0}) - tl.where(tl.abs({0}) > 4.0,"
+    " tl.exp(-tl.abs({0})) * (1.0 - tl.exp(-tl.abs({0})) * (0.5 - tl.exp(-tl.abs({0}))"
+    " * 0.33333333)), tl.log(1.0 + tl.exp(-tl.abs({0}))))",
     # tanh(log(1 + n)) with n = exp(x).
     "mish.default": "tl.where({0} > 20.0, {0}, {0} * (tl.exp({0}) * (tl.exp({0}) + 2.0))"
     " / (tl.exp({0}) * (tl.exp({0}) + 2.0) + 2.0))",
+}
+# The same for powers, by exponent.
+_POWERS: Final[Mapping[float, str]] = {
+    -1.0: "1.0 / {0}",
+    -0.5: "tl.rsqrt({0})",
+    0.5: "tl.sqrt({0})",
+    2.0: "{0} * {0}",
+    3.0: "{0} * {0} * {0}",
+    4.0: "({0} * {0}) * ({0} * {0})",
 }
 # Functions that expressions name.
 _HELPERS: Final[Mapping[str, str]] = {
@@ -135,14 +152,18 @@ def expressible(graph: Graph, name: str) -> bool:
     short = node.op.removeprefix("aten.")
     if short in _LOSSES and (len(node.args) < 3 or node.args[2] != 0):
         return False
-    known = short in _EXPRESSIONS or short in _LOSSES
+    known = short in _EXPRESSIONS or short in _LOSSES or _power(node) is not None
     if not known or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
-        return False
-    if short == "pow.Tensor_Scalar" and node.args[1] != 2:
         return False
     if len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
         return False
     return _known_operands(graph, name)
+
+
+def _power(node: Any) -> str | None:
+    """A power's expression, where its exponent has one."""
+    exponent = node.args[1] if node.op == "aten.pow.Tensor_Scalar" else None
+    return _POWERS.get(exponent) if isinstance(exponent, int | float) else None
 
 
 def _joins(graph: Graph, name: str) -> bool:
@@ -297,5 +318,5 @@ def expression(node: Any, values: Mapping[str, str]) -> str:
         return f"({float(node.args[index])!r})" if name is None else values[name]
 
     short = node.op.removeprefix("aten.")
-    known = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _CONDITIONS[short]
+    known = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _power(node) or _CONDITIONS[short]
     return _PLACE.sub(operand, known)

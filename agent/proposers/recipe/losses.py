@@ -79,4 +79,22 @@ def _distillation(  # noqa: PLR0911 (two steps, each with its conditions)
     return single("distillation-loss", root, arguments, nodes=nodes | {first, second})
 
 
-LOSSES: Final[tuple[Finder, ...]] = (_distillation, _pointwise)
+def _triplet(graph: Graph, root: str) -> Core | None:
+    """Euclidean triplet margin loss of rows."""
+    node = graph[root]
+    if node.op != "aten.triplet_margin_loss.default" or node.kwargs or argument(node, 4, 2.0) != 2:
+        return None
+    names = [operand(node, place) for place in range(3)]
+    given = [each for each in names if each is not None]
+    if len(given) < 3 or len({(graph.shape(each), graph.dtype(each)) for each in given}) > 1:
+        return None
+    arguments = values(anchor=given[0], positive=given[1], negative=given[2]) | {
+        "margin": repr(float(argument(node, 3, 1.0))),
+        "eps": repr(float(argument(node, 5, 1e-6))),
+        "swap": repr(argument(node, 6, False) is True),
+        "reduction": repr(_REDUCTIONS[int(argument(node, 7, 1))]),
+    }
+    return single("triplet-loss", root, arguments)
+
+
+LOSSES: Final[tuple[Finder, ...]] = (_distillation, _pointwise, _triplet)

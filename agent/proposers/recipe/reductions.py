@@ -23,6 +23,7 @@ _REDUCTIONS: Final = {
     "aten.mean.default": "mean", "aten.mean.dim": "mean",
     "aten.amax.default": "max", "aten.max.default": "max",
     "aten.amin.default": "min", "aten.min.default": "min",
+    "aten.prod.default": "prod", "aten.prod.dim_int": "prod",
 }  # fmt: skip
 # Operator → whether the largest is sought.
 _PAIRS: Final = {"aten.max.dim": True, "aten.min.dim": False}
@@ -32,12 +33,13 @@ _PAIRED_VARIANCES: Final = ("aten.var_mean.dim", "aten.var_mean.correction")
 
 
 def _reduce(graph: Graph, root: str) -> Core | None:
-    """Sum, mean, maximum or minimum."""
+    """Sum, mean, product, maximum or minimum."""
     node = graph[root]
     kind = _REDUCTIONS.get(node.op)
     if kind is None or set(node.kwargs) - {"dtype"}:
         return None
-    place = _place(graph, node, argument(node, 1))
+    dims = argument(node, 1)
+    place = _place(graph, node, [dims] if isinstance(dims, int) else dims)
     if place is None:
         return None
     return _core(graph, root, "reduce", place, {"kind": repr(kind)})
@@ -132,6 +134,38 @@ def _norm(graph: Graph, root: str) -> Core | None:
     arguments = core.arguments | {"before": before, "after": after}
     # What stands around it has no place beside these functions.
     return replace(core, arguments=arguments, functions=texts, main="")
+
+
+def _divergence(graph: Graph, root: str) -> Core | None:
+    """The sum or mean of a Kullback-Leibler divergence, of logarithms that are taken here as well
+    where they have no other use."""
+    node = graph[root]
+    if node.op != "aten.kl_div.default" or node.kwargs.get("log_target", False) is not False:
+        return None
+    kind = {1: "mean", 2: "sum"}.get(argument(node, 2, 1))
+    x, target = operand(node), operand(node, 1)
+    if kind is None or x is None or target is None or graph.shape(x) != graph.shape(target):
+        return None
+    inner, mine = frozenset[str](), "x"
+    if graph[x].op == "aten.log.default" and set(graph.users[x]) == {root}:
+        inner, mine = frozenset({x}), "tl.log(x)"
+        x = operand(graph[x])
+    place = _place(graph, node, None)
+    if x is None or place is None or graph.dtype(x) != graph.dtype(root):
+        return None
+    core = _core(graph, root, "reduce", replace(place, x=x), {"kind": repr(kind)}, inner)
+    before = f"_divergence_{root}"
+    # As PyTorch: 0 times the logarithm of 0 is 0 for the target's own, NaN for the other.
+    text = (
+        f"@triton.jit\ndef {before}(x, lead, lane, mask, operands):\n"
+        "    y = tl.load(operands[0] + lead + lane, mask=mask, other=0.0).to(tl.float32)\n"
+        f"    return tl.where(y == 0.0, 0.0, y * tl.log(y)) - y * {mine}"
+    )
+    arguments = core.arguments | {
+        "before": before,
+        "before_operands": f"({{{target}}}.contiguous(),)",
+    }
+    return replace(core, arguments=arguments, functions=(text,), main="")
 
 
 def _scan(graph: Graph, root: str) -> Core | None:
@@ -270,5 +304,5 @@ FUSED_REDUCTIONS: Final[tuple[Finder, ...]] = tuple(
     fusing(find) for find in (_variance, _extreme, _argmax, _reduce, _reverse_scan, _scan)
 )
 REDUCTIONS: Final[tuple[Finder, ...]] = (
-    _variance, _extreme, _argmax, _reduce, _norm, _reverse_scan, _scan,
+    _variance, _extreme, _argmax, _reduce, _norm, _divergence, _reverse_scan, _scan,
 )  # fmt: skip

@@ -9,6 +9,7 @@ techniques:
   - tma-host-descriptor
   - data-layout-transform
   - kernel-fusion
+  - persistent-kernel
   - tensor-cores
 architectures: [sm_90]
 dtypes: [float32, float16, bfloat16]
@@ -298,8 +299,9 @@ def kernel_function(
 
     One to three dimensions, settings as in `torch.nn.functional.conv2d`; `bias` [OUT]. `x` has any
     strides; the result is contiguous, of `out_dtype` (`x`'s if None). `after` is a Triton function
-    `(values, lead, lane, mask, operands)`. `block_k` is cut to 128 bytes, the widest swizzle that
-    TMA knows. `persist` programs of each multiprocessor share the tiles; 0: one program a tile.
+    `(values, lead, lane, mask, operands)`; `lead` is a channel's, `lane` all else. `block_k` is
+    cut to 128 bytes, the widest swizzle that TMA knows. `persist` programs of each multiprocessor
+    share the tiles; 0: one program a tile.
     """
     rank = x.ndim - 2
     if rank not in (1, 2, 3) or weight.ndim != x.ndim or x.dtype != weight.dtype:

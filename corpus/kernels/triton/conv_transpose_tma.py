@@ -358,7 +358,8 @@ def kernel_function(
 
     One to three dimensions, settings as in `torch.nn.functional.conv_transpose3d`; `bias` [OUT].
     `x` has any strides; the result is contiguous, of `out_dtype` (`x`'s if None). `after` is a
-    Triton function `(values, lead, lane, mask, operands)`. `block_k` is cut to 128 bytes.
+    Triton function `(values, lead, lane, mask, operands)`; `lead` is a channel's, `lane` all
+    else. `block_k` is cut to 128 bytes.
     """
     rank = x.ndim - 2
     if rank not in (1, 2, 3) or weight.ndim != x.ndim or x.dtype != weight.dtype:

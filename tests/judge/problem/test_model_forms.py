@@ -51,6 +51,6 @@ def test_the_file_is_the_model_in_that_form(form: str, monkeypatch: pytest.Monke
     torch.testing.assert_close(model(x), plain(x))
     # As the judge compiles it: the file is what was timed.
     mine = list(compiled)
-    of_model(plain, form)  # type: ignore[arg-type]
+    of_model(plain, form, None)  # type: ignore[arg-type]
     assert mine == compiled[len(mine) :] == ([COMPILED[form]] if form != "eager" else [])
     assert len(calls) == (form != "eager")

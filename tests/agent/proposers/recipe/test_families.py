@@ -109,6 +109,20 @@ FAMILIES = {
             "F.smooth_l1_loss(x, y, reduction='none', beta=0.5).mean(dim=-1)", "x, y"), TWO),
     ),
     "divergence": ("distillation-loss", p.problem("ROWS, COLS = 6, 40", DIVERGENCE, TWO)),
+    "divergence of probabilities": (
+        "reduce",
+        p.problem("ROWS, COLS = 6, 40", p.forward(
+            "F.kl_div(torch.log(x), y, reduction='batchmean')", "x, y"),
+            "torch.rand(ROWS, COLS).softmax(-1), torch.rand(ROWS, COLS).softmax(-1)"),
+    ),
+    "triplet": (
+        "triplet-loss",
+        p.problem("ROWS, COLS = 6, 40", p.forward(
+            "F.triplet_margin_loss(x, y, z, margin=0.7)", "x, y, z"),
+            ", ".join(["torch.randn(ROWS, COLS)"] * 3)),
+    ),
+    "product": ("reduce", p.problem(
+        "ROWS, COLS = 6, 40", p.forward("torch.prod(x, dim=1)"), "torch.rand(ROWS, COLS) + 0.5")),
 }  # fmt: skip
 
 
@@ -138,6 +152,30 @@ def test_the_best_kernel_of_a_family_is_right(
     options = Options(device="cpu", interpret=True, timing=False)
     found = evaluate(problem, kernel, options, zygote=interpreting)
     assert found.verdict is Verdict.CORRECT, (stock.slug, found.reasons)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "0.5 * x * (1 + torch.tanh(0.8 * (x + 0.045 * torch.pow(x, 3.0))))",
+        "F.celu(x, 1.3)",
+        "F.logsigmoid(x)",
+        "F.relu6(x)",
+        "F.threshold(x, 0.1, 0.5) * (x.abs() + 1) ** -0.5",
+    ],
+)
+def test_elementwise_operators_are_right(
+    expression: str, shelf: CorpusShelf, interpreting: Zygote, tmp_path: Path
+) -> None:
+    source = p.problem("ROWS, COLS = 6, 40", p.forward(expression), "torch.randn(ROWS, COLS)")
+    adapted = adapt(p.graph_of(source), [], "elementwise")
+    assert adapted.beside == ()
+    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
+    problem.write_text(source)
+    kernel.write_text(adapted.source)
+    options = Options(device="cpu", interpret=True, timing=False)
+    found = evaluate(problem, kernel, options, zygote=interpreting)
+    assert found.verdict is Verdict.CORRECT, found.reasons
 
 
 @pytest.mark.parametrize(
