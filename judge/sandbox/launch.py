@@ -80,8 +80,7 @@ class Zygote:
                 stderr=errors,
             )
             theirs.close()
-            ready, _, _ = select.select([self._socket], [], [], _START_SECONDS)
-            if not ready or not self._socket.recv(_PACKET_BYTES):
+            if not _readable(self._socket, _START_SECONDS) or not self._socket.recv(_PACKET_BYTES):
                 self._process.kill()
                 self._process.wait()
                 self._socket.close()
@@ -200,7 +199,7 @@ class Zygote:
         with os.fdopen(report, "rb", buffering=0) as pipe:
             while True:
                 left = until - time.monotonic()
-                if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                if left <= 0 or not _readable(pipe, left):
                     raise SandboxError("a sandbox took too long to set up")
                 chunk = pipe.read(_PACKET_BYTES)
                 if not chunk:
@@ -264,6 +263,14 @@ def _import_path() -> str:
     checkout = str(Path(judge.__file__).parent.parent)
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return os.pathsep.join([checkout, *(str(Path(entry).resolve()) for entry in given)])
+
+
+def _readable(what: Any, seconds: float) -> bool:
+    """Whether there is something to read, or an end, within so many seconds. `select.select` takes
+    no descriptor above 1,023, and a server has many."""
+    waiting = select.poll()
+    waiting.register(what, select.POLLIN)
+    return bool(waiting.poll(max(0.0, seconds) * 1000))
 
 
 def session_folder() -> Path:

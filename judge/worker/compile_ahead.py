@@ -167,7 +167,10 @@ def _start(jobs: Sequence[Callable[[], Any]], limit: float) -> _Child:
 
 def _collect(running: dict[str, _Child], found: dict[str, Compiled], seconds: float) -> None:
     """Take what children said, and whoever ended or took too long."""
-    ready, _, _ = select.select([each.pipe for each in running.values()], [], [], _LOOK)
+    waiting = select.poll()
+    for each in running.values():
+        waiting.register(each.pipe, select.POLLIN)
+    ready = {pipe for pipe, _ in waiting.poll(_LOOK * 1000)}
     now = time.perf_counter()
     for name, child in list(running.items()):
         ended = False

@@ -1,6 +1,7 @@
 """Nothing outlives its sandbox, its zygote or its judge; ends are told as they were."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -169,3 +170,19 @@ def test_a_program_can_take_the_place_of_the_process(sandbox):
         )
         assert process.wait(10).code == 4
         assert process.output() == "hi\n"
+
+
+def test_a_process_with_many_descriptors_open_can_start_sandboxes() -> None:
+    """`select.select` would end at descriptor 1,023, which a server with many clients passes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while taken[-1] < 1100:
+            taken.append(os.dup(taken[0]))
+        with Zygote(torch=False) as zygote:
+            assert zygote is not None
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
