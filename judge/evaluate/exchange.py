@@ -1,14 +1,13 @@
 """One command to a worker and its reply: limits, forged messages, and why a worker ended."""
 
 import contextlib
-import select
 import socket
 import time
 from collections.abc import Sequence
 from typing import TypeVar
 
 from judge.evaluate.result import Fault
-from judge.sandbox.launch import ExitReason, Sandboxed
+from judge.sandbox.launch import ExitReason, Sandboxed, readable
 from judge.worker import messages as m
 from kb.errors import KbError
 
@@ -176,9 +175,7 @@ class Exchange:
     def _refuse_unasked(self, what: str) -> None:
         """A worker speaks only when asked: anything waiting in the channel was forged."""
         channel = self.process.channel
-        waiting = select.poll()  # select would end at 1024 descriptors, and buffers have many
-        waiting.register(channel, select.POLLIN)
-        if waiting.poll(0):
+        if readable(channel, 0):
             channel.settimeout(0)
             with contextlib.suppress(OSError):
                 if channel.recv(1):

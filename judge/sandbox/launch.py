@@ -21,7 +21,15 @@ from judge.sandbox.sandboxed import GENTLE_SECONDS, Exit, ExitReason, Sandboxed
 from judge.sandbox.watch import INTERVAL_SECONDS, Watch
 from kb.errors import KbError
 
-__all__ = ["Exit", "ExitReason", "SandboxError", "Sandboxed", "Zygote", "session_folder"]
+__all__ = [
+    "Exit",
+    "ExitReason",
+    "SandboxError",
+    "Sandboxed",
+    "Zygote",
+    "readable",
+    "session_folder",
+]
 
 _PACKET_BYTES = 1 << 16
 # Importing torch and Triton takes seconds, from a cold disk far longer.
@@ -80,7 +88,7 @@ class Zygote:
                 stderr=errors,
             )
             theirs.close()
-            if not _readable(self._socket, _START_SECONDS) or not self._socket.recv(_PACKET_BYTES):
+            if not readable(self._socket, _START_SECONDS) or not self._socket.recv(_PACKET_BYTES):
                 self._process.kill()
                 self._process.wait()
                 self._socket.close()
@@ -199,7 +207,7 @@ class Zygote:
         with os.fdopen(report, "rb", buffering=0) as pipe:
             while True:
                 left = until - time.monotonic()
-                if left <= 0 or not _readable(pipe, left):
+                if left <= 0 or not readable(pipe, left):
                     raise SandboxError("a sandbox took too long to set up")
                 chunk = pipe.read(_PACKET_BYTES)
                 if not chunk:
@@ -265,7 +273,7 @@ def _import_path() -> str:
     return os.pathsep.join([checkout, *(str(Path(entry).resolve()) for entry in given)])
 
 
-def _readable(what: Any, seconds: float) -> bool:
+def readable(what: Any, seconds: float) -> bool:
     """Whether there is something to read, or an end, within so many seconds. `select.select` takes
     no descriptor above 1,023, and a server has many."""
     waiting = select.poll()

@@ -48,9 +48,14 @@ class Wording:
         for kind, counts in enumerate(hashed(text, self.rarity.shape[1])):
             rows, values = weighed(counts, self.rarity[kind])
             logits += (values @ self.weights[kind, rows]) * self.scale
-        logits -= logits.max()
-        found: Floats = logits - np.log(np.exp(logits).sum())
-        return found
+        return log_softmax(logits)
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """Log-probabilities over the last dimension."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    found: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found
 
 
 def hashed(text: str, rows: int) -> tuple[Counter[int], Counter[int]]:

@@ -14,6 +14,11 @@ from judge.graph import Graph, reference
 FLOATS: Final = frozenset({"float32", "float16", "bfloat16"})
 
 _POWER: Final = "tl.exp({0} * {1:1.0})"
+_SOFTPLUS: Final = (
+    f"tl.where({{0}} * {{1:1.0}} > {{2:20.0}}, {{0}}, tl.where({_POWER} < 0.02,"
+    f" {_POWER} * (1.0 - {_POWER} * (0.5 - {_POWER} * (0.33333333 - {_POWER} * 0.25))),"
+    f" tl.log(1.0 + {_POWER})) / {{1:1.0}})"
+)
 # Operator → expression of its operands; a comparison with NaN is false, so NaN passes through.
 _EXPRESSIONS: Final[Mapping[str, str]] = {
     "add.Tensor": "{0} + {1}",
@@ -60,18 +65,13 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     " tl.exp({0}) - 1.0))",
     "elu.default": "tl.where({0} > 0.0, {0}, {1:1.0} * tl.where({0} > -0.02,"
     " {0} * (1.0 + {0} * (0.5 + {0} * (0.16666667 + {0} * 0.04166667))), tl.exp({0}) - 1.0))",
-    "softplus.default": f"tl.where({{0}} * {{1:1.0}} > {{2:20.0}}, {{0}}, tl.where({_POWER} < 0.02,"
-    f" {_POWER} * (1.0 - {_POWER} * (0.5 - {_POWER} * (0.33333333 - {_POWER} * 0.25))),"
-    f" tl.log(1.0 + {_POWER})) / {{1:1.0}})",
+    "softplus.default": _SOFTPLUS,
     "relu6.default": "tl.where({0} < 0.0, 0.0, tl.where({0} > 6.0, 6.0, {0}))",
     "celu.default": "tl.where({0} > 0.0, {0}, tl.where({0} > -0.02 * {1:1.0},"
     " {0} * (1.0 + {0} / {1:1.0} * (0.5 + {0} / {1:1.0} * 0.16666667)),"
     " {1:1.0} * (tl.exp({0} / {1:1.0}) - 1.0)))",
     "threshold.default": "tl.where({0} <= {1}, {2}, {0})",
-    # The lesser of x and 0, less the logarithm of one plus a power that is at most 1.
-    "log_sigmoid.default": "tl.where({0} > 0.0, 0.0, {0}) - tl.where(tl.abs({0}) > 4.0,"
-    " tl.exp(-tl.abs({0})) * (1.0 - tl.exp(-tl.abs({0})) * (0.5 - tl.exp(-tl.abs({0}))"
-    " * 0.33333333)), tl.log(1.0 + tl.exp(-tl.abs({0}))))",
+    "log_sigmoid.default": f"-({_SOFTPLUS.replace('{0}', '(-{0})')})",
     # tanh(log(1 + n)) with n = exp(x).
     "mish.default": "tl.where({0} > 20.0, {0}, {0} * (tl.exp({0}) * (tl.exp({0}) + 2.0))"
     " / (tl.exp({0}) * (tl.exp({0}) + 2.0) + 2.0))",

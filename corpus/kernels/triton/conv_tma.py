@@ -346,7 +346,8 @@ def kernel_function(
     folded = k[2] > 1 and s[2] == d[2] == 1 and padded * x.element_size() % 128 > 0
     packed = _packed(x.reshape(n, c, *image), s, pitches, groups, unit, p[2] if folded else 0)
     width = k[2] if folded else 1
-    filters = torch.zeros(
+    # Only the rows of windows read what pads channels.
+    filters = (torch.zeros if folded else torch.empty)(
         (groups * taps // width, out_per, width * padded), dtype=x.dtype, device=x.device
     )
     filters.view(groups, taps // width, out_per, width, padded)[..., :per].copy_(

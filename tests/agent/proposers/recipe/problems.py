@@ -3,7 +3,11 @@
 import tempfile
 from pathlib import Path
 
+from judge.evaluate.judge import evaluate
+from judge.evaluate.options import Options
+from judge.evaluate.result import Evaluation
 from judge.graph import Graph
+from judge.sandbox.launch import Zygote
 from judge.worker import messages as m
 from judge.worker.graph import export
 
@@ -102,6 +106,14 @@ def graph_of(source: str, dtype: str | None = None) -> Graph:
     with tempfile.TemporaryDirectory() as folder:
         command = m.ExportGraph(source=source, module_name="problem", dtype=dtype)
         return Graph.of(export(command, Path(folder)))
+
+
+def judged(source: str, kernel: str, folder: Path, zygote: Zygote) -> Evaluation:
+    """What the judge says of a kernel's text in Triton's interpreter."""
+    paths = folder / "problem.py", folder / "kernel.py"
+    for path, text in zip(paths, (source, kernel), strict=True):
+        path.write_text(text)
+    return evaluate(*paths, Options(device="cpu", interpret=True, timing=False), zygote=zygote)
 
 
 def benchmark(name: str) -> str:

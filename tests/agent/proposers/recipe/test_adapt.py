@@ -10,8 +10,6 @@ from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operators import recognise
 from agent.proposers.recipe.stock import CorpusShelf
 from agent.proposers.tune.parameters import find
-from judge.evaluate.judge import evaluate
-from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -53,11 +51,9 @@ JUDGED = {
 def test_an_adapted_kernel_is_right(
     slug: str, shelf: CorpusShelf, interpreting: Zygote, tmp_path: Path
 ) -> None:
-    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
-    problem.write_text(JUDGED[slug])
-    kernel.write_text(_adapted(shelf, JUDGED[slug], slug).source)
-    options = Options(device="cpu", interpret=True, timing=False)
-    found = evaluate(problem, kernel, options, zygote=interpreting)
+    found = p.judged(
+        JUDGED[slug], _adapted(shelf, JUDGED[slug], slug).source, tmp_path, interpreting
+    )
     assert found.verdict is Verdict.CORRECT, found.reasons
 
 

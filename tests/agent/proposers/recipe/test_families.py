@@ -8,8 +8,6 @@ from agent.proposers.recipe.adapt import adapt, fits
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operators import recognise
 from agent.proposers.recipe.stock import CorpusShelf
-from judge.evaluate.judge import evaluate
-from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -146,11 +144,7 @@ def test_the_best_kernel_of_a_family_is_right(
     stock = next(s for s in shelf.kernels(family, None, None) if fits(core, s) is None)
     adapted = adapt(graph, [(core, stock)], name)
     assert adapted.beside == ()
-    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
-    problem.write_text(source)
-    kernel.write_text(adapted.source)
-    options = Options(device="cpu", interpret=True, timing=False)
-    found = evaluate(problem, kernel, options, zygote=interpreting)
+    found = p.judged(source, adapted.source, tmp_path, interpreting)
     assert found.verdict is Verdict.CORRECT, (stock.slug, found.reasons)
 
 
@@ -170,11 +164,7 @@ def test_elementwise_operators_are_right(
     source = p.problem("ROWS, COLS = 6, 40", p.forward(expression), "torch.randn(ROWS, COLS)")
     adapted = adapt(p.graph_of(source), [], "elementwise")
     assert adapted.beside == ()
-    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
-    problem.write_text(source)
-    kernel.write_text(adapted.source)
-    options = Options(device="cpu", interpret=True, timing=False)
-    found = evaluate(problem, kernel, options, zygote=interpreting)
+    found = p.judged(source, adapted.source, tmp_path, interpreting)
     assert found.verdict is Verdict.CORRECT, found.reasons
 
 

@@ -13,8 +13,6 @@ from agent.proposers.recipe.adapt import CannotAdaptError
 from agent.proposers.recipe.carry import Stock
 from agent.proposers.recipe.proposer import RecipeProposer
 from agent.proposers.recipe.stock import CorpusShelf, EmptyShelf, IndexShelf
-from judge.evaluate.judge import evaluate
-from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.graph import Graph
 from judge.sandbox.launch import Zygote
@@ -113,11 +111,7 @@ def test_a_chain_of_elementwise_operators_is_one_kernel(
     (only,) = RecipeProposer(CorpusShelf(), _export).propose(_state(p.ADD_GELU))
     assert only.note.startswith("elementwise: sub, leaky_relu, add, gelu in one kernel")
     assert only.source.count("tl.store") == 1
-    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
-    problem.write_text(p.ADD_GELU)
-    kernel.write_text(only.source)
-    options = Options(device="cpu", interpret=True, timing=False)
-    found = evaluate(problem, kernel, options, zygote=interpreting)
+    found = p.judged(p.ADD_GELU, only.source, tmp_path, interpreting)
     assert found.verdict is Verdict.CORRECT, found.reasons
     with pytest.raises(CannotAdaptError):
         RecipeProposer(EmptyShelf(), _export).propose(_state(p.ADD_GELU))

@@ -7,8 +7,6 @@ import pytest
 from agent.proposers.recipe.adapt import adapt
 from agent.proposers.recipe.operators import recognise
 from agent.proposers.recipe.stock import CorpusShelf
-from judge.evaluate.judge import evaluate
-from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -102,9 +100,7 @@ def test_an_adapted_reduction_is_right(slug: str, interpreting: Zygote, tmp_path
     graph = p.graph_of(JUDGED[slug])
     (core,) = recognise(graph).cores
     stock = next(s for s in CorpusShelf().kernels(core.op, None, None) if s.slug == slug)
-    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
-    problem.write_text(JUDGED[slug])
-    kernel.write_text(adapt(graph, [(core, stock)], "A reduction").source)
-    options = Options(device="cpu", interpret=True, timing=False)
-    found = evaluate(problem, kernel, options, zygote=interpreting)
+    found = p.judged(
+        JUDGED[slug], adapt(graph, [(core, stock)], "A reduction").source, tmp_path, interpreting
+    )
     assert found.verdict is Verdict.CORRECT, found.reasons
