@@ -38,12 +38,13 @@ class Graph:
         """
         if told.reason:
             raise GraphError(f"the model has no graph: {told.reason}")
-        nodes, same = _without_broadcasts(spelled(told.nodes))
-        outputs = [reference(each) for each in replaced(told.outputs, same)]
+        spelt, returned = spelled(told.nodes, told.outputs)
+        nodes, same = _without_broadcasts(spelt)
+        outputs = [reference(each) for each in replaced(returned, same)]
         if not outputs or any(each is None or each not in nodes for each in outputs):
             raise GraphError("the model returns something that is no tensor")
-        returned = tuple(each for each in outputs if each is not None)
-        return cls(_needed(nodes, returned), returned, tuple(told.updates))
+        names = tuple(each for each in outputs if each is not None)
+        return cls(_needed(nodes, names), names, tuple(told.updates))
 
     def __getitem__(self, name: str) -> m.GraphNode:
         return self.nodes[name]

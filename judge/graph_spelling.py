@@ -1,6 +1,8 @@
 """One spelling for operators that a model may spell in several ways, each exactly the same."""
 
+import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +17,11 @@ _COPIES: Final = frozenset({
 })  # fmt: skip
 _MATRIX_PRODUCTS: Final = ("aten.matmul.default", "aten.mm.default")
 _ADAPTIVE: Final = {f"aten.adaptive_avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
+_AVERAGES: Final = frozenset(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 3))
+# What an average pooling has beyond window and stride: padding, ceil_mode, count_include_pad,
+# divisor_override.
+_POOLING: Final = ([0], False, True, None)
+_CONVOLUTIONS: Final = frozenset(f"aten.conv{rank}d.default" for rank in (1, 2, 3))
 _TRAINING: Final = "aten._native_batch_norm_legit_functional.default"
 # Of two operands, of an operand and a number.
 _EXTREMES: Final = {
@@ -25,24 +32,33 @@ _EXTREMES: Final = {
 }
 
 
-def spelled(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
-    """The nodes with constants of one element written as numbers, and:
+def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNode], Any]:
+    """The nodes and what the model returns, with copies of computed values left out (dropout that
+    is off is one), constants of one element written as numbers, and:
 
     an einsum that is a product with a matrix as `matmul`; adaptive average pooling to one element
     as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number as
     `clamp_max` and `clamp_min`; batch norm that updates running statistics as the one that has
-    none (`Graph.updates` names them); a product with a diagonal matrix as a scaling.
+    none (`Graph.updates` names them); a product with a diagonal matrix as a scaling; average
+    pooling after a convolution of single elements as such a convolution after the pooling.
     """
     numbers: dict[str, Any] = {}
     found: list[m.GraphNode] = []
+    computed: set[str] = set()
     for each in nodes:
         node = with_values(each, numbers)
+        if node.op == "aten.clone.default" and not node.kwargs and _node(node.args, 0) in computed:
+            numbers[node.name] = node.args[0]
+            continue
+        if node.op not in ("input", "tensor"):
+            computed.add(node.name)
         constant = node.op == "constant" or node.op in _COPIES
         if constant and node.args and _is_number(node.args[0]):
             numbers[node.name] = node.args[0]
         else:
             found.append(_spelled(node))
-    return _without_diagonals(found)
+    outputs = replaced(outputs, numbers)
+    return _pooled_first(_without_diagonals(found), outputs), outputs
 
 
 def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
@@ -68,6 +84,66 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
         else:
             found.append(node)
     return found
+
+
+def _pooled_first(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNode]:
+    """The average of what is linear in each element is that of the averages, of which there are
+    fewer: a convolution with a window of one element goes behind the pooling after it."""
+    users = Counter(_names([[*node.args, *node.kwargs.values()] for node in nodes]))
+    users.update(_names(outputs))
+    shapes = {node.name: node.tensors[0].shape for node in nodes if node.tensors}
+    kept: dict[str, m.GraphNode] = {}
+    for node in nodes:
+        source = kept.get(_node(node.args, 0))
+        alone = source is not None and users[source.name] == 1
+        if source is None or not (alone and _averages(node) and _maps_elements(source, shapes)):
+            kept[node.name] = node
+            continue
+        size = [*shapes[_node(source.args, 0)][:2], *node.tensors[0].shape[2:]]
+        pooled = m.GraphNode(
+            name=f"{node.name}_before_{source.name}"[:64],
+            op=node.op,
+            args=[source.args[0], *node.args[1:]],
+            tensors=[node.tensors[0].model_copy(update={"shape": size})],
+        )
+        del kept[source.name]
+        kept[pooled.name] = pooled
+        args = [{"node": pooled.name}, *source.args[1:]]
+        changed = {"name": node.name, "args": args, "tensors": node.tensors}
+        kept[node.name] = source.model_copy(update=changed)
+    return list(kept.values())
+
+
+def _averages(node: m.GraphNode) -> bool:
+    """Whether it is average pooling in which no window reaches past the edge."""
+    if node.op not in _AVERAGES or node.kwargs:
+        return False
+    args: list[Any] = [*node.args[3:], *_POOLING[max(0, len(node.args) - 3) :]]
+    padding, ceil, _, divisor = args
+    inside = not any(_listed(padding)) and not ceil and divisor is None
+    return inside and math.prod(_listed(node.args[1])) > 1
+
+
+def _maps_elements(node: m.GraphNode, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether it is a convolution with a window of one element, at each element."""
+    if node.op not in _CONVOLUTIONS or node.kwargs:
+        return False
+    args: list[Any] = [*node.args[3:5], *([1], [0])[max(0, len(node.args) - 3) :]]
+    stride, padding = ({*_listed(each)} for each in args)
+    window = shapes.get(_node(node.args, 1), ())[2:]
+    return stride == {1} and padding == {0} and {*window} == {1}
+
+
+def _listed(value: Any) -> list[int]:
+    return value if isinstance(value, list) else [value]
+
+
+def _names(argument: Any) -> list[str]:
+    """Of the nodes that an argument refers to."""
+    if isinstance(argument, list):
+        return [name for each in argument for name in _names(each)]
+    name = argument.get("node") if isinstance(argument, dict) else None
+    return [name] if isinstance(name, str) else []
 
 
 def _times(node: m.GraphNode, args: list[Any]) -> m.GraphNode:

@@ -7,7 +7,14 @@ import torch
 
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
-from judge.evaluate.sets import InputSets, l2_bytes, sets_fitting, sets_wanted
+from judge.evaluate.sets import (
+    FEW_SETS,
+    InputSets,
+    caches_matter,
+    l2_bytes,
+    sets_fitting,
+    sets_wanted,
+)
 from judge.progress import Progress, Say
 
 # Below this a launch is too short for events, which resolve half a microsecond and add one or two.
@@ -54,10 +61,11 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
                 plan = Plan("graph", plan.sets, plan.hold_cycles)
     l2 = l2_bytes(sets.device)
     set_bytes = sets.nbytes + interleaver.output_bytes
-    grow(interleaver, sets_wanted(set_bytes, l2, fewest))
+    matters = not cuda or caches_matter(set_bytes, min(found.values(), default=0.0))
+    grow(interleaver, sets_wanted(set_bytes, l2, fewest) if matters else FEW_SETS)
     count = len(sets.seeds)
     cold = count * set_bytes >= 2 * l2
-    if not cold:
+    if not cold and matters:
         notes.append(
             f"caches may be warm: {count} sets of inputs and outputs are {count * set_bytes >> 20} "
             f"MiB, the L2 has {l2 >> 20} MiB"

@@ -34,6 +34,19 @@ _COMFORTABLE_SETS: Final = 8
 # The rest is for the oracle, for what contenders allocate inside, and for other users of the card.
 _MEMORY_SHARE: Final = 0.5
 _SEED_BITS: Final = 48
+FEW_SETS: Final = 4
+_READING_SHARE: Final = 0.005
+# A terabyte a second: less than what cards read whose L2 is large.
+_BYTES_PER_MS: Final = 1e9
+
+
+def caches_matter(set_bytes: int, fastest_ms: float) -> bool:
+    """Whether it matters that inputs and outputs, `set_bytes`, come from DRAM and not from the L2.
+
+    It does not where reading them takes at most half a percent of the fastest contender's time:
+    then a few sets do, and slow contenders are timed in seconds.
+    """
+    return set_bytes / _BYTES_PER_MS > _READING_SHARE * fastest_ms
 
 
 def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.proposers.recipe.beside import MADE, RANDOM, SIZED, VIEWS, one_shape, view_sizes
+from agent.proposers.recipe.beside import DRAWN, MADE, RANDOM, SIZED, VIEWS, one_shape, view_sizes
 from agent.proposers.recipe.carry import Signature, Stock, carried, identifier, signature
 from agent.proposers.recipe.core import NAMED, Core, argument, plain_name
 from agent.proposers.recipe.fuse import (
@@ -113,7 +113,8 @@ class _Writer:
         self.fused_names: list[str] = []
 
     def written(self) -> Adapted:
-        for name in self.graph.outputs:
+        drawn = [name for name in self.graph.computed if self._base(name) in DRAWN]
+        for name in (*drawn, *self.graph.outputs):
             self._value(name)
         results = ", ".join(self.names[name] for name in self.graph.outputs)
         texts = []
@@ -287,7 +288,7 @@ class _Writer:
         node = self.graph[name]
         if node.op == "getitem":
             return f"{self._literal(node.args[0])}[{self._literal(node.args[1])}]"
-        base = node.op.removeprefix("aten.").partition(".")[0]
+        base = self._base(name)
         if base in ("split", "chunk") and reference(node.args[0]) is not None:
             return self._chunked(node)
         sizes = view_sizes(self.graph, name, self.names) if base in SIZED else None
@@ -302,13 +303,19 @@ class _Writer:
             if not node.op.startswith("aten.expand."):
                 # A kernel's result may lie in memory in another way than PyTorch's.
                 return f"{args[0]}.reshape({args[1]})"
-        elif base in MADE:
+        elif base in MADE | DRAWN:
             self.fixed = True
             args += [f"device={self._device()}"]
         # Where tensors live is the caller's choice.
         given = {key: value for key, value in node.kwargs.items() if key != "device"}
+        if base in DRAWN:
+            given = {"dtype": {"torch": self.graph.dtype(name)}}
         args += [f"{key}={self._literal(value)}" for key, value in given.items()]
         return f"torch.ops.{node.op}({', '.join(args)})"
+
+    def _base(self, name: str) -> str:
+        """An operator's name, without its namespace and its overload."""
+        return self.graph[name].op.removeprefix("aten.").partition(".")[0]
 
     def _device(self) -> str:
         nodes = self.graph.nodes.values()

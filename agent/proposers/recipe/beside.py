@@ -15,10 +15,12 @@ SIZED: Final = frozenset({"expand", "reshape", "view", "_unsafe_view"})
 MADE: Final = frozenset({
     "arange", "empty", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros",
 })  # fmt: skip
+# The same, drawn: they take the place of the model's in the order of its draws.
+DRAWN: Final = frozenset({"rand", "randn"})
 # Each call has other results, or writes into an operand.
 RANDOM: Final = frozenset({
-    "bernoulli", "dropout", "empty_like", "multinomial", "normal", "poisson", "rand", "rand_like",
-    "randint", "randn", "randn_like", "randperm",
+    "bernoulli", "dropout", "empty_like", "multinomial", "normal", "poisson", "rand_like",
+    "randint", "randn_like", "randperm",
 })  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from agent.proposers.recipe.norms import NORMS, add_rmsnorm
 from agent.proposers.recipe.patterns import Const, Var, match, op, uncast
 from agent.proposers.recipe.products import PRODUCTS
 from agent.proposers.recipe.quantization import nvfp4, quantized
+from agent.proposers.recipe.recurrent import RECURRENT
 from agent.proposers.recipe.reductions import FUSED_REDUCTIONS, REDUCTIONS
 from agent.proposers.recipe.rotary import rope
 from agent.proposers.recipe.softmax import SOFTMAX
@@ -168,8 +169,8 @@ def _scale(graph: Graph, root: str) -> Core | None:
 # Larger patterns first.
 _FAMILIES: Final[tuple[Finder, ...]] = (
     quantized(_silu_mul, "silu-mul-quantize"), quantized(add_rmsnorm, "add-rmsnorm-quantize"),
-    nvfp4, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, rope, _silu_mul, *FUSED_REDUCTIONS,
-    _column_sum, *REDUCTIONS, _transpose, _add, _scale, *WINDOWS,
+    nvfp4, *RECURRENT, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, rope, _silu_mul,
+    *FUSED_REDUCTIONS, _column_sum, *REDUCTIONS, _transpose, _add, _scale, *WINDOWS,
 )  # fmt: skip
 # One pass over the data: a kernel of its own pays only where there is no other arithmetic.
 _LIGHT: Final = frozenset({"elementwise-add", "scale", "transpose"})

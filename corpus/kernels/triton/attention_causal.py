@@ -110,7 +110,7 @@ LOG2_E = 1.4426950408889634
 def _walk(
     acc, total, largest, q, k_desc, v_desc, bias_rows, rows,
     batch, key_head, first, end, keys, scale_log2, stride_bn,
-    MASKED: tl.constexpr, CAUSAL: tl.constexpr, HAS_BIAS: tl.constexpr,
+    MASKED: tl.constexpr, CAUSAL: tl.constexpr, HAS_BIAS: tl.constexpr, HIDES: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     for start in tl.range(first, end, BLOCK_N):
@@ -123,7 +123,10 @@ def _walk(
                 at = bias_rows + cols[None, :].to(tl.int64) * stride_bn
                 inside = (cols < keys)[None, :]
                 bias = tl.load(at, mask=inside, other=0.0) if MASKED else tl.load(at)
-                scores += bias.to(tl.float32) * 1.4426950408889634
+                if HIDES:
+                    scores = tl.where(bias != 0, float("-inf"), scores)
+                else:
+                    scores += bias.to(tl.float32) * 1.4426950408889634
             if MASKED:
                 seen = (cols < keys)[None, :]
                 if CAUSAL:
@@ -153,7 +156,7 @@ def _attention_kernel(
     q_ptr, k_desc, v_desc, bias_ptr, out_ptr,
     HEADS, SHARING, N, keys, scale_log2,
     stride_qb, stride_qh, stride_qn, stride_qd, stride_bb, stride_bh, stride_bm, stride_bn,
-    CAUSAL: tl.constexpr, HAS_BIAS: tl.constexpr,
+    CAUSAL: tl.constexpr, HAS_BIAS: tl.constexpr, HIDES: tl.constexpr,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -189,12 +192,12 @@ def _attention_kernel(
     acc, total, largest = _walk(
         acc, total, largest, q, k_desc, v_desc, bias_rows, rows,
         batch, head // SHARING, 0, whole, keys, scale_log2, stride_bn,
-        False, CAUSAL, HAS_BIAS, BLOCK_D, BLOCK_DV, BLOCK_N,
+        False, CAUSAL, HAS_BIAS, HIDES, BLOCK_D, BLOCK_DV, BLOCK_N,
     )  # fmt: skip
     acc, total, largest = _walk(
         acc, total, largest, q, k_desc, v_desc, bias_rows, rows,
         batch, head // SHARING, whole, end, keys, scale_log2, stride_bn,
-        True, CAUSAL, HAS_BIAS, BLOCK_D, BLOCK_DV, BLOCK_N,
+        True, CAUSAL, HAS_BIAS, HIDES, BLOCK_D, BLOCK_DV, BLOCK_N,
     )  # fmt: skip
     dims_v = tl.arange(0, BLOCK_DV)
     out_at = ((batch64 * HEADS + head) * N + rows[:, None]) * DV + dims_v[None, :]
@@ -235,7 +238,8 @@ def kernel_function(
 
     H is a multiple of G: neighbouring query heads share a key head. With `causal` query i sees keys
     0 to i. `scale` is 1 / sqrt(D) if None; `bias` is broadcast to [B, H, N, S] and added to the
-    scaled scores. Any strides; D and E are at most 256. The result is contiguous.
+    scaled scores; where one of bool is true the key is hidden. Any strides; D and E are at most
+    256. The result is contiguous.
     """
     b, h, n, d = q.shape
     _, g, keys, e = v.shape
@@ -254,6 +258,7 @@ def kernel_function(
         # The CPU interpreter's dot takes bfloat16 for integers; float32 holds the same values.
         q, k, v = q.float(), k.float(), v.float()
     strides = (0, 0, 0, 0) if bias is None else bias.expand(b, h, n, keys).stride()
+    hides = bias is not None and bias.dtype == torch.bool
     scale = d**-0.5 if scale is None else scale
     if scale < 0:
         q, scale = -q, -scale
@@ -264,7 +269,8 @@ def kernel_function(
         q if bias is None else bias, out,
         h, h // g, n, keys, scale * LOG2_E,
         *q.stride(), *strides,
-        CAUSAL=causal, HAS_BIAS=bias is not None, D=d, DV=e, BLOCK_D=block_d, BLOCK_DV=block_dv,
+        CAUSAL=causal, HAS_BIAS=bias is not None, HIDES=hides,
+        D=d, DV=e, BLOCK_D=block_d, BLOCK_DV=block_dv,
         BLOCK_M=block_m, BLOCK_N=block_n, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return out
@@ -279,6 +285,8 @@ def reference(
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
     attend = torch.nn.functional.scaled_dot_product_attention
+    if bias is not None and bias.dtype == torch.bool:
+        bias = ~bias
     return attend(q, k, v, attn_mask=bias, is_causal=causal, scale=scale, enable_gqa=True)
 
 

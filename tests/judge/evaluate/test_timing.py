@@ -15,7 +15,7 @@ from judge.evaluate.buffers import Exported, Exporter
 from judge.evaluate.interleave import Plan, Track
 from judge.evaluate.result import Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, WorkerDiedError
-from judge.evaluate.sets import MAX_SETS, sets_fitting, sets_wanted
+from judge.evaluate.sets import MAX_SETS, caches_matter, sets_fitting, sets_wanted
 from judge.evaluate.timing import Conditions, Contender, Effort, Work
 from judge.worker.buffers import spec_of
 from judge.worker.events import Timer
@@ -441,6 +441,14 @@ def test_sets_hold_four_times_the_cache_within_limits() -> None:
     assert sets_wanted(8 << 30, 50 * megabyte) == 2
     assert sets_wanted(100, 50 * megabyte) == MAX_SETS
     assert sets_wanted(50 * megabyte, 50 * megabyte, at_least=32) == 32
+
+
+def test_caches_matter_unless_launches_take_far_longer_than_reading() -> None:
+    megabyte = 1 << 20
+    assert caches_matter(megabyte, 0.05)
+    assert caches_matter(500 * megabyte, 50.0)
+    assert not caches_matter(megabyte, 1.5)
+    assert caches_matter(megabyte, 0.0)  # not known
 
 
 def test_sets_fit_into_a_share_of_the_free_memory() -> None:

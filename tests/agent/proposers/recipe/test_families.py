@@ -37,6 +37,20 @@ def forward(self, x):
 DIVERGENCE = """def forward(self, x, y):
     theirs = F.log_softmax(y, dim=-1)
     return F.kl_div(F.log_softmax(x, dim=-1), theirs, reduction="batchmean", log_target=True)"""
+LAYERS = """def __init__(self, width, hidden):
+    super().__init__()
+    self.layers = nn.{}(width, hidden, 2, {})
+
+def forward(self, x, h):
+    y, last = self.layers(x, {})
+    return y, {}"""
+BUFFER = """def __init__(self, size):
+    super().__init__()
+    self.register_buffer("hidden", torch.ones(size, size).triu(1).bool())
+
+def forward(self, q, k, v):
+    scores = (q @ k.transpose(-2, -1) * 0.3).masked_fill(self.hidden, float("-inf"))
+    return F.dropout(F.softmax(scores, dim=-1), 0.0) @ v"""
 TWO = "torch.randn(ROWS, COLS), torch.randn(ROWS, COLS)"
 
 FAMILIES = {
@@ -46,6 +60,25 @@ FAMILIES = {
             "F.scaled_dot_product_attention(q, k, v, is_causal=True)", "q, k, v"), QKV),
     ),
     "attention-masked": ("attention", p.problem(SIZES, MASKED, QKV)),
+    "attention-mask-of-the-model": ("attention", p.problem(SIZES, BUFFER, QKV, "N")),
+    "lstm": (
+        "recurrent-layers",
+        p.problem(
+            "STEPS, BATCH, WIDTH, HIDDEN = 4, 3, 10, 20\n"
+            "JUDGE = {'constants': {'HIDDEN': {'max': 40}, 'WIDTH': {'max': 40}}}",
+            LAYERS.format("LSTM", "batch_first=True", "(h, h)", "last[1]"),
+            "torch.randn(BATCH, STEPS, WIDTH), torch.randn(2, BATCH, HIDDEN)", "WIDTH, HIDDEN",
+        ),
+    ),
+    "gru": (
+        "recurrent-layers",
+        p.problem(
+            "STEPS, BATCH, WIDTH, HIDDEN = 3, 2, 10, 20\n"
+            "JUDGE = {'constants': {'HIDDEN': {'max': 40}, 'WIDTH': {'max': 40}}}",
+            LAYERS.format("GRU", "bias=False, bidirectional=True", "h", "last"),
+            "torch.randn(STEPS, BATCH, WIDTH), torch.randn(4, BATCH, HIDDEN)", "WIDTH, HIDDEN",
+        ),
+    ),
     "attention-bias": (
         "attention",
         p.problem(

@@ -98,6 +98,10 @@ CASES = {
         "torch.relu(self.norm(self.linear(x)))", "torch.rand(B * 40, 32)",
         "batch-norm-training", Verdict.CORRECT,
     ),
+    "pooling goes before a convolution of single elements": (
+        "self.conv = nn.Conv2d(8, 16, 1); self.pool = nn.AvgPool2d(2)",
+        "self.pool(self.conv(torch.relu(x)))", IMAGE, "avg-pool, conv", Verdict.CORRECT,
+    ),
     "an average over an image": (
         CONV, "nn.functional.adaptive_avg_pool2d(torch.relu(self.conv(x)), 1)", IMAGE,
         "conv, reduce", Verdict.CORRECT,

@@ -1,0 +1,55 @@
+"""Recognises PyTorch's recurrent layers in a graph: LSTM, GRU and plain layers, of any depth."""
+
+from typing import Any, Final
+
+from agent.proposers.recipe.core import Core, Finder, operand, result_of
+from judge.graph import Graph, operands, reference
+
+_KINDS: Final = {
+    "aten.lstm.input": "lstm",
+    "aten.gru.input": "gru",
+    "aten.rnn_tanh.input": "rnn_tanh",
+    "aten.rnn_relu.input": "rnn_relu",
+}
+_RESULTS: Final = ("{r0}", "{r1}", "{r2}")
+
+
+def _recurrent(graph: Graph, root: str) -> Core | None:
+    """A layer without dropout in use, packed sequences and projections left out."""
+    layer = result_of(graph, root, _KINDS)
+    if layer is None:
+        return None
+    node = graph[layer]
+    kind = _KINDS[node.op]
+    x = operand(node)
+    states = _tensors(node.args[1] if kind == "lstm" else [node.args[1]])
+    weights = _tensors(node.args[2])
+    rest: list[Any] = node.args[3:9]
+    bias, layers, dropout, training, bidirectional, batch_first = rest
+    groups = layers * (2 if bidirectional else 1)
+    if x is None or (training and dropout) or len(weights) != groups * (4 if bias else 2):
+        return None
+    if len(graph.shape(x)) != 3 or len({graph.dtype(each) for each in operands(node)}) != 1:
+        return None
+    arguments = {
+        "x": f"{{{x}}}",
+        "h0": f"{{{states[0]}}}",
+        "weights": f"torch.cat([{', '.join(f'{{{each}}}.reshape(-1)' for each in weights)}])",
+        "kind": repr(kind),
+        "bias": repr(bool(bias)),
+        "bidirectional": repr(bool(bidirectional)),
+        "batch_first": repr(bool(batch_first)),
+    }
+    if kind == "lstm":
+        arguments["c0"] = f"{{{states[1]}}}"
+    results = {each: _RESULTS[int(str(graph[each].args[1]))] for each in graph.users[layer]}
+    nodes = frozenset({layer, *results})
+    return Core("recurrent-layers", nodes, arguments, results, returns=3)
+
+
+def _tensors(given: Any) -> list[str]:
+    """Names of a list of tensors."""
+    return [name for each in given if (name := reference(each)) is not None]
+
+
+RECURRENT: Final[tuple[Finder, ...]] = (_recurrent,)
