@@ -65,8 +65,6 @@ class Sandboxed:
     ----------
     pid
         Process id, in the judge's namespace, of the supervisor whose descendants are the sandbox.
-    uid
-        The user id that the process sees itself run under.
     channel
         Stream socket to the process, the entry function's first argument. End of file: it ended.
     layers
@@ -86,7 +84,6 @@ class Sandboxed:
         output: int,
     ) -> None:
         self.pid = pid
-        self.uid = -1
         self.policy = policy
         self.channel = channel
         self.layers: list[Layer] = []

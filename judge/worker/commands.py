@@ -257,12 +257,6 @@ class ExportGraph(Command):
     """As for `load_problem`."""
 
 
-class Quit(Command):
-    """End the process."""
-
-    do: Literal["quit"] = "quit"
-
-
 AnyCommand = Annotated[
     Open
     | Close
@@ -281,8 +275,7 @@ AnyCommand = Annotated[
     | BenchSources
     | Probe
     | Flops
-    | ExportGraph
-    | Quit,
+    | ExportGraph,
     Field(discriminator="do"),
 ]
 COMMAND: Final[TypeAdapter[AnyCommand]] = TypeAdapter(AnyCommand)

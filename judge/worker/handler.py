@@ -74,7 +74,6 @@ class Handler:
             "probe": self._probe,
             "flops": self._flops,
             "export_graph": lambda command: graph.export(command, self._folder),
-            "quit": lambda _: m.Done(),
         }
 
     def do(self, command: m.AnyCommand, descriptors: list[int]) -> m.Reply:
