@@ -8,7 +8,7 @@ worker's channel.
 
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -53,6 +53,10 @@ class Exported:
     def flat(self) -> Any:
         """The contents as a vector of bytes (uint8), shared."""
         return as_bytes(self.tensor)
+
+
+Lent = list[Exported | None]
+"""Buffers by position; None where there is no tensor."""
 
 
 class Exporter:
@@ -183,6 +187,30 @@ def unchanged(exported: Exported, kept: Any) -> bool:
         torch.equal(a, b)
         for a, b in zip(now.split(_COMPARE_BYTES), then.split(_COMPARE_BYTES), strict=True)
     )
+
+
+def names(lent: Lent) -> list[str | None]:
+    """Names of buffers by position."""
+    return [None if each is None else each.name for each in lent]
+
+
+def tensors(lent: Lent) -> list[Any]:
+    """The judge's views of buffers that are all there."""
+    return [each.tensor for each in lent if each is not None]
+
+
+def write(lent: Lent, values: Sequence[Any]) -> None:
+    """Copy tensors into buffers by position."""
+    for each, tensor in zip(lent, values, strict=True):
+        if each is not None:
+            copy(tensor, each)
+
+
+def disturb(lent: Lent, seed: int) -> None:
+    """Write other contents into buffers; see `refill`."""
+    for number, each in enumerate(lent):
+        if each is not None:
+            refill(each, seed + number)
 
 
 def refill(exported: Exported, seed: int) -> None:

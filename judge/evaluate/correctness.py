@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.bench import Desk, Lent, disturb, names, write
-from judge.evaluate.buffers import copy, pristine, unchanged
+from judge.evaluate.buffers import Lent, copy, disturb, names, pristine, unchanged, write
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.outputs import constant, sample, unlike
 from judge.evaluate.prepared import Outcome, Prepared
@@ -16,6 +15,7 @@ from judge.evaluate.result import Case
 from judge.evaluate.rules import Checked
 from judge.evaluate.session import (
     CommandFailedError,
+    Worker,
     WorkerDiedError,
     WorkerError,
     WorkerTimedOutError,
@@ -54,8 +54,8 @@ class Contestant:
 
     Parameters
     ----------
-    desk
-        Its worker's; the worker knows nothing of the problem.
+    worker
+        It knows nothing of the problem.
     call_seconds
         How long one call may take, compilation included.
     hide
@@ -64,7 +64,7 @@ class Contestant:
 
     def __init__(
         self,
-        desk: Desk,
+        worker: Worker,
         kernel: KernelFile,
         settings: Settings,
         *,
@@ -83,7 +83,7 @@ class Contestant:
         """Of any interpreted call."""
         self.last_call = m.Called(call=0, outputs=[], seconds=0.0)
         self.kernel = kernel
-        self.desk, self.worker = desk, desk.worker
+        self.worker = worker
         self.settings = settings
         self.call_seconds = call_seconds
         self.observations = Observations()
@@ -106,7 +106,7 @@ class Contestant:
         self._previous = None
         described = stage.problem
         self._parameters = stage.parameters()
-        self._lent_parameters = self.desk.lend(
+        self._lent_parameters = self.worker.lend(
             "parameters", [each.tensor for each in described.parameters]
         )
         given = []
@@ -193,7 +193,7 @@ class Contestant:
         hide: bool,
     ) -> list[str]:
         """Call and compare; the operators that the host ran on hidden values."""
-        lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
         called = self._call(prepared, lent, planned, hide=hide)
         problem = unlike(called.outputs, prepared.outputs, self.settings.device)
         self.overlaps = any(output.overlaps for output in called.outputs)
@@ -237,7 +237,7 @@ class Contestant:
     ) -> None:
         """Why outputs are wrong: from before, late, constant. `hidden`: it is called again."""
         assert prepared.reference is not None
-        lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
         if stale := self._stale(got, prepared):
             outcome.cheats.append(stale)
         elif hidden:
@@ -273,7 +273,7 @@ class Contestant:
 
     def _fetch(self, called: m.Called) -> list[Any]:
         """The outputs in the judge's own memory, whatever the process does to the buffers later."""
-        outputs = self.desk.lend("outputs", called.outputs)
+        outputs = self.worker.lend("outputs", called.outputs)
         for output in outputs:
             assert output is not None
             output.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied

@@ -7,8 +7,16 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.bench import Desk, Lent, disturb, names, tensors
-from judge.evaluate.buffers import copy, nudge, pristine, unchanged
+from judge.evaluate.buffers import (
+    Lent,
+    copy,
+    disturb,
+    names,
+    nudge,
+    pristine,
+    tensors,
+    unchanged,
+)
 from judge.evaluate.cases import PlannedShape
 from judge.evaluate.compare import apart
 from judge.evaluate.faults import refuse_shortage
@@ -68,8 +76,8 @@ class Stage:
 
     Parameters
     ----------
-    desk
-        The problem worker's, the problem loaded.
+    worker
+        The problem worker, the problem loaded.
     shape
         Becomes the worker's shape now.
 
@@ -79,7 +87,7 @@ class Stage:
         The problem cannot be built at this shape.
     """
 
-    def __init__(self, desk: Desk, shape: PlannedShape, settings: Settings) -> None:
+    def __init__(self, worker: Worker, shape: PlannedShape, settings: Settings) -> None:
         self.shape = shape
         self.settings = settings
         self.aliases = False
@@ -93,8 +101,7 @@ class Stage:
         """The error that kept the oracle from float64."""
         self.observed: m.Observed | None = None
         """What eager runs."""
-        self.worker = desk.worker
-        self._desk = desk
+        self.worker = worker
         self.problem = self.worker.use_variant(shape.source, seed=settings.model_seed)
         self.redrawn = _redrawn(self.problem.redrawn)
         """What was done to parameters, in words."""
@@ -109,7 +116,7 @@ class Stage:
     def parameters(self) -> list[Any]:
         """The model's tensors in the judge's own memory, in the order of `problem.parameters`."""
         if self._parameters is None:
-            lent = self._desk.lend(
+            lent = self.worker.lend(
                 "parameters", [parameter.tensor for parameter in self.problem.parameters]
             )
             self.worker.export_parameters(names(lent))
@@ -129,7 +136,7 @@ class Stage:
         prepared = Prepared(kind)
         try:
             prepared.inputs = self.worker.describe_inputs(seed)
-            lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
+            lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
             self.worker.make_inputs(seed, names(lent), kind)
             prepared.pristine = [None if each is None else pristine(each) for each in lent]
             self._arguments = arguments(prepared.inputs, lent)
@@ -175,7 +182,7 @@ class Stage:
     def _free(self, groups: Sequence[str]) -> None:
         """Take groups back, once the judge's own work is done, and what torch caches of them."""
         for group in groups:
-            self._desk.take_back(group)
+            self.worker.take_back(group)
         if self.settings.device != "cpu":
             torch.cuda.synchronize(self.settings.device)
             torch.cuda.empty_cache()
@@ -242,7 +249,7 @@ class Stage:
         pairs = zip(lent, prepared.pristine, strict=True)
         if not all(unchanged(each, kept) for each, kept in pairs if each is not None):
             self.writes = True
-        outputs = self._desk.lend("eager", called.outputs)
+        outputs = self.worker.lend("eager", called.outputs)
         if late:
             disturb(lent, self.settings.refill_seed)
         self.worker.fetch(names(outputs), call=called.call)
@@ -284,7 +291,7 @@ class Stage:
         if specs is None:
             answer = self.worker.oracle(self._arguments, None, method=method, mutate=mutation)
             specs = self._oracle_specs[method] = answer.outputs
-        lent = self._desk.lend(group, specs)
+        lent = self.worker.lend(group, specs)
         try:
             answer = self.worker.oracle(
                 self._arguments, names(lent), method=method, mutate=mutation
@@ -326,7 +333,7 @@ class Stage:
         CommandFailedError
             The problem fails there.
         """
-        lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
         self._restore(prepared, lent)
         self._nudge(lent, (1 + number) << 8)
         near = replace(prepared, pristine=[None if e is None else pristine(e) for e in lent])
