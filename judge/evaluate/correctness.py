@@ -106,19 +106,11 @@ class Contestant:
         self._previous = None
         described = stage.problem
         self._parameters = stage.parameters()
-        self._lent_parameters = self.worker.lend(
-            "parameters", [each.tensor for each in described.parameters]
-        )
-        given = []
-        for parameter, values, lent in zip(
-            described.parameters, self._parameters, self._lent_parameters, strict=True
-        ):
-            assert lent is not None
-            copy(values, lent)
-            given.append(
-                m.KernelParameter(name=parameter.name, buffer=lent.name, kind=parameter.kind)
-            )
-        command = m.LoadKernel(
+        lent = self.worker.lend("parameters", [each.tensor for each in described.parameters])
+        write(lent, self._parameters)
+        self._lent_parameters = lent
+        command = described.kernel(
+            [each.name for each in lent if each is not None],
             source=self.kernel.text,
             module_name="kernel",
             form=self.kernel.form.value,
@@ -126,10 +118,6 @@ class Contestant:
             dtype=self.settings.dtype,
             precision=self.settings.precision,
             seed=self.settings.model_seed,
-            init_inputs=described.init_inputs,
-            parameters=given,
-            attributes=described.attributes,
-            input_names=described.input_names,
         )
         self.observations.seen.append(self.worker.load_kernel(command).observed)
 

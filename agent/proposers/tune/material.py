@@ -91,20 +91,14 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
     for number, each in enumerate(sets):
         into = [a.buffer if isinstance(a, m.BufferArgument) else None for a in each]
         worker.make_inputs(_FIRST_SEED + number, into)
-    command = m.LoadKernel(
+    command = described.kernel(
+        [each.name for each in given],
         source=subject.kernel.text,
         module_name="version",
         form=subject.kernel.form.value,
         device=device,
         dtype=subject.dtype,
         precision=precision,
-        init_inputs=described.init_inputs,
-        parameters=[
-            m.KernelParameter(name=each.name, buffer=buffer.name, kind=each.kind)
-            for each, buffer in zip(described.parameters, given, strict=True)
-        ],
-        attributes=described.attributes,
-        input_names=described.input_names,
     )
     reference = None
     if subject.reference is not None:
