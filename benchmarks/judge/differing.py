@@ -16,7 +16,7 @@ import torch
 
 from judge.problem.kernel import Form, KernelFile
 from judge.problem.source import ProblemFile
-from judge.problem.variants import Variant, enlarged, propose, whole_blocks
+from judge.problem.variants import Sizes, Variant, propose
 from judge.worker.contender import load_kernel
 from judge.worker.inputs import fill
 from judge.worker.messages import LoadProblem, ValueKind
@@ -96,10 +96,11 @@ class _RaisedError(Exception):
 
 
 def _variants(problem: ProblemFile) -> Iterator[str]:
+    sizes = Sizes(problem, _ELEMENTS)
     found: list[Variant] = []
     for block in _BLOCKS:
-        found += enlarged(problem, block, _ELEMENTS)[0].values()
-        whole = whole_blocks(problem, block, _ELEMENTS)
+        found += sizes.enlarged(block)[0].values()
+        whole = sizes.whole_blocks(block)
         found += [whole] if whole is not None else []
     for seed in range(_SHAPES // 4):
         found += propose(problem, seed, variants=4, limit_elements=_ELEMENTS // 4)
