@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judge.evaluate import floor
-from judge.evaluate.buffers import names, tensors, write
+from judge.evaluate.buffers import arguments, names, tensors, write
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.correctness import Contestant
 from judge.evaluate.faults import ProblemFaultError
@@ -15,7 +15,7 @@ from judge.evaluate.power import a_constant_passes
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Ceilings, Fault, TimingReport
 from judge.evaluate.session import Session, Worker, WorkerError
-from judge.evaluate.stage import Stage, arguments
+from judge.evaluate.stage import Stage
 from judge.evaluate.timing import FULL, QUICK, Conditions, time_contenders
 from judge.evaluate.verdict import Evidence
 from judge.problem.forms import EAGER
@@ -118,8 +118,7 @@ class Contest:
         # The problem's own model is timed whatever its values.
         if bad and not (candidate and self.evidence.own):
             problem, fault = bad[0].case.problem, bad[0].case.fault
-        contestant.worker.take_back("inputs")
-        contestant.worker.take_back("outputs")
+        contestant.worker.take_back("inputs", "outputs")
         if problem is None:
             return Contender(
                 entrant.name, contestant.worker, contestant.outputs, checked=True,
@@ -162,8 +161,7 @@ class Contest:
             limits = prepared.reference.eager_limits()
             problem = prepared.reference.check(tensors(got), limits).problem
         worker.drop([called.call])
-        worker.take_back("inputs")
-        worker.take_back("outputs")
+        worker.take_back("inputs", "outputs")
         return called.outputs, problem
 
     def _work(self, prepared: Prepared) -> floor.Work:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.buffers import Lent, copy, disturb, names, pristine, unchanged, write
+from judge.evaluate.buffers import Lent, arguments, copy, disturb, names, pristine, unchanged, write
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.outputs import constant, sample, unlike
 from judge.evaluate.prepared import Outcome, Prepared
@@ -20,9 +20,10 @@ from judge.evaluate.session import (
     WorkerError,
     WorkerTimedOutError,
 )
-from judge.evaluate.stage import Settings, Stage, arguments, is_device_error
+from judge.evaluate.stage import Settings, Stage
 from judge.problem.kernel import KernelFile
 from judge.worker import messages as m
+from judge.worker.buffers import synchronize
 
 # Operators that are named to the user.
 _NAMED = 5
@@ -54,8 +55,6 @@ class Contestant:
 
     Parameters
     ----------
-    worker
-        It knows nothing of the problem.
     call_seconds
         How long one call may take, compilation included.
     hide
@@ -265,8 +264,7 @@ class Contestant:
         for output in outputs:
             assert output is not None
             output.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
-            if output.tensor.device.type == "cuda":
-                torch.cuda.synchronize(output.tensor.device)
+            synchronize(output.tensor.device)
         self.worker.fetch(names(outputs), call=called.call)
         got = [pristine(each) for each in outputs if each is not None]
         self.worker.drop([called.call])
@@ -322,7 +320,7 @@ class Contestant:
             return
         problem, declined = str(error), False
         if isinstance(error, CommandFailedError):
-            declined = stage.shape.label != "full" and not is_device_error(error.message)
+            declined = stage.shape.label != "full" and not m.is_device_error(error.message)
             problem = f"it raises {error.kind}: {error.message}"
         elif isinstance(error, WorkerDiedError):
             problem = f"its process ended: {error.reason}"

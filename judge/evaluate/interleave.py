@@ -93,19 +93,7 @@ class Track:
 
 
 class Interleaver:
-    """Times batches of all contenders; a context manager that frees its buffers.
-
-    Parameters
-    ----------
-    contenders
-        Whom to time.
-    sets
-        Their inputs.
-    exporter
-        Where memory for fetched outputs comes from.
-    check_launch
-        Judges the outputs of one launch.
-    """
+    """Times batches of all contenders; a context manager that frees its buffers."""
 
     def __init__(
         self,
@@ -187,10 +175,6 @@ class Interleaver:
 
         Parameters
         ----------
-        number
-            Of the round.
-        plan
-            How to launch.
         held
             Hold the stream and take the times; otherwise only the wall clock counts.
         check

@@ -51,14 +51,10 @@ def evaluate(
         KernelBench's format: `Model`, `get_inputs`, `get_init_inputs`.
     kernel_path
         `ModelNew`, `kernel_function`, or a `.cu` with a declared entry point.
-    options
-        How; see `Options`.
     zygote
         Where workers fork from; None starts one, which takes some seconds.
     ceilings
         Of this card, measured before in this process; None measures them.
-    on_progress
-        Takes each step.
 
     Raises
     ------

@@ -79,10 +79,6 @@ class Reference:
         The oracle's tensors for the outputs of `forward`; None where `values` stands for them.
     dtypes
         The torch dtypes of eager's outputs.
-    declaration
-        What the problem file declares.
-    precision
-        ieee or tf32.
     terms
         Length of the longest sum behind one output element.
     values

@@ -183,14 +183,15 @@ class Worker(Exchange):
         self.open([each for each in lent if each is not None])
         return lent
 
-    def take_back(self, group: str) -> None:
-        """Free a group; its tensors must not be used again."""
-        _, lent = self._groups.pop(group, ([], []))
-        names = [each.name for each in lent if each is not None]
-        if names and self.alive:
-            with contextlib.suppress(WorkerError):
-                self.close_buffers(names)
-        self._exporter.free(names)
+    def take_back(self, *groups: str) -> None:
+        """Free groups; their tensors must not be used again."""
+        for group in groups:
+            _, lent = self._groups.pop(group, ([], []))
+            names = [each.name for each in lent if each is not None]
+            if names and self.alive:
+                with contextlib.suppress(WorkerError):
+                    self.close_buffers(names)
+            self._exporter.free(names)
 
     def open(self, buffers: Sequence["Exported"]) -> None:
         """Let the worker map the judge's buffers."""
@@ -320,5 +321,4 @@ class Worker(Exchange):
         """End the worker and free its groups; never raises, may be repeated."""
         self.resume()
         super().stop()
-        for group in list(self._groups):
-            self.take_back(group)
+        self.take_back(*self._groups)

@@ -9,6 +9,7 @@ import torch
 
 from judge.evaluate.buffers import (
     Lent,
+    arguments,
     copy,
     disturb,
     names,
@@ -37,7 +38,6 @@ _SAME_SHARE = 0.1
 _OF_MISTAKES = ("mutant", "mutant.values", "moved")
 # Outputs above this are not kept beside the oracle's.
 _LARGE_BYTES = 1 << 28
-_DEVICE_ERRORS = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 # Relative steps that each dtype can hold, and small enough for what is smooth.
 STEPS = {
     torch.float64: 2.0**-16,
@@ -72,14 +72,7 @@ class Settings:
 
 
 class Stage:
-    """The problem worker, set to one shape.
-
-    Parameters
-    ----------
-    worker
-        The problem worker, the problem loaded.
-    shape
-        Becomes the worker's shape now.
+    """The problem worker, which has loaded the problem, set to one shape.
 
     Raises
     ------
@@ -145,7 +138,7 @@ class Stage:
             refuse_shortage(error)
             prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
             prepared.raised = error.kind
-            self.broken = is_device_error(error.message)
+            self.broken = m.is_device_error(error.message)
         return prepared
 
     def computes_in(self, dtype: str, prepared: Prepared) -> bool:
@@ -181,8 +174,7 @@ class Stage:
 
     def _free(self, groups: Sequence[str]) -> None:
         """Take groups back, once the judge's own work is done, and what torch caches of them."""
-        for group in groups:
-            self.worker.take_back(group)
+        self.worker.take_back(*groups)
         if self.settings.device != "cpu":
             torch.cuda.synchronize(self.settings.device)
             torch.cuda.empty_cache()
@@ -380,19 +372,6 @@ def _raised(spec: m.TensorSpec) -> m.TensorSpec:
 def _step(lent: Lent) -> float:
     """By what share of itself every number of the inputs can be moved; 0 where none can."""
     return max((STEPS.get(each.tensor.dtype, 0.0) for each in lent if each is not None), default=0)
-
-
-def is_device_error(message: str) -> bool:
-    """Whether an error is one after which a process cannot use the GPU any more."""
-    return any(word in message for word in _DEVICE_ERRORS)
-
-
-def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:
-    """The inputs as a call takes them: buffers by name, other values as they are."""
-    return [
-        m.ValueArgument(value=spec.value) if each is None else m.BufferArgument(buffer=each.name)
-        for spec, each in zip(inputs, lent, strict=True)
-    ]
 
 
 def _redrawn(names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from judge.evaluate.power import Power, with_more
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, Session, Worker, WorkerError
-from judge.evaluate.stage import Settings, Stage, is_device_error
+from judge.evaluate.stage import Settings, Stage
 from judge.evaluate.tolerance import loosened
 from judge.evaluate.verdict import (
     INTERPRETED_BFLOAT16,
@@ -32,7 +32,7 @@ from judge.problem.source import ProblemFile
 from judge.problem.variants import why_none
 from judge.progress import Progress, Say, Step
 from judge.sandbox.layers import Layer, require_layers
-from judge.worker.messages import ValueKind
+from judge.worker.messages import ValueKind, is_device_error
 from kb.errors import KbError
 
 
@@ -297,11 +297,6 @@ class Trial:
     def _require_repeat(self, stage: Stage, planned: PlannedCase, failure: str) -> None:
         """Raise ProblemFaultError unless a fresh process fails alike while the kernel's stands
         still.
-
-        Parameters
-        ----------
-        failure
-            The type of the error.
         """
         self._contestant.worker.pause()
         again: str | None

@@ -88,8 +88,6 @@ class Programs:
 
         Parameters
         ----------
-        arguments
-            The program and what it is given.
         timeout
             Seconds after which it is ended.
         read
@@ -98,8 +96,6 @@ class Programs:
             Whether it may use the GPU, and sockets of a loopback of its own (for the profiler).
         without
             Layers of the sandbox that are left out.
-        environment
-            Variables in addition to the sandbox's.
         alive
             What it prints once it is under way; without that it is ended earlier.
 

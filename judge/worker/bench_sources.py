@@ -28,8 +28,6 @@ _MOST_LOADED: Final = 160
 # What decides whether a version is worth further launches.
 _FIRST_LAUNCHES: Final = 2
 _CHUNK: Final = 1 << 24
-# How errors read after which no call to the device succeeds any more.
-_DEVICE_ERRORS: Final = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +45,7 @@ class Task:
 
 
 class SourceBench:
-    """Loaded versions of a kernel; one for each worker.
-
-    Parameters
-    ----------
-    folder
-        Where files are written.
-    """
+    """Loaded versions of a kernel; one for each worker. Files are written to `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -267,7 +259,7 @@ def _is_lost(wait: Callable[[], None]) -> bool:
     try:
         wait()
     except Exception as error:
-        return any(each in str(error) for each in _DEVICE_ERRORS)
+        return m.is_device_error(str(error))
     return False
 
 

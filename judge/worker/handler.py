@@ -13,7 +13,7 @@ from judge.sandbox.environment import INTERPRET
 from judge.worker import flops, graph, inputs
 from judge.worker import messages as m
 from judge.worker.bench_sources import SourceBench, Task
-from judge.worker.buffers import OpenBuffers
+from judge.worker.buffers import OpenBuffers, synchronize
 from judge.worker.contender import load_kernel, of_model
 from judge.worker.events import Run, Timer
 from judge.worker.interpreted import Watch
@@ -33,13 +33,7 @@ class NotReadyError(Exception):
 
 
 class Handler:
-    """The state of one worker, and a method `_do_NAME` for every command.
-
-    Parameters
-    ----------
-    folder
-        Where files are written.
-    """
+    """The state of one worker, and a method `_do_NAME` for every command."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -270,9 +264,7 @@ class Handler:
         self._wait()
 
     def _wait(self) -> None:
-        """The judge reads next, and its streams do not wait for ours."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        synchronize(self._device)
 
     def _forget(self) -> None:
         self._held.clear()

@@ -36,8 +36,6 @@ class LoadedProblem:
         that the file creates; what the file itself sets as precision is overruled. The seed is set
         before `get_init_inputs` and again before the model is built, so that whoever builds the
         same layers under the same seed has the same parameters.
-    folder
-        Where the file is written.
     """
 
     def __init__(self, command: LoadProblem, folder: Path) -> None:

@@ -110,8 +110,7 @@ def run():
 
         yield run
         for worker in workers:
-            for group in list(worker._groups):
-                worker.take_back(group)
+            worker.take_back(*worker._groups)
 
 
 def prepared(seed):
