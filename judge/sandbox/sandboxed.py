@@ -150,13 +150,13 @@ class Sandboxed:
                 os.kill(pid, signal.SIGCONT)
         self._paused = []
 
-    def kill(self, reason: ExitReason = ExitReason.KILLED, detail: str = "") -> Exit:
+    def kill(self, reason: ExitReason = ExitReason.KILLED) -> Exit:
         """End it and every descendant, wait until they are gone, and say how it ended.
 
         Safe to call at any time, from any thread, and again. A process stuck in a device driver
         may outlive the call; `Exit.detail` then says so.
         """
-        self.stop(reason, detail)
+        self.stop(reason)
         if not self._ended.wait(GENTLE_SECONDS):
             self._send_signal(self.pid, signal.SIGKILL)
             self._kill_directly()
@@ -173,7 +173,7 @@ class Sandboxed:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def stop(self, reason: ExitReason, detail: str) -> None:
+    def stop(self, reason: ExitReason, detail: str = "") -> None:
         """Begin to end it; the first reason counts."""
         with self._lock:
             if self._reason is None and self.exit is None:
