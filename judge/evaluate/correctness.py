@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from judge.evaluate.buffers import Lent, arguments, copy, disturb, names, pristine, unchanged, write
 from judge.evaluate.cases import PlannedCase
+from judge.evaluate.enlarge import LoopCounts
 from judge.evaluate.outputs import constant, sample, unlike
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Case
@@ -75,12 +76,8 @@ class Contestant:
         """A case that takes too long does not count, as the interpreter is to blame."""
         self.most_accesses: int | None = None
         """Accesses to memory after which an interpreted call is ended, and does not count."""
-        self.too_long = False
-        """The last case was ended for the number of its accesses."""
-        self.calls = 0
-        self.fewest_accesses = 0
-        """Of any interpreted call."""
-        self.last_call = m.Called(call=0, outputs=[], seconds=0.0)
+        self.counts = LoopCounts()
+        """Of its calls."""
         self.kernel = kernel
         self.worker = worker
         self.settings = settings
@@ -123,7 +120,7 @@ class Contestant:
     def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
         """Run one prepared case."""
         start = time.perf_counter()
-        self.too_long = False
+        self.counts = replace(self.counts, too_long=False)
         case = Case(
             shape=stage.shape.label,
             kind=planned.kind.value,
@@ -249,10 +246,9 @@ class Contestant:
             most_accesses=self.most_accesses,
             timeout=self.call_seconds,
         )
-        self.last_call = called
-        fewest = min(self.fewest_accesses, called.accesses) if self.calls else called.accesses
-        self.fewest_accesses = fewest
-        self.calls += 1
+        known = self.counts
+        fewest = min(known.fewest, called.accesses) if known.calls else called.accesses
+        self.counts = replace(known, last=called, fewest=fewest, calls=known.calls + 1)
         if planned.observe:
             self.observations.seen.append(called.observed)
             self.observations.watched = True
@@ -332,7 +328,7 @@ class Contestant:
         if isinstance(error, WorkerTimedOutError) and self.may_be_slow:
             return f"it takes more than {error.seconds:.0f} s in the interpreter"
         if isinstance(error, CommandFailedError) and error.kind == "TooLongError":
-            self.too_long = True
+            self.counts = replace(self.counts, too_long=True)
             return f"it takes too long in the interpreter: {error.message}"
         return None
 

@@ -45,23 +45,24 @@ _MOST_LONG = 4
 # asks for takes a quarter of a second at most, and all of them together a second.
 MOST_ACCESSES = 2500
 _ALL_ACCESSES = 10_000
+_NO_CALL = Called(call=0, outputs=[], seconds=0.0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LoopCounts:
     """What the interpreter has said so far."""
 
-    last: Called
+    last: Called = _NO_CALL
     """The last call."""
-    fewest: int
+    fewest: int = 0
     """The fewest accesses to memory of any call."""
-    constants: Mapping[str, int]
+    constants: Mapping[str, int] = field(default_factory=dict)
     """Of the last call's shape."""
-    calls: int
+    calls: int = 0
     """Calls so far."""
-    too_long: bool
+    too_long: bool = False
     """The last call was ended for the number of its accesses."""
-    judged: int
+    judged: int = 0
     """Cases so far that count and that the kernel did not decline."""
 
     @property

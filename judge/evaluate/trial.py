@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from judge.evaluate import cases, neighbours
 from judge.evaluate.cases import OF_INTEGERS, SEED_BITS, PlannedCase, PlannedShape
@@ -142,14 +142,9 @@ class Trial:
         contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
 
         def progress() -> LoopCounts:
-            return LoopCounts(
-                last=contestant.last_call,
-                fewest=contestant.fewest_accesses,
-                constants=outcomes[-1].case.constants,
-                calls=contestant.calls,
-                too_long=contestant.too_long,
-                judged=sum(each.case.counted and not each.case.refused for each in outcomes),
-            )
+            judged = sum(each.case.counted and not each.case.refused for each in outcomes)
+            shape = outcomes[-1].case.constants
+            return replace(contestant.counts, constants=shape, judged=judged)
 
         larger = Enlargement(self.problem, self._kernel.text, progress, self.evidence.given_shape)
         for planned in larger.shapes(secret=secrets.randbits(SEED_BITS - 1)):
