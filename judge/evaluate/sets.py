@@ -38,6 +38,8 @@ _COMFORTABLE_SETS: Final = 8
 # The rest is for the oracle, for what contenders allocate inside, and for other users of the card.
 _MEMORY_SHARE: Final = 0.5
 _SEED_BITS: Final = 48
+# What the problem's buffer for new contents is lent as.
+_MADE: Final = "made"
 
 
 def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2) -> int:
@@ -86,10 +88,9 @@ class InputSets:
         self._opened: list[tuple[Worker, list[str]]] = []
         self._sets: list[list[Exported]] = []
         self._pristine: list[list[Any]] = []
-        self._made = self._lend("made")
+        self._made = problem.lend(_MADE, [spec.tensor for spec in self._inputs])
         self._spare = self._like_made()
         self._evicting = _evicting(exporter.device)
-        self._open(problem, [each for each in self._made if each is not None])
 
     @property
     def device(self) -> torch.device:
@@ -105,7 +106,12 @@ class InputSets:
         """Allocate further sets until there are `count`, open in all `workers`; new contents."""
         added: list[Exported] = []
         for number in range(len(self._sets), count):
-            lent = self._lend(str(number))
+            lent: Lent = [
+                None
+                if spec.tensor is None
+                else self._exporter.allocate(f"timing.{number}.{position}", spec.tensor)
+                for position, spec in enumerate(self._inputs)
+            ]
             exported = [each for each in lent if each is not None]
             self.arguments.append(arguments(self._inputs, lent))
             self._sets.append(exported)
@@ -166,8 +172,8 @@ class InputSets:
             if worker.alive:
                 with contextlib.suppress(WorkerError):
                     worker.close_buffers(opened)
-        made = [each.name for each in self._made if each is not None]
-        self._exporter.free([*made, *(each.name for group in self._sets for each in group)])
+        self.problem.take_back(_MADE)
+        self._exporter.free(each.name for group in self._sets for each in group)
         self._sets, self._pristine, self._spare, self._opened = [], [], [], []
 
     def _make(self, into: Sequence[Any]) -> int:
@@ -179,14 +185,6 @@ class InputSets:
             as_bytes(kept).copy_(exported.flat)
         synchronize(self.device)  # the problem writes the next contents over these
         return seed
-
-    def _lend(self, name: str) -> Lent:
-        return [
-            None
-            if spec.tensor is None
-            else self._exporter.allocate(f"timing.{name}.{position}", spec.tensor)
-            for position, spec in enumerate(self._inputs)
-        ]
 
     def _like_made(self) -> list[Any]:
         return [torch.empty_like(each) for each in tensors(self._made)]
