@@ -173,8 +173,6 @@ class BenchedSource(Message):
     """False: there was no time for it, or the device was lost before."""
     slow: bool = False
     """Its error is that it compiles for longer than it may."""
-    seconds: float = 0.0
-    """It was loaded, compared and timed in; compilation ahead not counted."""
 
 
 class Benched(Reply):
@@ -182,7 +180,7 @@ class Benched(Reply):
 
     results: list[BenchedSource] = Field(max_length=MAX_SOURCES)
     ahead_seconds: float = 0.0
-    """In which sources were compiled ahead."""
+    """Of stage `compile`."""
     compiled_ahead: int = 0
     """Sources that were."""
     lost: bool = False
