@@ -28,14 +28,6 @@ class RunOptions(BaseModel):
 
     @classmethod
     def like(cls, other: BaseModel, **fields: Any) -> Self:
-        """These options with the values that `other` has under the same names.
-
-        Parameters
-        ----------
-        other
-            Any declaration of options; what it does not name keeps its default.
-        fields
-            Values that are given here instead.
-        """
+        """These options with what `other` has under the same names, and with `fields`."""
         shared = cls.model_fields.keys() & type(other).model_fields.keys()
         return cls(**{name: getattr(other, name) for name in shared} | fields)

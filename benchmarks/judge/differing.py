@@ -16,13 +16,12 @@ import torch
 
 from judge.problem.kernel import Form, KernelFile
 from judge.problem.source import ProblemFile
-from judge.problem.variants import Variant, enlarged, propose, whole_blocks
+from judge.problem.variants import Sizes, Variant, propose
 from judge.worker.contender import load_kernel
 from judge.worker.inputs import fill
-from judge.worker.messages import KernelParameter, LoadKernel, LoadProblem, ValueKind
+from judge.worker.messages import LoadProblem, ValueKind
 from judge.worker.outputs import flatten
 from judge.worker.problem import LoadedProblem
-from judge.worker.values import encode
 from kb.verify.compare import compare
 
 _BLOCKS = (16, 32, 64, 128, 256, 1024, 2048)
@@ -97,10 +96,11 @@ class _RaisedError(Exception):
 
 
 def _variants(problem: ProblemFile) -> Iterator[str]:
+    sizes = Sizes(problem, _ELEMENTS)
     found: list[Variant] = []
     for block in _BLOCKS:
-        found += enlarged(problem, block, _ELEMENTS)[0].values()
-        whole = whole_blocks(problem, block, _ELEMENTS)
+        found += sizes.enlarged(block)[0].values()
+        whole = sizes.whole_blocks(block)
         found += [whole] if whole is not None else []
     for seed in range(_SHAPES // 4):
         found += propose(problem, seed, variants=4, limit_elements=_ELEMENTS // 4)
@@ -132,22 +132,17 @@ def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator
 
 
 def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
-    described = loaded.tensors()
-    command = LoadKernel(
+    described = loaded.described()
+    command = described.kernel(
+        [f"p{i}" for i in range(len(described.parameters))],
         source=kernel,
         module_name="kernel",
         form="ModelNew" if KernelFile.parse(kernel).form is Form.MODEL_NEW else "kernel_function",
         device="cpu",
         seed=1,
-        init_inputs=encode(loaded.init_inputs),
-        parameters=[
-            KernelParameter(name=each.name, buffer=f"p{i}", kind=each.kind)
-            for i, (each, _) in enumerate(described)
-        ],
-        attributes=loaded.attributes,
         input_names=[loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
     )
-    run = load_kernel(command, {each.name: tensor for each, tensor in described}, folder)
+    run = load_kernel(command, {each.name: tensor for each, tensor in loaded.tensors()}, folder)
     return tuple(flatten(run(*_copies(inputs))))
 
 

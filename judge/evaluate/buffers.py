@@ -8,15 +8,24 @@ worker's channel.
 
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import torch
 
 from judge.worker import cudart
-from judge.worker.buffers import device_bytes, shared_bytes, typed
-from judge.worker.messages import Buffer, CudaHandle, SharedHandle, TensorSpec
+from judge.worker.buffers import device_bytes, shared_bytes, synchronize, typed
+from judge.worker.messages import (
+    Argument,
+    Buffer,
+    BufferArgument,
+    CudaHandle,
+    InputSpec,
+    SharedHandle,
+    TensorSpec,
+    ValueArgument,
+)
 from kb.errors import InvalidInputError, KbError
 
 # Bytes compared at a time: `torch.equal` of views this large needs 1/8 of it beside them.
@@ -55,14 +64,12 @@ class Exported:
         return as_bytes(self.tensor)
 
 
-class Exporter:
-    """Allocates and frees the buffers of one session; a context manager.
+Lent = list[Exported | None]
+"""Buffers by position; None where there is no tensor."""
 
-    Parameters
-    ----------
-    device
-        "cpu" or "cuda:N".
-    """
+
+class Exporter:
+    """Allocates and frees the buffers of one session, on "cpu" or "cuda:N"; a context manager."""
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
@@ -145,12 +152,6 @@ def as_bytes(tensor: Any) -> Any:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def _wait(tensor: Any) -> None:
-    """Another process reads next: its streams do not wait for ours."""
-    if tensor.device.type == "cuda":
-        torch.cuda.synchronize(tensor.device)
-
-
 def copy(source: Any, into: Exported) -> None:
     """Copy a tensor into a buffer, bit for bit, and wait until it is there.
 
@@ -166,13 +167,13 @@ def copy(source: Any, into: Exported) -> None:
             f"not {source.dtype}{list(source.shape)}"
         )
     target.copy_(source)
-    _wait(target)
+    synchronize(target.device)
 
 
 def pristine(exported: Exported) -> Any:
     """Return a copy of a buffer's contents in memory that no worker can reach."""
     kept = exported.tensor.clone()
-    _wait(kept)
+    synchronize(kept.device)
     return kept
 
 
@@ -183,6 +184,38 @@ def unchanged(exported: Exported, kept: Any) -> bool:
         torch.equal(a, b)
         for a, b in zip(now.split(_COMPARE_BYTES), then.split(_COMPARE_BYTES), strict=True)
     )
+
+
+def names(lent: Lent) -> list[str | None]:
+    """Names of buffers by position."""
+    return [None if each is None else each.name for each in lent]
+
+
+def arguments(inputs: Sequence[InputSpec], lent: Lent) -> list[Argument]:
+    """The inputs as a call takes them: buffers by name, other values as they are."""
+    return [
+        ValueArgument(value=spec.value) if each is None else BufferArgument(buffer=each.name)
+        for spec, each in zip(inputs, lent, strict=True)
+    ]
+
+
+def tensors(lent: Lent) -> list[Any]:
+    """The judge's views of buffers that are all there."""
+    return [each.tensor for each in lent if each is not None]
+
+
+def write(lent: Lent, values: Sequence[Any]) -> None:
+    """Copy tensors into buffers by position."""
+    for each, tensor in zip(lent, values, strict=True):
+        if each is not None:
+            copy(tensor, each)
+
+
+def disturb(lent: Lent, seed: int) -> None:
+    """Write other contents into buffers; see `refill`."""
+    for number, each in enumerate(lent):
+        if each is not None:
+            refill(each, seed + number)
 
 
 def refill(exported: Exported, seed: int) -> None:
@@ -209,7 +242,7 @@ def refill(exported: Exported, seed: int) -> None:
             elements.zero_()
         else:
             elements.copy_(reversed_)
-    _wait(tensor)
+    synchronize(tensor.device)
 
 
 def nudge(exported: Exported, step: float, seed: int) -> None:
@@ -219,7 +252,7 @@ def nudge(exported: Exported, step: float, seed: int) -> None:
     for part in tensor.reshape(-1).split(_NUDGED):
         up = torch.randint(2, part.shape, generator=noise, device=part.device) * 2 - 1
         part.mul_((1.0 + step * up).to(part.dtype))
-    _wait(tensor)
+    synchronize(tensor.device)
 
 
 def _noise(tensor: Any, seed: int) -> None:

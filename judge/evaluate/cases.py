@@ -95,11 +95,6 @@ def uncalled(
     )
 
 
-def secret_seeds(count: int = LEAST_SEEDS) -> list[int]:
-    """Seeds that no candidate can know; at least `LEAST_SEEDS`."""
-    return [secrets.randbits(SEED_BITS) for _ in range(max(count, LEAST_SEEDS))]
-
-
 def plan(
     problem: ProblemFile, *, seeds: int = LEAST_SEEDS, tiny: bool = False
 ) -> list[PlannedShape]:
@@ -108,7 +103,7 @@ def plan(
     Parameters
     ----------
     seeds
-        How many secret seeds.
+        How many secret seeds; at least `LEAST_SEEDS`.
     tiny
         Only sizes for Triton's interpreter. The given shape is then left out where a smaller one
         could be made.
@@ -119,7 +114,6 @@ def plan(
     distribution and zero-mean values (on which the judge can prove its power); the others zero-mean
     values. Where no other shape can be made, the given one gets every kind.
     """
-    values = secret_seeds(seeds)
     proposals = propose(
         problem,
         secrets.randbits(SEED_BITS),
@@ -128,7 +122,7 @@ def plan(
         limit_elements=INTERPRET_ELEMENTS if tiny else REDUCED_ELEMENTS,
     )
     smaller = any(each.label == "reduced" for each in proposals)
-    drawn = _Draw(values)
+    drawn = _Draw([secrets.randbits(SEED_BITS) for _ in range(max(seeds, LEAST_SEEDS))])
     # Of a dimension of one element little depends on the values.
     telling = (n for n, each in enumerate(proposals) if 1 not in each.constants.values())
     main = next(telling, 0)

@@ -122,15 +122,7 @@ def throttling(clocks: Clocks) -> tuple[str, ...]:
 
 
 class ClockWatch:
-    """Reads once on entry, every second inside, once on exit; a context manager.
-
-    Parameters
-    ----------
-    card
-        UUID of the card (`card_id`).
-    query
-        How nvidia-smi is run; for tests.
-    """
+    """Reads the card of this UUID once on entry, every second inside, once on exit."""
 
     def __init__(self, card: str, query: Query = run_query, period_s: float = PERIOD_S) -> None:
         self._card = card

@@ -140,17 +140,17 @@ def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0
         return _unlike(f"dtype {dtype_name(got.dtype)} instead of {dtype_name(expected.dtype)}")
     if expected.exact:
         return _compare_exact(got, expected, output)
-    found = _Found(expected, limits or _EXACT_ONLY, output, exact=limits is None)
+    found = _Found(expected, limits, output)
     sums = _at_once(
         expected.values,
         expected.dtype,
         lambda kernels: kernels.difference(got, expected.values, **found.measures),
     )
-    if sums is not None and (result := found.of(sums)).problem is None:
+    if sums is not None and (result := found.result(_Sums(*sums))).problem is None:
         return result  # what is wrong is looked at again, for examples
     for (start, left), (_, right) in zip(_chunks(got), _chunks(expected.values), strict=True):
         found.add(start, left, right)
-    return found.result()
+    return found.result(found.sums)
 
 
 def apart(one: Sequence[Any], other: Sequence[Any]) -> float:
@@ -167,45 +167,42 @@ def apart(one: Sequence[Any], other: Sequence[Any]) -> float:
     return largest
 
 
-class _Found:
-    """Accumulates a comparison chunk by chunk, on the device."""
+@dataclass(slots=True)
+class _Sums:
+    """What `compare_kernels.difference` answers."""
 
-    def __init__(self, expected: Expected, limits: Bounds, output: int, *, exact: bool) -> None:
-        self._expected, self._limits, self._output, self._exact = expected, limits, output, exact
+    squares: float = 0.0
+    largest: float = 0.0
+    worst: float = 0.0
+    unequal: int = 0
+    not_finite: int = 0
+    bad: int = 0
+
+
+class _Found:
+    """Accumulates a comparison chunk by chunk."""
+
+    def __init__(self, expected: Expected, limits: Bounds | None, output: int) -> None:
+        self.sums = _Sums()
+        self._expected, self._output, self._exact = expected, output, limits is None
+        self._limits = limits or _EXACT_ONLY
         self._format = real_dtype(expected.dtype)
-        device = expected.values.device
-        self._squares = torch.zeros((), dtype=torch.float64, device=device)
-        self._largest = torch.zeros((), dtype=torch.float64, device=device)
-        self._worst = torch.zeros((), dtype=torch.float64, device=device)
-        self._unequal = self._bad = self._not_finite = 0
+        self.measures = {
+            "absolute": self._limits.absolute,
+            "rms": expected.rms,
+            "allowed": self._limits.worst,
+            "largest": float(torch.finfo(self._format).max),
+        }
+        """What `compare_kernels.difference` has to know."""
         self._furthest = -1.0
         self._furthest_example: list[Counterexample] = []
         self._examples: list[Counterexample] = []
 
-    @property
-    def measures(self) -> dict[str, float]:
-        """What `compare_kernels.difference` has to know."""
-        return {
-            "absolute": self._limits.absolute,
-            "rms": self._expected.rms,
-            "allowed": self._limits.worst,
-            "largest": float(torch.finfo(self._format).max),
-        }
-
-    def of(self, sums: tuple[float, float, float, int, int, int]) -> Difference:
-        """What the sums of `compare_kernels.difference` say, without examples."""
-        found = _Found(self._expected, self._limits, self._output, exact=self._exact)
-        squares, largest, worst, found._unequal, found._not_finite, found._bad = sums
-        found._squares.fill_(squares)
-        found._largest.fill_(largest)
-        found._worst.fill_(worst)
-        return found.result()
-
     def add(self, start: int, got: Any, values: Any) -> None:
         """Compare one chunk, which begins at flat index `start`."""
+        sums, largest = self.sums, self.measures["largest"]
         left, right = got.double(), values.double()
         finite = torch.isfinite(right)
-        largest = float(torch.finfo(self._format).max)
         unlike = torch.where(finite, torch.isnan(left), _differ(left, right))
         usable = finite & ~unlike
         within = right.clamp(-largest, largest)
@@ -213,15 +210,15 @@ class _Found:
         counting = (error - self._limits.absolute).clamp(min=0.0)
         # Where the oracle is zero throughout, any difference at all is infinitely large.
         scaled = torch.where(counting > 0, counting / (within.abs() + self._expected.rms), 0.0)
-        self._squares += counting.square().sum()
-        self._largest = torch.maximum(self._largest, error.max())
-        self._worst = torch.maximum(self._worst, scaled.nan_to_num(nan=0.0, posinf=math.inf).max())
+        sums.squares += float(counting.square().sum())
+        sums.largest = max(sums.largest, float(error.max()))
+        sums.worst = max(sums.worst, float(scaled.nan_to_num(nan=0.0, posinf=math.inf).max()))
         unequal = _differ(left, right.to(self._format).double())
         bad = unequal if self._exact else unlike | (usable & (scaled > self._limits.worst))
-        self._unequal += int(unequal.sum())
-        self._not_finite += int(unlike.sum())
+        sums.unequal += int(unequal.sum())
+        sums.not_finite += int(unlike.sum())
         count = int(bad.sum())
-        self._bad += count
+        sums.bad += count
         if count and len(self._examples) < _EXAMPLES:
             places = bad.nonzero().flatten()[: _EXAMPLES - len(self._examples)].tolist()
             self._examples += [self._example(start, place, left, right) for place in places]
@@ -231,41 +228,38 @@ class _Found:
             self._furthest_example = [self._example(start, int(at), left, right)]
 
     def _example(self, start: int, place: int, left: Any, right: Any) -> Counterexample:
-        return _example(
-            self._expected, self._output, start + place, float(left[place]), float(right[place])
-        )
+        pair = float(left[place]), float(right[place])
+        return _example(self._expected, self._output, start + place, *pair)
 
-    def result(self) -> Difference:
-        """What all chunks together say."""
-        error, worst = math.sqrt(float(self._squares)), float(self._worst)
-        norm = self._expected.norm
+    def result(self, sums: _Sums) -> Difference:
+        """What sums over all elements say, with the examples so far."""
+        error, norm = math.sqrt(sums.squares), self._expected.norm
         ratio = error / norm if norm else (math.inf if error else 0.0)
-        problem = self._problem(worst, ratio)
-        if self._not_finite:
-            worst = ratio = math.inf
+        problem = self._problem(sums, ratio)
+        unlike = math.inf if sums.not_finite else 0.0
         return Difference(
             problem,
-            math.inf if self._not_finite else float(self._largest),
-            worst,
-            ratio,
-            self._unequal,
+            sums.largest + unlike,
+            sums.worst + unlike,
+            ratio + unlike,
+            sums.unequal,
             tuple(self._examples or self._furthest_example) if problem else (),
         )
 
-    def _problem(self, worst: float, ratio: float) -> str | None:
+    def _problem(self, sums: _Sums, ratio: float) -> str | None:
         total = self._expected.values.numel()
-        if self._not_finite:
+        if sums.not_finite:
             return (
-                f"{self._not_finite} of {total} elements are NaN, infinite or not written where "
+                f"{sums.not_finite} of {total} elements are NaN, infinite or not written where "
                 "the oracle is not, or the other way round"
             )
         if self._exact:
-            if not self._unequal:
+            if not sums.unequal:
                 return None
-            return f"{self._unequal} of {total} elements differ where nothing has to be rounded"
-        if self._bad:
+            return f"{sums.unequal} of {total} elements differ where nothing has to be rounded"
+        if sums.bad:
             return (
-                f"{self._bad} of {total} elements are off by up to {worst:.2g} of their size "
+                f"{sums.bad} of {total} elements are off by up to {sums.worst:.2g} of their size "
                 f"(allowed {self._limits.worst:.2g})"
             )
         if ratio > self._limits.norm:

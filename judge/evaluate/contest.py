@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judge.evaluate import floor
-from judge.evaluate.bench import Bench, Desk, names, tensors, write
+from judge.evaluate.buffers import arguments, names, tensors, write
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.correctness import Contestant
 from judge.evaluate.faults import ProblemFaultError
@@ -14,8 +14,8 @@ from judge.evaluate.options import Options
 from judge.evaluate.power import a_constant_passes
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Ceilings, Fault, TimingReport
-from judge.evaluate.session import WorkerError
-from judge.evaluate.stage import Stage, arguments
+from judge.evaluate.session import Session, Worker, WorkerError
+from judge.evaluate.stage import Stage
 from judge.evaluate.timing import FULL, QUICK, Conditions, time_contenders
 from judge.evaluate.verdict import Evidence
 from judge.problem.forms import EAGER
@@ -41,7 +41,7 @@ class Contest:
     shapes may have compiled for them.
     """
 
-    bench: Bench
+    session: Session
     stage: Stage
     options: Options
     entrants: Sequence[Entrant]
@@ -86,7 +86,7 @@ class Contest:
         conditions = Conditions(
             problem=self.stage.worker,
             inputs=prepared.inputs,
-            exporter=self.bench.buffers,
+            exporter=self.session.buffers,
             check_launch=_LaunchCheck(self.stage, kind),
             kind=kind,
             limits=QUICK if self.options.quick else FULL,
@@ -100,7 +100,7 @@ class Contest:
     def _entrant(self, entrant: Entrant, *, candidate: bool) -> Contender | None:
         """A kernel file in a worker of its own, right on the given and on zero-mean values."""
         contestant = Contestant(
-            self.bench.start(entrant.name), entrant.kernel, self.stage.settings,
+            self.session.worker(entrant.name), entrant.kernel, self.stage.settings,
             call_seconds=self.options.call_seconds,
         )  # fmt: skip
         outcomes: list[Outcome] = []
@@ -118,14 +118,13 @@ class Contest:
         # The problem's own model is timed whatever its values.
         if bad and not (candidate and self.evidence.own):
             problem, fault = bad[0].case.problem, bad[0].case.fault
-        contestant.desk.take_back("inputs")
-        contestant.desk.take_back("outputs")
+        contestant.worker.take_back("inputs", "outputs")
         if problem is None:
             return Contender(
                 entrant.name, contestant.worker, contestant.outputs, checked=True,
                 overlaps=contestant.overlaps,
             )  # fmt: skip
-        contestant.desk.close()
+        contestant.worker.stop()
         if candidate:
             self.evidence.wrong.append(f"in a fresh process at the given shape: {problem}")
             self.evidence.faults += [fault] if fault is not None else []
@@ -136,34 +135,33 @@ class Contest:
 
     def _baseline(self, form: Any) -> Contender | None:
         """The problem's own model in one form, called once and close to the oracle."""
-        desk = self.bench.start(form)
+        worker = self.session.worker(form)
         try:
-            self.stage.settings.load_problem(desk.worker, self.stage.shape.source)
-            desk.worker.contender(form)
-            outputs, problem = self._called(desk)
+            self.stage.settings.load_problem(worker, self.stage.shape.source)
+            worker.contender(form)
+            outputs, problem = self._called(worker)
         except WorkerError as error:
             self.notes.append(f"{form} is not timed: {error}")
-            desk.close()
+            worker.stop()
             return None
         if problem:
             self.notes.append(f"{form} is timed although it is off: {problem}")
-        return Contender(form, desk.worker, outputs, checked=False)
+        return Contender(form, worker, outputs, checked=False)
 
-    def _called(self, desk: Desk) -> tuple[Sequence[m.TensorSpec], str | None]:
+    def _called(self, worker: Worker) -> tuple[Sequence[m.TensorSpec], str | None]:
         """The outputs of one call, and how they are off."""
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
-        lent = desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = worker.lend("inputs", [each.tensor for each in prepared.inputs])
         write(lent, prepared.pristine)
-        called = desk.worker.call(arguments(prepared.inputs, lent))
+        called = worker.call(arguments(prepared.inputs, lent))
         problem = None
         if prepared.reference is not None:
-            got = desk.lend("outputs", called.outputs)
-            desk.worker.fetch(names(got), call=called.call)
+            got = worker.lend("outputs", called.outputs)
+            worker.fetch(names(got), call=called.call)
             limits = prepared.reference.eager_limits()
             problem = prepared.reference.check(tensors(got), limits).problem
-        desk.worker.drop([called.call])
-        desk.take_back("inputs")
-        desk.take_back("outputs")
+        worker.drop([called.call])
+        worker.take_back("inputs", "outputs")
         return called.outputs, problem
 
     def _work(self, prepared: Prepared) -> floor.Work:

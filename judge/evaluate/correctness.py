@@ -2,27 +2,29 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from judge.evaluate.bench import Desk, Lent, disturb, names, write
-from judge.evaluate.buffers import copy, pristine, unchanged
+from judge.evaluate.buffers import Lent, arguments, copy, disturb, names, pristine, unchanged, write
 from judge.evaluate.cases import PlannedCase
+from judge.evaluate.enlarge import LoopCounts
 from judge.evaluate.outputs import constant, sample, unlike
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Case
 from judge.evaluate.rules import Checked
 from judge.evaluate.session import (
     CommandFailedError,
+    Worker,
     WorkerDiedError,
     WorkerError,
     WorkerTimedOutError,
 )
-from judge.evaluate.stage import Settings, Stage, arguments, is_device_error
+from judge.evaluate.stage import Settings, Stage
 from judge.problem.kernel import KernelFile
 from judge.worker import messages as m
+from judge.worker.buffers import synchronize
 
 # Operators that are named to the user.
 _NAMED = 5
@@ -54,8 +56,6 @@ class Contestant:
 
     Parameters
     ----------
-    desk
-        Its worker's; the worker knows nothing of the problem.
     call_seconds
         How long one call may take, compilation included.
     hide
@@ -64,7 +64,7 @@ class Contestant:
 
     def __init__(
         self,
-        desk: Desk,
+        worker: Worker,
         kernel: KernelFile,
         settings: Settings,
         *,
@@ -76,14 +76,10 @@ class Contestant:
         """A case that takes too long does not count, as the interpreter is to blame."""
         self.most_accesses: int | None = None
         """Accesses to memory after which an interpreted call is ended, and does not count."""
-        self.too_long = False
-        """The last case was ended for the number of its accesses."""
-        self.calls = 0
-        self.fewest_accesses = 0
-        """Of any interpreted call."""
-        self.last_call = m.Called(call=0, outputs=[], seconds=0.0)
+        self.counts = LoopCounts()
+        """Of its calls."""
         self.kernel = kernel
-        self.desk, self.worker = desk, desk.worker
+        self.worker = worker
         self.settings = settings
         self.call_seconds = call_seconds
         self.observations = Observations()
@@ -106,19 +102,11 @@ class Contestant:
         self._previous = None
         described = stage.problem
         self._parameters = stage.parameters()
-        self._lent_parameters = self.desk.lend(
-            "parameters", [each.tensor for each in described.parameters]
-        )
-        given = []
-        for parameter, values, lent in zip(
-            described.parameters, self._parameters, self._lent_parameters, strict=True
-        ):
-            assert lent is not None
-            copy(values, lent)
-            given.append(
-                m.KernelParameter(name=parameter.name, buffer=lent.name, kind=parameter.kind)
-            )
-        command = m.LoadKernel(
+        lent = self.worker.lend("parameters", [each.tensor for each in described.parameters])
+        write(lent, self._parameters)
+        self._lent_parameters = lent
+        command = described.kernel(
+            [each.name for each in lent if each is not None],
             source=self.kernel.text,
             module_name="kernel",
             form=self.kernel.form.value,
@@ -126,17 +114,13 @@ class Contestant:
             dtype=self.settings.dtype,
             precision=self.settings.precision,
             seed=self.settings.model_seed,
-            init_inputs=described.init_inputs,
-            parameters=given,
-            attributes=described.attributes,
-            input_names=described.input_names,
         )
         self.observations.seen.append(self.worker.load_kernel(command).observed)
 
     def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
         """Run one prepared case."""
         start = time.perf_counter()
-        self.too_long = False
+        self.counts = replace(self.counts, too_long=False)
         case = Case(
             shape=stage.shape.label,
             kind=planned.kind.value,
@@ -193,7 +177,7 @@ class Contestant:
         hide: bool,
     ) -> list[str]:
         """Call and compare; the operators that the host ran on hidden values."""
-        lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
         called = self._call(prepared, lent, planned, hide=hide)
         problem = unlike(called.outputs, prepared.outputs, self.settings.device)
         self.overlaps = any(output.overlaps for output in called.outputs)
@@ -237,7 +221,7 @@ class Contestant:
     ) -> None:
         """Why outputs are wrong: from before, late, constant. `hidden`: it is called again."""
         assert prepared.reference is not None
-        lent = self.desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
         if stale := self._stale(got, prepared):
             outcome.cheats.append(stale)
         elif hidden:
@@ -262,10 +246,9 @@ class Contestant:
             most_accesses=self.most_accesses,
             timeout=self.call_seconds,
         )
-        self.last_call = called
-        fewest = min(self.fewest_accesses, called.accesses) if self.calls else called.accesses
-        self.fewest_accesses = fewest
-        self.calls += 1
+        known = self.counts
+        fewest = min(known.fewest, called.accesses) if known.calls else called.accesses
+        self.counts = replace(known, last=called, fewest=fewest, calls=known.calls + 1)
         if planned.observe:
             self.observations.seen.append(called.observed)
             self.observations.watched = True
@@ -273,12 +256,11 @@ class Contestant:
 
     def _fetch(self, called: m.Called) -> list[Any]:
         """The outputs in the judge's own memory, whatever the process does to the buffers later."""
-        outputs = self.desk.lend("outputs", called.outputs)
+        outputs = self.worker.lend("outputs", called.outputs)
         for output in outputs:
             assert output is not None
             output.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
-            if output.tensor.device.type == "cuda":
-                torch.cuda.synchronize(output.tensor.device)
+            synchronize(output.tensor.device)
         self.worker.fetch(names(outputs), call=called.call)
         got = [pristine(each) for each in outputs if each is not None]
         self.worker.drop([called.call])
@@ -334,7 +316,7 @@ class Contestant:
             return
         problem, declined = str(error), False
         if isinstance(error, CommandFailedError):
-            declined = stage.shape.label != "full" and not is_device_error(error.message)
+            declined = stage.shape.label != "full" and not m.is_device_error(error.message)
             problem = f"it raises {error.kind}: {error.message}"
         elif isinstance(error, WorkerDiedError):
             problem = f"its process ended: {error.reason}"
@@ -346,7 +328,7 @@ class Contestant:
         if isinstance(error, WorkerTimedOutError) and self.may_be_slow:
             return f"it takes more than {error.seconds:.0f} s in the interpreter"
         if isinstance(error, CommandFailedError) and error.kind == "TooLongError":
-            self.too_long = True
+            self.counts = replace(self.counts, too_long=True)
             return f"it takes too long in the interpreter: {error.message}"
         return None
 

@@ -19,16 +19,7 @@ from dataclasses import dataclass, field
 from judge.evaluate.cases import PlannedShape, further_case
 from judge.problem.source import ProblemFile
 from judge.problem.syntax import integer, parse
-from judge.problem.variants import (
-    SMALL,
-    Variant,
-    by_place,
-    enlarged,
-    is_within,
-    lengthened,
-    partial_blocks,
-    whole_blocks,
-)
+from judge.problem.variants import SMALL, Sizes, Variant, partial_blocks
 from judge.worker.messages import Called, ValueKind
 
 # Two blocks of 32,768 beside another dimension of a few; the interpreter takes a block at once.
@@ -54,23 +45,24 @@ _MOST_LONG = 4
 # asks for takes a quarter of a second at most, and all of them together a second.
 MOST_ACCESSES = 2500
 _ALL_ACCESSES = 10_000
+_NO_CALL = Called(call=0, outputs=[], seconds=0.0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LoopCounts:
     """What the interpreter has said so far."""
 
-    last: Called
+    last: Called = _NO_CALL
     """The last call."""
-    fewest: int
+    fewest: int = 0
     """The fewest accesses to memory of any call."""
-    constants: Mapping[str, int]
+    constants: Mapping[str, int] = field(default_factory=dict)
     """Of the last call's shape."""
-    calls: int
+    calls: int = 0
     """Calls so far."""
-    too_long: bool
+    too_long: bool = False
     """The last call was ended for the number of its accesses."""
-    judged: int
+    judged: int = 0
     """Cases so far that count and that the kernel did not decline."""
 
     @property
@@ -99,21 +91,23 @@ class Enlargement:
     """Why some shape that could have helped was not tried."""
     long: bool = False
     """Shapes are beyond what the loops want: a kernel may decline them."""
+    _sizes: Sizes = field(init=False)
     _dull: set[str] = field(default_factory=set)
     """Constants on which neither a loop nor a block depends."""
-    _sizes: set[int] = field(default_factory=set)
+    _used: set[int] = field(default_factory=set)
+    """Sizes of constants, which are no blocks."""
     _tried: list[Mapping[str, int]] = field(default_factory=list)
     _spent: int = 0
     """Accesses at long shapes."""
     _begun: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        self._sizes = Sizes(self.problem, LIMIT_ELEMENTS)
+
     def shapes(self, *, secret: int) -> Iterator[PlannedShape]:
         """Shapes to be judged: while there are loops with too few turns, then long ones.
 
-        Parameters
-        ----------
-        secret
-            Seeds the values.
+        `secret` seeds the values.
         """
         yield from self._for_loops(secret)
         yield from self._long(secret)
@@ -132,7 +126,7 @@ class Enlargement:
     def _long(self, secret: int) -> Iterator[PlannedShape]:
         """The last dimension long, and others while an axis of a grid had one program."""
         self.long = True
-        for place, name in enumerate(by_place(self.problem)[:_MOST_LONG]):
+        for place, name in enumerate(self._sizes.last_first[:_MOST_LONG]):
             if place and not self.progress().alone:
                 return
             tried = len(self._tried)
@@ -168,7 +162,7 @@ class Enlargement:
         before = self.progress().judged
         whole = max(size // _WHOLE, 1) * _WHOLE
         for asked, given in ((size, False), (size, True), (whole, False), (whole, True)):
-            each = lengthened(self.problem, name, asked, LIMIT_ELEMENTS, beside_given=given)
+            each = self._sizes.lengthened(name, asked, beside_given=given)
             if each is None or each.constants in self._tried:
                 continue
             yield self._planned(each, secret)
@@ -183,12 +177,13 @@ class Enlargement:
 
     def _for_loops(self, secret: int) -> Iterator[PlannedShape]:
         """Blocks that grow with a shape are followed: the next shape is made from the larger."""
-        if not self.given and self.progress().short and is_within(self.problem, LIMIT_ELEMENTS):
+        within = self._sizes.elements({}) <= LIMIT_ELEMENTS
+        if not self.given and self.progress().short and within:
             yield self._planned(Variant({}, "variant"), secret)
         largest = 0
         while (block := self._block()) > largest:
             largest = block
-            candidates, left_out = enlarged(self.problem, block, LIMIT_ELEMENTS)
+            candidates, left_out = self._sizes.enlarged(block)
             for name, each in candidates.items():
                 if not self.progress().short:
                     return
@@ -212,7 +207,7 @@ class Enlargement:
                 elif (now.last.loops, now.last.blocks) == (before.last.loops, before.last.blocks):
                     self._dull.add(name)
                 if now.judged == before.judged:
-                    whole = whole_blocks(self.problem, block, LIMIT_ELEMENTS)
+                    whole = self._sizes.whole_blocks(block)
                     if whole is not None and whole.constants not in self._tried:
                         yield self._planned(whole, secret)
 
@@ -227,7 +222,7 @@ class Enlargement:
     ) -> PlannedShape:
         constants = dict(variant.constants)
         self._tried.append(constants)
-        self._sizes |= set(constants.values())
+        self._used |= set(constants.values())
         source = self.problem.with_constants(constants)
         case = further_case(secret + sum(constants.values()), kind)
         return PlannedShape("variant", source, constants, (case,))
@@ -247,4 +242,4 @@ class Enlargement:
         return max(found, default=0)
 
     def _is_block(self, value: int) -> bool:
-        return SMALL <= value <= _LARGEST_BLOCK and value not in self._sizes
+        return SMALL <= value <= _LARGEST_BLOCK and value not in self._used

@@ -59,15 +59,7 @@ class WorkerTimedOutError(WorkerError):
 
 
 class Exchange:
-    """Asks one worker process; after an error other than `CommandFailedError` it is gone.
-
-    Parameters
-    ----------
-    process
-        The running worker.
-    name
-        What messages to the user call it, such as "candidate".
-    """
+    """Asks one worker process; after an error other than `CommandFailedError` it is gone."""
 
     def __init__(self, process: Sandboxed, name: str) -> None:
         self.process = process

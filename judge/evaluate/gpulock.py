@@ -55,12 +55,8 @@ def locked(
     card
         What names the card on this machine: its UUID (`judge.evaluate.clocks.card_id`), so that
         CUDA_VISIBLE_DEVICES does not give one card two names.
-    folder
-        For the lock files; `lock_folder()` by default.
     timeout
         Seconds to wait; 0 does not wait.
-    say
-        Is told who holds the card while this waits.
 
     Raises
     ------
@@ -100,21 +96,18 @@ def locked(
 def _acquire(  # noqa: PLR0917
     lock: FileLock, card: str, note: Path, end: float, timeout: float, say: Say
 ) -> None:
-    said_at: float | None = None
+    wait = 0.0
     while True:
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=wait, poll_interval=_POLL_S)
         except Timeout:
-            now = time.monotonic()
-            if now >= end:
+            wait = min(_SAY_AGAIN_S, end - time.monotonic())
+            if wait <= 0:
                 raise GpuBusyError(
                     f"GPU {card} is held by {_holder(note)} after {timeout:.0f} s of waiting; "
                     "wait until it ends, or choose another card with --device"
                 ) from None
-            if said_at is None or now - said_at >= _SAY_AGAIN_S:
-                say(Progress(f"waiting for GPU {card}, held by {_holder(note)}", Step.WAIT))
-                said_at = now
-            time.sleep(min(_POLL_S, max(0.0, end - now)))
+            say(Progress(f"waiting for GPU {card}, held by {_holder(note)}", Step.WAIT))
         else:
             return
 

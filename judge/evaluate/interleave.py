@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from judge.evaluate.buffers import Exported, Exporter
+from judge.evaluate.buffers import names, tensors
 from judge.evaluate.session import CommandFailedError, Worker, WorkerError
 from judge.evaluate.sets import InputSets
 from judge.evaluate.turns import UntestedError, out_of_turn
@@ -24,6 +24,9 @@ Method = Literal["graph", "events", "clock"]
 
 # A batch takes milliseconds; this is for a contender that hangs or compiles anew.
 _BATCH_SECONDS: Final = 180.0
+
+# What outputs of timed launches are lent as.
+_FETCHED: Final = "fetched"
 
 _secret: Final = secrets.SystemRandom()
 
@@ -93,25 +96,12 @@ class Track:
 
 
 class Interleaver:
-    """Times batches of all contenders; a context manager that frees its buffers.
-
-    Parameters
-    ----------
-    contenders
-        Whom to time.
-    sets
-        Their inputs.
-    exporter
-        Where memory for fetched outputs comes from.
-    check_launch
-        Judges the outputs of one launch.
-    """
+    """Times batches of all contenders; a context manager that frees its buffers."""
 
     def __init__(
         self,
         contenders: Sequence[Contender],
         sets: InputSets,
-        exporter: Exporter,
         check_launch: CheckLaunch,
     ) -> None:
         self.tracks = {contender.name: Track() for contender in contenders}
@@ -123,32 +113,22 @@ class Interleaver:
         self.check_seconds = 0.0
         """Time spent on checking launches so far."""
         self._contenders = list(contenders)
-        self._exporter = exporter
         self._check_launch = check_launch
-        self._fetched: dict[str, list[Exported]] = {}
         self._last_seeds: dict[str, list[int]] = {}
 
     def __enter__(self) -> "Interleaver":
-        for index, contender in enumerate(self._contenders):
+        for contender in self._contenders:
             if contender.checked:
-                buffers = [
-                    self._exporter.allocate(f"timing.out.{index}.{position}", spec)
-                    for position, spec in enumerate(contender.outputs)
-                ]
-                self._fetched[contender.name] = buffers
-                contender.worker.open(buffers)
+                contender.worker.lend(_FETCHED, contender.outputs)
         return self
 
     def __exit__(self, *_: object) -> None:
         for contender in self._contenders:
             contender.worker.resume()
-            names = [each.name for each in self._fetched.pop(contender.name, [])]
+            contender.worker.take_back(_FETCHED)
             if contender.worker.alive:
                 with contextlib.suppress(WorkerError):
-                    if names:
-                        contender.worker.close_buffers(names)
                     contender.worker.drop(launches=True)
-            self._exporter.free(names)
 
     @property
     def running(self) -> list[Contender]:
@@ -187,10 +167,6 @@ class Interleaver:
 
         Parameters
         ----------
-        number
-            Of the round.
-        plan
-            How to launch.
         held
             Hold the stream and take the times; otherwise only the wall clock counts.
         check
@@ -331,9 +307,9 @@ class Interleaver:
 
     def _fetch(self, contender: Contender, launch: int) -> list[Any]:
         """The outputs of one kept launch."""
-        fetched = self._fetched[contender.name]
-        contender.worker.fetch([each.name for each in fetched], launch=launch)
-        return [each.tensor for each in fetched]
+        fetched = contender.worker.lend(_FETCHED, contender.outputs)
+        contender.worker.fetch(names(fetched), launch=launch)
+        return tensors(fetched)
 
     def _explain(
         self, contender: Contender, order: list[int], launch: int, outputs: Sequence[Any]

@@ -1,6 +1,6 @@
 """Evaluate one kernel on one problem: correctness first, times after, and a verdict.
 
-What is called of the parts: `bench.Bench` starts sandboxed workers and lends memory,
+What is called of the parts: `session.Session` starts sandboxed workers and lends memory,
 `stage.Stage` sets the problem worker to a shape and makes cases, `correctness.Contestant` runs
 them, `power.Power` proves that wrong kernels would fail, `contest.Contest` hands fresh workers to
 `timing.time_contenders`, and `verdict.decide` weighs what was found.
@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 
-from judge.evaluate.bench import Bench
 from judge.evaluate.contest import Entrant
 from judge.evaluate.gpulock import locked
 from judge.evaluate.host import Host, describe_host, resolve_device
 from judge.evaluate.options import BASELINES, DTYPES, EAGER, Options
 from judge.evaluate.result import Ceilings, Evaluation, Fault, Verdict
 from judge.evaluate.scan import scan
+from judge.evaluate.session import Session
 from judge.evaluate.trial import Trial
 from judge.evaluate.verdict import CONVERTED_TO_BFLOAT16, INTERPRETED_BFLOAT16, decide
 from judge.problem.forms import as_kernel
@@ -51,14 +51,10 @@ def evaluate(
         KernelBench's format: `Model`, `get_inputs`, `get_init_inputs`.
     kernel_path
         `ModelNew`, `kernel_function`, or a `.cu` with a declared entry point.
-    options
-        How; see `Options`.
     zygote
         Where workers fork from; None starts one, which takes some seconds.
     ceilings
         Of this card, measured before in this process; None measures them.
-    on_progress
-        Takes each step.
 
     Raises
     ------
@@ -118,8 +114,12 @@ def _evaluated(
         language = kernel.language.value
         trial.evidence.language = kernel.language
         threads = _one_thread() if options.interpret else contextlib.nullcontext()
-        with threads, _card(host, on_progress), Bench(device, zygote) as bench:
-            trial.run(bench, kernel)
+        with (
+            threads,
+            _card(host, on_progress),
+            Session(device, interpret=device == "cpu", zygote=zygote) as session,
+        ):
+            trial.run(session, kernel)
     decision = decide(trial.evidence)
     report = trial.report
     return Evaluation(

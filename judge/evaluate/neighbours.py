@@ -34,10 +34,7 @@ _ROUNDINGS = 8 * 2.0**-24
 def is_close(case: Case, roundings: float) -> bool:
     """Whether a case failed by so little that its bounds deserve a second look.
 
-    Parameters
-    ----------
-    roundings
-        The absolute error that roundings explain.
+    `roundings` is the absolute error that roundings explain.
     """
     ratio, worst = case.norm_ratio, case.max_rel
     if case.passed or not case.counted or case.refused or ratio is None or worst is None:

@@ -37,8 +37,6 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     ----------
     interleaver
         Runs the contenders. Its sets are still empty; afterwards they are as many as the plan says.
-    say
-        Takes a line of progress.
     """
     notes: list[str] = []
     sets = interleaver.sets

@@ -168,8 +168,6 @@ def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -
 
     Parameters
     ----------
-    checks
-        At the shape that counts.
     smaller
         At smaller shapes. A mistake of a computation that is refused there is taken as told: at
         the given shape of a mean over millions nothing could be. Answers that need no computation

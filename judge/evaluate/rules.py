@@ -79,10 +79,6 @@ class Reference:
         The oracle's tensors for the outputs of `forward`; None where `values` stands for them.
     dtypes
         The torch dtypes of eager's outputs.
-    declaration
-        What the problem file declares.
-    precision
-        ieee or tf32.
     terms
         Length of the longest sum behind one output element.
     values
@@ -182,7 +178,10 @@ class Reference:
             else compare(outputs[i], each, None if i in exact else limits[i], i)
             for i, each in enumerate(self.expected)
         )
-        nvfp4 = self._check_nvfp4(outputs) if self.values is not None else None
+        nvfp4, judge = None, self.declaration
+        if self.values is not None:
+            packed = outputs[judge.codes], outputs[judge.scales]
+            nvfp4 = compare_nvfp4(*packed, self.values, judge, self._g)
         hint = ""
         for each, difference in zip(self.expected, differences, strict=True):
             if (
@@ -193,12 +192,6 @@ class Reference:
             ):
                 hint = " (as far off as products in TF32 or float16 are; --tf32 declares TF32)"
         return Checked(differences, nvfp4, None, hint)
-
-    def _check_nvfp4(self, outputs: Sequence[Any]) -> Nvfp4Difference:
-        judge = self.declaration
-        return compare_nvfp4(
-            outputs[judge.codes], outputs[judge.scales], self.values, judge, self._g
-        )
 
     def answer_like(self, templates: Sequence[Any], kind: str) -> list[Any]:
         """A wrong answer in the templates' place: `zeros`, or each output's `mean`.

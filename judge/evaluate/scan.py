@@ -21,8 +21,6 @@ def scan(text: str, name: str = "kernel.py") -> list[Finding]:
 
     Parameters
     ----------
-    text
-        The file's contents, Python or CUDA C++.
     name
         How messages call it; `.cu` means CUDA C++.
 

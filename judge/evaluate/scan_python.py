@@ -20,13 +20,7 @@ _LARGEST_EVIDENCE = 400
 
 
 class PythonChecks:
-    """Looks at the whole file: what is dressed up as a GPU kernel can be called on the host.
-
-    Parameters
-    ----------
-    module, text
-        The file, parsed and as it is.
-    """
+    """Looks at the whole file: what is dressed up as a GPU kernel can be called on the host."""
 
     def __init__(self, module: ast.Module, text: str) -> None:
         self.lines = text.splitlines()

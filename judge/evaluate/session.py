@@ -14,13 +14,14 @@ from judge.evaluate.exchange import (
     WorkerTimedOutError,
 )
 from judge.problem.forms import ModelForm
-from judge.sandbox.launch import Zygote, session_folder
+from judge.sandbox.launch import Sandboxed, Zygote, session_folder
+from judge.sandbox.layers import Layer
 from judge.sandbox.policy import GIB, Policy
 from judge.sandbox.removal import remove
 from judge.worker import messages as m
 
 if TYPE_CHECKING:
-    from judge.evaluate.buffers import Exported
+    from judge.evaluate.buffers import Exported, Exporter, Lent
 
 __all__ = [
     "CommandFailedError",
@@ -80,6 +81,8 @@ class Session:
         from judge.evaluate.buffers import Exporter  # noqa: PLC0415 (it imports torch)
 
         self.device = device
+        self.layers: list[Layer] = []
+        """What holds the workers."""
         self._memory_bytes = _memory_limit()
         self._started = 0
         with contextlib.ExitStack() as stack:
@@ -90,14 +93,15 @@ class Session:
             self._stack = stack.pop_all()
 
     def worker(self, name: str) -> "Worker":
-        """Start a sandboxed worker.
+        """Start a sandboxed worker, called `name` in messages.
 
         Raises
         ------
         judge.sandbox.launch.SandboxError
             It could not be started.
         """
-        scratch = self.folder / f"{self._started}-{re.sub(r'[^A-Za-z0-9]', '-', name)[:40]}"
+        own = f"{self._started}-{re.sub(r'[^A-Za-z0-9]', '-', name)[:40]}"
+        scratch = self.folder / own
         scratch.mkdir()
         policy = Policy(
             scratch=scratch,
@@ -106,7 +110,9 @@ class Session:
             gpu=self.device != "cpu",
             memory_bytes=self._memory_bytes,
         )
-        worker = Worker(self._zygote.spawn(WORKER_ENTRY, policy), name)
+        process = self._zygote.spawn(WORKER_ENTRY, policy)
+        self.layers = self.layers or process.layers
+        worker = Worker(process, name, self.buffers, own)
         self._stack.callback(worker.stop)  # before the buffers are freed
         self._started += 1
         return worker
@@ -123,12 +129,24 @@ class Session:
 
 
 class Worker(Exchange):
-    """One worker process, with a method for each command.
+    """One worker process, with a method for each command, and the buffers that the judge lends it.
 
     After an error other than `CommandFailedError` the process is gone.
+
+    Parameters
+    ----------
+    exporter
+        Where its buffers come from.
+    prefix
+        Of their names, unlike that of any other worker.
     """
 
-    _paused = False
+    def __init__(self, process: Sandboxed, name: str, exporter: "Exporter", prefix: str) -> None:
+        super().__init__(process, name)
+        self._exporter, self._prefix = exporter, prefix
+        self._groups: dict[str, tuple[list[m.TensorSpec | None], Lent]] = {}
+        self._made = 0
+        self._paused = False
 
     def pause(self) -> bool:
         """Stop the worker's processes until `resume`; False where that is not permitted.
@@ -143,6 +161,37 @@ class Worker(Exchange):
         if self._paused:
             self.process.resume()
             self._paused = False
+
+    def lend(self, group: str, specs: Sequence[m.TensorSpec | None]) -> "Lent":
+        """Open buffers for `specs`, None where there is no tensor.
+
+        A group keeps its memory as long as the specs stay the same, so that a kernel sees new
+        contents at old addresses.
+        """
+        plain = [None if s is None else m.TensorSpec(shape=s.shape, dtype=s.dtype) for s in specs]
+        known = self._groups.get(group)
+        if known is not None and known[0] == plain:
+            return known[1]
+        self.take_back(group)
+        self._made += 1
+        lent: Lent = []
+        # Kept before it is complete: what was allocated is freed if the rest cannot be had.
+        self._groups[group] = (plain, lent)
+        for index, spec in enumerate(plain):
+            name = f"{self._prefix}.{group}.{self._made}.{index}"
+            lent.append(None if spec is None else self._exporter.allocate(name, spec))
+        self.open([each for each in lent if each is not None])
+        return lent
+
+    def take_back(self, *groups: str) -> None:
+        """Free groups; their tensors must not be used again."""
+        for group in groups:
+            _, lent = self._groups.pop(group, ([], []))
+            names = [each.name for each in lent if each is not None]
+            if names and self.alive:
+                with contextlib.suppress(WorkerError):
+                    self.close_buffers(names)
+            self._exporter.free(names)
 
     def open(self, buffers: Sequence["Exported"]) -> None:
         """Let the worker map the judge's buffers."""
@@ -269,6 +318,7 @@ class Worker(Exchange):
         return self.ask(m.Flops(seed=seed), m.Operations, COMMAND_SECONDS)
 
     def stop(self) -> None:
-        """End the worker; never raises, may be repeated."""
+        """End the worker and free its groups; never raises, may be repeated."""
         self.resume()
         super().stop()
+        self.take_back(*self._groups)

@@ -13,15 +13,19 @@ from typing import Any, Final
 
 import torch
 
-from judge.evaluate.buffers import Exported, Exporter, as_bytes, unchanged
-from judge.evaluate.session import Worker, WorkerError
-from judge.worker.messages import (
-    Argument,
-    BufferArgument,
-    InputSpec,
-    ValueArgument,
-    ValueKind,
+from judge.evaluate.buffers import (
+    Exported,
+    Exporter,
+    Lent,
+    arguments,
+    as_bytes,
+    names,
+    tensors,
+    unchanged,
 )
+from judge.evaluate.session import Worker, WorkerError
+from judge.worker.buffers import synchronize
+from judge.worker.messages import Argument, InputSpec, ValueKind
 
 # Rotated sets hold this many times the L2 together, so that none of a set is still there when its
 # turn comes again (the caches keep no strict order, so more than once).
@@ -34,6 +38,8 @@ _COMFORTABLE_SETS: Final = 8
 # The rest is for the oracle, for what contenders allocate inside, and for other users of the card.
 _MEMORY_SHARE: Final = 0.5
 _SEED_BITS: Final = 48
+# What the problem's buffer for new contents is lent as.
+_MADE: Final = "made"
 FEW_SETS: Final = 4
 _READING_SHARE: Final = 0.005
 # A terabyte a second: less than what cards read whose L2 is large.
@@ -72,19 +78,7 @@ def sets_fitting(per_set: int, free: int) -> int:
 
 
 class InputSets:
-    """The sets of one problem at its full shape; close it before its workers stop.
-
-    Parameters
-    ----------
-    problem
-        The problem worker.
-    inputs
-        What it says about its inputs (`Worker.describe_inputs`).
-    exporter
-        Where memory comes from.
-    kind
-        Of the contents' values.
-    """
+    """The sets of one problem at its full shape; close it before its workers stop."""
 
     def __init__(
         self,
@@ -107,13 +101,9 @@ class InputSets:
         self._opened: list[tuple[Worker, list[str]]] = []
         self._sets: list[list[Exported]] = []
         self._pristine: list[list[Any]] = []
-        self._made = [
-            None if spec.tensor is None else exporter.allocate(f"timing.made.{i}", spec.tensor)
-            for i, spec in enumerate(self._inputs)
-        ]
+        self._made = problem.lend(_MADE, [spec.tensor for spec in self._inputs])
         self._spare = self._like_made()
         self._evicting = _evicting(exporter.device)
-        self._open(problem, [each for each in self._made if each is not None])
 
     @property
     def device(self) -> torch.device:
@@ -129,16 +119,14 @@ class InputSets:
         """Allocate further sets until there are `count`, open in all `workers`; new contents."""
         added: list[Exported] = []
         for number in range(len(self._sets), count):
-            arguments: list[Argument] = []
-            exported: list[Exported] = []
-            for position, spec in enumerate(self._inputs):
-                if spec.tensor is None:
-                    arguments.append(ValueArgument(value=spec.value))
-                    continue
-                name = f"timing.{number}.{position}"
-                exported.append(self._exporter.allocate(name, spec.tensor))
-                arguments.append(BufferArgument(buffer=name))
-            self.arguments.append(arguments)
+            lent: Lent = [
+                None
+                if spec.tensor is None
+                else self._exporter.allocate(f"timing.{number}.{position}", spec.tensor)
+                for position, spec in enumerate(self._inputs)
+            ]
+            exported = [each for each in lent if each is not None]
+            self.arguments.append(arguments(self._inputs, lent))
             self._sets.append(exported)
             self._pristine.append(self._like_made())
             added += exported
@@ -162,7 +150,7 @@ class InputSets:
             # Read, not written: lines that are written would have to go to memory at the expense
             # of the first launch.
             self._evicting.sum()
-        self._wait()
+        synchronize(self.device)
 
     def disturb(self) -> None:
         """Write other contents into all sets, so that outputs computed from now on come out wrong.
@@ -171,12 +159,12 @@ class InputSets:
         """
         for exported in self._sets:
             _write(exported, self._spare)
-        self._wait()
+        synchronize(self.device)
 
     def replace_first(self) -> None:
         """Write the contents under `spare_seed` into the first set only."""
         _write(self._sets[0], self._spare)
-        self._wait()
+        synchronize(self.device)
 
     def unchanged(self, number: int) -> bool:
         """Whether a set has, bit for bit, the contents that the judge wrote."""
@@ -193,37 +181,31 @@ class InputSets:
 
     def close(self) -> None:
         """Close the buffers in all workers that live, and free them."""
-        for worker, names in self._opened:
+        for worker, opened in self._opened:
             if worker.alive:
                 with contextlib.suppress(WorkerError):
-                    worker.close_buffers(names)
-        made = [each.name for each in self._made if each is not None]
-        self._exporter.free([*made, *(each.name for group in self._sets for each in group)])
+                    worker.close_buffers(opened)
+        self.problem.take_back(_MADE)
+        self._exporter.free(each.name for group in self._sets for each in group)
         self._sets, self._pristine, self._spare, self._opened = [], [], [], []
 
     def _make(self, into: Sequence[Any]) -> int:
         """Have the problem make inputs, copy them out of its reach, and return their seed."""
         seed = secrets.randbits(_SEED_BITS)
-        names = [None if each is None else each.name for each in self._made]
-        self.problem.make_inputs(seed, names, self._kind)
+        self.problem.make_inputs(seed, names(self._made), self._kind)
         made = [each for each in self._made if each is not None]
         for kept, exported in zip(into, made, strict=True):
             as_bytes(kept).copy_(exported.flat)
-        self._wait()  # the problem writes the next contents over these
+        synchronize(self.device)  # the problem writes the next contents over these
         return seed
 
     def _like_made(self) -> list[Any]:
-        return [torch.empty_like(each.tensor) for each in self._made if each is not None]
+        return [torch.empty_like(each) for each in tensors(self._made)]
 
     def _open(self, worker: Worker, buffers: Sequence[Exported]) -> None:
         if buffers:
             worker.open(buffers)
             self._opened.append((worker, [buffer.name for buffer in buffers]))
-
-    def _wait(self) -> None:
-        """Workers read from other processes, whose streams do not wait for ours."""
-        if self._exporter.device.type == "cuda":
-            torch.cuda.synchronize(self._exporter.device)
 
 
 def l2_bytes(device: Any) -> int:

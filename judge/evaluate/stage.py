@@ -7,8 +7,17 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.bench import Desk, Lent, disturb, names, tensors
-from judge.evaluate.buffers import copy, nudge, pristine, unchanged
+from judge.evaluate.buffers import (
+    Lent,
+    arguments,
+    copy,
+    disturb,
+    names,
+    nudge,
+    pristine,
+    tensors,
+    unchanged,
+)
 from judge.evaluate.cases import PlannedShape
 from judge.evaluate.compare import apart
 from judge.evaluate.faults import refuse_shortage
@@ -29,7 +38,6 @@ _SAME_SHARE = 0.1
 _OF_MISTAKES = ("mutant", "mutant.values", "moved")
 # Outputs above this are not kept beside the oracle's.
 _LARGE_BYTES = 1 << 28
-_DEVICE_ERRORS = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 # Relative steps that each dtype can hold, and small enough for what is smooth.
 STEPS = {
     torch.float64: 2.0**-16,
@@ -64,14 +72,7 @@ class Settings:
 
 
 class Stage:
-    """The problem worker, set to one shape.
-
-    Parameters
-    ----------
-    desk
-        The problem worker's, the problem loaded.
-    shape
-        Becomes the worker's shape now.
+    """The problem worker, which has loaded the problem, set to one shape.
 
     Raises
     ------
@@ -79,7 +80,7 @@ class Stage:
         The problem cannot be built at this shape.
     """
 
-    def __init__(self, desk: Desk, shape: PlannedShape, settings: Settings) -> None:
+    def __init__(self, worker: Worker, shape: PlannedShape, settings: Settings) -> None:
         self.shape = shape
         self.settings = settings
         self.aliases = False
@@ -93,8 +94,7 @@ class Stage:
         """The error that kept the oracle from float64."""
         self.observed: m.Observed | None = None
         """What eager runs."""
-        self.worker = desk.worker
-        self._desk = desk
+        self.worker = worker
         self.problem = self.worker.use_variant(shape.source, seed=settings.model_seed)
         self.redrawn = _redrawn(self.problem.redrawn)
         """What was done to parameters, in words."""
@@ -109,7 +109,7 @@ class Stage:
     def parameters(self) -> list[Any]:
         """The model's tensors in the judge's own memory, in the order of `problem.parameters`."""
         if self._parameters is None:
-            lent = self._desk.lend(
+            lent = self.worker.lend(
                 "parameters", [parameter.tensor for parameter in self.problem.parameters]
             )
             self.worker.export_parameters(names(lent))
@@ -129,7 +129,7 @@ class Stage:
         prepared = Prepared(kind)
         try:
             prepared.inputs = self.worker.describe_inputs(seed)
-            lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
+            lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
             self.worker.make_inputs(seed, names(lent), kind)
             prepared.pristine = [None if each is None else pristine(each) for each in lent]
             self._arguments = arguments(prepared.inputs, lent)
@@ -138,7 +138,7 @@ class Stage:
             refuse_shortage(error)
             prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
             prepared.raised = error.kind
-            self.broken = is_device_error(error.message)
+            self.broken = m.is_device_error(error.message)
         return prepared
 
     def computes_in(self, dtype: str, prepared: Prepared) -> bool:
@@ -174,8 +174,7 @@ class Stage:
 
     def _free(self, groups: Sequence[str]) -> None:
         """Take groups back, once the judge's own work is done, and what torch caches of them."""
-        for group in groups:
-            self._desk.take_back(group)
+        self.worker.take_back(*groups)
         if self.settings.device != "cpu":
             torch.cuda.synchronize(self.settings.device)
             torch.cuda.empty_cache()
@@ -242,7 +241,7 @@ class Stage:
         pairs = zip(lent, prepared.pristine, strict=True)
         if not all(unchanged(each, kept) for each, kept in pairs if each is not None):
             self.writes = True
-        outputs = self._desk.lend("eager", called.outputs)
+        outputs = self.worker.lend("eager", called.outputs)
         if late:
             disturb(lent, self.settings.refill_seed)
         self.worker.fetch(names(outputs), call=called.call)
@@ -284,7 +283,7 @@ class Stage:
         if specs is None:
             answer = self.worker.oracle(self._arguments, None, method=method, mutate=mutation)
             specs = self._oracle_specs[method] = answer.outputs
-        lent = self._desk.lend(group, specs)
+        lent = self.worker.lend(group, specs)
         try:
             answer = self.worker.oracle(
                 self._arguments, names(lent), method=method, mutate=mutation
@@ -326,7 +325,7 @@ class Stage:
         CommandFailedError
             The problem fails there.
         """
-        lent = self._desk.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
         self._restore(prepared, lent)
         self._nudge(lent, (1 + number) << 8)
         near = replace(prepared, pristine=[None if e is None else pristine(e) for e in lent])
@@ -373,19 +372,6 @@ def _raised(spec: m.TensorSpec) -> m.TensorSpec:
 def _step(lent: Lent) -> float:
     """By what share of itself every number of the inputs can be moved; 0 where none can."""
     return max((STEPS.get(each.tensor.dtype, 0.0) for each in lent if each is not None), default=0)
-
-
-def is_device_error(message: str) -> bool:
-    """Whether an error is one after which a process cannot use the GPU any more."""
-    return any(word in message for word in _DEVICE_ERRORS)
-
-
-def arguments(inputs: Sequence[m.InputSpec], lent: Lent) -> list[m.Argument]:
-    """The inputs as a call takes them: buffers by name, other values as they are."""
-    return [
-        m.ValueArgument(value=spec.value) if each is None else m.BufferArgument(buffer=each.name)
-        for spec, each in zip(inputs, lent, strict=True)
-    ]
 
 
 def _redrawn(names: Sequence[str]) -> str:

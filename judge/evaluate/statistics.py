@@ -81,8 +81,6 @@ def ratio_of_medians(
     ----------
     over, of
         Milliseconds per launch by round. Rounds that one of the two lacks are left out.
-    resamples
-        How many draws.
 
     Raises
     ------

@@ -164,7 +164,7 @@ def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurem
     exporter, say = conditions.exporter, conditions.say
     sets = InputSets(conditions.problem, conditions.inputs, exporter, conditions.kind)
     try:
-        with Interleaver(contenders, sets, exporter, conditions.check_launch) as interleaver:
+        with Interleaver(contenders, sets, conditions.check_launch) as interleaver:
             plan, notes = planning.choose(interleaver, say)
             say(Progress(f"timing by {plan.method}, {plan.sets} launches a batch"))
             checked = any(contender.checked for contender in contenders)

@@ -80,8 +80,6 @@ def candidate_limits(
 
     Parameters
     ----------
-    dtype:
-        The output's torch dtype.
     precision:
         tf32 if float32 products were declared to be in TF32.
     terms:

@@ -3,10 +3,9 @@
 import contextlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from judge.evaluate import cases, neighbours
-from judge.evaluate.bench import Bench, Desk
 from judge.evaluate.cases import OF_INTEGERS, SEED_BITS, PlannedCase, PlannedShape
 from judge.evaluate.contest import Contest, Entrant
 from judge.evaluate.correctness import Contestant
@@ -17,8 +16,8 @@ from judge.evaluate.options import Options
 from judge.evaluate.power import Power, with_more
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
-from judge.evaluate.session import CommandFailedError, WorkerError
-from judge.evaluate.stage import Settings, Stage, is_device_error
+from judge.evaluate.session import CommandFailedError, Session, Worker, WorkerError
+from judge.evaluate.stage import Settings, Stage
 from judge.evaluate.tolerance import loosened
 from judge.evaluate.verdict import (
     INTERPRETED_BFLOAT16,
@@ -33,7 +32,7 @@ from judge.problem.source import ProblemFile
 from judge.problem.variants import why_none
 from judge.progress import Progress, Say, Step
 from judge.sandbox.layers import Layer, require_layers
-from judge.worker.messages import ValueKind
+from judge.worker.messages import ValueKind, is_device_error
 from kb.errors import KbError
 
 
@@ -54,10 +53,10 @@ class Trial:
     oracle: str = ""
     report: TimingReport | None = None
     settings: Settings = field(init=False)
-    _bench: Bench = field(init=False)
+    _session: Session = field(init=False)
     _kernel: KernelFile = field(init=False)
-    _desk: Desk = field(init=False)
-    """The problem worker's."""
+    _worker: Worker = field(init=False)
+    """The problem's."""
     _contestant: Contestant = field(init=False)
     _zeros: StructuralZeros = field(default_factory=StructuralZeros)
     _broken: bool = False
@@ -75,7 +74,7 @@ class Trial:
             declaration=self.problem.judge,
         )
 
-    def run(self, bench: Bench, kernel: KernelFile) -> None:
+    def run(self, session: Session, kernel: KernelFile) -> None:
         """All cases, the judge's power, and the times of a kernel that is right.
 
         Raises
@@ -84,7 +83,7 @@ class Trial:
             The problem fails at its own shape, or the sandbox is incomplete.
         """
         options, evidence = self.options, self.evidence
-        self._bench, self._kernel = bench, kernel
+        self._session, self._kernel = session, kernel
         shapes = cases.plan(self.problem, seeds=options.seeds, tiny=options.interpret)
         if only := why_none(self.problem):
             self.notes.append(only)
@@ -93,10 +92,10 @@ class Trial:
         if not evidence.given_shape:
             self.notes.append("checked at reduced sizes only, in Triton's interpreter")
         self.say(Progress("starting workers", Step.HOLD))
-        self._desk = self._problem_desk(shapes[0])
+        self._worker = self._problem_worker(shapes[0])
         shapes = self._proven(shapes)
         contestant = self._contestant = Contestant(
-            bench.start("candidate"), kernel, self.settings, call_seconds=options.call_seconds,
+            session.worker("candidate"), kernel, self.settings, call_seconds=options.call_seconds,
             hide=self.device == "cpu",
         )  # fmt: skip
         # No smaller shape was to be had: the given one may be too much for the interpreter.
@@ -110,8 +109,8 @@ class Trial:
                 if self._unloadable and shape.label != "full":
                     continue
                 if self._broken:  # by values that are none of the problem's
-                    self._desk.close()
-                    self._desk = self._problem_desk(shape)
+                    self._worker.stop()
+                    self._worker = self._problem_worker(shape)
                     self._broken = False
                 stage = self._stage(shape)
                 shows = shape.label == "full" or not evidence.given_shape
@@ -124,7 +123,7 @@ class Trial:
             evidence.machine_faults.append(str(error))
         require_exact(evidence.outcomes)
         evidence.power, evidence.smaller = power.checks(), smaller.checks()
-        contestant.desk.close()
+        contestant.worker.stop()
         if stage is not None and self._worth_timing(stage):
             try:
                 self._time(stage)
@@ -143,14 +142,9 @@ class Trial:
         contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
 
         def progress() -> LoopCounts:
-            return LoopCounts(
-                last=contestant.last_call,
-                fewest=contestant.fewest_accesses,
-                constants=outcomes[-1].case.constants,
-                calls=contestant.calls,
-                too_long=contestant.too_long,
-                judged=sum(each.case.counted and not each.case.refused for each in outcomes),
-            )
+            judged = sum(each.case.counted and not each.case.refused for each in outcomes)
+            shape = outcomes[-1].case.constants
+            return replace(contestant.counts, constants=shape, judged=judged)
 
         larger = Enlargement(self.problem, self._kernel.text, progress, self.evidence.given_shape)
         for planned in larger.shapes(secret=secrets.randbits(SEED_BITS - 1)):
@@ -184,43 +178,43 @@ class Trial:
         for shape in shapes:
             try:
                 if shape.label != "full":
-                    self._desk.worker.use_variant(shape.source, seed=self.settings.model_seed)
-                    self._desk.worker.describe_inputs(0)
+                    self._worker.use_variant(shape.source, seed=self.settings.model_seed)
+                    self._worker.describe_inputs(0)
             except WorkerError as error:
                 case = cases.uncalled(
                     shape, ValueKind.GIVEN, why_not=f"no shape of this problem: {error}"
                 )
                 self.evidence.outcomes.append(Outcome(case))
-                if not self._desk.worker.alive or is_device_error(str(error)):
-                    self._desk.close()
-                    self._desk = self._problem_desk(shapes[-1])
+                if not self._worker.alive or is_device_error(str(error)):
+                    self._worker.stop()
+                    self._worker = self._problem_worker(shapes[-1])
             else:
                 found.append(shape)
         return found
 
-    def _problem_desk(self, shape: PlannedShape) -> Desk:
-        desk = self._bench.start("problem")
-        self.layers = self._bench.layers
+    def _problem_worker(self, shape: PlannedShape) -> Worker:
+        worker = self._session.worker("problem")
+        self.layers = self._session.layers
         if lacking := require_layers(self.layers, trust=self.options.trust):
             self._note(f"ran with --trust although the sandbox lacks: {'; '.join(lacking)}")
         # At a proposed shape, since the given one may be too much for an interpreter's CPU; the
         # problem is at fault only if it cannot be built as it is.
         for source in dict.fromkeys((shape.source, self.problem.text)):
             try:
-                self.settings.load_problem(desk.worker, source)
+                self.settings.load_problem(worker, source)
             except WorkerError as error:
                 if source == self.problem.text:
                     raise KbError(f"{self.problem.name} cannot be run: {error}") from None
-                desk.close()
-                desk = self._bench.start("problem")
+                worker.stop()
+                worker = self._session.worker("problem")
             else:
                 break
-        return desk
+        return worker
 
     def _stage(self, shape: PlannedShape) -> Stage:
         """The problem at one shape."""
         try:
-            return Stage(self._desk, shape, self.settings)
+            return Stage(self._worker, shape, self.settings)
         except WorkerError as error:
             if shape.label == "full":
                 raise KbError(f"{self.problem.name} cannot be run: {error}") from None
@@ -298,17 +292,14 @@ class Trial:
     def _require_repeat(self, stage: Stage, planned: PlannedCase, failure: str) -> None:
         """Raise ProblemFaultError unless a fresh process fails alike while the kernel's stands
         still.
-
-        Parameters
-        ----------
-        failure
-            The type of the error.
         """
         self._contestant.worker.pause()
         again: str | None
         try:
-            with contextlib.closing(self._problem_desk(stage.shape)) as desk:
-                fresh = Stage(desk, stage.shape, self.settings)
+            with contextlib.ExitStack() as stack:
+                worker = self._problem_worker(stage.shape)
+                stack.callback(worker.stop)
+                fresh = Stage(worker, stage.shape, self.settings)
                 again = fresh.prepare(planned.kind, planned.seed).raised
         except WorkerError as error:
             again = type(error).__name__
@@ -357,7 +348,7 @@ class Trial:
 
     def _time(self, stage: Stage) -> None:
         contest = Contest(
-            bench=self._bench, stage=stage, options=self.options, say=self.say,
+            session=self._session, stage=stage, options=self.options, say=self.say,
             evidence=self.evidence, entrants=[Entrant("candidate", self._kernel), *self.rivals],
             seeds=[secrets.randbits(SEED_BITS) for _ in range(2)],
             zero_fraction=self._zeros.fraction, ceilings=self.ceilings,

@@ -82,12 +82,8 @@ def check(
 
     Parameters
     ----------
-    contender
-        Whose claim.
     mine, eager
         Batches of the contender and of eager by round, under the same command.
-    held
-        Whether the stream was held in these batches.
     """
     rounds = sorted(set(mine) & set(eager))
     if len(rounds) < MIN_ROUNDS:

@@ -168,10 +168,6 @@ def build(text: str, name: str, architecture: str) -> Callable[..., Any]:
 
     Parameters
     ----------
-    text
-        The file's contents.
-    name
-        How messages call it.
     architecture
         The device's, such as `sm_90a`.
 

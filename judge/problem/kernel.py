@@ -51,48 +51,45 @@ class KernelFile:
     """For `Form.CUDA` only."""
 
     @classmethod
-    def read(cls, path: Path, form: Form | None = None) -> Self:
+    def read(cls, path: Path) -> Self:
         """Read a `.py` or `.cu` kernel file.
 
-        A Python file that has both forms is taken as `ModelNew` unless `form` says otherwise: such
-        files wrap their function in the class, and a class is called without guessing arguments.
+        A Python file that has both forms is taken as `ModelNew`: such files wrap their function in
+        the class, and a class is called without guessing arguments.
 
         Raises
         ------
         KbError
-            If it cannot be read, is not Python, has no known form (or not the one asked for), or
-            is CUDA without a valid declaration.
+            If it cannot be read, is not Python, has no known form, or is CUDA without a valid
+            declaration.
         """
-        return cls._from(read_text(path), form)
+        return cls._from(read_text(path))
 
     @classmethod
-    def parse(cls, text: str, name: str = "kernel.py", form: Form | None = None) -> Self:
+    def parse(cls, text: str, name: str = "kernel.py") -> Self:
         """As `read`, from text; a `name` that ends in `.cu` is CUDA."""
         digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
-        return cls._from(Text(name, text, digest), form)
+        return cls._from(Text(name, text, digest))
 
     @classmethod
-    def _from(cls, file: Text, form: Form | None) -> Self:
+    def _from(cls, file: Text) -> Self:
         if file.name.endswith(CUDA_SUFFIXES):
-            if form not in (None, Form.CUDA):
-                raise ProblemFileError(f"{file.name}:1: a CUDA file has no {form}")
             entry = read_entry(file.text, file.name)
             return cls(file.name, file.text, file.sha256, Form.CUDA, Language.CUDA, entry)
         module = parse(file.text, file.name)
         defined = definitions(module)
-        forms = [each for each in (Form.MODEL_NEW, Form.KERNEL_FUNCTION) if each in defined]
-        if form is not None:
-            forms = [each for each in forms if each is form]
-        if not forms:
-            wanted = form or "class ModelNew and no function kernel_function"
-            raise ProblemFileError(f"{file.name}:1: no {wanted} is defined")
-        statement = defined[forms[0]]
-        kind = ast.ClassDef if forms[0] is Form.MODEL_NEW else ast.FunctionDef
+        form = next((f for f in (Form.MODEL_NEW, Form.KERNEL_FUNCTION) if f in defined), None)
+        if form is None:
+            raise ProblemFileError(
+                f"{file.name}:1: no class ModelNew and no function kernel_function is defined"
+            )
+        statement = defined[form]
+        kind = ast.ClassDef if form is Form.MODEL_NEW else ast.FunctionDef
         others = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
         if isinstance(statement, others) and not isinstance(statement, kind):
             word = "class" if kind is ast.ClassDef else "function"
-            raise ProblemFileError(f"{file.name}:{statement.lineno}: {forms[0]} is not a {word}")
-        return cls(file.name, file.text, file.sha256, forms[0], language_of(module), None)
+            raise ProblemFileError(f"{file.name}:{statement.lineno}: {form} is not a {word}")
+        return cls(file.name, file.text, file.sha256, form, language_of(module), None)
 
 
 def language_of(module: ast.Module) -> Language:

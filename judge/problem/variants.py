@@ -57,7 +57,7 @@ def why_none(problem: ProblemFile) -> str | None:
             f"{problem.name}: get_inputs uses no module-level integer constants, so the kernel is "
             "judged at the given shape only"
         )
-    if not _Sizes(problem, REDUCED_ELEMENTS).free:
+    if not Sizes(problem, REDUCED_ELEMENTS).free:
         return f"{problem.name}: no constant of get_inputs changes a size by itself"
     return None
 
@@ -84,7 +84,7 @@ def propose(
     list[Variant]
         Empty where sizes are no module-level constants; `why_none` says so.
     """
-    sizes = _Sizes(problem, limit_elements)
+    sizes = Sizes(problem, limit_elements)
     found: list[Variant] = []
     if not sizes.free:
         return found
@@ -110,80 +110,19 @@ def propose(
     return found + new
 
 
-def enlarged(
-    problem: ProblemFile, block: int, limit_elements: int
-) -> tuple[dict[str, Variant], list[str]]:
-    """Shapes at which a loop over blocks of one size turns twice, and once more over a part.
-
-    Returns
-    -------
-    A shape by each constant that may be enlarged, the others small; and the constants that may not,
-    by their rules or for the number of elements.
-    """
-    sizes = _Sizes(problem, limit_elements)
-    found: dict[str, Variant] = {}
-    left_out: list[str] = []
-    smallest = sizes.shrink(_FEWEST_BESIDE)
-    size = partial_blocks(block)
-    for name in sizes.last_first:
-        ruled = sizes.ruled(smallest | {name: size})
-        taken = ruled.get(name, sizes.given(name))
-        if taken <= 2 * block or sizes.elements(ruled) > limit_elements:
-            left_out.append(name)
-        elif ruled:
-            found[name] = Variant(ruled, "variant")
-    return found, left_out
-
-
 def partial_blocks(block: int) -> int:
     """Two blocks and a part of one; odd, so no multiple of anything that blocks are."""
     return 2 * block + max(block // 5, 2) | 1
 
 
-def by_place(problem: ProblemFile) -> list[str]:
-    """The constants that may be enlarged, those of the last dimensions first."""
-    return _Sizes(problem, REDUCED_ELEMENTS).last_first
-
-
-def lengthened(
-    problem: ProblemFile, name: str, size: int, limit_elements: int, *, beside_given: bool = False
-) -> Variant | None:
-    """One constant as large as `size`, or as large as the limit lets it be.
+class Sizes:
+    """The constants of a problem that change shapes, and what they may become.
 
     Parameters
     ----------
-    beside_given
-        The others stay as they are given; else they are as small as they may be.
-
-    Returns
-    -------
-    None where a rule or the limit leaves the constant about as it is given.
+    limit
+        The most elements of any input, as far as the syntax tree tells.
     """
-    sizes = _Sizes(problem, limit_elements)
-    others = {} if beside_given else sizes.shrink(_FEWEST_BESIDE)
-    while size > _LEAST_LONG * sizes.given(name):
-        ruled = sizes.ruled(others | {name: size})
-        if sizes.elements(ruled) <= limit_elements:
-            long = ruled.get(name, 0) > _LEAST_LONG * sizes.given(name)
-            return Variant(ruled, "variant") if long else None
-        size = size // 2 | size & 1
-    return None
-
-
-def is_within(problem: ProblemFile, limit_elements: int) -> bool:
-    """Whether the given shape's inputs have at most so many elements each."""
-    return _Sizes(problem, limit_elements).elements({}) <= limit_elements
-
-
-def whole_blocks(problem: ProblemFile, block: int, limit_elements: int) -> Variant | None:
-    """The shape of three whole blocks along every dimension, for kernels that take no parts."""
-    sizes = _Sizes(problem, limit_elements)
-    values = sizes.admitted(dict.fromkeys(sizes.large, 3 * block))
-    return None if values is None else Variant(values, "variant")
-
-
-class _Sizes:
-    """The constants of a problem that change shapes, and what they may become."""
 
     def __init__(self, problem: ProblemFile, limit: int) -> None:
         self.problem = problem
@@ -208,10 +147,59 @@ class _Sizes:
         order = {name: number for number, name in enumerate(self.large)}
         return sorted(self.large, key=lambda name: (-self.places[name], -order[name]))
 
+    def enlarged(self, block: int) -> tuple[dict[str, Variant], list[str]]:
+        """Shapes at which a loop over blocks of one size turns twice, and once more over a part.
+
+        Returns
+        -------
+        A shape by each constant that may be enlarged, the others small; and the constants that may
+        not, by their rules or for the number of elements.
+        """
+        found: dict[str, Variant] = {}
+        left_out: list[str] = []
+        smallest = self.shrink(_FEWEST_BESIDE)
+        size = partial_blocks(block)
+        for name in self.last_first:
+            ruled = self.ruled(smallest | {name: size})
+            taken = ruled.get(name, self.given(name))
+            if taken <= 2 * block or self.elements(ruled) > self.limit:
+                left_out.append(name)
+            elif ruled:
+                found[name] = Variant(ruled, "variant")
+        return found, left_out
+
+    def lengthened(self, name: str, size: int, *, beside_given: bool) -> Variant | None:
+        """One constant as large as `size`, or as large as the limit lets it be.
+
+        Parameters
+        ----------
+        beside_given
+            The others stay as they are given; else they are as small as they may be.
+
+        Returns
+        -------
+        None where a rule or the limit leaves the constant about as it is given.
+        """
+        others = {} if beside_given else self.shrink(_FEWEST_BESIDE)
+        while size > _LEAST_LONG * self.given(name):
+            ruled = self.ruled(others | {name: size})
+            if self.elements(ruled) <= self.limit:
+                long = ruled.get(name, 0) > _LEAST_LONG * self.given(name)
+                return Variant(ruled, "variant") if long else None
+            size = size // 2 | size & 1
+        return None
+
+    def whole_blocks(self, block: int) -> Variant | None:
+        """Three whole blocks along every dimension, for kernels that take no parts."""
+        values = self.admitted(dict.fromkeys(self.large, 3 * block))
+        return None if values is None else Variant(values, "variant")
+
     def given(self, name: str) -> int:
+        """The constant's value in the problem."""
         return self.problem.constants[name].value
 
     def structural(self, name: str) -> bool:
+        """See `Constant.structural`."""
         return self.problem.constants[name].structural
 
     def _place(self, constant: Constant) -> int | None:
@@ -290,7 +278,7 @@ class _Sizes:
         return {name: value for name, value in ruled.items() if value != self.given(name)}
 
 
-def _odd(sizes: _Sizes, generator: random.Random) -> Values | None:
+def _odd(sizes: Sizes, generator: random.Random) -> Values | None:
     """Every size odd, so no multiple of a tile or a vector; channels and the like at times."""
     values = dict(sizes.base)
     too = generator.random() < 0.5  # groups seldom divide an odd number of channels
@@ -302,7 +290,7 @@ def _odd(sizes: _Sizes, generator: random.Random) -> Values | None:
     return values or None
 
 
-def _ragged(sizes: _Sizes, generator: random.Random) -> Values | None:
+def _ragged(sizes: Sizes, generator: random.Random) -> Values | None:
     """One size just above or below a multiple of 32, the others as they are."""
     if not sizes.large:
         return None
@@ -311,7 +299,7 @@ def _ragged(sizes: _Sizes, generator: random.Random) -> Values | None:
     return sizes.base | {name: max(round(near / 32), 1) * 32 + generator.choice((-1, 1, 3, 17))}
 
 
-def _one(sizes: _Sizes, generator: random.Random) -> Values | None:
+def _one(sizes: Sizes, generator: random.Random) -> Values | None:
     """One size that nothing else depends on is 1; a batch more often than the rest."""
     names = [name for name in sizes.free if not sizes.structural(name)]
     if not names:
@@ -321,7 +309,7 @@ def _one(sizes: _Sizes, generator: random.Random) -> Values | None:
     return sizes.base | {generator.choice(leading + names): 1}
 
 
-def _unequal(sizes: _Sizes, generator: random.Random) -> Values | None:
+def _unequal(sizes: Sizes, generator: random.Random) -> Values | None:
     """Sizes that were equal differ, which a square shape hides."""
     values = dict(sizes.base)
     for name in sizes.large:
@@ -330,7 +318,7 @@ def _unequal(sizes: _Sizes, generator: random.Random) -> Values | None:
     return values
 
 
-def _few(sizes: _Sizes, generator: random.Random) -> Values | None:
+def _few(sizes: Sizes, generator: random.Random) -> Values | None:
     """A small size that nothing else depends on is another small one, the rest odd."""
     names = [n for n in sizes.free if n not in sizes.large and not sizes.structural(n)]
     if not names:
@@ -345,6 +333,6 @@ def _near(value: int, generator: random.Random) -> int:
     return max(value + generator.randint(-(value // 4), value // 4), 1)
 
 
-_KINDS: tuple[Callable[[_Sizes, random.Random], Values | None], ...] = (
+_KINDS: tuple[Callable[[Sizes, random.Random], Values | None], ...] = (
     _odd, _one, _ragged, _few, _unequal,
 )  # fmt: skip

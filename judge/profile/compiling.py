@@ -110,8 +110,6 @@ def pretended_gpu(architecture: str, multiprocessors: int) -> Iterator[None]:
 
     Parameters
     ----------
-    architecture
-        Such as sm_90a.
     multiprocessors
         What kernels that launch one block for each get told.
     """

@@ -1,19 +1,18 @@
 """Runs programs of the profile (the profiler, the compiling process) inside the sandbox."""
 
-import json
 import os
 import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from judge.sandbox import command
 from judge.sandbox.launch import Exit, ExitReason, SandboxError, Zygote, session_folder
 from judge.sandbox.layers import Layer, LayerName, missing
 from judge.sandbox.policy import GIB, Policy
 from judge.sandbox.removal import remove
+from judge.sandbox.script import request
 
 # ncu saves and restores what a kernel writes between its passes, in host memory if need be.
 _MEMORY_BYTES = 64 * GIB
@@ -89,8 +88,6 @@ class Programs:
 
         Parameters
         ----------
-        arguments
-            The program and what it is given.
         timeout
             Seconds after which it is ended.
         read
@@ -99,8 +96,6 @@ class Programs:
             Whether it may use the GPU, and sockets of a loopback of its own (for the profiler).
         without
             Layers of the sandbox that are left out.
-        environment
-            Variables in addition to the sandbox's.
         alive
             What it prints once it is under way; without that it is ended earlier.
 
@@ -109,10 +104,10 @@ class Programs:
         judge.sandbox.launch.SandboxError
             If it cannot be started, or must not be.
         """
-        policy = self._policy(read=read, gpu=gpu, without=without, environment=environment)
-        filled = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
-        request = command.line(filled)
-        return self._end("judge.sandbox.command:main", policy, request, timeout, alive)
+        # `exec` closes the channel: no descriptor is inherited.
+        source = "import os\nos.execvp({arguments}[0], {arguments})\n"
+        policy = self._policy(read, environment, gpu=gpu, without=without)
+        return self._end(source, arguments, policy, timeout, alive)
 
     def call(
         self,
@@ -126,19 +121,11 @@ class Programs:
 
         `{scratch}` in an argument stands for its folder; the parameters are those of `run`.
         """
-        policy = self._policy(read=read, environment=environment)
-        filled = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
-        source = f"from {module} import main\nmain(*{filled!r})\n"
-        request = json.dumps({"source": source}).encode() + b"\n"
-        return self._end("judge.sandbox.script:main", policy, request, timeout)
+        source = f"from {module} import main\nmain(*{{arguments}})\n"
+        return self._end(source, arguments, self._policy(read, environment), timeout)
 
     def _policy(
-        self,
-        *,
-        read: Sequence[Path],
-        gpu: bool = False,
-        without: frozenset[LayerName] = frozenset(),
-        environment: dict[str, str] | None,
+        self, read: Sequence[Path], environment: dict[str, str] | None, **more: Any
     ) -> Policy:
         self._count += 1
         scratch = self.folder / f"program{self._count}"
@@ -146,27 +133,27 @@ class Programs:
         return Policy(
             scratch=scratch,
             read=tuple(read),
-            gpu=gpu,
-            loopback=gpu,
+            loopback=more.get("gpu", False),
             memory_bytes=_MEMORY_BYTES,
-            without=without,
             environment={"PYTHONPATH": _installed()} | (environment or {}),
+            **more,
         )
 
     def _end(
         self,
-        entry: str,
+        source: str,
+        arguments: Sequence[str],
         policy: Policy,
-        request: bytes,
         timeout: float,
         alive: str | None = None,
     ) -> Ran:
-        with self._zygote.spawn(entry, policy) as process:
+        filled = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
+        with self._zygote.spawn("judge.sandbox.script:main", policy) as process:
             if not self._trust and (lacking := missing(process.layers)):
                 raise SandboxError(
                     f"refused to run code that is not trusted: no isolation of {lacking[0]} here"
                 )
-            process.channel.sendall(request)
+            process.channel.sendall(request(source.replace("{arguments}", repr(filled))))
             ended = None
             if alive is not None and timeout > _ALIVE_TIMEOUT_S:
                 ended = process.wait(_ALIVE_TIMEOUT_S)

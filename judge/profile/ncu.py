@@ -197,12 +197,8 @@ def failure(output: str, code: int | None, *, report_exists: bool) -> NcuError |
 
     Parameters
     ----------
-    output
-        What ncu and the program printed.
     code
         Exit code of ncu, None where a signal ended it.
-    report_exists
-        Whether the report file is there.
     """
     if unknown := set(_UNKNOWN_METRIC.findall(output)):
         return UnknownMetricsError(unknown)

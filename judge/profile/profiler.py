@@ -110,8 +110,6 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
 
     Parameters
     ----------
-    request
-        What to profile.
     zygote
         What processes fork from (with torch loaded, not for the interpreter); by default one is
         started, which takes seconds.

@@ -1,6 +1,7 @@
 """A profile as text of 80 columns: every kernel by sections, then its machine code."""
 
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from judge.profile.result import KernelProfile, Profile, StaticFacts
@@ -27,7 +28,7 @@ def _lines(profile: Profile) -> Iterator[str]:
         calls = f"{profile.calls} call{'s' * (profile.calls != 1)}"
         yield _cut(f"{profile.gpu}, Nsight Compute {profile.ncu_version}, {calls}, caches cold")
     for note in profile.notes:
-        yield from wrap(f"note: {note}")
+        yield from _wrap(f"note: {note}")
     for number, kernel in enumerate(profile.kernels, 1):
         yield ""
         yield from _kernel(number, kernel)
@@ -39,13 +40,13 @@ def _lines(profile: Profile) -> Iterator[str]:
             yield from _static(facts)
     for report in profile.sanitizer:
         yield ""
-        yield from wrap(f"compute-sanitizer, {report.tool}: {report.detail}")
+        yield from _wrap(f"compute-sanitizer, {report.tool}: {report.detail}")
         for finding in report.findings:
-            yield from wrap(finding, indent="  ")
+            yield from _wrap(finding, indent="  ")
     if off := [layer for layer in profile.layers if not layer.active]:
         yield ""
         for layer in off:
-            yield from wrap(f"sandbox without {layer.name}: {layer.detail}")
+            yield from _wrap(f"sandbox without {layer.name}: {layer.detail}")
 
 
 def _kernel(number: int, kernel: KernelProfile) -> Iterator[str]:
@@ -69,7 +70,7 @@ def _kernel(number: int, kernel: KernelProfile) -> Iterator[str]:
             yield from lines
     if absent:
         listed = ", ".join(each.label for each in absent)
-        yield from wrap(f"Not on this card or not known to this ncu: {listed}", indent="  ")
+        yield from _wrap(f"Not on this card or not known to this ncu: {listed}", indent="  ")
     if kernel.static:
         yield from _static(kernel.static)
 
@@ -114,7 +115,7 @@ def _static(facts: StaticFacts) -> Iterator[str]:
     if facts.threads_per_block:
         parts.append(f"{facts.threads_per_block} threads a block")
     parts.append(f"{facts.instructions} instructions")
-    yield from wrap(", ".join(parts), indent="    ")
+    yield from _wrap(", ".join(parts), indent="    ")
     for kind in opcode_classes():
         if count := facts.mix.get(kind.name):
             row = f"    {kind.label:<{_LABEL}} {count:>{_VALUE}} {_by_width(facts, kind.name)}"
@@ -130,20 +131,15 @@ def _by_width(facts: StaticFacts, kind: str) -> str:
     return "".join(f"{width} bit" for width in widths)
 
 
-def wrap(text: str, indent: str = "") -> Iterable[str]:
+def _wrap(text: str, indent: str = "") -> list[str]:
     """Lines of at most 80 columns, broken between words; later ones are indented by two more."""
-    line, started = indent, False
-    for word in text.split():
-        if started and len(line) + 1 + len(word) > WIDTH:
-            yield line
-            line, started = indent + "  ", False
-        line += (" " if started else "") + word
-        started = True
-        while len(line) > WIDTH:
-            yield line[:WIDTH]
-            line = indent + "  " + line[WIDTH:]
-    if started:
-        yield line
+    return textwrap.wrap(
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_on_hyphens=False,
+    )
 
 
 def _cut(line: str) -> str:

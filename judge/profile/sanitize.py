@@ -63,14 +63,8 @@ def read_log(tool: Tool, log: str, output: str, *, timed_out: bool = False) -> S
 
     Parameters
     ----------
-    tool
-        Which tool ran.
     log
         The file that compute-sanitizer wrote; may be empty.
-    output
-        What it and the program printed.
-    timed_out
-        Whether it was ended for its time.
     """
     summary = _SUMMARY.findall(log)
     if timed_out:

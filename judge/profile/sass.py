@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from pydantic import BaseModel, ConfigDict
+
 from kb.vocabulary import read_data
 
 # cuobjdump: "Function : name"; nvdisasm: ".section .text.name,..." starts a function.
@@ -26,31 +28,25 @@ _PADDING = "NOP"
 _SYSTEM_SHARED = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class OpcodeClass:
+class OpcodeClass(BaseModel):
     """One class of instructions, from `kb/data/sass.yaml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     label: str
     opcodes: frozenset[str]
-    modifiers: frozenset[str]
+    modifier: frozenset[str] = frozenset()
     """One of these has to stand behind the opcode; empty: any."""
-    width: bool
-    keep: bool
+    width: bool = False
+    keep: bool = False
 
 
 @cache
 def opcode_classes() -> tuple[OpcodeClass, ...]:
     """All classes, in the order in which they are tried."""
     return tuple(
-        OpcodeClass(
-            name=name,
-            label=fields["label"],
-            opcodes=frozenset(fields["opcodes"]),
-            modifiers=frozenset(fields.get("modifier", ())),
-            width=fields.get("width", False),
-            keep=fields.get("keep", False),
-        )
+        OpcodeClass(name=name, **fields)
         for classes in read_data("sass.yaml").values()
         for name, fields in classes.items()
     )
@@ -69,7 +65,7 @@ def classify(instruction: str) -> OpcodeClass | None:
     """The class of a full opcode such as `LDG.E.128.CONSTANT`; None where it has none."""
     opcode, *modifiers = instruction.split(".")
     for each in _by_opcode().get(opcode, ()):
-        if not each.modifiers or not each.modifiers.isdisjoint(modifiers):
+        if not each.modifier or not each.modifier.isdisjoint(modifiers):
             return each
     return None
 
@@ -136,20 +132,13 @@ def functions_in(sass: str) -> Iterator[tuple[str, list[str]]]:
         yield head[1] or head[2], _INSTRUCTION.findall(sass, head.end(), end)
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What ptxas gave a function."""
+def resources_in(listing: str, capability: int) -> dict[str, tuple[int, int, int]]:
+    """Function → registers, bytes of stack and of its own static shared memory.
 
-    registers: int
-    stack_bytes: int
-    shared_bytes: int
-    """Static shared memory of the function itself."""
-
-
-def resources_in(listing: str, capability: int) -> dict[str, Resources]:
-    """Function → resources, from `cuobjdump --dump-resource-usage`."""
+    From `cuobjdump --dump-resource-usage`.
+    """
     system = _SYSTEM_SHARED if capability >= 90 else 0
     return {
-        name: Resources(int(registers), int(stack), max(0, int(shared) - system))
+        name: (int(registers), int(stack), max(0, int(shared) - system))
         for name, registers, stack, shared in _RESOURCES.findall(listing)
     }

@@ -47,7 +47,5 @@ class Answer(Model):
     """What the facts below were compiled for."""
     static: tuple[StaticFacts, ...] = Field(default=(), max_length=2000)
     """Facts of the kernels that the candidate compiled."""
-    launched: dict[str, int] = Field(default_factory=dict, max_length=2000)
-    """Triton kernel → launches in the profiled calls."""
     notes: tuple[str, ...] = Field(default=(), max_length=50)
     """What could not be done."""

@@ -32,10 +32,6 @@ def facts_of(
         The file. For a cubin of `kb.nvcc.compile_cubin`, spills come from ptxas's own report beside
         it; else they are the bytes that local loads and stores move, which is the same where a
         kernel has no arrays indexed at run time (Triton never has).
-    origin
-        What compiled it.
-    architecture
-        What it was compiled for.
     shared_bytes
         Shared memory per block where the code does not say: Triton allots all of it at the launch.
     threads_per_block
@@ -48,20 +44,17 @@ def facts_of(
     """
     capability = parse_architecture(architecture).capability
     resources = resources_in(nvcc.resource_listing(code), capability)
-    reported = (
-        {each.function: each for each in nvcc.resource_usage(code)}
-        if code.with_suffix(".log").is_file()
-        else {}
-    )
+    reports = nvcc.resource_usage(code) if code.with_suffix(".log").is_file() else ()
+    reported = {each.function: each for each in reports}
     found = []
     listing = nvcc.disassemble(code)
     # Triton is asked for sm_90 and compiles for sm_90a: only the code shows which.
     targets = set(_TARGET.findall(listing))
     target = targets.pop() if len(targets) == 1 else architecture
     for function, instructions in functions_in(listing):
-        given = resources.get(function)
-        if given is None:
+        if function not in resources:
             continue
+        registers, stack_bytes, static_shared = resources[function]
         mix = mix_of(instructions)
         stores, loads = mix.local_bytes
         if spills := reported.get(function):
@@ -72,11 +65,11 @@ def facts_of(
                 name=source_name(function),
                 origin=origin,
                 architecture=target,
-                registers=given.registers,
+                registers=registers,
                 spill_store_bytes=stores,
                 spill_load_bytes=loads,
-                stack_bytes=given.stack_bytes,
-                shared_bytes=given.shared_bytes if shared_bytes is None else shared_bytes,
+                stack_bytes=stack_bytes,
+                shared_bytes=static_shared if shared_bytes is None else shared_bytes,
                 threads_per_block=threads_per_block,
                 instructions=mix.instructions,
                 mix=mix.classes,

@@ -10,19 +10,14 @@ from typing import Any
 
 from judge.profile.spec import Spec
 from judge.worker.contender import load_kernel
-from judge.worker.messages import KernelParameter, LoadKernel, LoadProblem
+from judge.worker.messages import LoadProblem
 from judge.worker.problem import LoadedProblem
 
 
 def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     """Execute both files and make the inputs; the result calls the kernel on them.
 
-    Parameters
-    ----------
-    spec
-        What to load.
-    folder
-        Where the files are written.
+    The files are written to `folder`.
     """
     problem = LoadedProblem(
         LoadProblem(
@@ -36,8 +31,10 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         folder,
     )
     inputs = problem.inputs(spec.seed)
-    described = problem.tensors()
-    command = LoadKernel(
+    tensors = {each.name: tensor for each, tensor in problem.tensors()}
+    described = problem.described()
+    command = described.kernel(
+        [f"p{index}" for index in range(len(described.parameters))],
         source=spec.kernel_source,
         module_name="kernel",
         form=spec.form,
@@ -45,14 +42,7 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         dtype=spec.dtype,
         precision=spec.precision,
         seed=spec.seed,
-        init_inputs=problem.encoded_init_inputs(),
-        parameters=[
-            KernelParameter(name=each.name, buffer=f"p{index}", kind=each.kind)
-            for index, (each, _) in enumerate(described)
-        ],
-        attributes=problem.attributes,
         input_names=[problem.input_spec(value, i).name for i, value in enumerate(inputs)],
     )
-    tensors = {each.name: tensor for each, tensor in described}
     run = load_kernel(command, tensors, folder)
     return lambda: run(*inputs)

@@ -95,12 +95,10 @@ def _needed(policy: Policy) -> list[Path]:
 
 
 def _own(policy: Policy, uid: int) -> None:
-    """Give the scratch and buffer folders to `uid`; they are new and nobody else writes there."""
+    """Give the scratch folder to `uid`; it is new and nobody else writes there."""
     for folder, below, files in os.walk(policy.scratch):
         for name in (*below, *files):
             os.chown(Path(folder, name), uid, uid, follow_symlinks=False)
-        os.chown(folder, uid, uid)
-    for folder in map(str, policy.buffers):
         os.chown(folder, uid, uid)
 
 
@@ -165,7 +163,6 @@ def enter(here: Ground) -> list[Layer]:
     if policy.gpu:
         rules += [(_own_files(here, mounted=mounted), landlock.WRITE_FILE | landlock.TRUNCATE)]
     rules += [(path, landlock.DEVICE) for path in device_files]
-    rules += [(path, landlock.BUFFER) for path in policy.buffers]
     rules += [(policy.scratch, landlock.WRITE)]
     if mounted:
         rules += [(mounts.SHARED_MEMORY, landlock.WRITE)]

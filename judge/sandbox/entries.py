@@ -12,7 +12,6 @@ ENTRIES = frozenset(
     {
         "judge.worker.main:main",  # the evaluation worker
         "judge.sandbox.script:main",  # Python source sent over the channel
-        "judge.sandbox.command:main",  # a program with arguments
     }
 )
 
@@ -30,14 +29,3 @@ def preload() -> None:
     """Import the entries' modules, so that forked processes have them."""
     for name in sorted(ENTRIES):
         load(name)
-
-
-def first_line(channel: socket.socket) -> bytes:
-    """Read one line, byte by byte: what follows it stays in the socket for the program."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        byte = channel.recv(1)
-        if not byte:
-            raise EOFError("the channel closed before a request came")
-        line += byte
-    return bytes(line)

@@ -120,7 +120,7 @@ class Zygote:
         """
         if entry not in entries.ENTRIES:
             raise SandboxError(f"{entry} is not a function that may run in the sandbox")
-        for path in (policy.scratch, *policy.buffers, *policy.read):
+        for path in (policy.scratch, *policy.read):
             if not path.is_absolute() or not path.exists():
                 raise SandboxError(f"{path} must be an absolute path that exists")
         until = time.monotonic() + _SPAWN_SECONDS
@@ -217,7 +217,6 @@ class Zygote:
         answer = json.loads(text) if text else {"error": f"it died: {process.output()[-500:]}"}
         if "error" in answer:
             raise SandboxError(f"the sandbox could not be set up: {answer['error']}")
-        process.uid = answer["uid"]
         watch = Layer(
             name=LayerName.WATCH,
             active=True,
@@ -282,7 +281,7 @@ def readable(what: Any, seconds: float) -> bool:
 
 
 def session_folder() -> Path:
-    """Make a temporary folder for one session's scratch and buffer folders.
+    """Make a temporary folder for one session's scratch folders.
 
     Only its owner can list it, but others can pass through it (mode 0o711): as root, sandboxed
     processes run under another user id and must reach their own folders in it.

@@ -163,8 +163,6 @@ def isolate(
         for name, aim in LINKS.items():
             (tree.inside(Path("/dev")) / name).symlink_to(aim)
         tree.memory(SHARED_MEMORY, policy.memory_bytes // SHARED_MEMORY_FRACTION)
-        for path in policy.buffers:
-            tree.bind(path, writable=True, recursive=False)
         if policy.private_scratch:
             tree.memory(policy.scratch, policy.scratch_bytes, mode="700")
         else:

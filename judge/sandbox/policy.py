@@ -16,10 +16,6 @@ class Policy(BaseModel):
 
     scratch: Path
     """An empty folder made for this process: its home, temporary folder and caches. Writable."""
-    buffers: tuple[Path, ...] = ()
-    """Folders of buffer files that judge and process share. Existing files may be read, written
-    and mapped; whether new ones appear is the judge's matter. When the judge runs as root the
-    folders are given to the process's user id: create the files in them with mode 0o666."""
     read: tuple[Path, ...] = ()
     """Files and folders that may be read and executed besides Python, torch, CUDA and compilers."""
     gpu: bool = False

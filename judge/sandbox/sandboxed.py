@@ -65,8 +65,6 @@ class Sandboxed:
     ----------
     pid
         Process id, in the judge's namespace, of the supervisor whose descendants are the sandbox.
-    uid
-        The user id that the process sees itself run under.
     channel
         Stream socket to the process, the entry function's first argument. End of file: it ended.
     layers
@@ -86,7 +84,6 @@ class Sandboxed:
         output: int,
     ) -> None:
         self.pid = pid
-        self.uid = -1
         self.policy = policy
         self.channel = channel
         self.layers: list[Layer] = []
@@ -153,13 +150,13 @@ class Sandboxed:
                 os.kill(pid, signal.SIGCONT)
         self._paused = []
 
-    def kill(self, reason: ExitReason = ExitReason.KILLED, detail: str = "") -> Exit:
+    def kill(self, reason: ExitReason = ExitReason.KILLED) -> Exit:
         """End it and every descendant, wait until they are gone, and say how it ended.
 
         Safe to call at any time, from any thread, and again. A process stuck in a device driver
         may outlive the call; `Exit.detail` then says so.
         """
-        self.stop(reason, detail)
+        self.stop(reason)
         if not self._ended.wait(GENTLE_SECONDS):
             self._send_signal(self.pid, signal.SIGKILL)
             self._kill_directly()
@@ -176,7 +173,7 @@ class Sandboxed:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def stop(self, reason: ExitReason, detail: str) -> None:
+    def stop(self, reason: ExitReason, detail: str = "") -> None:
         """Begin to end it; the first reason counts."""
         with self._lock:
             if self._reason is None and self.exit is None:

@@ -36,7 +36,7 @@ def supervise(entry: str, policy: Policy, channel: int, output: int, report: int
     ----------
     channel, output, report
         Descriptors: the process's socket, its stdout and stderr, and a pipe for one JSON object,
-        {"uid", "layers"} or {"error"}, written before anything untrusted runs.
+        {"layers"} or {"error"}, written before anything untrusted runs.
     """
     parent = os.getppid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
@@ -178,7 +178,7 @@ def _sandboxed(
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != supervisor:
                 os._exit(SET_UP_FAILED)
-        told = {"uid": os.getuid(), "layers": [layer.model_dump() for layer in layers]}
+        told = {"layers": [layer.model_dump() for layer in layers]}
         function = entries.load(entry)
         os.write(report, json.dumps(told).encode())
         os.close(report)

@@ -28,8 +28,6 @@ _MOST_LOADED: Final = 160
 # What decides whether a version is worth further launches.
 _FIRST_LAUNCHES: Final = 2
 _CHUNK: Final = 1 << 24
-# How errors read after which no call to the device succeeds any more.
-_DEVICE_ERRORS: Final = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +45,7 @@ class Task:
 
 
 class SourceBench:
-    """Loaded versions of a kernel; one for each worker.
-
-    Parameters
-    ----------
-    folder
-        Where files are written.
-    """
+    """Loaded versions of a kernel; one for each worker. Files are written to `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,28 +67,38 @@ class SourceBench:
         Exception
             Whatever the version to compare with raises: nothing can be told without it.
         """
-        command = task.command
-        deadline = self._clock() + command.seconds
-        if command.stage != "compile" and command.refer:
-            self._refer(task)
+        command, start = task.command, self._clock()
+        deadline = start + command.seconds
         keys = [_key(source) for source in command.sources]
         results = [m.BenchedSource() for _ in keys]
-        start = self._clock()
-        if command.stage != "compile":
-            self._note(task, keys, results)
-        compiled = 0
-        if command.stage == "compile" or (command.stage == "all" and command.processes):
+        if command.stage == "compile":
             compiled = self._compile(command, keys, deadline, results)
-        ahead_seconds = self._clock() - start
-        best, lost = math.inf, False
-        for number in range(command.passes if command.stage == "all" else 0):
+            seconds = self._clock() - start
+            return m.Benched(results=results, ahead_seconds=seconds, compiled_ahead=compiled)
+        if command.refer:
+            self._refer(task)
+        new = self._load_new(task, keys, results)
+        if command.stage == "note":
+            self._noted = note(new, task.sets[0])
+            return m.Benched(results=results)
+        return m.Benched(results=results, lost=self._time(task, keys, results, deadline))
+
+    def _time(
+        self,
+        task: Task,
+        keys: Sequence[str],
+        results: Sequence[m.BenchedSource],
+        deadline: float,
+    ) -> bool:
+        """Compare and time in several passes; whether the device was lost."""
+        command, best, lost = task.command, math.inf, False
+        for number in range(command.passes):
             for source, key, result in zip(command.sources, keys, results, strict=True):
                 if result.error or not result.tried or (number and not result.ms):
                     continue
                 if lost or (number == 0 and self._clock() > deadline):
                     result.tried = bool(result.ms)
                     continue
-                start = self._clock()
                 try:
                     run = self._load(task, source, key)
                     if number == 0:
@@ -106,12 +108,9 @@ class SourceBench:
                 except (KeyboardInterrupt, SystemExit, Exception) as error:
                     self._fail(result, key, error)
                     lost = _is_lost(task.wait)
-                result.seconds += self._clock() - start
                 if result.ms:
                     best = min(best, statistics.median(result.ms))
-        return m.Benched(
-            results=results, ahead_seconds=ahead_seconds, compiled_ahead=compiled, lost=lost
-        )
+        return lost
 
     def _refer(self, task: Task) -> None:
         """Have the outputs to compare with."""
@@ -127,11 +126,12 @@ class SourceBench:
         # A kernel may write every result into one buffer that it keeps.
         self._reference, self._reference_key = [output.clone() for output in outputs], key
 
-    def _note(self, task: Task, keys: Sequence[str], results: Sequence[m.BenchedSource]) -> None:
-        """Load what is new, and note what it would compile where that is done ahead."""
-        command = task.command
+    def _load_new(
+        self, task: Task, keys: Sequence[str], results: Sequence[m.BenchedSource]
+    ) -> dict[str, Run]:
+        """Load what is not loaded yet; what is known to be broken gets its error."""
         runs: dict[str, Run] = {}
-        for source, key, result in zip(command.sources, keys, results, strict=True):
+        for source, key, result in zip(task.command.sources, keys, results, strict=True):
             if key in self._broken:
                 result.error, result.slow = self._broken[key], key in self._slow
             elif key not in self._loaded and key not in runs:
@@ -139,8 +139,7 @@ class SourceBench:
                     runs[key] = self._load(task, source, key)
                 except (KeyboardInterrupt, SystemExit, Exception) as error:
                     self._fail(result, key, error)
-        if command.processes:
-            self._noted = note(runs, task.sets[0])
+        return runs
 
     def _compile(
         self,
@@ -151,7 +150,7 @@ class SourceBench:
     ) -> int:
         """Compile what was noted, several at a time; how many were."""
         noted, self._noted = self._noted, []
-        done = compile_noted(noted, command.processes or 1, command.compile_seconds, deadline)
+        done = compile_noted(noted, command.processes, command.compile_seconds, deadline)
         for key, result in zip(keys, results, strict=True):
             compiled = done.get(key)
             if compiled is not None and compiled.error:
@@ -267,7 +266,7 @@ def _is_lost(wait: Callable[[], None]) -> bool:
     try:
         wait()
     except Exception as error:
-        return any(each in str(error) for each in _DEVICE_ERRORS)
+        return m.is_device_error(str(error))
     return False
 
 

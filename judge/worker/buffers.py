@@ -36,6 +36,12 @@ def dtype_of(name: str) -> Any:
     return dtype
 
 
+def synchronize(device: Any) -> None:
+    """Wait for a device: another process, whose streams do not wait for ours, uses memory next."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def cast(value: Any, dtype: Any) -> Any:
     """Return a floating-point tensor in `dtype` (None: its own); all else as it is."""
     real = isinstance(value, torch.Tensor) and value.is_floating_point()

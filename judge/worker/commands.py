@@ -204,9 +204,10 @@ class BenchSources(Command):
     unless there is a `reference`."""
     reference: LoadKernel | None = None
     """A version of another form that the others are compared with; it may be among `sources`."""
-    stage: Literal["all", "note", "compile"] = "all"
+    stage: Literal["note", "compile", "time"] = "time"
     """`note`: load what is new and note what it would compile. `compile`: compile what was noted;
-    that needs no turn on the card. `all`: both, as `processes` says, and the times."""
+    that needs no turn on the card. `time`: load, compare and time; a source that was not compiled
+    ahead is compiled at its first call."""
     refer: bool = True
     """Run the version to compare with first, where that was not done yet."""
     sources: list[str] = Field(min_length=1, max_length=MAX_SOURCES)
@@ -224,8 +225,8 @@ class BenchSources(Command):
     """No source is begun after so long."""
     compile_seconds: float = Field(gt=0)
     """The longest that one source may compile."""
-    processes: int = Field(default=0, ge=0, le=128)
-    """Processes that compile ahead; 0 compiles each at its first call."""
+    processes: int = Field(default=1, ge=1, le=128)
+    """Processes that compile at a time, in stage `compile`."""
     cutoff: float | None = Field(default=None, gt=1)
     """A source whose first launches take so many times the best median yet is not launched on."""
 
@@ -257,12 +258,6 @@ class ExportGraph(Command):
     """As for `load_problem`."""
 
 
-class Quit(Command):
-    """End the process."""
-
-    do: Literal["quit"] = "quit"
-
-
 AnyCommand = Annotated[
     Open
     | Close
@@ -281,8 +276,7 @@ AnyCommand = Annotated[
     | BenchSources
     | Probe
     | Flops
-    | ExportGraph
-    | Quit,
+    | ExportGraph,
     Field(discriminator="do"),
 ]
 COMMAND: Final[TypeAdapter[AnyCommand]] = TypeAdapter(AnyCommand)

@@ -70,8 +70,6 @@ def compile_noted(
 
     Parameters
     ----------
-    processes
-        How many compile at a time.
     seconds
         The longest that one may take.
     deadline

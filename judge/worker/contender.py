@@ -38,12 +38,8 @@ def load_kernel(command: LoadKernel, tensors: Mapping[str, Any], folder: Path) -
 
     Parameters
     ----------
-    command
-        The file and what the problem gives it.
     tensors
         The model's tensors by dotted name, in the order of the state dict.
-    folder
-        Where the file is written.
     """
     set_precision(command.precision)
     if command.form == "cuda":

@@ -71,10 +71,6 @@ class Timer:
 
         Parameters
         ----------
-        run
-            The contender.
-        sets
-            Input sets.
         order
             One index into `sets` per launch.
         method

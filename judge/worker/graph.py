@@ -1,5 +1,6 @@
 """The operators of a problem's model as data: exported on fake tensors, nothing computed."""
 
+import contextlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -47,8 +48,16 @@ def export(command: ExportGraph, folder: Path) -> Graph:
             for each in inputs
         )
     try:
-        with warnings.catch_warnings(), _Silence(), torch.no_grad(), default_dtype(dtype):
+        with (
+            contextlib.ExitStack() as stack,
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            default_dtype(dtype),
+        ):
             warnings.simplefilter("ignore")
+            # Export logs at length what it raises as well.
+            stack.callback(logging.disable, logging.root.manager.disable)
+            logging.disable(logging.CRITICAL)
             program = torch.export.export(model, inputs, strict=False)
             program = program.run_decompositions({})  # functional; composite operators stay
         return _described(program)
@@ -69,17 +78,6 @@ def _cast(model: Any, dtype: Any) -> None:
         for name, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor):
                 setattr(module, name, cast(value.detach(), dtype))
-
-
-class _Silence:
-    """Export logs at length what it raises as well."""
-
-    def __enter__(self) -> None:
-        self._before = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)
-
-    def __exit__(self, *_: object) -> None:
-        logging.disable(self._before)
 
 
 def _described(program: Any) -> Graph:

@@ -13,7 +13,7 @@ from judge.sandbox.environment import INTERPRET
 from judge.worker import flops, graph, inputs
 from judge.worker import messages as m
 from judge.worker.bench_sources import SourceBench, Task
-from judge.worker.buffers import OpenBuffers
+from judge.worker.buffers import OpenBuffers, synchronize
 from judge.worker.contender import load_kernel, of_model
 from judge.worker.events import Run, Timer
 from judge.worker.interpreted import Watch
@@ -33,13 +33,7 @@ class NotReadyError(Exception):
 
 
 class Handler:
-    """The state of one worker and a method for every command.
-
-    Parameters
-    ----------
-    folder
-        Where files are written.
-    """
+    """The state of one worker, and a method `_do_NAME` for every command."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,25 +50,11 @@ class Handler:
         self._calls = 0
         self._clock = time.perf_counter
         self._watch = Watch() if os.environ.get(INTERPRET) == "1" else None
-        self._methods: dict[str, Callable[[Any], m.Reply]] = {
-            "close": self._close,
-            "load_problem": self._load_problem,
-            "use_variant": self._use_variant,
-            "describe_inputs": self._describe_inputs,
-            "make_inputs": self._make_inputs,
-            "export_parameters": self._export_parameters,
-            "oracle": self._compute_oracle,
-            "contender": self._contender,
-            "load_kernel": self._load_kernel,
-            "call": self._call,
-            "fetch": self._fetch,
-            "drop": self._drop,
-            "time": self._time,
-            "bench_sources": self._bench_sources,
-            "probe": self._probe,
-            "flops": self._flops,
-            "export_graph": lambda command: graph.export(command, self._folder),
-            "quit": lambda _: m.Done(),
+        # Taken now: what untrusted code does to the class later changes nothing.
+        self._methods: dict[str, Callable[[Any], m.Reply | None]] = {
+            name.removeprefix("_do_"): getattr(self, name)
+            for name in dir(self)
+            if name.startswith("_do_")
         }
 
     def do(self, command: m.AnyCommand, descriptors: list[int]) -> m.Reply:
@@ -82,23 +62,22 @@ class Handler:
         if isinstance(command, m.Open):
             self._buffers.open(command.buffers, descriptors)
             return m.Done()
-        return self._methods[command.do](command)
+        return self._methods[command.do](command) or m.Done()
 
     # Buffers
 
-    def _close(self, command: m.Close) -> m.Reply:
+    def _do_close(self, command: m.Close) -> None:
         self._wait()
         self._buffers.close(command.names)
-        return m.Done()
 
     # The problem
 
-    def _load_problem(self, command: m.LoadProblem) -> m.Reply:
+    def _do_load_problem(self, command: m.LoadProblem) -> m.Reply:
         self._prepare(command.device, command.precision)
         self._loading = command
         return self._execute_problem(command)
 
-    def _use_variant(self, command: m.UseVariant) -> m.Reply:
+    def _do_use_variant(self, command: m.UseVariant) -> m.Reply:
         if self._loading is None:
             raise NotReadyError("no problem is loaded")
         other = {"source": command.source, "seed": command.seed}
@@ -107,32 +86,23 @@ class Handler:
     def _execute_problem(self, command: m.LoadProblem) -> m.Reply:
         self._problem = self._oracle = self._run = None
         self._forget()
-        problem = LoadedProblem(command, self._folder)
-        self._problem = problem
-        self._oracle = Oracle(problem)
-        return m.Problem(
-            parameters=[described for described, _ in problem.tensors()],
-            attributes=problem.attributes,
-            init_inputs=problem.encoded_init_inputs(),
-            input_names=problem.input_names,
-            redrawn=problem.redrawn,
-        )
+        self._problem = LoadedProblem(command, self._folder)
+        self._oracle = Oracle(self._problem)
+        return self._problem.described()
 
-    def _describe_inputs(self, command: m.DescribeInputs) -> m.Reply:
+    def _do_describe_inputs(self, command: m.DescribeInputs) -> m.Reply:
         return m.Inputs(inputs=inputs.describe(self._the_problem(), command.seed))
 
-    def _make_inputs(self, command: m.MakeInputs) -> m.Reply:
+    def _do_make_inputs(self, command: m.MakeInputs) -> None:
         problem = self._the_problem()
         inputs.make(problem, command.seed, command.kind, command.into, self._buffers)
         self._wait()
-        return m.Done()
 
-    def _export_parameters(self, command: m.ExportParameters) -> m.Reply:
+    def _do_export_parameters(self, command: m.ExportParameters) -> None:
         tensors = [tensor for _, tensor in self._the_problem().tensors()]
         self._write(tensors, command.into)
-        return m.Done()
 
-    def _compute_oracle(self, command: m.Oracle) -> m.Reply:
+    def _do_oracle(self, command: m.Oracle) -> m.Reply:
         self._the_problem()
         assert self._oracle is not None
         reply = self._oracle.run(
@@ -145,18 +115,20 @@ class Handler:
         self._wait()
         return reply
 
-    def _flops(self, command: m.Flops) -> m.Reply:
+    def _do_flops(self, command: m.Flops) -> m.Reply:
         return flops.count(self._the_problem(), command.seed)
+
+    def _do_export_graph(self, command: m.ExportGraph) -> m.Reply:
+        return graph.export(command, self._folder)
 
     # The contender
 
-    def _contender(self, command: m.Contender) -> m.Reply:
+    def _do_contender(self, command: m.Contender) -> None:
         self._forget()
         problem = self._the_problem()
         self._run = of_model(problem.model, command.form, problem.dtype)
-        return m.Done()
 
-    def _load_kernel(self, command: m.LoadKernel) -> m.Reply:
+    def _do_load_kernel(self, command: m.LoadKernel) -> m.Reply:
         observer = self._prepare(command.device, command.precision)
         self._forget()
         self._run = None
@@ -164,7 +136,7 @@ class Handler:
         self._wait()
         return m.Kernel(observed=observer.glance([]))
 
-    def _call(self, command: m.Call) -> m.Reply:
+    def _do_call(self, command: m.Call) -> m.Reply:
         run, arguments = self._the_contender(), self._arguments(command.inputs)
         if len(self._held) >= _MOST_HELD:
             raise NotReadyError(f"the outputs of {_MOST_HELD} calls are held: drop some")
@@ -198,7 +170,7 @@ class Handler:
         self._held[self._calls] = tensors
         return m.Called(call=self._calls, outputs=output_specs(tensors), seconds=seconds, **fields)
 
-    def _fetch(self, command: m.Fetch) -> m.Reply:
+    def _do_fetch(self, command: m.Fetch) -> None:
         if command.launch is not None:
             kept = self._timer.kept if self._timer is not None else []
             if not 0 <= command.launch < len(kept):
@@ -209,16 +181,14 @@ class Handler:
         else:
             raise NotReadyError(f"call {command.call} is not held")
         self._write(tensors, command.into)
-        return m.Done()
 
-    def _drop(self, command: m.Drop) -> m.Reply:
+    def _do_drop(self, command: m.Drop) -> None:
         for call in command.calls:
             self._held.pop(call, None)
         if command.launches and self._timer is not None:
             self._timer.kept = []
-        return m.Done()
 
-    def _time(self, command: m.Time) -> m.Reply:
+    def _do_time(self, command: m.Time) -> m.Reply:
         run, timer = self._the_contender(), self._the_timer()
         if (highest := max(command.order)) >= len(command.sets) or min(command.order) < 0:
             raise NotReadyError(f"there is no input set {highest}")
@@ -236,7 +206,7 @@ class Handler:
         outputs = output_specs(flatten(timer.kept[0])) if timer.kept else []
         return m.Times(ms=ms, kept=len(timer.kept), outputs=outputs)
 
-    def _bench_sources(self, command: m.BenchSources) -> m.Reply:
+    def _do_bench_sources(self, command: m.BenchSources) -> m.Reply:
         kernel = command.kernel
         self._prepare(kernel.device, kernel.precision)
         self._forget()
@@ -244,7 +214,7 @@ class Handler:
         task = Task(command, self._tensors(kernel), sets, self._the_timer(), self._wait)
         return self._bench.run(task)
 
-    def _probe(self, command: m.Probe) -> m.Reply:
+    def _do_probe(self, command: m.Probe) -> m.Reply:
         why_not = self._the_timer().probe(self._the_contender(), self._arguments(command.inputs))
         return m.Capturable(capturable=why_not is None, reason=m.one_line(why_not or ""))
 
@@ -294,9 +264,7 @@ class Handler:
         self._wait()
 
     def _wait(self) -> None:
-        """The judge reads next, and its streams do not wait for ours."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        synchronize(self._device)
 
     def _forget(self) -> None:
         self._held.clear()

@@ -26,7 +26,7 @@ from judge.worker.originals import patched
 
 
 def main(connection: socket.socket, policy: Policy) -> None:
-    """Serve the judge until it says quit or closes the channel (entry point of the sandbox)."""
+    """Serve the judge until it closes the channel (entry point of the sandbox)."""
     # Remembered from before the fork; the sandbox has a temporary folder of its own.
     tempfile.tempdir = None
     patched()  # takes its references now
@@ -47,8 +47,6 @@ def main(connection: socket.socket, policy: Policy) -> None:
             answer = _answer(handler, command, descriptors)
             restore_signals()
             channel.send(answer)
-            if isinstance(command, m.Quit):
-                return
         except OSError:
             # The candidate closed the descriptor; the judge sees the end of the channel.
             return

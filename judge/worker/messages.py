@@ -24,6 +24,8 @@ MAX_REPLY_BYTES: Final = 1 << 20
 # Commands carry source text; the judge is trusted, so this only catches mistakes.
 MAX_COMMAND_BYTES: Final = 16 << 20
 
+_DEVICE_ERRORS: Final = ("CUDA error", "cudaError", "device-side assert", "illegal memory access")
+
 R = TypeVar("R", bound=Reply)
 
 
@@ -32,6 +34,11 @@ def one_line(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     head = text[: 4 * limit]
     line = " ".join("".join(c if c.isprintable() else " " for c in head).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def is_device_error(message: str) -> bool:
+    """Whether an error is one after which a process cannot use the GPU any more."""
+    return any(each in message for each in _DEVICE_ERRORS)
 
 
 def read_reply(line: bytes, expected: type[R], number: int) -> R | Failed:

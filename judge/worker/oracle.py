@@ -81,12 +81,8 @@ class Oracle:
 
         Parameters
         ----------
-        inputs
-            Tensors and plain values.
         into
             A buffer for each output; None: only describe the outputs.
-        method
-            The model's method to run.
         """
         if into is None:
             return self._answer(self._describe(inputs, method))

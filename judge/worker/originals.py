@@ -111,7 +111,5 @@ def _same(now: tuple[Any, ...], was: tuple[Any, ...]) -> bool:
     return all(a is b for a, b in zip(now, was, strict=True))
 
 
-@functools.cache
-def patched() -> Callable[[], list[str]]:
-    """Return the check against the process's first state; called by the worker at its start."""
-    return remember()
+patched = functools.cache(remember)
+"""Returns the check against the process's first state; called by the worker at its start."""

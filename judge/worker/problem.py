@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from judge.worker.buffers import dtype_of, spec_of
-from judge.worker.messages import InputSpec, LoadProblem, Parameter, Precision
+from judge.worker.messages import InputSpec, LoadProblem, Parameter, Precision, Problem
 from judge.worker.modules import execute, member
 from judge.worker.seeds import DRAWN, generator, seed_everything, set_precision
 from judge.worker.values import NotEncodableError, encode
@@ -36,8 +36,6 @@ class LoadedProblem:
         that the file creates; what the file itself sets as precision is overruled. The seed is set
         before `get_init_inputs` and again before the model is built, so that whoever builds the
         same layers under the same seed has the same parameters.
-    folder
-        Where the file is written.
     """
 
     def __init__(self, command: LoadProblem, folder: Path) -> None:
@@ -84,12 +82,19 @@ class LoadedProblem:
                 add(name, value, "attribute")
         return sorted(found.values(), key=lambda each: order.get(each[0].name, len(order)))
 
-    def encoded_init_inputs(self) -> Any:
-        """Return `get_init_inputs()` as JSON, None where it holds what JSON cannot carry."""
+    def described(self) -> Problem:
+        """What the file defines, as the judge is told."""
         try:
-            return encode(self.init_inputs)
+            init_inputs = encode(self.init_inputs)
         except NotEncodableError:
-            return None
+            init_inputs = None
+        return Problem(
+            parameters=[described for described, _ in self.tensors()],
+            attributes=self.attributes,
+            init_inputs=init_inputs,
+            input_names=self.input_names,
+            redrawn=self.redrawn,
+        )
 
     def inputs(self, seed: int) -> list[Any]:
         """Return what `get_inputs` makes under `seed`: contiguous tensors and plain values.

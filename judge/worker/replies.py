@@ -1,11 +1,19 @@
 """Replies of a worker: claims of an untrusted process, whose form is checked here; no torch."""
 
-from typing import Annotated, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from judge.worker.commands import MAX_LAUNCHES, MAX_SOURCE_LAUNCHES, MAX_SOURCES
-from judge.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpec
+from judge.worker.commands import MAX_LAUNCHES, MAX_SOURCE_LAUNCHES, MAX_SOURCES, LoadKernel
+from judge.worker.tensors import (
+    InputSpec,
+    KernelParameter,
+    Label,
+    Message,
+    Parameter,
+    TensorSpec,
+)
 
 # An exception of untrusted code is reported as a type and one line of at most this length.
 MAX_ERROR_CHARS: Final = 500
@@ -35,6 +43,26 @@ class Problem(Reply):
     """Parameters of `Model.forward` without `self`."""
     redrawn: list[Label] = Field(default=[], max_length=2000)
     """Parameters that were alike throughout, and have values of their own now."""
+
+    def kernel(self, buffers: Sequence[str], **fields: Any) -> LoadKernel:
+        """The command that loads a kernel file for this problem.
+
+        Parameters
+        ----------
+        buffers
+            Names of the buffers that hold `parameters`, in their order.
+        fields
+            What the problem does not say: the kernel's text and form, how it runs; and what is
+            given otherwise.
+        """
+        given = zip(self.parameters, buffers, strict=True)
+        told: dict[str, Any] = {
+            "init_inputs": self.init_inputs,
+            "parameters": [KernelParameter(name=p.name, buffer=b, kind=p.kind) for p, b in given],
+            "attributes": self.attributes,
+            "input_names": self.input_names,
+        }
+        return LoadKernel(**told | fields)
 
 
 class Inputs(Reply):
@@ -145,8 +173,6 @@ class BenchedSource(Message):
     """False: there was no time for it, or the device was lost before."""
     slow: bool = False
     """Its error is that it compiles for longer than it may."""
-    seconds: float = 0.0
-    """It was loaded, compared and timed in; compilation ahead not counted."""
 
 
 class Benched(Reply):
@@ -154,7 +180,7 @@ class Benched(Reply):
 
     results: list[BenchedSource] = Field(max_length=MAX_SOURCES)
     ahead_seconds: float = 0.0
-    """In which sources were compiled ahead."""
+    """Of stage `compile`."""
     compiled_ahead: int = 0
     """Sources that were."""
     lost: bool = False

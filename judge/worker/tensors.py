@@ -112,11 +112,6 @@ class Buffer(TensorSpec):
     name: Name
     handle: Handle
 
-    @property
-    def spec(self) -> TensorSpec:
-        """Shape and dtype alone."""
-        return TensorSpec(shape=self.shape, dtype=self.dtype)
-
 
 class BufferArgument(Message):
     """An input that is an open buffer."""

@@ -6,9 +6,8 @@ from typing import Final
 import torch
 from pydantic import ConfigDict
 
-from judge.evaluate.bench import Bench
 from judge.evaluate.buffers import Exported
-from judge.evaluate.session import Worker, WorkerError
+from judge.evaluate.session import Session, Worker, WorkerError
 from judge.evaluate.sets import l2_bytes, sets_fitting, sets_wanted
 from judge.options import RunOptions
 from judge.problem.kernel import KernelFile
@@ -54,7 +53,7 @@ class Material:
     """Largest allowed difference of a version's outputs."""
 
 
-def prepare(subject: Subject, bench: Bench, worker: Worker) -> Material:
+def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
     """Have the problem make its inputs and parameters, in buffers that stay as they are.
 
     Raises
@@ -70,7 +69,7 @@ def prepare(subject: Subject, bench: Bench, worker: Worker) -> Material:
         inputs = worker.describe_inputs(_FIRST_SEED)
     except WorkerError as error:
         raise KbError(f"the problem cannot be run: {error}") from None
-    exporter = bench.buffers
+    exporter = session.buffers
     given = [
         exporter.allocate(f"tune.parameter.{index}", each.tensor)
         for index, each in enumerate(described.parameters)
@@ -92,20 +91,14 @@ def prepare(subject: Subject, bench: Bench, worker: Worker) -> Material:
     for number, each in enumerate(sets):
         into = [a.buffer if isinstance(a, m.BufferArgument) else None for a in each]
         worker.make_inputs(_FIRST_SEED + number, into)
-    command = m.LoadKernel(
+    command = described.kernel(
+        [each.name for each in given],
         source=subject.kernel.text,
         module_name="version",
         form=subject.kernel.form.value,
         device=device,
         dtype=subject.dtype,
         precision=precision,
-        init_inputs=described.init_inputs,
-        parameters=[
-            m.KernelParameter(name=each.name, buffer=buffer.name, kind=each.kind)
-            for each, buffer in zip(described.parameters, given, strict=True)
-        ],
-        attributes=described.attributes,
-        input_names=described.input_names,
     )
     reference = None
     if subject.reference is not None:

@@ -8,11 +8,11 @@ from typing import Final, Self
 from agent.proposers.tune.halving import Measured
 from agent.proposers.tune.material import Material, Subject, prepare
 from agent.proposers.tune.turns import Turns
-from judge.evaluate.bench import Bench, Desk
 from judge.evaluate.host import describe_host
 from judge.evaluate.planning import HOLDS
 from judge.evaluate.session import (
     CommandFailedError,
+    Session,
     Worker,
     WorkerDiedError,
     WorkerTimedOutError,
@@ -74,7 +74,7 @@ class SourceTimer:
         self._zygote = zygote
         self._say = say
         self._stack = contextlib.ExitStack()
-        self._desk: Desk | None = None
+        self._versions: Worker | None = None
         self._seen: set[str] = set()
         """Sources that were compiled ahead, or found wanting."""
         self._prepared = False
@@ -83,18 +83,19 @@ class SourceTimer:
         """Compile ahead, for which host code runs without its launches: off once that went
         wrong."""
         self.turns: Turns
-        self._bench: Bench
+        self._session: Session
         self._material: Material
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             device = self.subject.device
             self.turns = Turns(describe_host(device).card, self._say)
-            self._bench = stack.enter_context(Bench(device, self._zygote))
+            session = Session(device, interpret=device == "cpu", zygote=self._zygote)
+            self._session = stack.enter_context(session)
             with self.turns.turn():
-                desk = self._bench.start("problem")
-                require_layers(self._bench.layers, trust=self.subject.trust)
-                self._material = prepare(self.subject, self._bench, desk.worker)
+                worker = self._session.worker("problem")
+                require_layers(self._session.layers, trust=self.subject.trust)
+                self._material = prepare(self.subject, self._session, worker)
             self._stack = stack.pop_all()
         return self
 
@@ -252,15 +253,15 @@ class SourceTimer:
         )
 
     def _worker(self) -> Worker:
-        if self._desk is None:
-            self._desk = self._bench.start("versions")
-            self._desk.worker.open(self._material.buffers)
-        return self._desk.worker
+        if self._versions is None:
+            self._versions = self._session.worker("versions")
+            self._versions.open(self._material.buffers)
+        return self._versions
 
     def _restart(self) -> None:
         self._say(Progress("starting the process for versions anew"))
-        if self._desk is not None:
-            self._desk.close()
-        self._desk = None
+        if self._versions is not None:
+            self._versions.stop()
+        self._versions = None
         self._prepared = False
         self._seen.clear()

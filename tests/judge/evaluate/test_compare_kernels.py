@@ -36,8 +36,8 @@ def check(got, values):
     expected = plain.expect(values, got.dtype)
     for limits in (candidate_limits(got.dtype), None):
         one = plain.compare(got, expected, limits)
-        found = plain._Found(expected, limits or plain._EXACT_ONLY, 0, exact=limits is None)
-        other = found.of(kernels.difference(got, values, **found.measures))
+        found = plain._Found(expected, limits, 0)
+        other = found.result(plain._Sums(*kernels.difference(got, values, **found.measures)))
         for name in ("problem", "max_abs", "max_rel", "norm_ratio", "unequal"):
             left, right = getattr(one, name), getattr(other, name)
             if not rounds and (limits is None or name == "unequal"):

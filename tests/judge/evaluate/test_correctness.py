@@ -5,13 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from judge.evaluate.bench import Desk
 from judge.evaluate.buffers import Exporter
 from judge.evaluate.cases import EVERY_KIND, PlannedCase, PlannedShape, plan
 from judge.evaluate.correctness import Contestant
 from judge.evaluate.prepared import Prepared
 from judge.evaluate.rules import Reference
-from judge.evaluate.session import CommandFailedError, WorkerDiedError
+from judge.evaluate.session import CommandFailedError, Worker, WorkerDiedError
 from judge.evaluate.stage import Settings
 from judge.problem.judge import JudgeDeclaration
 from judge.problem.kernel import KernelFile
@@ -45,13 +44,14 @@ SETTINGS = Settings(
 KERNEL = KernelFile.parse("def kernel_function(x):\n    return x * 2\n")
 
 
-class Process:
+class Process(Worker):
     """A worker in the test's own process: doubles its input, and may be told to do worse."""
 
     name = "candidate"
     alive = True
 
     def __init__(self):
+        self._exporter, self._prefix, self._groups, self._made = None, "", {}, 0
         self.buffers = {}
         self.outputs = {}
         self.polled = []
@@ -93,14 +93,14 @@ class Process:
 @pytest.fixture
 def run():
     with Exporter("cpu") as exporter:
-        desks = []
+        workers = []
 
         def run(process, seed=3, *, label="full", aliases=False, known=None):
             contestant = known
             if contestant is None:
-                desk = Desk(process, exporter, len(desks))
-                desks.append(desk)
-                contestant = Contestant(desk, KERNEL, SETTINGS, call_seconds=5)
+                process._exporter, process._prefix = exporter, str(len(workers))
+                workers.append(process)
+                contestant = Contestant(process, KERNEL, SETTINGS, call_seconds=5)
             stage = SimpleNamespace(
                 shape=PlannedShape(label, "", {}), aliases=aliases, writes=False
             )
@@ -109,8 +109,8 @@ def run():
             return found, contestant
 
         yield run
-        for desk in desks:
-            desk.close()
+        for worker in workers:
+            worker.take_back(*worker._groups)
 
 
 def prepared(seed):

@@ -6,7 +6,7 @@ import pytest
 
 from judge.evaluate.enlarge import Enlargement, LoopCounts
 from judge.problem.source import ProblemFile
-from judge.problem.variants import by_place, lengthened
+from judge.problem.variants import Sizes
 from judge.worker.messages import Called
 
 PROBLEM = """
@@ -90,13 +90,15 @@ def test_a_kernel_of_many_accesses_is_not_asked_for_more() -> None:
 
 
 def test_a_length_keeps_the_limit_and_the_rules() -> None:
-    assert by_place(problem()) == ["COLS", "ROWS"]
-    beside = lengthened(problem(), "COLS", 9011, LIMIT, beside_given=True)
+    assert Sizes(problem(), LIMIT).last_first == ["COLS", "ROWS"]
+    beside = Sizes(problem(), LIMIT).lengthened("COLS", 9011, beside_given=True)
     assert beside is not None
     assert dict(beside.constants) == {"COLS": 4505}  # 9011 · 32 is above the limit
-    assert lengthened(problem(cols=8000), "COLS", 2253, LIMIT) is None  # as long already
+    as_long_already = Sizes(problem(cols=8000), LIMIT)
+    assert as_long_already.lengthened("COLS", 2253, beside_given=False) is None
     ruled = PROBLEM.format(cols=96, more="") + "\nJUDGE = {'constants': {'COLS': {'max': 100}}}\n"
-    assert lengthened(ProblemFile.parse(ruled), "COLS", 2253, LIMIT) is None
+    sizes = Sizes(ProblemFile.parse(ruled), LIMIT)
+    assert sizes.lengthened("COLS", 2253, beside_given=False) is None
 
 
 @pytest.mark.parametrize("beside_given", [True, False])
@@ -107,7 +109,7 @@ def test_where_sizes_cannot_be_told_the_product_of_all_keeps_the_limit(beside_gi
         )
         + "\n\ndef made(*sizes):\n    return torch.rand(*sizes)\n"
     )
-    found = lengthened(unknown, "COLS", 9011, 1 << 13, beside_given=beside_given)
+    found = Sizes(unknown, 1 << 13).lengthened("COLS", 9011, beside_given=beside_given)
     assert (found is None) == beside_given
     if found is not None:
         sizes = {"BATCH": 2, "ROWS": 16, "COLS": 96} | dict(found.constants)

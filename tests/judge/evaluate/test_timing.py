@@ -14,7 +14,7 @@ from judge.evaluate import planning, timing
 from judge.evaluate.buffers import Exported, Exporter
 from judge.evaluate.interleave import Plan, Track
 from judge.evaluate.result import Ceilings, TimingReport
-from judge.evaluate.session import CommandFailedError, WorkerDiedError
+from judge.evaluate.session import CommandFailedError, Worker, WorkerDiedError
 from judge.evaluate.sets import MAX_SETS, caches_matter, sets_fitting, sets_wanted
 from judge.evaluate.timing import Conditions, Contender, Effort, Work
 from judge.worker.buffers import spec_of
@@ -46,14 +46,16 @@ class Clock:
         return self.now
 
 
-class FakeWorker:
+class FakeWorker(Worker):
     """A worker in this process: `run` takes `milliseconds` of the fake clock a launch.
 
     `claims` is the share of the true time that it reports. Messages take 0.2 ms.
     """
 
+    alive = True
+
     def __init__(self, run: Run = right, milliseconds: float = 1.0, claims: float = 1.0) -> None:
-        self.alive = True
+        self._prefix, self._groups, self._made = f"{id(self)}", {}, 0
         self.last_seconds = 0.0
         self.paused = False
         self.can_pause = True
@@ -140,6 +142,8 @@ class Judge:
     def time(self, candidate: FakeWorker, *others: FakeWorker, **options: Any) -> TimingReport:
         given = [("candidate", candidate, True), ("eager", self.eager, False)]
         given += [(f"other{i}", worker, True) for i, worker in enumerate(others)]
+        for _, worker, _ in given:
+            worker._exporter = self.exporter
         conditions = Conditions(
             problem=self.eager,  # type: ignore[arg-type]
             inputs=INPUTS,

@@ -21,27 +21,23 @@ def test_the_form_is_what_the_file_defines():
     assert KernelFile.parse("from k import kernel_function\n").form is Form.KERNEL_FUNCTION
 
 
-def test_a_class_wins_over_a_function_unless_asked_otherwise():
+def test_a_class_wins_over_a_function():
     assert KernelFile.parse(FUNCTION + CLASS).form is Form.MODEL_NEW
-    chosen = KernelFile.parse(FUNCTION + CLASS, form=Form.KERNEL_FUNCTION)
-    assert chosen.form is Form.KERNEL_FUNCTION
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "form", "message"),
+    ("text", "name", "message"),
     [
-        ("x = 1\n", "k.py", None, r"k\.py:1: no class ModelNew and no function kernel_function"),
-        (FUNCTION, "k.py", Form.MODEL_NEW, r"k\.py:1: no ModelNew is defined"),
-        ("class kernel_function:\n    pass\n", "k.py", None, r"k\.py:1: .* is not a function"),
-        ("x = 1\ndef ModelNew():\n    pass\n", "k.py", None, r"k\.py:2: ModelNew is not a class"),
-        ("def f(:\n", "k.py", None, r"k\.py:1: not Python"),
-        ("__global__ void k();\n", "k.cu", None, r"k\.cu:1: no entry point is declared"),
-        ("", "k.cu", Form.MODEL_NEW, r"k\.cu:1: a CUDA file has no ModelNew"),
+        ("x = 1\n", "k.py", r"k\.py:1: no class ModelNew and no function kernel_function"),
+        ("class kernel_function:\n    pass\n", "k.py", r"k\.py:1: .* is not a function"),
+        ("x = 1\ndef ModelNew():\n    pass\n", "k.py", r"k\.py:2: ModelNew is not a class"),
+        ("def f(:\n", "k.py", r"k\.py:1: not Python"),
+        ("__global__ void k();\n", "k.cu", r"k\.cu:1: no entry point is declared"),
     ],
 )
-def test_files_without_a_usable_form_are_refused(text, name, form, message):
+def test_files_without_a_usable_form_are_refused(text, name, message):
     with pytest.raises(KbError, match=message):
-        KernelFile.parse(text, name, form)
+        KernelFile.parse(text, name)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_no_opcode_is_in_two_classes_unless_a_modifier_tells_them_apart():
         for opcode in kind.opcodes:
             if opcode in seen:
                 first = next(each for each in opcode_classes() if each.name == seen[opcode])
-                assert first.modifiers, f"{opcode} is in {first.name} and {kind.name}"
+                assert first.modifier, f"{opcode} is in {first.name} and {kind.name}"
             seen.setdefault(opcode, kind.name)
 
 

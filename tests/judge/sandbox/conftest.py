@@ -1,7 +1,6 @@
 """A zygote without torch, and short ways to run a script in a sandbox."""
 
 import itertools
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import pytest
 from judge.sandbox.launch import Exit, Sandboxed, Zygote, session_folder
 from judge.sandbox.layers import LayerName
 from judge.sandbox.policy import Policy
+from judge.sandbox.script import request
 
 SCRIPT = "judge.sandbox.script:main"
 
@@ -43,7 +43,7 @@ class Sandbox:
         if not pid_namespace:
             policy["without"] = {LayerName.PROCESSES, *policy.get("without", ())}
         process = self.zygote.spawn(SCRIPT, Policy.model_validate(policy))
-        process.channel.sendall(json.dumps({"source": source}).encode() + b"\n")
+        process.channel.sendall(request(source))
         return process
 
     def run(self, source: str, timeout: float = 60, **policy: object) -> Ran:

@@ -94,9 +94,9 @@ def test_the_given_kernel_compiles_while_the_card_is_free_and_the_search_waits(
         ("compile", False, (KERNEL,), False),
         ("note", True, other, True),
         ("compile", True, other, False),
-        ("all", True, other, True),
+        ("time", True, other, True),
     ]
     assert until - timing.clock() == pytest.approx(7.0)
     assert timing.held_seconds == pytest.approx(3.0)
     timing.times([KERNEL + "\n\n"], 10, 10.0)
-    assert [each[0] for each in asked[5:]] == ["note", "compile", "all"]
+    assert [each[0] for each in asked[5:]] == ["note", "compile", "time"]
