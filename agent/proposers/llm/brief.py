@@ -7,7 +7,7 @@ from typing import Literal
 
 from agent.diagnose.result import Evidence
 from agent.optimize.candidate import Judged, SearchState
-from agent.proposers.llm.conditions import conditions, facts
+from agent.proposers.llm.conditions import conditions, dtype_of, facts
 from agent.proposers.llm.prompting import shortened
 from kb.vocabulary import find_metric
 
@@ -69,6 +69,11 @@ class Brief:
     notes: tuple[str, ...]
     profiles: dict[str, dict[str, float]]
     """Kernel id → its profile."""
+
+    @property
+    def dtype(self) -> str | None:
+        """PyTorch's name of the run's dtype, None where the file says it."""
+        return dtype_of(self.state)
 
     @property
     def parents(self) -> tuple[str, ...]:

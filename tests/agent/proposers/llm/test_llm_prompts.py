@@ -55,6 +55,7 @@ def test_conditions_name_policy_shapes_card_and_versions():
                   "65,536 registers", "batch"):  # fmt: skip
         assert words in told
     assert "may use TF32" in "\n".join(conditions(state(problem=INFO, tf32=True)))
+    assert "0.001 for float16 results" in "\n".join(conditions(state(dtype="fp16")))
     assert "7.5e-03" in "\n".join(conditions(state(dtype="bfloat16"))).replace("0.0075", "7.5e-03")
 
 
@@ -126,8 +127,9 @@ def test_attempts_are_told_with_errors_and_what_ran(prompts):
     assert "ran without a kernel of its own" in planner
 
 
-def test_a_run_in_another_dtype_is_counted_in_it(prompts):
-    planner, _ = prompts(state(problem=INFO, dtype="bfloat16"))
+@pytest.mark.parametrize("spelled", ["bfloat16", "bf16"])
+def test_a_run_in_another_dtype_is_counted_in_it(prompts, spelled):
+    planner, _ = prompts(state(problem=INFO, dtype=spelled))
     facts = planner[planner.index("What can be read of it") :].split("\n\n#")[0]
     assert "bfloat16" in facts
     assert "float32" not in facts
