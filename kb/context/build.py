@@ -92,6 +92,8 @@ class _Composer:
         """
         most = self._request.max_examples if self._count else 0
         lines = self._selection.facts
+        results = self._selection.results
+        fullest = [([*lines, *results], True)] if results else []
         smaller = [(lines, False)]
         if lines:
             plan = [line for line in lines[1:] if line.startswith(PLAN)]
@@ -100,12 +102,13 @@ class _Composer:
         # The better kernels first, beside ever less; plain forms only where none of that fits.
         for skipped in (self._plain, {}) if self._plain else ({},):
             self._skipped = skipped
-            for facts, cited in ((lines, True), *smaller):
+            for facts, cited in (*fullest, (lines, True), *smaller):
                 if most:
                     response = self._compose(facts, most, cited=cited, footed=True)
                     if response is not None:
                         return response
         for facts, cited, footed in (
+            *((facts, cited, True) for facts, cited in fullest),
             (lines, True, True),
             (lines, False, True),
             (lines, False, False),

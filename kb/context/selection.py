@@ -8,6 +8,7 @@ from kb.context.diagnosing import Diagnose, diagnosed
 from kb.context.materials import Candidate
 from kb.context.models import ContextRequest
 from kb.context.problems import advise
+from kb.context.results import result_lines
 from kb.corpus.entries import Technique
 from kb.corpus.features import dtypes_named, features, operators_named
 from kb.index.reader import Generation
@@ -67,6 +68,8 @@ class Selection:
     """The best kernel for each other operator of a problem."""
     facts: list[str]
     """What is known of the problem, in lines."""
+    results: list[str]
+    """What kernels near to the problem were measured to reach, in lines."""
     sections: dict[str, list[int]]
     """Technique slug → rows of its chunks that matched the query."""
     code: list[int]
@@ -134,7 +137,7 @@ def select(
     abstained = not choices and (not code or ranking is None or ranking.abstained)
     production = _production(choices, examples, generation, request, device)
     candidates = [Candidate(slug) for slug in examples]
-    return Selection(choices, candidates, [], [], sections, code, production, ignored, abstained)
+    return Selection(choices, candidates, [], [], [], sections, code, production, ignored, abstained)
 
 
 def _select_problem(
@@ -176,12 +179,13 @@ def _select_problem(
             shown = "; ".join(each.rstrip(".") for each in reasons)
             choices.append(Choice(entry, round(min(score / 2, 1.0), 4), shown))
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
-    excluded = set(request.exclude)
+    kernels = [each for each in advice.first if each.slug not in request.exclude]
     return Selection(
         techniques=choices[:MAX_TECHNIQUES],
-        kernels=[each for each in advice.first if each.slug not in excluded],
-        others=[each for each in advice.others if each.slug not in excluded],
+        kernels=kernels,
+        others=[each for each in advice.others if each.slug not in request.exclude],
         facts=[*advice.facts, *_understood(profile)],
+        results=result_lines([e.slug for e in kernels], generation, request.gpu),
         sections=sections,
         code=[],
         production=[],

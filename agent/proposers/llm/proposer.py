@@ -13,7 +13,7 @@ from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
 from agent.proposers.llm.accounting import Price
-from agent.proposers.llm.brief import Brief, kernel_text
+from agent.proposers.llm.brief import COMBINED, Brief, kernel_text
 from agent.proposers.llm.conversation import Abilities, Conversation
 from agent.proposers.llm.gateway import Gateway
 from agent.proposers.llm.gathering import side_by_side
@@ -30,7 +30,6 @@ NAME = "llm"
 PLANS = 4
 # Requests under way at a time: below the limits of a free account, above one by one.
 PARALLEL = 4
-_COMBINED = "+"
 
 
 class LlmProposer(Proposer):
@@ -205,8 +204,8 @@ class LlmProposer(Proposer):
             source=code.code,
             parents=(first.id, second.id),
             proposer=NAME,
-            family=_COMBINED.join(
-                sorted({part for each in pair for part in each.family.split(_COMBINED)})
+            family=COMBINED.join(
+                sorted({part for each in pair for part in each.family.split(COMBINED)})
             ),
             hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
             chunks=_with_found(brief.state.context.chunks, tool),

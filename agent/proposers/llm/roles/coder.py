@@ -6,6 +6,7 @@ from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import render
 from agent.proposers.llm.search_tool import SearchTool
+from kb.context.materials import CUT
 from judge.evaluate.result import Verdict
 
 _WHAT = {
@@ -32,7 +33,15 @@ def write(
         No usable answer came.
     """
     parent = brief.kernel(plan.parent)
-    prompt = render("coder", brief=brief, plan=plan, parent=parent, suffix=parent.suffix)
+    prompt = render(
+        "coder",
+        brief=brief,
+        plan=plan,
+        parent=parent,
+        suffix=parent.suffix,
+        known=brief.used({plan.technique, *plan.evidence}),
+        CUT=CUT,
+    )
     return _ask(conversation, system, prompt, tool, base=parent.base, sources=(parent.source,))
 
 
@@ -51,7 +60,10 @@ def combine(
         No usable answer came.
     """
     first, second = parents
-    prompt = render("combiner", brief=brief, first=first, second=second, suffix=first.suffix)
+    known = brief.used({*first.families, *second.families})
+    prompt = render(
+        "combiner", brief=brief, first=first, second=second, suffix=first.suffix, known=known
+    )
     sources = (first.source, second.source)
     return _ask(conversation, system, prompt, tool, base=first.base, sources=sources)
 
