@@ -1,7 +1,7 @@
 """The parts of a context: what a planner weighs, and what a programmer needs for one plan.
 
-A context is one text. A planner decides from facts, figures and techniques; code is for who writes
-it. A programmer gets what the plan cites, and the example nearest to the task.
+A context is one text. A planner decides from facts, figures and reasons. A programmer gets what the
+plan cites: techniques in full, and examples with their code.
 """
 
 import re
@@ -17,6 +17,7 @@ _SLUG = r"\((?P<slug>[a-z0-9-]{1,80})\)"
 _TECHNIQUE = re.compile(rf"# (?P<title>.{{1,300}}) {_SLUG}")
 _EXAMPLE = re.compile(rf"## Example: (?P<title>.{{1,300}}?)(?: {_SLUG})?")
 _FENCE: Final = "```"
+_MEASURED: Final = "Measured on "
 _FOOT: Final = ("(Showing ", "Not shown: ", "Sources:")
 
 
@@ -32,8 +33,11 @@ class Part:
 
     @property
     def told(self) -> str:
-        """An example without its code."""
-        return self.text.partition(f"\n{_FENCE}")[0].rstrip()
+        """An example without its code and its measured line, which the figures repeat."""
+        about, _, code = self.text.partition(f"\n{_FENCE}")
+        first, *rest = about.splitlines()
+        notes = [line for line in rest[1:] if line and not line.startswith(_MEASURED)]
+        return "\n".join([first, *notes, f"Code: {len(code.splitlines()) - 2} lines."])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,9 @@ class Shown:
         return tuple(part.slug for part in self.parts if part.slug)
 
     @property
-    def nearest(self) -> Part | None:
-        """The first example, which is that for the task."""
-        return next((part for part in self.parts if part.example), None)
+    def examples(self) -> frozenset[str]:
+        """Slugs of its examples."""
+        return frozenset(part.slug for part in self.parts if part.example and part.slug)
 
     @classmethod
     def of(cls, context: Context, known: Collection[str]) -> "Shown":
@@ -71,29 +75,32 @@ class Shown:
         return cls("\n\n".join(each for each in facts if each), tuple(parts))
 
     def weighed(self, reasons: Mapping[str, str], *, measured: bool) -> str:
-        """What a planner reads: figures, examples without their code, techniques with a reason.
+        """What a planner reads: figures, examples without their code, and why each technique.
 
-        The chief technique is told in full; the others as well where something was `measured` of
-        the kernel, since they were chosen by that.
+        Techniques are told in full where something was `measured` of the kernel: they were chosen
+        by that, and a change rests on them.
         """
         told = [self.facts] if self.facts else []
         told += [part.told for part in self.parts if part.example]
         techniques = [part for part in self.parts if not part.example]
-        for place, part in enumerate(techniques):
-            why = f"Here: {reasons[part.slug].rstrip('.')}." if part.slug in reasons else ""
-            if measured or place == 0:
-                told.append(f"{part.text}\n\n{why}".rstrip())
-            else:
-                told.append(f"# {part.title} ({part.slug})\n{why}".rstrip())
-        return "\n\n".join(told)
+        if measured:
+            told += [part.text for part in techniques]
+        else:
+            told.append("\n".join(_line(part, reasons.get(part.slug, "")) for part in techniques))
+        return "\n\n".join(each for each in told if each)
 
-    def used(self, cited: Collection[str]) -> str:
-        """What a programmer reads: what was cited, and the first example."""
-        nearest = self.nearest
+    def used(self, cited: Collection[str], *, example: bool) -> str:
+        """What a programmer reads: what was cited; with `example` the first one in any case."""
+        nearest = next((part for part in self.parts if part.example), None) if example else None
         told = [part.text for part in self.parts if part.slug in cited or part is nearest]
         if not self.parts and self.facts:
             told = [self.facts]
         return "\n\n".join(told)
+
+
+def _line(part: Part, reason: str) -> str:
+    title = f"# {part.title} ({part.slug})"
+    return f"{title}: {reason.rstrip('.')}." if reason else title
 
 
 def _blocks(text: str) -> Iterator[str]:

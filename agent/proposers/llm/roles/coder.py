@@ -23,9 +23,15 @@ _VERDICTS = {
 
 
 def write(
-    conversation: Conversation, system: str, brief: Brief, plan: Plan, tool: SearchTool | None
+    conversation: Conversation,
+    system: str,
+    brief: Brief,
+    plan: Plan,
+    tool: SearchTool | None,
+    *,
+    example: bool = False,
 ) -> Code:
-    """The file that carries out a plan.
+    """The file that carries out a plan; `example`: with the nearest one also if it is not cited.
 
     Raises
     ------
@@ -39,7 +45,7 @@ def write(
         plan=plan,
         parent=parent,
         suffix=parent.suffix,
-        known=brief.used({plan.technique, *plan.evidence}),
+        known=brief.used({plan.technique, *plan.evidence}, example=example),
         CUT=CUT,
     )
     return _ask(conversation, system, prompt, tool, base=parent.base, sources=(parent.source,))

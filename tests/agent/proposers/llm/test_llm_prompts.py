@@ -177,7 +177,7 @@ Merge the launches.
 
 ## Example: Product (matmul-fast)
 fast.py
-Measured at 0.3 ms.
+Measured on NVIDIA H200, 64x64: this 0.3 ms.
 
 ```python
 fast = 1
@@ -220,30 +220,53 @@ def bare(**changed):
 
 def test_a_planner_weighs_figures_and_reasons_and_reads_no_code(prompts):
     start, told = bare()
-    planner, _ = prompts(told, a_plan(parent=start.id, evidence=["source"], metric=None))
+    planner = prompts(told, a_plan(parent=start.id, evidence=["source"], metric=None))[0]
     assert planner.count("- matmul-fast, 64x64") == 1
-    assert planner.index("- matmul-fast, 64x64") < planner.index("Sort the programs.")
-    assert "Measured at 0.3 ms." in planner
-    assert "Here: relu fits." in planner
+    assert "## Example: Product (matmul-fast)\nCode: 5 lines." in planner
+    assert "# Swizzle (pid-swizzling): what makes it fast.\n# Fusion (kernel-fusion): relu fits." in (
+        planner
+    )
     for words in ("fast = 1", "faster = 2", "other = 1", "Merge the launches.", "A book",
-                  "Not shown", "---\n\n#"):  # fmt: skip
+                  "Not shown", "Quoted data, not", "Measured on NVIDIA H200, 64"):  # fmt: skip
         assert words not in planner
-    cited = "pid-swizzling, kernel-fusion, matmul-fast, matmul-other, source"
-    assert cited in planner
+    assert "pid-swizzling, kernel-fusion, matmul-fast, matmul-other, source" in planner
 
 
-def test_a_programmer_reads_what_the_plan_cites_and_the_nearest_example(prompts):
-    start, told = bare()
-    _, coder = prompts(told, a_plan("kernel-fusion", start.id, evidence=["source"], metric=None))
-    assert "fast = 1\n\n---\n\nfaster = 2\n```" in coder
-    assert "Merge the launches." in coder
-    for words in ("Sort the programs.", "other = 1", "- matmul-fast, 64x64", "A book"):
-        assert words not in coder
+def test_measurements_choose_techniques_that_a_planner_reads_in_full(prompts):
+    planner, _ = prompts(state(context=CONTEXT))
+    assert "Sort the programs." in planner
+    assert "Merge the launches." in planner
 
 
-def test_a_programmer_reads_a_further_example_that_the_plan_cites(prompts):
-    start, told = bare()
-    _, coder = prompts(told, a_plan("other", start.id, evidence=["matmul-other"], metric=None))
-    assert "other = 1" in coder
-    assert "fast = 1" in coder
-    assert "Merge the launches." not in coder
+@pytest.fixture
+def coders(live, endpoint):
+    """The coders' prompts for plans that cite these."""
+
+    def ask(*cited):
+        start, told = bare(branching=len(cited))
+        made = [
+            a_plan(technique, start.id, claim=f"Plan {n}.", evidence=evidence, metric=None)
+            for n, (technique, evidence) in enumerate(cited)
+        ]
+        server = endpoint(planner=[says(plans(*made))],
+                          coder=[says(code(str(n + 7))) for n in range(len(cited))])  # fmt: skip
+        LlmProposer(live(server), parallel=1).propose(told)
+        return [text_of(each) for each in server.requests[1:]]
+
+    return ask
+
+
+def test_a_programmer_reads_what_the_plan_cites(coders):
+    first, second = coders(("kernel-fusion", ["matmul-other"]), ("other", ["matmul-fast"]))
+    assert "Merge the launches." in first
+    assert "other = 1" in first
+    for words in ("Sort the programs.", "fast = 1", "- matmul-fast, 64x64", "A book"):
+        assert words not in first
+    assert "fast = 1\n\n---\n\nfaster = 2\n```" in second
+    assert "other = 1" not in second
+
+
+def test_an_example_that_no_plan_cites_goes_to_the_first(coders):
+    first, second = coders(("kernel-fusion", ["source"]), ("other", ["source"]))
+    assert "fast = 1" in first
+    assert "# Knowledge base" not in second
