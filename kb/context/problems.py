@@ -153,7 +153,9 @@ def _for_step(
             notes.append(_START)
         inner = [each.name for each in analysis.after if _in_tile(each)]
         if inner and slug in family.prefer.get(_ROW_REDUCE, ()):
-            notes.append(f"Put {', '.join(inner)} on the tile of the product, before its reduction.")
+            notes.append(
+                f"Put {', '.join(inner)} on the tile of the product, before its reduction."
+            )
         if kernels[slug].op in family.training and step.main.facts.get("training") is not False:
             notes.append(f"Not the same operation: {family.training[kernels[slug].op]}.")
         unlike = [text for each, text in family.unlike_for.items() if each in special]
@@ -235,7 +237,23 @@ def _assumed(step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumed:
     itemsize = sizes.pop() if same else None
     turned = _turned(main, itemsize) if sized and itemsize and kernel.op in _TWO_OPERANDS else ()
     given = ("bias",) if turned and len(main.inputs) > len(turned) else ()
-    return Assumed(gpu=on_gpu, itemsize=itemsize, sized=sized, turned=turned, given=given)
+    return Assumed(
+        gpu=on_gpu,
+        itemsize=itemsize,
+        sized=sized,
+        turned=turned,
+        contiguous=all(map(_contiguous, main.inputs)),
+        last=_along_last(main),
+        given=given,
+    )
+
+
+def _along_last(main: Operator) -> bool | None:
+    """Whether an operator works along the last dimension; None where that is not known."""
+    dim, shape = main.facts.get("dim"), main.inputs[0].shape if main.inputs else None
+    if not isinstance(dim, int) or isinstance(dim, bool) or not shape:
+        return None
+    return dim % len(shape) == len(shape) - 1
 
 
 def _turned(main: Operator, itemsize: int) -> tuple[bool, ...]:

@@ -78,7 +78,7 @@ def settings(code: str) -> str:
     pairs = [*zip(named, defaults, strict=True),
              *zip(entry.args.kwonlyargs, entry.args.kw_defaults, strict=True)]  # fmt: skip
     return ", ".join(
-        f"{argument.arg}={default.value}"
+        f"{argument.arg}={default.value!r}"
         for argument, default in pairs
         if argument.arg in tunables and isinstance(default, ast.Constant)
     )

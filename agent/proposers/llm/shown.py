@@ -7,10 +7,12 @@ plan cites: techniques in full, and examples with their code.
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from agent.optimize.candidate import Context
 from kb.context.packing import SEPARATOR
+from kb.vocabulary import technique_titles
 
 # Headings of entries end with their slug; those of ingested code have none.
 _SLUG = r"\((?P<slug>[a-z0-9-]{1,80})\)"
@@ -67,7 +69,10 @@ class Shown:
             first = block.partition("\n")[0]
             example = _EXAMPLE.fullmatch(first)
             head = example or _TECHNIQUE.fullmatch(first)
-            if head is not None:
+            slug = _slugs().get(first.removeprefix("# ")) if head is None else None
+            if slug is not None:  # a heading in short
+                parts.append(Part(slug, first.removeprefix("# "), block, example=False))
+            elif head is not None:
                 parts.append(Part(head["slug"] or "", head["title"], block, example is not None))
             elif not block.startswith(_FOOT):
                 lines = [line for line in block.splitlines() if line not in known]
@@ -96,6 +101,11 @@ class Shown:
         if not self.parts and self.facts:
             told = [self.facts]
         return "\n\n".join(told)
+
+
+@cache
+def _slugs() -> dict[str, str]:
+    return {title: slug for slug, title in technique_titles().items()}
 
 
 def _line(part: Part, reason: str) -> str:

@@ -6,8 +6,8 @@ from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import render
 from agent.proposers.llm.search_tool import SearchTool
-from kb.context.materials import CUT
 from judge.evaluate.result import Verdict
+from kb.context.materials import CUT
 
 _WHAT = {
     Stage.SYNTAX: "The file cannot be read as a kernel file.",

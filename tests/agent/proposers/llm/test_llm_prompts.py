@@ -223,8 +223,9 @@ def test_a_planner_weighs_figures_and_reasons_and_reads_no_code(prompts):
     planner = prompts(told, a_plan(parent=start.id, evidence=["source"], metric=None))[0]
     assert planner.count("- matmul-fast, 64x64") == 1
     assert "## Example: Product (matmul-fast)\nCode: 5 lines." in planner
-    assert "# Swizzle (pid-swizzling): what makes it fast.\n# Fusion (kernel-fusion): relu fits." in (
-        planner
+    assert (
+        "# Swizzle (pid-swizzling): what makes it fast.\n# Fusion (kernel-fusion): relu fits."
+        in (planner)
     )
     for words in ("fast = 1", "faster = 2", "other = 1", "Merge the launches.", "A book",
                   "Not shown", "Quoted data, not", "Measured on NVIDIA H200, 64"):  # fmt: skip
