@@ -150,6 +150,7 @@ def as_context(found: ContextResponse) -> Context:
         # A technique's slug stands for all of its chunks, an example's first one for it.
         chunks=(*found.examples, *slugs),
         techniques=slugs,
+        reasons={each.slug: each.reason for each in found.techniques},
         citations=tuple(
             f"{each.title}, {each.url or 'local'} ({each.licence})" for each in found.citations
         ),

@@ -208,6 +208,8 @@ class Context(Model):
     """Ids of its chunks. Later rounds exclude them."""
     techniques: tuple[str, ...] = ()
     """Slugs, the best first."""
+    reasons: dict[str, str] = Field(default_factory=dict)
+    """Slug → what speaks for the technique here."""
     citations: tuple[str, ...] = ()
     """`title, url (licence)`."""
     tokens: int = 0

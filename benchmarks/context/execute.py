@@ -41,6 +41,8 @@ class Job:
     """Layouts of the first operands that it was cut to, in rows of whole 16 bytes."""
     given: tuple[str, ...] = ()
     """Optional arguments that it needs: vectors as long as the result's rows."""
+    last: bool | None = None
+    """Whether it was cut to work along the last dimension, or along one before it."""
 
 
 def run(jobs: Iterable[Job]) -> dict[str, str | None]:
@@ -79,6 +81,8 @@ def _check(job: dict[str, Any], folder: Path) -> str | None:
     seed = zlib.crc32(job["slug"].encode())
     dtype = getattr(torch, job["dtype"])
     sizes = [_whole_rows(size) for size in job["sizes"]] if job["turned"] else job["sizes"]
+    if job["last"] is not None:
+        sizes = [size for size in sizes if _along_last(entry, size, dtype) in {None, job["last"]}]
     for place, size in enumerate(sizes):
         inputs = _laid_out(entry.make_inputs(list(size), dtype, "cpu", seed), job["turned"])
         # What the reference does not know is there and does nothing.
@@ -99,6 +103,17 @@ def _check(job: dict[str, Any], folder: Path) -> str | None:
     found = compare(shown.kernel_function(**given, **params), expected,
                     agrees=getattr(entry, "agrees", None))  # fmt: skip
     return found.problem
+
+
+def _along_last(entry: types.ModuleType, size: Sequence[int], dtype: Any) -> bool | None:
+    """Whether an entry works along the last dimension at a size; None if it takes no `dim`."""
+    inputs = entry.make_inputs(list(size), dtype, "cpu", 0)
+    parameters = inspect.signature(entry.kernel_function).parameters
+    if "dim" not in parameters:
+        return None
+    given = dict(zip(parameters, inputs, strict=False))
+    dim, rank = given.get("dim", parameters["dim"].default), inputs[0].dim()
+    return bool(dim % rank == rank - 1)
 
 
 def _whole_rows(size: Sequence[int]) -> list[int]:

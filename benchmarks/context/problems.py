@@ -160,7 +160,12 @@ def job_of(slug: str, code: str, searcher: Searcher, corpus: Path, request: Cont
     dtype = "float16" if chosen.assumed.itemsize == _HALF else job.dtype
     assumed = chosen.assumed
     return replace(
-        job, options=dict(chosen.options), turned=assumed.turned, given=assumed.given, dtype=dtype
+        job,
+        options=dict(chosen.options),
+        turned=assumed.turned,
+        given=assumed.given,
+        last=assumed.last,
+        dtype=dtype,
     )
 
 

@@ -16,6 +16,8 @@ from kb.context.folding import Bindings
 # tensor and whether it was turned round.
 FOR_TMA: Final = "_for_tma"
 _TMA_BYTES: Final = 16
+# How files ask whether a dimension, counted from the front, is the last one.
+_IS_LAST: Final = {"dim == x.dim() - 1": True, "dim < x.dim() - 1": False}
 _ARITHMETIC: Final[dict[type, Callable[[int, int], int]]] = {
     ast.FloorDiv: lambda a, b: a // b, ast.Mult: lambda a, b: a * b,
 }  # fmt: skip
@@ -36,6 +38,10 @@ class Assumed:
 
     Rows are whole units of 16 bytes, also those of the result. Empty where layouts are not known.
     """
+    contiguous: bool = False
+    """Every operand is contiguous."""
+    last: bool | None = None
+    """Whether the dimension that is worked along is the last one; None where that is not known."""
     given: tuple[str, ...] = ()
     """Optional arguments that are there."""
 
@@ -47,6 +53,10 @@ class Assumed:
             operands = zip(("first", "second"), layouts, strict=False)
             parts += [f"{place} operand {layout}" for place, layout in operands]
             parts.append("rows of whole 16 bytes")
+        if self.last is not None:
+            parts.append(
+                "along the last dimension" if self.last else "not along the last dimension"
+            )
         return ", ".join(parts)
 
 
@@ -133,8 +143,16 @@ class _Rewriter(ast.NodeTransformer):
         pair = ast.Tuple([value, ast.Constant(turned)], ast.Load())
         return ast.copy_location(pair, call)
 
+    def visit_Try(self, node: ast.Try) -> Any:
+        self.generic_visit(node)
+        caught = [ast.unparse(each.type) for each in node.handlers if each.type is not None]
+        # A view of what is contiguous is always possible.
+        return node.body if self._assumed.contiguous and caught == ["RuntimeError"] else node
+
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
+        if self._assumed.last is not None and (told := _IS_LAST.get(ast.unparse(node))) is not None:
+            return _constant(node, value=told is self._assumed.last)
         if len(node.ops) != 1:
             return node
         left, operator, right = node.left, node.ops[0], node.comparators[0]

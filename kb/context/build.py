@@ -21,13 +21,11 @@ from kb.context.models import (
     Citation,
     ContextRequest,
     ContextResponse,
-    ContextTechnique,
 )
-from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sections
+from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sections, respond
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line, own_records, technique_line
-from kb.embedders.tokens import TOKENIZER_NAME, count_tokens
 from kb.index.reader import Generation
 from kb.problems.plan import PLAN
 from kb.records import Source
@@ -59,7 +57,7 @@ def build_context(
     budget = Budget.of(request.max_tokens, request.max_chars, DEFAULT_TOKENS)
     selection = select(request, searcher, diagnose)
     if selection.abstained:
-        return _response(_NOTHING, selection, [], 0, [])
+        return respond(_NOTHING, selection, [], 0, [])
     return _Composer(request, selection, searcher.generation, budget).compose()
 
 
@@ -102,7 +100,7 @@ class _Composer:
             self._skipped = skipped
             for facts, cited in ((lines, True), *smaller):
                 if most:
-                    response = self._compose(facts, most, cited=cited, footed=True)
+                    response = self._told(facts, most, cited=cited, footed=True)
                     if response is not None:
                         return response
         for facts, cited, footed in (
@@ -110,10 +108,21 @@ class _Composer:
             (lines, False, True),
             (lines, False, False),
         ):
-            response = self._compose(facts, 0, cited=cited, footed=footed)
+            response = self._told(facts, 0, cited=cited, footed=footed)
             if response is not None:
                 return response
         return self._respond(self._smallest(), [], [])
+
+    def _told(
+        self, lines: list[str], wanted: int, *, cited: bool, footed: bool
+    ) -> ContextResponse | None:
+        """`_compose`, with what was measured where that costs neither facts nor an example."""
+        response = self._compose(lines, wanted, cited=cited, footed=footed)
+        results = self._selection.results
+        if response is None or not results or lines is not self._selection.facts:
+            return response
+        more = self._compose([*lines, *results], wanted, cited=cited, footed=footed)
+        return more if more is not None and more.examples == response.examples else response
 
     def _compose(
         self, lines: list[str], wanted: int, *, cited: bool, footed: bool
@@ -156,7 +165,7 @@ class _Composer:
     def _respond(
         self, text: str, examples: list[str], citations: list[Citation]
     ) -> ContextResponse:
-        return _response(text, self._selection, examples, self._count, citations)
+        return respond(text, self._selection, examples, self._count, citations)
 
     def _available(self, candidates: list[Candidate]) -> list[Example]:
         generation = self._generation
@@ -369,28 +378,3 @@ class _Composer:
 
 def _prose(blocks: list[str]) -> list[str]:
     return [block for block in blocks if "```" not in block]
-
-
-def _response(
-    text: str,
-    selection: Selection,
-    examples: list[str],
-    available: int,
-    citations: list[Citation],
-) -> ContextResponse:
-    return ContextResponse(
-        text=text,
-        tokens=count_tokens(text),
-        techniques=[
-            ContextTechnique(
-                slug=choice.technique.slug, score=round(choice.score, 4), reason=choice.reason
-            )
-            for choice in selection.techniques
-        ],
-        examples=examples,
-        examples_available=available,
-        citations=citations,
-        ignored=selection.ignored,
-        tokenizer=TOKENIZER_NAME,
-        abstained=selection.abstained,
-    )

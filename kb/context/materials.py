@@ -16,6 +16,8 @@ from kb.records import QUESTION, Chunk, Source
 # The section that says what to do; where an entry has none, the one after it says what it is.
 IN_SHORT = "In short"
 _WHAT_IT_IS = "What it is"
+CUT = "Cut to this problem:"
+"""How an example says that other layouts and dtypes were left out."""
 # Which sections are worth most when not all fit; those that the query matched go first.
 _SECTION_ORDER = (
     IN_SHORT,
@@ -148,7 +150,7 @@ def kernel_example(generation: Generation, chosen: Candidate, gpu: str | None = 
     entry = record.entry
     chunks = kernel_chunks(generation, slug)
     if entry.language == "triton" and str(assumed):
-        note = f"{note} Cut to this problem: {assumed}.".lstrip()
+        note = f"{note} {CUT} {assumed}.".lstrip()
 
     def forms() -> tuple[str, ...]:
         form = (

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from kb.context.budget import Budget
 from kb.context.cutting import prose_prefixes
 from kb.context.materials import Example, Section
+from kb.context.models import Citation, ContextResponse, ContextTechnique
+from kb.context.selection import Selection
+from kb.embedders.tokens import TOKENIZER_NAME, count_tokens
 
 SEPARATOR = "\n\n---\n\n"
 _GAP = "\n\n"
@@ -62,3 +65,29 @@ def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> Pa
         if budget.fits(text):
             return PackedExample(example.id, text)
     return None
+
+
+def respond(
+    text: str,
+    selection: Selection,
+    examples: list[str],
+    available: int,
+    citations: list[Citation],
+) -> ContextResponse:
+    """The answer with this text."""
+    return ContextResponse(
+        text=text,
+        tokens=count_tokens(text),
+        techniques=[
+            ContextTechnique(
+                slug=choice.technique.slug, score=round(choice.score, 4), reason=choice.reason
+            )
+            for choice in selection.techniques
+        ],
+        examples=examples,
+        examples_available=available,
+        citations=citations,
+        ignored=selection.ignored,
+        tokenizer=TOKENIZER_NAME,
+        abstained=selection.abstained,
+    )

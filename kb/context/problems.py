@@ -12,7 +12,7 @@ from kb.index.reader import Generation
 from kb.problems.analysis import Analysis, analyse
 from kb.problems.attributes import attributes, row_of
 from kb.problems.facts import bound_of, card_of, fact_lines
-from kb.problems.plan import plan_line
+from kb.problems.plan import TILE, plan_line
 from kb.problems.reading import read_problem
 from kb.problems.steps import Step
 from kb.problems.values import DTYPE_BYTES, Operator, Tensor
@@ -151,6 +151,11 @@ def _for_step(
             notes.append(f"Not the same operation: it is not {lacks}, which has to be put in.")
         if slug in starts:
             notes.append(_START)
+        inner = [each.name for each in analysis.after if _in_tile(each)]
+        if inner and slug in family.prefer.get(_ROW_REDUCE, ()):
+            notes.append(
+                f"Put {', '.join(inner)} on the tile of the product, before its reduction."
+            )
         if kernels[slug].op in family.training and step.main.facts.get("training") is not False:
             notes.append(f"Not the same operation: {family.training[kernels[slug].op]}.")
         unlike = [text for each, text in family.unlike_for.items() if each in special]
@@ -174,11 +179,17 @@ def _surroundings(analysis: Analysis, step: Step) -> set[str]:
 def _row_reduction(analysis: Analysis) -> Step | None:
     """The reduction of a product's whole rows that comes next but for elementwise work."""
     heaviest = analysis.heaviest
-    after = next((step for step in analysis.after if step.kind != "elementwise"), None)
+    after = next((s for s in analysis.after if s.kind != "elementwise" and not _in_tile(s)), None)
     if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _KINDS:
         return None
     shape = heaviest.main.outputs[0].shape if heaviest.main.outputs else None
     return after if shape and row_of(after) == shape[-1] else None
+
+
+def _in_tile(step: Step) -> bool:
+    """Whether a step normalizes groups of columns that lie inside a tile of a product."""
+    row = row_of(step)
+    return step.name == "group_norm" and row is not None and TILE % row == 0
 
 
 def _options(
@@ -226,7 +237,23 @@ def _assumed(step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumed:
     itemsize = sizes.pop() if same else None
     turned = _turned(main, itemsize) if sized and itemsize and kernel.op in _TWO_OPERANDS else ()
     given = ("bias",) if turned and len(main.inputs) > len(turned) else ()
-    return Assumed(gpu=on_gpu, itemsize=itemsize, sized=sized, turned=turned, given=given)
+    return Assumed(
+        gpu=on_gpu,
+        itemsize=itemsize,
+        sized=sized,
+        turned=turned,
+        contiguous=all(map(_contiguous, main.inputs)),
+        last=_along_last(main),
+        given=given,
+    )
+
+
+def _along_last(main: Operator) -> bool | None:
+    """Whether an operator works along the last dimension; None where that is not known."""
+    dim, shape = main.facts.get("dim"), main.inputs[0].shape if main.inputs else None
+    if not isinstance(dim, int) or isinstance(dim, bool) or not shape:
+        return None
+    return dim % len(shape) == len(shape) - 1
 
 
 def _turned(main: Operator, itemsize: int) -> tuple[bool, ...]:

@@ -8,6 +8,7 @@ from kb.context.diagnosing import Diagnose, diagnosed
 from kb.context.materials import Candidate
 from kb.context.models import ContextRequest
 from kb.context.problems import advise
+from kb.context.results import result_lines
 from kb.corpus.entries import Technique
 from kb.corpus.features import dtypes_named, features, operators_named
 from kb.index.reader import Generation
@@ -67,6 +68,8 @@ class Selection:
     """The best kernel for each other operator of a problem."""
     facts: list[str]
     """What is known of the problem, in lines."""
+    results: list[str]
+    """What kernels near to the problem were measured to reach, in lines."""
     sections: dict[str, list[int]]
     """Technique slug → rows of its chunks that matched the query."""
     code: list[int]
@@ -125,16 +128,15 @@ def select(
             choice = Choice(entry, choice.score * _ALREADY_USED, reason)
         if choice is not None:
             choices.append(choice)
-    if diagnose is not None and profile and not answers and ranking is None:
+    if diagnose and profile and not answers and ranking is None:
         choices = []  # gates that hold tell what may help, not what limits a kernel
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
-    best = choices[0].score if choices else 0.0
-    choices = [choice for choice in choices if choice.score >= _NOISE * best][:MAX_TECHNIQUES]
+    choices = [c for c in choices if c.score >= _NOISE * choices[0].score][:MAX_TECHNIQUES]
     examples = _examples(choices, kernels, generation, request, device)
     abstained = not choices and (not code or ranking is None or ranking.abstained)
     production = _production(choices, examples, generation, request, device)
-    candidates = [Candidate(slug) for slug in examples]
-    return Selection(choices, candidates, [], [], sections, code, production, ignored, abstained)
+    shown = [Candidate(slug) for slug in examples]
+    return Selection(choices, shown, [], [], [], sections, code, production, ignored, abstained)
 
 
 def _select_problem(
@@ -176,12 +178,14 @@ def _select_problem(
             shown = "; ".join(each.rstrip(".") for each in reasons)
             choices.append(Choice(entry, round(min(score / 2, 1.0), 4), shown))
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
-    excluded = set(request.exclude)
+    kernels = [each for each in advice.first if each.slug not in request.exclude]
+    results = result_lines([each.slug for each in kernels], generation, request.gpu)
     return Selection(
         techniques=choices[:MAX_TECHNIQUES],
-        kernels=[each for each in advice.first if each.slug not in excluded],
-        others=[each for each in advice.others if each.slug not in excluded],
+        kernels=kernels,
+        others=[each for each in advice.others if each.slug not in request.exclude],
         facts=[*advice.facts, *_understood(profile)],
+        results=results,
         sections=sections,
         code=[],
         production=[],
@@ -271,7 +275,6 @@ def _production(
     the request does not name: nothing is known of how fast production code is.
     """
     traits = _traits(request, device)
-    excluded = set(request.exclude)
     found: list[int] = []
     for choice in choices:
         slug = choice.technique.slug
@@ -284,12 +287,12 @@ def _production(
             ),
             default=-1,
         )
-        for row in best_rows(generation, slug, 1 + len(excluded), traits):
+        for row in best_rows(generation, slug, 1 + len(request.exclude), traits):
             (chunk,) = generation.store.rows([row])
             fit = traits.fit(chunk.language, (chunk.op,) if chunk.op else (), chunk.dtypes)
             if fit <= best or chunk.role not in _SHOWING:
                 break  # the rows behind it fit no better
-            if chunk.id not in excluded and row not in found:
+            if chunk.id not in request.exclude and row not in found:
                 found.append(row)
                 break
     return found

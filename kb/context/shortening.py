@@ -47,6 +47,8 @@ _STRIDES = re.compile(r",? (?:of )?any strides")
 _HALF = 2
 # A constant that reaches one helper reaches the next in the next pass; files have four levels.
 _PASSES = 6
+# A pass folds one argument of each function; kernels have up to ten, and helpers come after them.
+_CONSTANTS = 24
 _WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas",
                      "atomic_xchg", "atomic_or", "atomic_and", "debug_barrier",
                      "device_assert", "static_assert", "inline_asm_elementwise"})  # fmt: skip
@@ -91,6 +93,7 @@ def short_form(code: str, options: Options = (), assumed: Assumed = NOTHING) -> 
     file.settle(assumed)
     file.specialise(dict(options), assumed.given)
     file.trim()
+    file.drop_unused()
     body = file.statements()
     return ShortForm(Printer(code, comments=True).text(body), Printer(code).text(body))
 
@@ -144,7 +147,7 @@ class _File:
             left = {argument.arg for argument in self._functions[ENTRY].args.args}
             self._folded = {name: value for name, value in bindings.items() if name not in left}
         require(self._functions[ENTRY], given)
-        for _ in range(_PASSES):
+        for _ in range(_CONSTANTS):
             if not self._propagate():
                 break
 
@@ -182,7 +185,7 @@ class _File:
                 self._functions[name] = folded
                 changed = True
                 break
-        return self._drop_unused() or changed
+        return self.drop_unused() or changed
 
     def _passed_on(self, name: str, reached: set[str]) -> bool:
         """Whether a function is used other than by being called."""
@@ -200,7 +203,7 @@ class _File:
             if other in self._functions:
                 yield from calls_in(self._functions[other], name)
 
-    def _drop_unused(self) -> bool:
+    def drop_unused(self) -> bool:
         """Take parameters that nothing reads out of functions and of their calls."""
         changed = False
         reached = self._reached()

@@ -17,7 +17,7 @@ PLAN: Final = "Plan:"
 # Wide loads and tensor descriptors take addresses that are multiples of this.
 _ALIGNMENT = 16
 # Columns of one tile of a product, at most usual.
-_TILE = 128
+TILE: Final = 128
 _TWICE = frozenset({"softmax", "norm"})
 # Products beside the heaviest that are worth a line; a network has dozens.
 _NAMED = 2
@@ -79,12 +79,12 @@ def _around(analysis: Analysis) -> Iterator[str]:
             continue
         row = row_of(step)
         across = step.kind in {"norm", "reduce", "softmax"} and row is not None
-        if across and row is not None and _TILE % row == 0 and step.name == "group_norm":
+        if across and row is not None and TILE % row == 0 and step.name == "group_norm":
             yield (
-                f"groups of {row} columns lie inside a tile of {_TILE}: reduce in the epilogue, "
+                f"groups of {row} columns lie inside a tile of {TILE}: reduce in the epilogue, "
                 "with a stage less, since a reshaped accumulator takes shared memory"
             )
-        elif across and row is not None and row > _TILE:
+        elif across and row is not None and row > TILE:
             yield _beyond_a_tile(step, row)
     yield from _further(analysis)
 

@@ -10,6 +10,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from kb.dtypes import full_dtype
 from kb.errors import InvalidInputError
 from kb.parsing import PARSING
 from kb.problems.expressions import ReadingLimitError
@@ -61,7 +62,8 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
     Parameters
     ----------
     dtype
-        Of what is float32 in the text, where the module runs in another, such as bfloat16.
+        Of what is float32 in the text, where the module runs in another, such as bfloat16; `bf16`
+        and the like are known.
 
     Raises
     ------
@@ -105,7 +107,7 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
         whole=whole,
     )
     if dtype is not None:
-        _cast(found, dtype)
+        _cast(found, str(full_dtype(dtype)))
     return found
 
 

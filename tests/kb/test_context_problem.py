@@ -119,7 +119,8 @@ def test_every_heading_has_text_and_every_part_ends_as_it_should(searcher):
 
 def test_facts_come_in_three_lines_with_the_floor_of_the_card(searcher):
     request = ContextRequest(problem=module("gemm_silu"), gpu="H200", max_tokens=2000)
-    facts = build_context(request, searcher).text.split("\n\n---\n\n")[0].splitlines()
+    told = build_context(request, searcher).text.split("\n\n---\n\n")[0]
+    facts = told.split("\nMeasured on ")[0].splitlines()
     assert len(facts) == 3
     assert "linear → silu" in facts[0]
     assert "fuse silu before its store" in facts[0]

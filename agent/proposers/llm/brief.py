@@ -1,14 +1,14 @@
 """A search as the roles read it: the same facts in the same words for each."""
 
-import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from agent.diagnose.result import Evidence
 from agent.optimize.candidate import Judged, SearchState
-from agent.proposers.llm.conditions import conditions, facts
+from agent.proposers.llm.conditions import conditions, dtype_of, facts
 from agent.proposers.llm.prompting import shortened
+from agent.proposers.llm.shown import Shown
 from kb.vocabulary import find_metric
 
 # Lines of what was tried: enough to see what is used up, little beside a kernel's text.
@@ -18,11 +18,11 @@ _NOTES = 24
 _LINE = 400
 # Metrics of the profile beyond those that the diagnosis cites.
 _PROFILE = 40
+COMBINED = "+"
+"""Between the techniques of a kernel that combines two."""
 Suffix = Literal[".py", ".cu"]
-# Headings of what a context shows end with its slug.
-_NAMED = re.compile(r"^#[^\n]{0,300}\(([a-z0-9-]{1,80})\)$", re.MULTILINE)
 SOURCE = "source"
-"""Id by which a plan cites the kernel's own text."""
+"""Id by which a plan cites the kernel's own text, or the problem's where there is no kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class KernelText:
     suffix: Suffix
     eager: bool = False
     """It is the problem's own model, which the prompt has already: there is no kernel yet."""
+    families: tuple[str, ...] = ()
+    """Techniques that it was made with."""
 
     @property
     def base(self) -> str | None:
@@ -69,6 +71,13 @@ class Brief:
     notes: tuple[str, ...]
     profiles: dict[str, dict[str, float]]
     """Kernel id → its profile."""
+    shown: Shown
+    """The context in parts."""
+
+    @property
+    def dtype(self) -> str | None:
+        """PyTorch's name of the run's dtype, None where the file says it."""
+        return dtype_of(self.state)
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -79,8 +88,16 @@ class Brief:
     def citable(self) -> tuple[str, ...]:
         """What a plan is told that it may cite: what it can read here."""
         measured = (each.id for each in self.evidence)
-        shown = _NAMED.findall(self.state.context.text)
-        return tuple(dict.fromkeys((*measured, *shown, SOURCE)))
+        return tuple(dict.fromkeys((*measured, *self.shown.slugs, SOURCE)))
+
+    @property
+    def weighed(self) -> str:
+        """Of the knowledge base, what a plan is made from."""
+        return self.shown.weighed(self.state.context.reasons, measured=bool(self.evidence))
+
+    def used(self, cited: Collection[str], *, example: bool = False) -> str:
+        """Of the knowledge base, what a file is written with that rests on these ids."""
+        return self.shown.used(cited, example=example)
 
     @property
     def accepted(self) -> frozenset[str]:
@@ -109,8 +126,7 @@ class Brief:
         return cls(
             state=state,
             conditions=conditions(state),
-            # The context begins with them.
-            facts=() if known and state.context.text.startswith(known[0]) else known,
+            facts=known,
             kernels=tuple(kernel_text(each, state.problem.source) for each in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
@@ -120,6 +136,7 @@ class Brief:
             tried=tuple(_tried(each) for each in state.history if each.id not in shown)[-_TRIED:],
             notes=state.notes[-_NOTES:],
             profiles={each.id: each.outcome.profile or {} for each in beam},
+            shown=Shown.of(state.context, known),
         )
 
 
@@ -131,7 +148,8 @@ def kernel_text(judged: Judged, problem: str) -> KernelText:
     if candidate.proposer == "start":
         what = "eager PyTorch, the problem's `Model`" if eager else "the kernel that was given"
         head = head.replace(f"{judged.family} (by start)", what)
-    return KernelText(candidate.id, head, candidate.source, candidate.suffix, eager)
+    families = tuple(judged.family.split(COMBINED))
+    return KernelText(candidate.id, head, candidate.source, candidate.suffix, eager, families)
 
 
 def head_of(judged: Judged) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 from agent.optimize.candidate import SearchState
 from judge.problem.source import ProblemFile
 from judge.problem.variants import why_none
+from kb.dtypes import full_dtype
 from kb.errors import KbError
 from kb.gpus import GpuSpec, find_spec
 from kb.problems.analysis import analyse
@@ -48,6 +49,11 @@ def facts(state: SearchState) -> tuple[str, ...]:
     return (*fact_lines(analysis, spec), *([plan] if plan else []))
 
 
+def dtype_of(state: SearchState) -> str | None:
+    """PyTorch's name of the dtype in which the run is, None where the file says it."""
+    return None if state.dtype is None else str(full_dtype(state.dtype))
+
+
 def _errors(state: SearchState) -> str:
     if state.tf32:
         norm, worst = TF32_LIMITS
@@ -55,7 +61,7 @@ def _errors(state: SearchState) -> str:
             f"float32 products may use TF32. ‖got − exact‖ / ‖exact‖ at most about {norm:g}, the "
             f"worst element {worst:g}."
         )
-    dtype = state.dtype or _own_dtype(state)
+    dtype = dtype_of(state) or _own_dtype(state)
     norm, worst = LIMITS.get(dtype, LIMITS["bfloat16"])
     named = f"{norm:g} for {dtype} results, the worst element {worst:g}"
     words = (

@@ -1,5 +1,6 @@
 """The techniques that a planner may choose from, cut to what the problem and the card allow."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -10,6 +11,7 @@ from kb.corpus.entries import Technique
 from kb.errors import KbError
 from kb.problems.analysis import analyse
 from kb.problems.reading import read_problem
+from kb.search.gates import judge_gates
 from kb.vocabulary import load_yaml, technique_titles
 
 OTHER: Final = "other"
@@ -23,14 +25,17 @@ def titles() -> dict[str, str]:
 
 
 def offered(
-    problem: str, architecture: str | None, retired: frozenset[str], *, when: bool
+    problem: str,
+    architecture: str | None,
+    retired: frozenset[str],
+    profile: Mapping[str, float],
 ) -> list[tuple[str, str]]:
-    """(slug, line) of the techniques that fit; `when`: the line says when each helps."""
+    """(slug, line) of the techniques that fit; the line says what of a `profile` speaks for one."""
     kinds = _kinds(problem)
     entries = _entries()
     needs = _needs()
     return [
-        (slug, _line(title, entries.get(slug) if when else None))
+        (slug, _line(title, entries.get(slug), profile))
         for slug, title in titles().items()
         if slug not in retired
         and (kinds is None or slug not in needs or not kinds.isdisjoint(needs[slug]))
@@ -38,10 +43,11 @@ def offered(
     ]
 
 
-def _line(title: str, entry: Technique | None) -> str:
-    if entry is None or not entry.when:
+def _line(title: str, entry: Technique | None, profile: Mapping[str, float]) -> str:
+    verdict = judge_gates(entry, profile) if entry is not None and profile else None
+    if verdict is None or verdict.support <= 0 or not verdict.for_it:
         return title
-    return f"{title}. When: {entry.when[0].because}"
+    return f"{title}. Here: {verdict.for_it[0].rstrip('.')}."
 
 
 def _runs(entry: Technique | None, architecture: str | None) -> bool:

@@ -13,7 +13,7 @@ from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
 from agent.proposers.llm.accounting import Price
-from agent.proposers.llm.brief import Brief, kernel_text
+from agent.proposers.llm.brief import COMBINED, Brief, kernel_text
 from agent.proposers.llm.conversation import Abilities, Conversation
 from agent.proposers.llm.gateway import Gateway
 from agent.proposers.llm.gathering import side_by_side
@@ -30,7 +30,6 @@ NAME = "llm"
 PLANS = 4
 # Requests under way at a time: below the limits of a free account, above one by one.
 PARALLEL = 4
-_COMBINED = "+"
 
 
 class LlmProposer(Proposer):
@@ -112,11 +111,13 @@ class LlmProposer(Proposer):
             # The planner comes first and alone, so that all others know what it found out, in a
             # replay as well.
             self._abilities, self._planned = talk.abilities, True
+        # An example that no plan cites still goes to the most promising one.
+        cited = any(not brief.shown.examples.isdisjoint(each.evidence) for each in plans)
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
             tasks.append(partial(self._combined, brief, system, state.crossover))
         tasks += [
-            partial(self._coded, brief, system, plan, number)
+            partial(self._coded, brief, system, plan, number, number == 1 and not cited)
             for number, plan in enumerate(plans, start=1)
         ]
         return self._gathered(tasks)
@@ -181,9 +182,9 @@ class LlmProposer(Proposer):
         had = (*(brief.state.context.chunks if given is None else given), *self._hidden)
         return SearchTool(self._searcher, brief.state.architecture, had)
 
-    def _coded(self, brief: Brief, system: str, plan: Plan, number: int) -> Proposal:
+    def _coded(self, brief: Brief, system: str, plan: Plan, number: int, example: bool) -> Proposal:
         talk, tool = self._talk(f"r{brief.state.round:02d}.coder.{number}"), self._tool(brief)
-        code = coder.write(talk, system, brief, plan, tool)
+        code = coder.write(talk, system, brief, plan, tool, example=example)
         return Proposal(
             source=code.code,
             parents=(plan.parent,),
@@ -205,8 +206,8 @@ class LlmProposer(Proposer):
             source=code.code,
             parents=(first.id, second.id),
             proposer=NAME,
-            family=_COMBINED.join(
-                sorted({part for each in pair for part in each.family.split(_COMBINED)})
+            family=COMBINED.join(
+                sorted({part for each in pair for part in each.family.split(COMBINED)})
             ),
             hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
             chunks=_with_found(brief.state.context.chunks, tool),

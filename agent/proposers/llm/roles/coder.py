@@ -7,6 +7,7 @@ from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import render
 from agent.proposers.llm.search_tool import SearchTool
 from judge.evaluate.result import Verdict
+from kb.context.materials import CUT
 
 _WHAT = {
     Stage.SYNTAX: "The file cannot be read as a kernel file.",
@@ -22,9 +23,15 @@ _VERDICTS = {
 
 
 def write(
-    conversation: Conversation, system: str, brief: Brief, plan: Plan, tool: SearchTool | None
+    conversation: Conversation,
+    system: str,
+    brief: Brief,
+    plan: Plan,
+    tool: SearchTool | None,
+    *,
+    example: bool = False,
 ) -> Code:
-    """The file that carries out a plan.
+    """The file that carries out a plan; `example`: with the nearest one also if it is not cited.
 
     Raises
     ------
@@ -32,7 +39,15 @@ def write(
         No usable answer came.
     """
     parent = brief.kernel(plan.parent)
-    prompt = render("coder", brief=brief, plan=plan, parent=parent, suffix=parent.suffix)
+    prompt = render(
+        "coder",
+        brief=brief,
+        plan=plan,
+        parent=parent,
+        suffix=parent.suffix,
+        known=brief.used({plan.technique, *plan.evidence}, example=example),
+        CUT=CUT,
+    )
     return _ask(conversation, system, prompt, tool, base=parent.base, sources=(parent.source,))
 
 
@@ -51,7 +66,10 @@ def combine(
         No usable answer came.
     """
     first, second = parents
-    prompt = render("combiner", brief=brief, first=first, second=second, suffix=first.suffix)
+    known = brief.used({*first.families, *second.families})
+    prompt = render(
+        "combiner", brief=brief, first=first, second=second, suffix=first.suffix, known=known
+    )
     sources = (first.source, second.source)
     return _ask(conversation, system, prompt, tool, base=first.base, sources=sources)
 

@@ -20,11 +20,14 @@ def plan(
         No usable answer came.
     """
     state = brief.state
-    choice = offered(state.problem.source, state.architecture, state.retired, when=state.knowledge)
+    # Gates are knowledge too: a run without it gets titles alone.
+    profile = (state.leader.outcome.profile or {}) if state.knowledge else {}
+    choice = offered(state.problem.source, state.architecture, state.retired, profile)
     prompt = render(
         "planner",
         brief=brief,
         techniques=choice,
+        measured=bool(profile),
         count=count,
         suffix=brief.kernels[0].suffix,
         searches=tool is not None,

@@ -35,7 +35,7 @@ class Model:
         text = text_of(request)
         match role_of(request):
             case "planner":
-                leader = text.split("Evidence on the leader, ")[1][:8]
+                leader = text.split("\n## Kernel ")[1][:8]
                 number = int(text.split("State of the search, round ")[1].split("\n")[0])
                 names = list(WRITTEN)[2 * (number - 1) : 2 * number] or ["split-k"]
                 made = [

@@ -1,0 +1,155 @@
+"""What kernels near to a problem were measured to reach, how they were set, and what lost."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from kb.context.calls import declared_tunables
+from kb.context.choosing import is_slower, merit, records_on
+from kb.context.cutting import prose_prefixes
+from kb.corpus.entries import Kernel, Verified
+from kb.corpus.measured import BASELINES
+from kb.index.reader import Generation
+from kb.index.state import KernelRecord
+from kb.parsing import PARSING
+
+ENTRY: Final = "kernel_function"
+# Kernels that are told of: those after them are less near, or slower.
+_BEST, _LOST = 3, 4
+# Sentences with figures are quoted of so many kernels.
+_QUOTED = 2
+# Closer than this is level: medians differ by some 2 to 3 % between sessions.
+_LEVEL = 0.97
+_FIGURE = re.compile(r"\d ms\b")
+_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) -> list[str]:
+    """Return times, settings and losses of kernels, a line each; empty if none was measured.
+
+    Parameters
+    ----------
+    slugs
+        Kernels for the problem's heaviest operator, the nearest first.
+    gpu
+        Card whose measurements are told; those of another card say so.
+    """
+    kernels = generation.kernels
+    known = [kernels[slug] for slug in dict.fromkeys(slugs) if records_on(kernels[slug].entry, gpu)]
+    best = [each for each in known if not is_slower(each.entry, gpu)][:_BEST]
+    if not best:
+        return []
+    card = records_on(best[0].entry, gpu)[0].gpu
+    lines = [f"Measured on {card} (share of the floor at measured rates), the nearest first:"]
+    for place, each in enumerate(best):
+        lines.append(f"- {_reached(each, gpu, card)}")
+        if place < _QUOTED:
+            lines += [f"  {sentence}" for sentence in _figures(generation, each.entry.slug)]
+    lost = sorted(
+        (each.entry for each in known if is_slower(each.entry, gpu)),
+        key=lambda kernel: (-merit(kernel, gpu), kernel.slug),
+    )
+    told: dict[str, str] = {}
+    for slug, words in (*_in_vain(lost, gpu), *_improved(best, gpu), *_behind(lost, gpu)):
+        told.setdefault(slug, words)
+    if told:
+        lines.append(f"Tried and slower: {'; '.join(list(told.values())[:_LOST])}.")
+    return lines
+
+
+def settings(code: str) -> str:
+    """Return the defaults with which a kernel was measured, as `block_m=128, num_warps=8`."""
+    try:
+        with PARSING:
+            module = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    tunables = declared_tunables(module)
+    entry = next(
+        (n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == ENTRY), None
+    )
+    if entry is None:
+        return ""
+    defaults = entry.args.defaults
+    named = entry.args.args[len(entry.args.args) - len(defaults) :]
+    pairs = [*zip(named, defaults, strict=True),
+             *zip(entry.args.kwonlyargs, entry.args.kw_defaults, strict=True)]  # fmt: skip
+    return ", ".join(
+        f"{argument.arg}={default.value!r}"
+        for argument, default in pairs
+        if argument.arg in tunables and isinstance(default, ast.Constant)
+    )
+
+
+def _reached(record: KernelRecord, gpu: str | None, card: str) -> str:
+    """`slug 64x512: 0.66 ms (77 %), torch.compile 1.2; block=2048.`"""
+    kernel = record.entry
+    records = records_on(kernel, gpu)
+    first = records[0]
+    share = f" ({first.floor_fraction:.0%})" if first.floor_fraction is not None else ""
+    there = f" on {first.gpu}" if first.gpu != card else ""
+    rivals = "".join(f", {each.baseline} {each.baseline_ms:.4g}" for each in _rivals(records))
+    set_to = settings(record.code)
+    return (
+        f"{kernel.slug}, {first.shape} {first.dtype}{there}: {first.measured_ms:.4g} ms{share}"
+        f"{rivals}{f'; {set_to}' if set_to else ''}."
+    )
+
+
+def _rivals(records: Sequence[Verified]) -> list[Verified]:
+    first = records[0]
+    same = [each for each in records if (each.shape, each.dtype) == (first.shape, first.dtype)]
+    return sorted((e for e in same if e.baseline in BASELINES), key=lambda each: each.baseline)
+
+
+def _in_vain(lost: Sequence[Kernel], gpu: str | None) -> Iterator[tuple[str, str]]:
+    """Kernels that a technique made slower than the one they were made from."""
+    for kernel in lost:
+        for record in records_on(kernel, gpu):
+            if record.baseline == kernel.derived_from and record.speedup < _LEVEL:
+                yield kernel.slug, _beside(kernel.slug, record)
+
+
+def _improved(best: Sequence[KernelRecord], gpu: str | None) -> Iterator[tuple[str, str]]:
+    """What the best kernels were made from, where that is slower."""
+    for kernel in (each.entry for each in best):
+        for record in records_on(kernel, gpu):
+            if record.baseline == kernel.derived_from and record.speedup > 1 / _LEVEL:
+                yield (
+                    record.baseline,
+                    f"{record.baseline} {record.baseline_ms:.4g} ms where {kernel.slug} takes "
+                    f"{record.measured_ms:.4g}",
+                )
+
+
+def _behind(lost: Sequence[Kernel], gpu: str | None) -> Iterator[tuple[str, str]]:
+    """Kernels beside the faster one of PyTorch's forms."""
+    for kernel in lost:
+        for record in sorted(_rivals(records_on(kernel, gpu)), key=lambda each: each.baseline_ms):
+            yield kernel.slug, _beside(kernel.slug, record)
+            break
+
+
+def _beside(slug: str, record: Verified) -> str:
+    return (
+        f"{slug}, {record.shape}: {record.measured_ms:.4g} ms where {record.baseline} takes "
+        f"{record.baseline_ms:.4g}"
+    )
+
+
+def _figures(generation: Generation, slug: str) -> Iterator[str]:
+    """Sentences of a kernel's description that tell a time."""
+    rows = np.flatnonzero(
+        generation.columns["entries"].mask(lambda values: values == (f"kernel:{slug}",))
+    )
+    for chunk in generation.store.rows(rows.tolist()):
+        for paragraph in _PARAGRAPH.split(chunk.text) if chunk.section is not None else ():
+            before = ""
+            for prefix in prose_prefixes(" ".join(paragraph.split())):
+                sentence = prefix[len(before) :].strip()
+                before = prefix
+                if _FIGURE.search(sentence):
+                    yield sentence
