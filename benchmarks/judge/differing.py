@@ -135,12 +135,12 @@ def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path)
     described = loaded.described()
     command = described.kernel(
         [f"p{i}" for i in range(len(described.parameters))],
+        [loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=kernel,
         module_name="kernel",
         form="ModelNew" if KernelFile.parse(kernel).form is Form.MODEL_NEW else "kernel_function",
         device="cpu",
         seed=1,
-        input_names=[loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
     )
     run = load_kernel(command, {each.name: tensor for each, tensor in loaded.tensors()}, folder)
     return tuple(flatten(run(*_copies(inputs))))

@@ -107,6 +107,7 @@ class Contestant:
         self._lent_parameters = lent
         command = described.kernel(
             [each.name for each in lent if each is not None],
+            stage.input_names(),
             source=self.kernel.text,
             module_name="kernel",
             form=self.kernel.form.value,

@@ -116,6 +116,13 @@ class Stage:
             self._parameters = [pristine(each) for each in lent if each is not None]
         return self._parameters
 
+    def input_names(self) -> list[str]:
+        """Names of what `get_inputs` makes; where it fails, of all that `forward` takes."""
+        try:
+            return [each.name for each in self.worker.describe_inputs(0)]
+        except CommandFailedError:
+            return self.problem.input_names
+
     def prepare(self, kind: m.ValueKind, seed: int) -> Prepared:
         """Make the inputs of one case, run eager and the oracle on them.
 

@@ -35,6 +35,7 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     described = problem.described()
     command = described.kernel(
         [f"p{index}" for index in range(len(described.parameters))],
+        [problem.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=spec.kernel_source,
         module_name="kernel",
         form=spec.form,
@@ -42,7 +43,6 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         dtype=spec.dtype,
         precision=spec.precision,
         seed=spec.seed,
-        input_names=[problem.input_spec(value, i).name for i, value in enumerate(inputs)],
     )
     run = load_kernel(command, tensors, folder)
     return lambda: run(*inputs)

@@ -44,13 +44,15 @@ class Problem(Reply):
     redrawn: list[Label] = Field(default=[], max_length=2000)
     """Parameters that were alike throughout, and have values of their own now."""
 
-    def kernel(self, buffers: Sequence[str], **fields: Any) -> LoadKernel:
+    def kernel(self, buffers: Sequence[str], inputs: Sequence[str], **fields: Any) -> LoadKernel:
         """The command that loads a kernel file for this problem.
 
         Parameters
         ----------
         buffers
             Names of the buffers that hold `parameters`, in their order.
+        inputs
+            Names of what `get_inputs` makes, which may be fewer than `forward` takes.
         fields
             What the problem does not say: the kernel's text and form, how it runs; and what is
             given otherwise.
@@ -60,7 +62,7 @@ class Problem(Reply):
             "init_inputs": self.init_inputs,
             "parameters": [KernelParameter(name=p.name, buffer=b, kind=p.kind) for p, b in given],
             "attributes": self.attributes,
-            "input_names": self.input_names,
+            "input_names": list(inputs),
         }
         return LoadKernel(**told | fields)
 

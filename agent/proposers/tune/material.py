@@ -93,6 +93,7 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
         worker.make_inputs(_FIRST_SEED + number, into)
     command = described.kernel(
         [each.name for each in given],
+        [each.name for each in inputs],
         source=subject.kernel.text,
         module_name="version",
         form=subject.kernel.form.value,

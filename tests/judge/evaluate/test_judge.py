@@ -295,6 +295,11 @@ def test_a_view_of_the_input_is_a_cheat_unless_the_problem_returns_one(judge):
     assert judge(kernel, views).verdict in (Verdict.CORRECT, Verdict.LIBRARY, Verdict.INCONCLUSIVE)
 
 
+def test_a_kernel_need_not_take_what_the_problem_leaves_out(judge):
+    optional = POOL.replace("def forward(self, x):", "def forward(self, x, start=None, end=None):")
+    assert judge(pool_kernel(), optional).verdict is Verdict.CORRECT
+
+
 def test_half_precision_inside_float32_is_wrong_with_a_hint(judge):
     kernel = "def kernel_function(x, weight):\n    return run(x.half().float(), weight)\n"
     found = judge(KERNEL + kernel, PROBLEM + 'JUDGE = {"constants": {"ROWS": {"fixed": True}}}\n')
