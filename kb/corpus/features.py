@@ -12,8 +12,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from kb.corpus.comments import without_comments
-from kb.corpus.literals import Screen, required
-from kb.patterns import AnyOf, any_of, encoded
+from kb.patterns import AnyOf, Screen, any_of, encoded
 from kb.vocabulary import read_data
 
 _CODE = frozenset({"triton", "python", "cuda", "cpp"})
@@ -86,8 +85,8 @@ def operator_families() -> tuple[str, ...]:
 def operators_named(words: str) -> tuple[str, ...]:
     """Every family named in lower-case, space-separated words; special families first."""
     patterns, screen = _spoken_operators()
-    passed = (patterns[number] for number in screen.passed(words))
     said = encoded(words)
+    passed = (patterns[place] for place in screen.passed(said))
     return tuple(family for family, pattern in passed if pattern.search(said))
 
 
@@ -123,7 +122,7 @@ def _spoken_operators() -> tuple[list[tuple[str, AnyOf]], Screen]:
         for family in _operators()
         if (pattern := getattr(family, key)) is not None
     ]
-    return patterns, Screen([required(pattern.source) for _, pattern in patterns])
+    return patterns, Screen([pattern.source for _, pattern in patterns])
 
 
 @cache
