@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ingest.pipeline import Progress, Request, Silent, embed_and_publish, read_source
+from ingest.pipeline import Ingestion, Progress, Request, Silent
 from ingest.prepare import again
 from ingest.report import IngestReport
 from ingest.sources.spec import is_published
@@ -49,22 +49,20 @@ def rebuild(
     IndexUnavailableError
         If nothing is left that names the sources, or one is gone and `drop_missing` is not set.
     """
-    progress = progress or Silent()
     with IndexWriter(index) as writer:
         known = _known(writer.layout)
-        report = IngestReport([])
-        state = IndexState()
+        run = Ingestion(writer, embedder, progress or Silent())
         missing: list[str] = []
         # Corpora first: their detect patterns tag the code of the others.
         for name, request in sorted(known.requests, key=_after_corpora):
             try:
                 if isinstance(request, Source):
                     request = again(request)  # noqa: PLW2901
-                state = read_source(request, state, report, progress)
+                run.read(request)
             except (SourceError, EntryError) as error:
                 if known.state is not None:
                     others = {source.name for source in known.state.sources} - {name}
-                    state = state.merged(known.state.without(*others))
+                    run.state = run.state.merged(known.state.without(*others))
                 else:
                     missing.append(f"{name} ({error})")
         if missing and not drop_missing:
@@ -72,10 +70,10 @@ def rebuild(
                 f"cannot read again: {'; '.join(missing)}. Bring them back, or rebuild without "
                 "them with --drop-missing"
             )
-        state = retag(state)
+        run.state = retag(run.state)
         _discard_broken_cache(writer.layout)
-        embed_and_publish(writer, state, embedder, report, progress, fresh=True)
-        return report
+        run.publish(fresh=True)
+        return run.report
 
 
 def _after_corpora(pair: tuple[str, Request | Source]) -> bool:

@@ -132,16 +132,16 @@ class Screen:
 
     def __init__(self, sources: Sequence[str]) -> None:
         """Read the words off expressions of RE2, such as `LinearPattern.body`."""
-        self._filter: Any = re2.Filter() if sources else None  # RE2 takes no empty one
+        self._filter = re2.Filter()
         for source in sources:
             self._filter.Add(f"(?m){source}".encode(), _options(source, groups=False))
-        if self._filter is not None:
+        self._is_empty = not sources  # which RE2 does not compile
+        if sources:
             self._filter.Compile()
 
     def passed(self, text: bytes) -> list[int]:
         """Places of the expressions that may match a text, ascending."""
-        found: list[int] | None = self._filter and self._filter.Match(text, potential=True)
-        return found or []
+        return [] if self._is_empty else self._filter.Match(text, potential=True) or []
 
 
 @lru_cache(maxsize=1 << 11)

@@ -19,6 +19,7 @@ from support import HashingEmbedder, add, function, opened, searcher
 
 from ingest.corpus_source import corpus_state  # noqa: F401 - imported before the forks
 from ingest.directory import directory_state
+from ingest.reading import Reading
 from ingest.report import SourceReport
 from kb.corpus.detection import Detector
 from kb.index import writer
@@ -108,7 +109,7 @@ def operations(code: Path, index: Path) -> int:
 
 def wanted(code: Path) -> list[str]:
     report = SourceReport("", "")
-    state = directory_state(code, "code", Detector([]), IndexState(), report)
+    state = directory_state(code, Reading("code", Detector([]), IndexState(), report))
     return [text_hash(chunk.embedding_text()) for chunk in state.chunks]
 
 
