@@ -12,7 +12,8 @@ from agent.service.service import EvaluationService
 from cli.evaluate_api.routes import build_router
 from kb.context.models import ContextRequest, ContextResponse
 from kb.vocabulary import device_of
-from server.mounting import Host, Permit
+from server.mounting import Permit
+from server.state import Host
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

@@ -6,8 +6,7 @@ from kb.errors import NotFoundError
 from kb.search.engine import Searcher
 from kb.search.models import Result
 from server.service import KnowledgeService
-from server.vector_stores.attributes import attributes_of
-from server.vector_stores.filters import ChunkFilters
+from server.vector_stores.filters import ChunkFilters, attributes_of
 from server.vector_stores.models import (
     Content,
     VectorStoreResult,
