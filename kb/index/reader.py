@@ -108,14 +108,14 @@ def open_generation(root: Path) -> Generation:
 def _open(folder: Path, lease: Lease) -> Generation:
     try:
         manifest = read_manifest(folder)
-        techniques, kernels = parse_entries((folder / ENTRIES).read_text(encoding="utf-8"))
+        entries = parse_entries((folder / ENTRIES).read_text(encoding="utf-8"))
         sources = parse_sources((folder / SOURCES).read_text(encoding="utf-8"))
         return Generation(
             folder=folder,
             manifest=manifest,
             sources={source.name: source for source in sources},
-            techniques={technique.entry.slug: technique for technique in techniques},
-            kernels={kernel.entry.slug: kernel for kernel in kernels},
+            techniques={technique.entry.slug: technique for technique in entries.techniques},
+            kernels={kernel.entry.slug: kernel for kernel in entries.kernels},
             store=ChunkStore(folder / CHUNKS),
             columns=open_columns(folder / COLUMNS),
             lexical=LexicalIndex(folder / LEXICAL, manifest.chunks),
