@@ -187,7 +187,7 @@ class Searcher:
         ranker = Ranker(said, self.generation, self._names)
         near = self.nearest.of(self._entries.rows, vector, dense)
         learned = self._classifier.likelihoods(vector, text)
-        entries = self._entries.score(tokens, lexical, near, mask)._replace(learned=learned)
+        entries = self._entries.score(tokens, lexical, near, mask)
         pieces = self._pieces if mask is None else self._pieces & mask
         lexical_rows = top(words, CANDIDATES, pieces & (words > 0))
         dense_rows = self.nearest.rows(vector, dense, CANDIDATES, pieces)
@@ -214,7 +214,7 @@ class Searcher:
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
         )
         probability = relevance(evidence, self._calibration)
-        scored = self._scored(candidates, tokens, entries, ranker)
+        scored = self._scored(candidates, entries, learned, ranker)
         hits = self._kept(scored, (lexical_rows, dense_rows), k)
         outside = said.of_field.outside and not self._names.codes(said.symbols)
         abstained = probability < self._calibration.threshold or not hits or outside
@@ -244,8 +244,8 @@ class Searcher:
     def _scored(
         self,
         pieces: Candidates,
-        tokens: list[str],
         entries: EntryScores,
+        learned: NDArray[np.float64],
         ranker: Ranker,
     ) -> Scored:
         """Every candidate, and every entry that the filters keep, best first."""
@@ -255,19 +255,17 @@ class Searcher:
         texts = np.concatenate((pieces.fused, entries.fused[places]))
         passed, weighed, meant, behind = np.zeros((4, len(found)))
         totals = ranker.totals(found)
-        weighed[:first] = self._functions.added(ranker.understood, tokens, pieces, totals[:first])
-        if len(places) and entries.text is not None and entries.learned is not None:
+        asked = ranker.understood
+        weighed[:first] = self._functions.added(asked, entries.tokens, pieces, totals[:first])
+        if len(places):
             said = ranker.said(self._entries.places)
             speaking = entries.fused + said.named + said.gates
             passed_on = self._entries.passed_on(speaking)
             passed[first:] = passed_on[places]
             plain = entries.fused + passed_on
             plain[places] += totals[first:]
-            added = self._weighing.added(
-                entries.text, ranker.understood, said, plain, entries.learned
-            )
+            added = self._weighing.added(entries, asked, said, plain, learned)
             added = ordering(added[places], plain[places])
-            asked = ranker.understood
             if not (asked.ops_apart or asked.wants_kernel):
                 # Who names a technique and no operator gets it before its examples.
                 values = np.full(len(plain), -np.inf)
