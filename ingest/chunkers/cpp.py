@@ -39,6 +39,17 @@ _KERNEL = re.compile(rb"\b__global__\b|\b[A-Z_]*(?:_GLOBAL|KERNEL_ATTRIBUTES)\b"
 _OPERATOR = re.compile(r"\boperator\b")
 _DIRECTIVE_LINE = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
 
+# What opens, closes and ends statements in a body, and what may hold such marks.
+_STATEMENT_MARK = re.compile(
+    rb"""
+      //[^\n]* | /\*.*?(?:\*/|\Z) | R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z)
+              | "(?:\\.|[^"\\\n])*"? | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'?
+    | [{}();\[\]]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_STATEMENT_END = re.compile(rb"[ \t]*(?://[^\n]*)?\n")
+
 
 @cache
 def _parser() -> Parser:
@@ -136,7 +147,8 @@ class _File:
         span.is_kernel = kernel
         span.signature = self._signature(start, body.start_byte)
         if outer.end_byte - start > MAX_CHARS:
-            span.breaks = self._statement_rows(body)
+            at = body.start_byte
+            span.breaks = _statement_rows(self.source, at, body.end_byte, self._row(at))
         return span
 
     def _class(self, node: Node, outer: Node, scope: str) -> Iterator[Span]:
@@ -214,13 +226,37 @@ class _File:
         code = _DIRECTIVE_LINE.sub(b"", self._code(start, end))
         return one_line(code.decode("utf-8", "replace"))
 
-    def _statement_rows(self, body: Node) -> dict[int, int]:
-        """Return row -> nesting depth at which a statement starts in `body`."""
-        from ingest.chunkers.cpp_statements import statement_rows  # noqa: PLC0415
 
-        return statement_rows(
-            self.source, body.start_byte, body.end_byte, self._row(body.start_byte)
-        )
+def _statement_rows(source: bytes, start: int, end: int, row: int) -> dict[int, int]:
+    """Return row -> brace depth of the statements in `source[start:end]`, which starts in `row`.
+
+    A row counts when the line above ends a statement or opens a block, outside any parentheses of
+    its own block; comments and blank lines go with the statement below.
+    """
+    rows: dict[int, int] = {}
+    outer: list[int] = []  # for each open brace, the parentheses open around it
+    parens = 0
+    counted = start
+    for token in _STATEMENT_MARK.finditer(source, start, end):
+        mark = token[0]
+        if mark == b"{":
+            outer.append(parens)
+            parens = 0
+        elif mark == b"}":
+            parens = outer.pop() if outer else 0
+        elif mark in b"([":
+            parens += 1
+            continue
+        elif mark in b")]":
+            parens = max(0, parens - 1)
+            continue
+        elif mark != b";":
+            continue
+        if not parens and _STATEMENT_END.match(source, token.end(), end):
+            row += source.count(b"\n", counted, token.end())
+            counted = token.end()
+            rows[row + 1] = len(outer)
+    return rows
 
 
 def _without_arguments(name: str) -> str:

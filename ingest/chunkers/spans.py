@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ingest.chunkers.limits import MAX_CHARS, MEMBER_CHARS, SIGNATURE_CHARS, WINDOW_CHARS
+from ingest.chunkers.limits import (
+    MAX_CHARS,
+    MEMBER_CHARS,
+    PROSE_CHARS,
+    SIGNATURE_CHARS,
+    WINDOW_CHARS,
+)
 from ingest.chunkers.piece import Piece, is_licence_comment
 
 _SPACES = re.compile(r"\s+")
@@ -56,6 +62,11 @@ def assemble(lines: list[str], spans: Iterable[Span], filler: Span) -> list[Piec
         at = span.end
     pieces.extend(_pieces(lines, replace(filler, start=at, end=len(lines))))
     return pieces
+
+
+def chunk_plain(text: str) -> list[Piece]:
+    """Chunk plain text into windows of about `PROSE_CHARS` characters, cut at blank lines."""
+    return assemble(text.split("\n"), [], Span(0, 0, "text", limit=PROSE_CHARS))
 
 
 def licence_span(lines: list[str], language: str) -> list[Span]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from kb.errors import IndexUnavailableError, KbError
 from kb.index.columns import Columns, open_columns
 from kb.index.layout import (
@@ -29,6 +31,7 @@ from kb.index.state import (
 from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
 from kb.records import Source
+from kb.refusals import refusal
 
 # A reader loses the race against a collector only if publications come faster than opens.
 _ATTEMPTS = 50
@@ -126,6 +129,7 @@ def _open(folder: Path, lease: Lease) -> Generation:
         lease.release()
         if isinstance(error, KbError):
             raise
+        reason = refusal(error) if isinstance(error, ValidationError) else error
         raise IndexUnavailableError(
-            f"the index at {folder.parent.parent} is damaged ({error}): run `kb rebuild`"
+            f"the index at {folder.parent.parent} is damaged ({reason}): run `kb rebuild`"
         ) from error
