@@ -96,7 +96,6 @@ class RememberedQueries:
         self._vectors = {query: real.embed_query(query) for query in queries}
         self.name = real.name
         self.dimensions = real.dimensions
-        self.max_tokens = real.max_tokens
         self.embed_documents = real.embed_documents
 
     def embed_query(self, text: str) -> Vectors:

@@ -37,9 +37,9 @@ BATCHES = 4
 class Audited(HashingEmbedder):
     """Tells audit hooks of every batch, since SQLite's own writes are not told."""
 
-    def embed_documents(self, texts: Sequence[str], on_done: Any = None) -> Any:
+    def embed_documents(self, texts: Sequence[str]) -> Any:
         sys.audit("kb.embed")
-        return super().embed_documents(texts, on_done)
+        return super().embed_documents(texts)
 
 
 def in_a_fork(action: Callable[[], Any]) -> tuple[Any, int]:
