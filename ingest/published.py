@@ -8,7 +8,7 @@ from ingest.reading import Reading
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import quality_of
 from ingest.sources.spec import GIT
-from ingest.sources.tree import unpack
+from ingest.sources.tree import unpacked
 from kb.errors import SourceError
 from kb.index.state import IndexState
 from kb.records import Source
@@ -64,12 +64,7 @@ def published_state(origin: Origin, reading: Reading) -> IndexState:
         report.files = report.unchanged_files = len(known.files)
         chunks = tuple(chunk for chunk in reading.former.chunks if chunk.source == name)
         return IndexState(sources=(_cited(known, cited),), chunks=chunks)
-    with origin.cache.workspace() as place:
-        # Ignore rules of a work tree around the cache do not reach into it.
-        (place / ".git").mkdir()
-        root = place / "tree"
-        root.mkdir()
-        unpack(fetched, origin.cache, root)
+    with unpacked(fetched, origin.cache) as root:
         try:
             state = directory_state(root, reading)
         except SourceError as error:

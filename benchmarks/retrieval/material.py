@@ -13,13 +13,14 @@ from pathlib import Path, PurePosixPath
 import benchmarks.retrieval.documentation as documentation
 import ingest
 import kb
-from benchmarks.packages import PinnedPackage, read_files, unpacked
+from benchmarks.packages import PinnedPackage, read_files
 from benchmarks.retrieval.documentation import Documented, without_documentation
 from ingest.directory import directory_state
 from ingest.reading import Reading
 from ingest.report import SourceReport
 from ingest.sources.cache import Cache
 from ingest.sources.curated import quality_of
+from ingest.sources.tree import unpacked
 from kb.corpus.detection import Detector
 from kb.index.state import IndexState
 

@@ -152,20 +152,24 @@ def _too_much(archive: Path, what: str) -> SourceError:
     return SourceError(f"{archive.name} is refused: {what}, as in a decompression bomb")
 
 
+def _refuse(archive: Path, path: str, is_link: bool, links_are_errors: bool) -> None:
+    """Refuse an archive for a member that is no file, unless links are passed over."""
+    if not is_link or links_are_errors:
+        what = "a link" if is_link else "a special file"
+        raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+
+
 def _zip_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -> Iterator[Member]:
     budget = _Budget(archive, limits)
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             mode = info.external_attr >> 16
-            kind = stat.S_IFMT(mode)
             path = _safe(archive, info.filename)
             if info.is_dir():
                 continue
-            if kind not in (0, stat.S_IFREG):
-                if stat.S_ISLNK(mode) and not links_are_errors:
-                    continue
-                what = "a link" if stat.S_ISLNK(mode) else "a special file"
-                raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+                _refuse(archive, path, stat.S_ISLNK(mode), links_are_errors)
+                continue
 
             def read(info: zipfile.ZipInfo = info, path: str = path) -> bytes:
                 with opened.open(info) as stream:
@@ -184,10 +188,8 @@ def _tar_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -
             if info.isdir():
                 continue
             if not info.isreg():
-                if (info.issym() or info.islnk()) and not links_are_errors:
-                    continue
-                what = "a link" if info.issym() or info.islnk() else "a special file"
-                raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+                _refuse(archive, path, info.issym() or info.islnk(), links_are_errors)
+                continue
 
             def read(info: tarfile.TarInfo = info, path: str = path) -> bytes:
                 if info.size > limits.single:

@@ -30,7 +30,6 @@ class Stated:
     licence_text: str = ""
     """The licence in other words, where no SPDX expression could be made of them."""
     url: str | None = None
-    name: str | None = None
 
 
 @cache
@@ -61,7 +60,7 @@ def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = N
     comes first and can be read decides; texts that differ among themselves decide nothing.
     """
     raw: RawMetadata = parse_email(metadata)[0] if metadata else {}
-    result = Stated(url=_homepage(raw), name=raw.get("name"))
+    result = Stated(url=_homepage(raw))
     expression = raw.get("license_expression")
     field = (raw.get("license") or "").strip()
     for candidate in (expression, field):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from kb.corpus.entries import Kernel
 from kb.errors import IndexUnavailableError, KbError
 from kb.index.columns import Columns, open_columns
 from kb.index.layout import (
@@ -66,6 +67,11 @@ class Generation:
                 if technique in found:
                     found[technique][slug] = None
         return {slug: list(examples) for slug, examples in found.items()}
+
+    @cached_property
+    def kernel_entries(self) -> dict[str, Kernel]:
+        """Kernel slug → entry."""
+        return {slug: record.entry for slug, record in self.kernels.items()}
 
     def state(self) -> IndexState:
         """The whole generation in memory, for a writer that adds to it."""
