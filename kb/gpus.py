@@ -5,6 +5,7 @@ Knows nothing of torch: what a device says about itself is handed in.
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kb.architectures import ArchitectureName, parse_architecture
 from kb.errors import InvalidInputError
-from kb.vocabulary import gpu_spelling, gpu_table, load_yaml
+from kb.vocabulary import load_yaml, read_data
 
 Rate = Literal[
     "fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"
@@ -37,6 +38,18 @@ _MEMORY_SHORT, _MEMORY_OVER = 0.90, 1.01
 _BANDWIDTH_TOLERANCE = 0.03
 
 
+# Words before a card's name that do not tell cards apart.
+_PREFIX = re.compile(r"^(?:(?:nvidia|geforce|tesla) )+")
+
+
+def gpu_spelling(name: str) -> str:
+    """A GPU's name in the one spelling by which names are compared.
+
+    `NVIDIA A100-SXM4-80GB` and `a100 sxm4 80gb` are one.
+    """
+    return _PREFIX.sub("", " ".join(re.split(r"[\s_-]+", name.strip().lower())))
+
+
 class SpecSource(BaseModel):
     """Where a figure is printed."""
 
@@ -53,9 +66,7 @@ _Count = Annotated[int, Field(gt=0)]
 class GpuSpec(BaseModel):
     """One card: what a kernel can reach on it at most."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: Annotated[str, Field(min_length=1)]
     """Its key in the file."""
@@ -151,7 +162,53 @@ def all_specs() -> dict[str, GpuSpec]:
     InvalidInputError
         The data file is not what this version expects.
     """
-    return {spec.name: spec for spec in _parse(gpu_table(), "kb/data/gpus.yaml")}
+    return {spec.name: spec for spec in _parse(read_data("gpus.yaml"), "kb/data/gpus.yaml")}
+
+
+@cache
+def _by_spelling() -> dict[str, GpuSpec]:
+    """Spelling of a card's name or its family's → the first such card."""
+    table: dict[str, GpuSpec] = {}
+    for spec in all_specs().values():
+        table |= dict.fromkeys(spec.spellings, spec)
+    families = {gpu_spelling(spec.family): spec for spec in reversed(all_specs().values())}
+    return families | table
+
+
+def gpu_names() -> list[str]:
+    """The names of all known GPU families, the longest first."""
+    names = {spec.family for spec in all_specs().values()}
+    return sorted(names, key=lambda name: (-len(name), name))
+
+
+def find_gpu(name: str) -> GpuSpec:
+    """The card that goes by this name; of a family, whose cards are of one architecture, the first.
+
+    Raises
+    ------
+    InvalidInputError
+        If no GPU goes by it: there is no silent fallback.
+    """
+    spec = _by_spelling().get(gpu_spelling(name))
+    if spec is None:
+        known = ", ".join(dict.fromkeys(each.family for each in all_specs().values()))
+        raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
+    return spec
+
+
+def device_of(gpu: str | None) -> str | None:
+    """Architecture of a GPU given by name, or given as an architecture already.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is neither.
+    """
+    if gpu is None:
+        return None
+    if gpu.startswith("sm_"):
+        return str(parse_architecture(gpu))
+    return find_gpu(gpu).architecture
 
 
 def load_specs(path: Path) -> tuple[GpuSpec, ...]:

@@ -123,7 +123,9 @@ class _Module:
             start -= 1
         kernel = outer.type == "decorated_definition" and self.triton and _is_jit(outer)
         calls = tuple(dict.fromkeys(_launched(node, self.kernels))) if self.triton else ()
-        triton = kernel or calls or (self.triton and _uses_tl(node))
+        triton = (
+            kernel or calls or (self.triton and any(name in _text(node) for name in _TRITON_NAMES))
+        )
         body = node.child_by_field_name("body")
         return Span(
             start,
@@ -192,11 +194,6 @@ def _launched(node: Node, kernels: frozenset[str]) -> Iterator[str]:
                 if name in kernels or "kernel" in name.rsplit(".", 1)[-1]:
                     yield name
         stack.extend(reversed(current.named_children))
-
-
-def _uses_tl(node: Node) -> bool:
-    text = _text(node)
-    return any(name in text for name in _TRITON_NAMES)
 
 
 def _signature(node: Node, body: Node | None) -> str | None:

@@ -10,9 +10,10 @@ from starlette.responses import HTMLResponse, Response
 
 from kb.context.models import ContextResponse
 from kb.errors import InvalidInputError, KbError, NotFoundError
+from kb.gpus import gpu_names
 from kb.index.reader import Generation
 from kb.search.engine import Searcher
-from kb.vocabulary import all_metrics, gpu_names
+from kb.vocabulary import all_metrics
 from server.state import Host, state_of
 from server.web import views
 from server.web.choices import filter_fields

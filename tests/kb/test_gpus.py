@@ -6,8 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from kb.errors import InvalidInputError
-from kb.gpus import DeviceProperties, all_specs, data_file, detect, find_spec, load_specs
-from kb.vocabulary import find_gpu, gpu_names
+from kb.gpus import (
+    DeviceProperties,
+    all_specs,
+    data_file,
+    detect,
+    find_gpu,
+    find_spec,
+    gpu_names,
+    load_specs,
+)
 
 # Dense operations per SM and clock, an FMA counted as two, by architecture: CUDA programming guide,
 # "Throughput of Native Arithmetic Instructions", and the white papers for the tensor cores.
