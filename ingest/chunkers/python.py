@@ -123,9 +123,8 @@ class _Module:
             start -= 1
         kernel = outer.type == "decorated_definition" and self.triton and _is_jit(outer)
         calls = tuple(dict.fromkeys(_launched(node, self.kernels))) if self.triton else ()
-        triton = (
-            kernel or calls or (self.triton and any(name in _text(node) for name in _TRITON_NAMES))
-        )
+        text = _text(node) if self.triton else ""
+        triton = kernel or calls or any(name in text for name in _TRITON_NAMES)
         body = node.child_by_field_name("body")
         return Span(
             start,
