@@ -204,24 +204,18 @@ class _Walk:
         """Judge one file by its name, its size and its first bytes."""
         if path != _printable(path):
             return Skipped(_printable(path), "name is not valid UTF-8")
-        reason, size = self._reason(location, path)
-        return Found(path, location, size) if reason is None else Skipped(_printable(path), reason)
-
-    def _reason(self, location: Path, path: str) -> tuple[str | None, int]:
         suffix = location.suffix.lower()
         if suffix not in SUPPORTED_SUFFIXES:
-            return (
-                f"unsupported file type {suffix}" if suffix else "file type unknown (no suffix)",
-                0,
-            )
+            unknown = "file type unknown (no suffix)"
+            return Skipped(path, f"unsupported file type {suffix}" if suffix else unknown)
         try:
             found = Found(path, location, location.lstat().st_size)
             head = read_below(found.root, found.within, limit=self.max_bytes, first=_SNIFF_BYTES)
         except OSError as error:
-            return _unread(error), 0
+            return Skipped(path, _unread(error))
         if not head:
-            return "empty file", 0
-        return "binary file" if _is_binary(head) else None, found.size
+            return Skipped(path, "empty file")
+        return Skipped(path, "binary file") if _is_binary(head) else found
 
 
 def _is_binary(head: bytes) -> bool:

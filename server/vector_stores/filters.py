@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kb.architectures import any_runs_on, parse_architecture
 from kb.errors import InvalidInputError
-from kb.index.columns import Values
 from kb.index.reader import Generation
+from kb.search.filtering import running_on
 from kb.search.models import Result
 from server.vector_stores.models import (
     MAX_ATTRIBUTE_CHARS,
@@ -121,13 +120,7 @@ class ChunkFilters:
         if condition.type not in ("eq", "in"):
             raise InvalidInputError("filters: architectures can be compared with eq, ne, in, nin")
         devices = [str(each) for each in (value if isinstance(value, list) else [value])]
-        for device in devices:
-            parse_architecture(device)
-
-        def accepts(values: Values) -> bool:
-            return any(any_runs_on(values, device) for device in devices)
-
-        return self._generation.columns["architectures"].mask(accepts)
+        return running_on(devices, self._generation.columns)
 
     @cached_property
     def _scalars(self) -> dict[str, list[Any]]:
