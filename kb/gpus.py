@@ -1,10 +1,5 @@
-"""GPU specifications: dense peak rates and limits of each card, found by name or by device.
+"""GPU specifications: dense peak rates and limits of each card, found by name."""
 
-Knows nothing of torch: what a device says about itself is handed in.
-"""
-
-import dataclasses
-import math
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -29,14 +24,6 @@ _RATE_OF: dict[str, Rate] = {
     "bfloat16": "bf16", "int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8",
     "float8_e5m2": "fp8", "float4_e2m1fn_x2": "fp4", "nvfp4": "fp4", "mxfp4": "fp4",
 }  # fmt: skip
-
-# CUDA reports less than the nominal memory: the driver keeps 1 to 2 %, and ECC in GDDR6 takes
-# another 6 % (22.06 of 24 GiB are left on an A10).
-_MEMORY_SHORT, _MEMORY_OVER = 0.90, 1.01
-# The bandwidth by bus width and memory clock lies within 3 % of what data sheets round it to. It
-# tells apart what memory size does not: the two A100 with 80 GB (1935 and 2039 GB/s) differ by 5 %.
-_BANDWIDTH_TOLERANCE = 0.03
-
 
 # Words before a card's name that do not tell cards apart.
 _PREFIX = re.compile(r"^(?:(?:nvidia|geforce|tesla) )+")
@@ -124,33 +111,6 @@ class GpuSpec(BaseModel):
     def spellings(self) -> frozenset[str]:
         """All spellings of this one card, made equal by `gpu_spelling`."""
         return frozenset(gpu_spelling(each) for each in (self.name, *self.aliases))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceProperties:
-    """What a device says about itself."""
-
-    name: str
-    sms: int
-    memory_bytes: int
-    capability: tuple[int, int]
-    memory_bps: float | None = None
-    """Peak bandwidth from bus width and memory clock, in bytes/s, where the device tells them."""
-
-    @classmethod
-    def of(cls, properties: Any) -> "DeviceProperties":
-        """From what `torch.cuda.get_device_properties` returns."""
-        clock_khz = getattr(properties, "memory_clock_rate", 0) or 0
-        bus_bits = getattr(properties, "memory_bus_width", 0) or 0
-        # Two transfers per clock: CUDA's deviceQuery sample computes it so.
-        bandwidth = 2.0 * clock_khz * 1e3 * bus_bits / 8
-        return cls(
-            name=str(properties.name),
-            sms=int(properties.multi_processor_count),
-            memory_bytes=int(properties.total_memory),
-            capability=(int(properties.major), int(properties.minor)),
-            memory_bps=bandwidth or None,
-        )
 
 
 @cache
@@ -279,24 +239,26 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     InvalidInputError
         No card goes by it, or several do (`H100`): there is no silent fallback.
     """
-    _, named, family = _going_by(name, extra)
+    named, family = _going_by(name, extra)
     found = named[:1] or family
     if len(found) == 1:
         return found[0]
     if found:
         cards = ", ".join(spec.name for spec in found)
         raise InvalidInputError(f"'{name}' names several cards: say which with --gpu: {cards}")
-    raise InvalidInputError(f"unknown GPU '{name}': {_remedy()}")
+    known = ", ".join(all_specs())
+    raise InvalidInputError(
+        f"unknown GPU '{name}': use one of {known}, or describe it with --gpu-spec FILE, whose "
+        f"shape is that of {data_file()}"
+    )
 
 
-def _going_by(
-    name: str, extra: Iterable[GpuSpec]
-) -> tuple[list[GpuSpec], list[GpuSpec], list[GpuSpec]]:
-    """All cards, those that have this name, and those of the family that has it."""
+def _going_by(name: str, extra: Iterable[GpuSpec]) -> tuple[list[GpuSpec], list[GpuSpec]]:
+    """The cards that have this name, and those of the family that has it."""
     wanted = gpu_spelling(name)
     pool = [*extra, *all_specs().values()]
     named = [spec for spec in pool if wanted in spec.spellings]
-    return pool, named, [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    return named, [spec for spec in pool if gpu_spelling(spec.family) == wanted]
 
 
 def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | None]:
@@ -308,59 +270,9 @@ def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | 
         No card goes by it.
     """
     extra = tuple(extra)
-    _, named, family = _going_by(name, extra)
+    named, family = _going_by(name, extra)
     if named or len(family) < 2:
         return find_spec(name, extra), None
     others = ", ".join(spec.name for spec in family[1:])
     first = family[0]
     return first, f"'{name}' is taken for {first.name}: its roofs apply; --gpu also takes {others}"
-
-
-def detect(device: DeviceProperties, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
-    """The card that a device is: by its name, else by its properties.
-
-    The properties must agree also where the name does: a slice of a card (MIG, vGPU) carries its
-    name but not its units. A card of an unknown name that has another one's SMs, memory and
-    capability is taken for that one: compare `spellings` with the name to tell.
-
-    Raises
-    ------
-    InvalidInputError
-        No card fits, or several do.
-    """
-    pool, named, family = _going_by(device.name, extra)
-    fitting = [spec for spec in named or family or pool if _fits(spec, device)]
-    if len({spec.name for spec in fitting}) > 1 and (bps := device.memory_bps):
-        fitting = [
-            spec
-            for spec in fitting
-            if math.isclose(spec.memory_bps, bps, rel_tol=_BANDWIDTH_TOLERANCE)
-        ]
-    if len({spec.name for spec in fitting}) == 1:
-        return fitting[0]
-    seen = (
-        f"'{device.name}' ({device.sms} SMs, {device.memory_bytes / 2**30:.1f} GiB, compute "
-        f"capability {device.capability[0]}.{device.capability[1]})"
-    )
-    if fitting:
-        cards = ", ".join(spec.name for spec in fitting)
-        raise InvalidInputError(f"{seen} may be several cards: say which with --gpu: {cards}")
-    raise InvalidInputError(f"unknown GPU {seen}: {_remedy()}")
-
-
-def _fits(spec: GpuSpec, device: DeviceProperties) -> bool:
-    capability = device.capability[0] * 10 + device.capability[1]
-    share = device.memory_bytes / (spec.memory_gib * 2**30)
-    return (
-        parse_architecture(spec.architecture).capability == capability
-        and spec.sms == device.sms
-        and _MEMORY_SHORT <= share <= _MEMORY_OVER
-    )
-
-
-def _remedy() -> str:
-    known = ", ".join(all_specs())
-    return (
-        f"use one of {known}, or describe it with --gpu-spec FILE, whose shape is that of "
-        f"{data_file()}"
-    )
