@@ -70,11 +70,7 @@ class UnreadableError(SourceError):
 
 
 def discover(
-    root: Path,
-    *,
-    max_bytes: int = MAX_BYTES,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
+    root: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> Iterator[Found | Skipped]:
     """Yield the files below `root`, sorted by path, each found or skipped with a reason.
 
@@ -85,8 +81,6 @@ def discover(
     ----------
     root
         A folder, or a single file; what is named is taken whatever ignore rules say of it.
-    max_bytes
-        Files above this size are skipped.
     include, exclude
         Patterns in gitignore syntax, relative to the root. With `include`, files that match none
         of it are passed over silently; `exclude` adds to the ignore rules and wins over `include`.
@@ -107,7 +101,7 @@ def discover(
             os.scandir(root).close()
     except (OSError, RuntimeError) as error:  # RuntimeError: a link loop, up to Python 3.12
         raise SourceError(f"{root} cannot be read: {_why(error)}") from error
-    walk = _Walk(max_bytes, _user_spec(include), _user_spec(exclude))
+    walk = _Walk(_user_spec(include), _user_spec(exclude))
     if is_folder:
         return walk.folder(root, rules_above(root))
     return iter([walk.regular_file(root, root.name)])
@@ -146,10 +140,9 @@ def read_text(found: Found) -> str:
 
 
 class _Walk:
-    """One walk over a folder, with its limits."""
+    """One walk over a folder, by the user's patterns."""
 
-    def __init__(self, max_bytes: int, include: GitIgnoreSpec, exclude: GitIgnoreSpec) -> None:
-        self.max_bytes = max_bytes
+    def __init__(self, include: GitIgnoreSpec, exclude: GitIgnoreSpec) -> None:
         self.include = include
         self.exclude = exclude
 
@@ -210,7 +203,7 @@ class _Walk:
             return Skipped(path, f"unsupported file type {suffix}" if suffix else unknown)
         try:
             found = Found(path, location, location.lstat().st_size)
-            head = read_below(found.root, found.within, limit=self.max_bytes, first=_SNIFF_BYTES)
+            head = read_below(found.root, found.within, limit=MAX_BYTES, first=_SNIFF_BYTES)
         except OSError as error:
             return Skipped(path, _unread(error))
         if not head:
