@@ -77,11 +77,6 @@ def features_version() -> str:
     return digest.hexdigest()
 
 
-def operator_families() -> tuple[str, ...]:
-    """Every operator family, the special ones first."""
-    return tuple(operator.value for operator in _operators())
-
-
 def operators_named(words: str) -> tuple[str, ...]:
     """Every family named in lower-case, space-separated words; special families first."""
     patterns, screen = _spoken_operators()

@@ -21,17 +21,11 @@ EMPTY_TEXT = " "  # the API refuses empty strings
 
 
 class OpenAIEmbedder:
-    """A model behind an OpenAI-compatible endpoint.
+    """A model behind an OpenAI-compatible endpoint, by its name there.
 
-    Parameters
-    ----------
-    model : str
-        The model's name at the endpoint.
-    base_url, api_key : str, optional
-        By default the environment variables ``OPENAI_BASE_URL`` (OpenAI itself when unset) and
-        ``OPENAI_API_KEY``. An endpoint given by URL may do without a key.
-    max_retries : int
-        Retries of a request after a refused connection, a time-out, 408, 409, 429 or 5xx.
+    The environment variables ``OPENAI_BASE_URL`` (OpenAI itself when unset) and ``OPENAI_API_KEY``
+    say where; an endpoint given by URL may do without a key. A request is repeated `max_retries`
+    times after a refused connection, a time-out, 408, 409, 429 or 5xx.
 
     Raises
     ------
@@ -39,15 +33,9 @@ class OpenAIEmbedder:
         Neither a key nor a URL is given.
     """
 
-    def __init__(
-        self,
-        model: str,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        max_retries: int = MAX_RETRIES,
-    ) -> None:
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
+    def __init__(self, model: str, max_retries: int = MAX_RETRIES) -> None:
+        base_url = os.environ.get("OPENAI_BASE_URL") or None
+        api_key = os.environ.get("OPENAI_API_KEY") or None
         if base_url is None and api_key is None:
             raise EmbedderError(
                 f"embedder 'openai:{model}' needs OPENAI_API_KEY, or OPENAI_BASE_URL set to an "
