@@ -21,11 +21,7 @@ from kb.records import Source
 
 
 def rebuild(
-    index: Path,
-    embedder: Embedder,
-    *,
-    drop_missing: bool = False,
-    progress: Progress | None = None,
+    index: Path, embedder: Embedder, *, drop_missing: bool = False, progress: Progress | None = None
 ) -> IngestReport:
     """Read every recorded source again and publish a generation made afresh.
 

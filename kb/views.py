@@ -73,11 +73,7 @@ def sources_view(generation: Generation, *, located: bool = False) -> list[dict[
     return [
         source.citation()
         | ({"location": source.location} if located else {})
-        | {
-            "quality": source.quality,
-            "files": len(source.files),
-            "chunks": column.count(name),
-        }
+        | {"quality": source.quality, "files": len(source.files), "chunks": column.count(name)}
         for name, source in generation.sources.items()
     ]
 

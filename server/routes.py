@@ -88,12 +88,7 @@ async def context(request: Request, body: ContextRequest) -> Response:
     return await _answer(request, lambda state: state.count("http", state.service.context(body)))
 
 
-@router.get(
-    "/tree",
-    operation_id="getTree",
-    response_model=Tree,
-    summary="Hierarchy",
-)
+@router.get("/tree", operation_id="getTree", response_model=Tree, summary="Hierarchy")
 async def tree(request: Request) -> Response:
     """Bottleneck → technique → example."""
     return await _answer(request, lambda state: state.service.tree())
@@ -152,10 +147,7 @@ async def chunk(request: Request, chunk_id: str) -> Response:
 
 
 @router.get(
-    "/index",
-    operation_id="getIndex",
-    response_model=IndexDetail,
-    summary="What the index holds",
+    "/index", operation_id="getIndex", response_model=IndexDetail, summary="What the index holds"
 )
 async def index(request: Request) -> Response:
     """The open generation."""

@@ -9,26 +9,11 @@ from pydantic import ValidationError
 from kb.corpus.entries import Kernel
 from kb.errors import IndexUnavailableError, KbError
 from kb.index.columns import Columns, open_columns
-from kb.index.layout import (
-    CHROMA,
-    CHUNKS,
-    COLUMNS,
-    ENTRIES,
-    LEXICAL,
-    SOURCES,
-    VECTORS,
-    IndexLayout,
-)
+from kb.index.layout import CHROMA, CHUNKS, COLUMNS, ENTRIES, LEXICAL, SOURCES, VECTORS, IndexLayout
 from kb.index.leases import Lease
 from kb.index.lexical import LexicalIndex
 from kb.index.manifest import Manifest, read_manifest
-from kb.index.state import (
-    IndexState,
-    KernelRecord,
-    TechniqueRecord,
-    parse_entries,
-    parse_sources,
-)
+from kb.index.state import IndexState, KernelRecord, TechniqueRecord, parse_entries, parse_sources
 from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
 from kb.records import Source

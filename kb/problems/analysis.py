@@ -126,8 +126,7 @@ def _named_first(steps: list[Step]) -> Step:
     rank = {"activation": 0, "scale": 1, "elementwise-add": 1}
     plain = {"pow", "exp", "sqrt", "rsqrt", "log", "square", "abs", "where"}
     return min(
-        steps,
-        key=lambda s: (rank.get(s.family_name, 2) + 0.5 * (s.name in plain), -s.seconds),
+        steps, key=lambda s: (rank.get(s.family_name, 2) + 0.5 * (s.name in plain), -s.seconds)
     )
 
 

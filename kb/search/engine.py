@@ -97,11 +97,7 @@ class Searcher:
     """Searches one generation with the embedder that made it."""
 
     def __init__(
-        self,
-        generation: Generation,
-        embedder: Embedder,
-        *,
-        exact_limit: int = EXACT_LIMIT,
+        self, generation: Generation, embedder: Embedder, *, exact_limit: int = EXACT_LIMIT
     ) -> None:
         self.generation = generation
         self._embedder = embedder
@@ -229,11 +225,7 @@ class Searcher:
         )
 
     def _scored(
-        self,
-        pieces: Candidates,
-        entries: EntryScores,
-        learned: NDArray[np.float64],
-        ranker: Ranker,
+        self, pieces: Candidates, entries: EntryScores, learned: NDArray[np.float64], ranker: Ranker
     ) -> Scored:
         """Every candidate, and every entry that the filters keep, best first."""
         places = np.flatnonzero(entries.found)

@@ -40,8 +40,7 @@ def search_store(
     results = service.with_searcher(lambda searcher: _search(searcher, queries, request))
     lowest = request.ranking_options.score_threshold if request.ranking_options else 0.0
     return VectorStoreResultsPage(
-        search_query=queries,
-        data=[_result(result) for result in results if result.score >= lowest],
+        search_query=queries, data=[_result(result) for result in results if result.score >= lowest]
     )
 
 
