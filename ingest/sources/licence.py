@@ -18,7 +18,8 @@ from kb.errors import InvalidInputError, SourceError
 _OSI = "License :: OSI Approved :: "
 _TEXT_HEAD = 3_000
 _SHOWN = 60
-_OWN = ("LICENSE", "LICENCE", "COPYING")
+LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
+"""What the names of licence files start with, in upper case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = N
 
 def _main(texts: Mapping[str, bytes]) -> list[bytes]:
     """The release's own licence among those of what it bundles: one called just LICENSE."""
-    own = [text for path, text in texts.items() if PurePosixPath(path).stem.upper() in _OWN]
+    own = [t for path, t in texts.items() if PurePosixPath(path).stem.upper() in LICENCE_FILES]
     return own or list(texts.values())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ingest.sources.archive import members
 from ingest.sources.cache import Cache, Fetched, digest_of, sha256_of
-from ingest.sources.licence import Stated, stated
+from ingest.sources.licence import LICENCE_FILES, Stated, stated
 from ingest.sources.spec import Package
 from kb.errors import SourceError
 
@@ -20,7 +20,6 @@ ASK_ABOVE = 100_000_000
 Confirm = Callable[[str, int], bool]
 """Asked with what is to be fetched and its size in bytes; False stops."""
 
-_LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
 _METADATA_LIMIT = 5_000_000
 
 
@@ -124,6 +123,6 @@ def _read_metadata(file: Path, *, wheel: bool) -> Stated:
             wanted = "PKG-INFO"
         if info and name == wanted:
             metadata = member.read()[:_METADATA_LIMIT]
-        elif in_place and name.upper().startswith(_LICENCE_FILES):
+        elif in_place and name.upper().startswith(LICENCE_FILES):
             licences[member.path] = member.read()[:_METADATA_LIMIT]
     return stated(metadata, licences)
