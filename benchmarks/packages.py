@@ -1,7 +1,6 @@
 """Published packages as benchmarks read them: pinned by sha256, unpacked, file by file."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from ingest.discovery import Found, UnreadableError, discover, read_text
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.packages import Fetcher, fetch_package
 from ingest.sources.spec import Package
-from ingest.sources.tree import unpack
 from kb.errors import SourceError
 
 
@@ -53,18 +51,6 @@ class PinnedPackage:
 def fetched_package(package: Package, cache: Cache) -> Fetched:
     """The archive of a package, however large."""
     return fetch_package(package, Fetcher(cache, lambda _what, _size: True))
-
-
-@contextmanager
-def unpacked(fetched: Fetched, cache: Cache) -> Iterator[Path]:
-    """A scratch folder with the archive's sources and documents."""
-    with cache.workspace() as place:
-        # Ignore rules of a work tree around the cache do not reach into it.
-        (place / ".git").mkdir()
-        root = place / "tree"
-        root.mkdir()
-        unpack(fetched, cache, root)
-        yield root
 
 
 def read_files(

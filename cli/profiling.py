@@ -45,7 +45,7 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
     from judge.profile.profiler import Request  # noqa: PLC0415
     from judge.profile.profiler import profile as run  # noqa: PLC0415
     from judge.profile.render import render  # noqa: PLC0415
-    from kb.vocabulary import device_of  # noqa: PLC0415
+    from kb.gpus import device_of  # noqa: PLC0415
 
     tools: dict[Tool, bool] = {
         "memcheck": options.pop("sanitize"), "racecheck": options.pop("racecheck"),

@@ -92,10 +92,10 @@ def query(
     value; words need no quotes. Each result says what it is, what to do, how your numbers compare
     with its conditions, and where it is. Where nothing is relevant, kb says so.
     """
+    from kb.gpus import device_of  # noqa: PLC0415
     from kb.search.filtering import unknown_filters  # noqa: PLC0415
     from kb.search.models import Filters, SearchRequest  # noqa: PLC0415
     from kb.search.opening import open_searcher  # noqa: PLC0415
-    from kb.vocabulary import device_of  # noqa: PLC0415
 
     asked = " ".join(text)
     try:

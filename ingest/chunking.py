@@ -1,12 +1,13 @@
 """The chunks of one file, tagged; all that they depend on is its path, its text and the tags."""
 
+import hashlib
 from collections import Counter
 from pathlib import PurePosixPath
 
 from ingest.chunkers import chunk_file
-from ingest.folding import fold_key
 from ingest.roles import role_of
 from ingest.tagging import tagged, tags_version
+from kb.corpus.comments import without_comments
 from kb.corpus.detection import Detector
 from kb.records import Chunk, chunk_id
 
@@ -14,11 +15,21 @@ CHUNKER_VERSION = "2"
 """Raised when a chunker's output changes, so that unchanged files are chunked anew."""
 
 _DOCUMENT_LANGUAGES = {"markdown", "text"}
+# Shorter pieces are too common to say that two places hold the same thing.
+_SHORTEST = 40
 
 
 def chunking_version(detector: Detector) -> str:
     """Changes when chunks of an unchanged file would."""
     return f"{CHUNKER_VERSION}-{tags_version(detector)}"
+
+
+def fold_key(code: str, language: str) -> str:
+    """Equal for copies that differ only in comments and spacing; empty for too short code."""
+    bare = "".join(without_comments(code, language, keep_docstrings=True).split())
+    if len(bare) < _SHORTEST:
+        return ""
+    return hashlib.blake2b(bare.encode(), digest_size=8).hexdigest()
 
 
 def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[Chunk]:

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 
 from ingest.chunkers import Piece, chunk_file
-from ingest.folding import fold_key
+from ingest.chunking import fold_key
 from ingest.roles import role_of
 from kb.architectures import describe_targets
 from kb.corpus.entries import Gate, Technique

@@ -2,16 +2,14 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ingest.chunking import chunking_version
 from ingest.discovery import Skipped, UnreadableError, discover, read_text
-from ingest.report import SourceReport
+from ingest.reading import Reading
 from ingest.run_source import run_state
-from ingest.workers import ThisProcess, Workers
-from kb.corpus.detection import Detector
-from kb.corpus.quality import quality_of
+from ingest.sources.curated import quality_of
 from kb.errors import SourceError
 from kb.index.state import IndexState
 from kb.notes import is_run
@@ -21,29 +19,8 @@ from kb.records import Chunk, Source
 _REASONS_SHOWN = 3
 
 
-def directory_state(
-    root: Path,
-    name: str,
-    detector: Detector,
-    former: IndexState,
-    report: SourceReport,
-    *,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    quality: float | None = None,
-    workers: Workers | None = None,
-) -> IndexState:
+def directory_state(root: Path, reading: Reading) -> IndexState:
     """Read a folder or file into the part of an index that it makes up; of a run, its notes.
-
-    Parameters
-    ----------
-    former
-        The current state; chunks of files with an unchanged digest are taken from it.
-
-    quality
-        Ranking weight in [0, 1]; by default what `corpus/sources.toml` gives the name.
-    workers
-        Who chunks the files; by default this process.
 
     Raises
     ------
@@ -51,18 +28,17 @@ def directory_state(
         If the root is missing, or holds nothing that can be ingested.
     """
     if is_run(root):
-        return run_state(
-            root, name, former, report, include=include, exclude=exclude, quality=quality
-        )
-    chunking = chunking_version(detector)
-    before = former.source(name)
+        return run_state(root, reading)
+    name, report = reading.name, reading.report
+    chunking = chunking_version(reading.detector)
+    before = reading.former.source(name)
     known, chunks = {}, {}
     if before is not None and before.chunking == chunking:
-        known, chunks = dict(before.files), _by_path(former.chunks, name)
+        known, chunks = dict(before.files), _by_path(reading.former.chunks, name)
     files: list[tuple[str, str]] = []
 
     def changed() -> Iterator[tuple[str, str]]:
-        for item in discover(root, include=include, exclude=exclude):
+        for item in discover(root, include=reading.include, exclude=reading.exclude):
             if isinstance(item, Skipped):
                 report.skipped.append(item)
                 continue
@@ -78,7 +54,7 @@ def directory_state(
             else:
                 yield item.path, text
 
-    chunks.update((workers or ThisProcess()).chunks(name, changed(), detector))
+    chunks.update(reading.workers.chunks(name, changed(), reading.detector))
     if not files:
         raise SourceError(_nothing_found(root, report.skipped))
     report.files = len(files)
@@ -86,11 +62,11 @@ def directory_state(
     source = Source(
         name=name,
         location=str(root.resolve()),
-        quality=quality_of(name) if quality is None else quality,
+        quality=quality_of(name) if reading.quality is None else reading.quality,
         files=tuple(sorted(files)),
         chunking=chunking,
-        include=tuple(include),
-        exclude=tuple(exclude),
+        include=reading.include,
+        exclude=reading.exclude,
     )
     ordered = tuple(chunk for path, _ in files for chunk in chunks.get(path, ()))
     return IndexState(sources=(source,), chunks=ordered)

@@ -70,11 +70,7 @@ class UnreadableError(SourceError):
 
 
 def discover(
-    root: Path,
-    *,
-    max_bytes: int = MAX_BYTES,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
+    root: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> Iterator[Found | Skipped]:
     """Yield the files below `root`, sorted by path, each found or skipped with a reason.
 
@@ -85,8 +81,6 @@ def discover(
     ----------
     root
         A folder, or a single file; what is named is taken whatever ignore rules say of it.
-    max_bytes
-        Files above this size are skipped.
     include, exclude
         Patterns in gitignore syntax, relative to the root. With `include`, files that match none
         of it are passed over silently; `exclude` adds to the ignore rules and wins over `include`.
@@ -107,7 +101,7 @@ def discover(
             os.scandir(root).close()
     except (OSError, RuntimeError) as error:  # RuntimeError: a link loop, up to Python 3.12
         raise SourceError(f"{root} cannot be read: {_why(error)}") from error
-    walk = _Walk(max_bytes, _user_spec(include), _user_spec(exclude))
+    walk = _Walk(_user_spec(include), _user_spec(exclude))
     if is_folder:
         return walk.folder(root, rules_above(root))
     return iter([walk.regular_file(root, root.name)])
@@ -146,10 +140,9 @@ def read_text(found: Found) -> str:
 
 
 class _Walk:
-    """One walk over a folder, with its limits."""
+    """One walk over a folder, by the user's patterns."""
 
-    def __init__(self, max_bytes: int, include: GitIgnoreSpec, exclude: GitIgnoreSpec) -> None:
-        self.max_bytes = max_bytes
+    def __init__(self, include: GitIgnoreSpec, exclude: GitIgnoreSpec) -> None:
         self.include = include
         self.exclude = exclude
 
@@ -204,24 +197,18 @@ class _Walk:
         """Judge one file by its name, its size and its first bytes."""
         if path != _printable(path):
             return Skipped(_printable(path), "name is not valid UTF-8")
-        reason, size = self._reason(location, path)
-        return Found(path, location, size) if reason is None else Skipped(_printable(path), reason)
-
-    def _reason(self, location: Path, path: str) -> tuple[str | None, int]:
         suffix = location.suffix.lower()
         if suffix not in SUPPORTED_SUFFIXES:
-            return (
-                f"unsupported file type {suffix}" if suffix else "file type unknown (no suffix)",
-                0,
-            )
+            unknown = "file type unknown (no suffix)"
+            return Skipped(path, f"unsupported file type {suffix}" if suffix else unknown)
         try:
             found = Found(path, location, location.lstat().st_size)
-            head = read_below(found.root, found.within, limit=self.max_bytes, first=_SNIFF_BYTES)
+            head = read_below(found.root, found.within, limit=MAX_BYTES, first=_SNIFF_BYTES)
         except OSError as error:
-            return _unread(error), 0
+            return Skipped(path, _unread(error))
         if not head:
-            return "empty file", 0
-        return "binary file" if _is_binary(head) else None, found.size
+            return Skipped(path, "empty file")
+        return Skipped(path, "binary file") if _is_binary(head) else found
 
 
 def _is_binary(head: bytes) -> bool:

@@ -4,21 +4,20 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from ingest.corpus_source import corpus_state
 from ingest.directory import directory_state
 from ingest.published import Origin, published_state
+from ingest.reading import Reading
 from ingest.report import IngestReport, SourceReport
 from ingest.tagging import detector_of, retag
 from ingest.workers import ThisProcess, Workers
 from kb.corpus.loader import is_corpus
 from kb.embedders import Embedder
 from kb.errors import IndexMismatchError, IndexUnavailableError, NotFoundError, SourceError
-from kb.index.manifest import Manifest
 from kb.index.reader import open_generation
 from kb.index.state import IndexState
 from kb.index.writer import IndexWriter
@@ -82,16 +81,14 @@ def ingest(
     IndexMismatchError
         The index was made by another embedder or schema version.
     """
-    progress = progress or Silent()
     own = IndexWriter(index)
     # A dry run takes no lock, since even that would make a file.
     with contextlib.nullcontext(own) if dry_run else own as writer:
-        former = _former_state(writer, embedder)
-        report = IngestReport([], dry_run=dry_run)
-        state = former
+        run = Ingestion(writer, embedder, progress or Silent(), workers or ThisProcess())
+        run.take_over()
         for request in requests:
-            state = read_source(request, state, report, progress, workers=workers)
-        return _publish(writer, state, embedder, report, progress, workers=workers)
+            run.read(request)
+        return run.publish_changes(dry_run=dry_run)
 
 
 def remove(
@@ -105,99 +102,118 @@ def remove(
         If the index has no such source.
     """
     with IndexWriter(index) as writer:
-        former = _former_state(writer, embedder)
-        names = [source.name for source in former.sources]
+        run = Ingestion(writer, embedder, progress or Silent())
+        run.take_over()
+        names = [source.name for source in run.state.sources]
         if name not in names:
             known = ", ".join(names) or "none"
             raise NotFoundError(f"the index has no source '{name}': it has {known}")
-        state = retag(former.without(name))
-        return _publish(writer, state, embedder, IngestReport([]), progress or Silent())
+        run.state = retag(run.state.without(name))
+        return run.publish_changes()
 
 
-def _former_state(writer: IndexWriter, embedder: Embedder) -> IndexState:
-    if writer.layout.current() is None:
-        return IndexState()
-    manifest = writer.current_manifest()
-    if manifest is None:
-        raise IndexUnavailableError(
-            f"the index at {writer.layout.root} points to a generation that does not exist: "
-            "run `kb rebuild`"
-        )
-    require_embedder(manifest, embedder, writer.layout.root)
-    with contextlib.closing(open_generation(writer.layout.root)) as generation:
-        return generation.state()
+@dataclass(slots=True)
+class Ingestion:
+    """One run of the pipeline: sources are read into its state, which is then published."""
 
+    writer: IndexWriter
+    embedder: Embedder
+    progress: Progress
+    workers: Workers = field(default_factory=ThisProcess)
+    state: IndexState = field(default_factory=IndexState)
+    report: IngestReport = field(default_factory=lambda: IngestReport([]))
 
-def require_embedder(manifest: Manifest, embedder: Embedder, index: Path) -> None:
-    """Refuse to mix vectors of two embedders in one index.
+    def take_over(self) -> None:
+        """Begin with the state of the current generation, if there is one.
 
-    Raises
-    ------
-    IndexMismatchError
-        If the index was made by another embedder.
-    """
-    if manifest.embedder != embedder.name:
-        raise IndexMismatchError(
-            f"the index at {index} was made with embedder {manifest.embedder}, not "
-            f"{embedder.name}: run `kb rebuild` to re-embed it, or use another --index"
-        )
+        Raises
+        ------
+        IndexUnavailableError
+            It cannot be read.
+        IndexMismatchError
+            It was made by another embedder: vectors of two are not mixed in one index.
+        """
+        root = self.writer.layout.root
+        if self.writer.layout.current() is None:
+            return
+        manifest = self.writer.current_manifest()
+        if manifest is None:
+            raise IndexUnavailableError(
+                f"the index at {root} points to a generation that does not exist: run `kb rebuild`"
+            )
+        if manifest.embedder != self.embedder.name:
+            raise IndexMismatchError(
+                f"the index at {root} was made with embedder {manifest.embedder}, not "
+                f"{self.embedder.name}: run `kb rebuild` to re-embed it, or use another --index"
+            )
+        with contextlib.closing(open_generation(root)) as generation:
+            self.state = generation.state()
 
+    def read(self, request: Request) -> None:
+        """Read a source anew into the state, with a line about it in the report.
 
-def read_source(
-    request: Request,
-    state: IndexState,
-    report: IngestReport,
-    progress: Progress,
-    *,
-    workers: Workers | None = None,
-) -> IndexState:
-    """The state with this source read anew, and a line about it in the report.
-
-    Raises
-    ------
-    SourceError, EntryError
-        The source is missing, empty or malformed, or its name or a slug is taken.
-    """
-    root, origin = request.path, request.origin
-    location = origin.fetched.location if origin else str(root)
-    progress.stage(f"reading {origin or root}")
-    source_report = SourceReport(name="", location=location)
-    if origin is None and is_corpus(root):
-        part = corpus_state(root)
-        if request.name:
-            raise SourceError(f"{root} is a corpus: its corpus.yaml names it, --name cannot")
-        name = part.sources[0].name
-        _refuse_folder_of_that_name(name, state)
-        _refuse_taken_slugs(part, state.without(name))
-        source_report.compare(part.sources[0].files, state.source(name))
-        state = retag(state.without(name).merged(part))
-    else:
-        if origin is None:
-            name = request.name or root.resolve().name
-            place, taken_from = root, str(root.resolve())
-            read = partial(directory_state, root)
+        Raises
+        ------
+        SourceError, EntryError
+            The source is missing, empty or malformed, or its name or a slug is taken.
+        """
+        root, origin, state = request.path, request.origin, self.state
+        location = origin.fetched.location if origin else str(root)
+        self.progress.stage(f"reading {origin or root}")
+        report = SourceReport(name="", location=location)
+        if origin is None and is_corpus(root):
+            part = corpus_state(root)
+            if request.name:
+                raise SourceError(f"{root} is a corpus: its corpus.yaml names it, --name cannot")
+            name = part.sources[0].name
+            _refuse_folder_of_that_name(name, state)
+            _refuse_taken_slugs(part, state.without(name))
+            report.compare(part.sources[0].files, state.source(name))
+            self.state = retag(state.without(name).merged(part))
         else:
-            name = request.name or origin.name
-            place, taken_from = Path(), location
-            read = partial(published_state, origin)
-        _refuse_unprintable(name, place)
-        _refuse_taken_name(name, taken_from, state)
-        part = read(
-            name,
-            detector_of(state),
-            state,
-            source_report,
-            include=request.include,
-            exclude=request.exclude,
-            quality=request.quality,
-            workers=workers,
+            name = request.name or (origin.name if origin else root.resolve().name)
+            _refuse_unprintable(name, Path() if origin else root)
+            _refuse_taken_name(name, location if origin else str(root.resolve()), state)
+            reading = Reading(
+                name, detector_of(state), state, report,
+                request.include, request.exclude, request.quality, self.workers,
+            )  # fmt: skip
+            part = published_state(origin, reading) if origin else directory_state(root, reading)
+            self.state = state.without(name).merged(part)
+        report.name = name
+        report.chunks = len(part.chunks)
+        report.folded = _folded(part.chunks)
+        self.report.sources.append(report)
+
+    def publish_changes(self, *, dry_run: bool = False) -> IngestReport:
+        """Publish the state where it is another than the current generation's."""
+        report, manifest = self.report, self.writer.current_manifest()
+        report.dry_run, report.chunks = dry_run, len(self.state.chunks)
+        content = self.state.content(self.embedder.name)
+        if manifest is not None and manifest.content == content:
+            report.reused = len(self.state.chunks)
+            report.generation = manifest.generation
+        elif dry_run:
+            report.generation = manifest.generation if manifest else None
+        else:
+            self.publish(content=content)
+        return report
+
+    def publish(self, *, content: str | None = None, fresh: bool = False) -> None:
+        """Embed what is new in the state and publish it; options as for `IndexWriter.publish`."""
+        report, chunks = self.report, self.state.chunks
+        report.chunks = len(chunks)
+        self.progress.stage("embedding", len({chunk.embedding_text() for chunk in chunks}))
+        distributed, at_once = self.workers.embedding(self.embedder)
+        vectors, report.embedded = self.writer.embed(
+            chunks, distributed, self.progress.advance, at_once=at_once
         )
-        state = state.without(name).merged(part)
-    source_report.name = name
-    source_report.chunks = len(part.chunks)
-    source_report.folded = _folded(part.chunks)
-    report.sources.append(source_report)
-    return state
+        report.reused = max(len(chunks) - report.embedded, 0)
+        self.progress.stage("publishing")
+        manifest = self.writer.publish(
+            self.state, vectors, self.embedder.name, content=content, fresh=fresh
+        )
+        report.generation, report.published = manifest.generation, True
 
 
 def _folded(chunks: Sequence[Chunk]) -> int:
@@ -243,50 +259,3 @@ def _refuse_taken_slugs(part: IndexState, others: IndexState) -> None:
                     f"{record.path}: {kind} '{record.entry.slug}' is already in the index from "
                     f"source '{taken[record.entry.slug]}': rename it or remove that source"
                 )
-
-
-def _publish(
-    writer: IndexWriter,
-    state: IndexState,
-    embedder: Embedder,
-    report: IngestReport,
-    progress: Progress,
-    *,
-    workers: Workers | None = None,
-) -> IngestReport:
-    report.chunks = len(state.chunks)
-    manifest = writer.current_manifest()
-    content = state.content(embedder.name)
-    if manifest is not None and manifest.content == content:
-        report.reused = len(state.chunks)
-        report.generation = manifest.generation
-        return report
-    if report.dry_run:
-        report.generation = manifest.generation if manifest else None
-        return report
-    embed_and_publish(writer, state, embedder, report, progress, content=content, workers=workers)
-    return report
-
-
-def embed_and_publish(
-    writer: IndexWriter,
-    state: IndexState,
-    embedder: Embedder,
-    report: IngestReport,
-    progress: Progress,
-    *,
-    content: str | None = None,
-    workers: Workers | None = None,
-    fresh: bool = False,
-) -> None:
-    """Embed what is new in a state and publish it; `content` and `fresh` as for the writer."""
-    report.chunks = len(state.chunks)
-    progress.stage("embedding", len({chunk.embedding_text() for chunk in state.chunks}))
-    distributed, at_once = (workers or ThisProcess()).embedding(embedder)
-    vectors, report.embedded = writer.embed(
-        state.chunks, distributed, progress.advance, at_once=at_once
-    )
-    report.reused = max(len(state.chunks) - report.embedded, 0)
-    progress.stage("publishing")
-    manifest = writer.publish(state, vectors, embedder.name, content=content, fresh=fresh)
-    report.generation, report.published = manifest.generation, True

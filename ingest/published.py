@@ -4,13 +4,11 @@ from dataclasses import dataclass, replace
 
 from ingest.chunking import chunking_version
 from ingest.directory import directory_state
-from ingest.report import SourceReport
+from ingest.reading import Reading
 from ingest.sources.cache import Cache, Fetched
+from ingest.sources.curated import quality_of
 from ingest.sources.spec import GIT
-from ingest.sources.tree import unpack
-from ingest.workers import Workers
-from kb.corpus.detection import Detector
-from kb.corpus.quality import quality_of
+from ingest.sources.tree import unpacked
 from kb.errors import SourceError
 from kb.index.state import IndexState
 from kb.records import Source
@@ -38,18 +36,7 @@ class Origin:
         return f"{self.name} {self.fetched.version}"
 
 
-def published_state(
-    origin: Origin,
-    name: str,
-    detector: Detector,
-    former: IndexState,
-    report: SourceReport,
-    *,
-    include: tuple[str, ...] = (),
-    exclude: tuple[str, ...] = (),
-    quality: float | None = None,
-    workers: Workers | None = None,
-) -> IndexState:
+def published_state(origin: Origin, reading: Reading) -> IndexState:
     """Read a fetched archive into the part of an index that it makes up.
 
     Where the former state holds the same archive, read in the same way, its chunks are taken over.
@@ -59,42 +46,27 @@ def published_state(
     SourceError
         If the archive is damaged or unsafe, or holds nothing that can be ingested.
     """
-    fetched = origin.fetched
+    fetched, name, report = origin.fetched, reading.name, reading.report
     report.version, report.licence = fetched.version, origin.licence
-    known = former.source(name)
+    known = reading.former.source(name)
     cited: dict[str, object] = {
         "location": fetched.location,
         "version": fetched.version,
         "licence": origin.licence,
         "url": origin.url,
         "sha256": fetched.sha256,
-        "quality": quality_of(name) if quality is None else quality,
+        "quality": quality_of(name) if reading.quality is None else reading.quality,
     }
-    same = known is not None and (
-        (known.sha256, known.chunking, known.include, known.exclude)
-        == (fetched.sha256, chunking_version(detector), include, exclude)
-    )
-    if known is not None and same:
+    wanted = (
+        fetched.sha256, chunking_version(reading.detector), reading.include, reading.exclude,
+    )  # fmt: skip
+    if known and (known.sha256, known.chunking, known.include, known.exclude) == wanted:
         report.files = report.unchanged_files = len(known.files)
-        chunks = tuple(chunk for chunk in former.chunks if chunk.source == name)
+        chunks = tuple(chunk for chunk in reading.former.chunks if chunk.source == name)
         return IndexState(sources=(_cited(known, cited),), chunks=chunks)
-    with origin.cache.workspace() as place:
-        # Ignore rules of a work tree around the cache do not reach into it.
-        (place / ".git").mkdir()
-        root = place / "tree"
-        root.mkdir()
-        unpack(fetched, origin.cache, root)
+    with unpacked(fetched, origin.cache) as root:
         try:
-            state = directory_state(
-                root,
-                name,
-                detector,
-                former,
-                report,
-                include=include,
-                exclude=exclude,
-                workers=workers,
-            )
+            state = directory_state(root, reading)
         except SourceError as error:
             raise SourceError(str(error).replace(str(root), str(origin))) from error
     return IndexState(sources=(_cited(state.sources[0], cited),), chunks=state.chunks)

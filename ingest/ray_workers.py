@@ -16,7 +16,7 @@ from ingest.chunking import chunking_version, file_chunks
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Technique
 from kb.embedders import Embedder, load_embedder
-from kb.embedders.base import OnDone, Vectors
+from kb.embedders.base import Vectors
 from kb.errors import KbError
 from kb.ray_cluster import connected, no_answer, require_listener, require_ray
 from kb.records import Chunk
@@ -112,18 +112,13 @@ class _RayEmbedder:
         self, embedder: Embedder, embedded: Callable[[str, Sequence[str]], Iterator[Vectors]]
     ) -> None:
         self.name, self.dimensions = embedder.name, embedder.dimensions
-        self.max_tokens = embedder.max_tokens
         self.embed_query = embedder.embed_query
         self._embedded = embedded
 
-    def embed_documents(self, texts: Sequence[str], on_done: OnDone | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed_documents`."""
-        parts = [np.empty((0, self.dimensions), np.float32)]
-        for part in self._embedded(self.name, texts):
-            parts.append(part)
-            if on_done is not None:
-                on_done(len(part))
-        return np.concatenate(parts)
+        none = np.empty((0, self.dimensions), np.float32)
+        return np.concatenate([none, *self._embedded(self.name, texts)])
 
 
 def _batches(files: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

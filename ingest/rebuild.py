@@ -1,14 +1,11 @@
 """Build an index anew from the sources that it records, for a damaged or outdated one."""
 
 import contextlib
-import json
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from ingest.pipeline import Progress, Request, Silent, embed_and_publish, read_source
+from ingest.pipeline import Ingestion, Progress, Request, Silent
 from ingest.prepare import again
 from ingest.report import IngestReport
 from ingest.sources.spec import is_published
@@ -18,27 +15,13 @@ from kb.embedders import Embedder
 from kb.errors import EntryError, IndexUnavailableError, KbError, SourceError
 from kb.index.layout import SOURCES, IndexLayout
 from kb.index.reader import open_generation
-from kb.index.state import IndexState
+from kb.index.state import IndexState, parse_sources
 from kb.index.writer import IndexWriter
 from kb.records import Source
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a damaged index still tells."""
-
-    state: IndexState | None
-    """The whole state, if the current generation can be read."""
-    requests: list[tuple[str, Request | Source]]
-    """Each source's name, and how it was ingested; a published source as it is recorded."""
-
-
 def rebuild(
-    index: Path,
-    embedder: Embedder,
-    *,
-    drop_missing: bool = False,
-    progress: Progress | None = None,
+    index: Path, embedder: Embedder, *, drop_missing: bool = False, progress: Progress | None = None
 ) -> IngestReport:
     """Read every recorded source again and publish a generation made afresh.
 
@@ -49,63 +32,52 @@ def rebuild(
     IndexUnavailableError
         If nothing is left that names the sources, or one is gone and `drop_missing` is not set.
     """
-    progress = progress or Silent()
     with IndexWriter(index) as writer:
-        known = _known(writer.layout)
-        report = IngestReport([])
-        state = IndexState()
+        former, sources = _recorded(writer.layout)
+        run = Ingestion(writer, embedder, progress or Silent())
         missing: list[str] = []
         # Corpora first: their detect patterns tag the code of the others.
-        for name, request in sorted(known.requests, key=_after_corpora):
+        for source in sorted(sources, key=lambda source: not is_corpus(Path(source.location))):
             try:
-                if isinstance(request, Source):
-                    request = again(request)  # noqa: PLW2901
-                state = read_source(request, state, report, progress)
+                run.read(_request(source))
             except (SourceError, EntryError) as error:
-                if known.state is not None:
-                    others = {source.name for source in known.state.sources} - {name}
-                    state = state.merged(known.state.without(*others))
+                if former is not None:
+                    others = {each.name for each in sources} - {source.name}
+                    run.state = run.state.merged(former.without(*others))
                 else:
-                    missing.append(f"{name} ({error})")
+                    missing.append(f"{source.name} ({error})")
         if missing and not drop_missing:
             raise IndexUnavailableError(
                 f"cannot read again: {'; '.join(missing)}. Bring them back, or rebuild without "
                 "them with --drop-missing"
             )
-        state = retag(state)
+        run.state = retag(run.state)
         _discard_broken_cache(writer.layout)
-        embed_and_publish(writer, state, embedder, report, progress, fresh=True)
-        return report
+        run.publish(fresh=True)
+        return run.report
 
 
-def _after_corpora(pair: tuple[str, Request | Source]) -> bool:
-    return isinstance(pair[1], Source) or not is_corpus(pair[1].path)
-
-
-def _request(source: Mapping[str, Any]) -> tuple[str, Request | Source]:
-    """How a source, as `sources.json` records it, was ingested."""
-    if is_published(str(source["location"])):
-        return str(source["name"]), Source.from_json(dict(source))
-    place, name = Path(source["location"]), str(source["name"])
+def _request(source: Source) -> Request:
+    """How a source was ingested; a published one is fetched where it is not in the cache."""
+    if is_published(source.location):
+        return again(source)
+    place = Path(source.location)
     if is_corpus(place):
-        return name, Request(place)
-    include, exclude = tuple(source["include"]), tuple(source["exclude"])
-    return name, Request(place, name, include, exclude, float(source["quality"]))
+        return Request(place)
+    return Request(place, source.name, source.include, source.exclude, source.quality)
 
 
-def _known(layout: IndexLayout) -> _Known:
+def _recorded(layout: IndexLayout) -> tuple[IndexState | None, tuple[Source, ...]]:
+    """What a damaged index still tells: its state, if that can be read, and its sources."""
     try:
         with contextlib.closing(open_generation(layout.root)) as generation:
             state = generation.state()
-            return _Known(state, [_request(source.to_json()) for source in state.sources])
+            return state, state.sources
     except (KbError, ValueError, TypeError, KeyError):
         pass  # it is damaged: the list of sources may still be whole
     for folder in _candidates(layout):
-        try:
-            listed = json.loads((folder / SOURCES).read_text(encoding="utf-8"))
-            return _Known(None, [_request(source) for source in listed])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+        with contextlib.suppress(OSError, ValueError):
+            return None, parse_sources((folder / SOURCES).read_text(encoding="utf-8"))
     raise IndexUnavailableError(
         f"nothing at {layout.root} says what was ingested: delete {layout.pointer} and run "
         "`kb ingest` with the sources"

@@ -1,10 +1,9 @@
 """A run of `kb optimize` as a source: its notes, one chunk each."""
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
-from ingest.report import SourceReport
+from ingest.reading import Reading
 from kb.corpus.frontmatter import split_front_matter, validate_front_matter
 from kb.errors import EntryError, SourceError
 from kb.files import read_below
@@ -19,24 +18,8 @@ CHUNKING = "run1"
 QUALITY = 0.8
 
 
-def run_state(
-    root: Path,
-    name: str,
-    former: IndexState,
-    report: SourceReport,
-    *,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    quality: float | None = None,
-) -> IndexState:
+def run_state(root: Path, reading: Reading) -> IndexState:
     """Read the notes of a run into the part of an index that they make up.
-
-    Parameters
-    ----------
-    former
-        The current state: what the report counts as unchanged or removed is so against it.
-    quality
-        Ranking weight in [0, 1].
 
     Raises
     ------
@@ -46,7 +29,7 @@ def run_state(
     EntryError
         A note is malformed; names file and line.
     """
-    if include or exclude:
+    if reading.include or reading.exclude:
         raise SourceError(f"{root} is a run, which is taken whole: --include and --exclude cannot")
     files: list[tuple[str, str]] = []
     chunks: list[Chunk] = []
@@ -58,17 +41,17 @@ def run_state(
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"cannot read {path}: {error}") from error
         files.append((relative, hashlib.sha256(data).hexdigest()))
-        chunks.append(_chunk(name, relative, text))
+        chunks.append(_chunk(reading.name, relative, text))
     if not chunks:
         raise SourceError(
             f"{root} is a run without notes: nothing in it was verified and timed yet, or "
             f"`kb report {root}` has not written them"
         )
-    report.compare(files, former.source(name))
+    reading.report.compare(files, reading.former.source(reading.name))
     source = Source(
-        name=name,
+        name=reading.name,
         location=str(root.resolve()),
-        quality=QUALITY if quality is None else quality,
+        quality=QUALITY if reading.quality is None else reading.quality,
         files=tuple(files),
         chunking=CHUNKING,
     )

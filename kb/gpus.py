@@ -1,10 +1,6 @@
-"""GPU specifications: dense peak rates and limits of each card, found by name or by device.
+"""GPU specifications: dense peak rates and limits of each card, found by name."""
 
-Knows nothing of torch: what a device says about itself is handed in.
-"""
-
-import dataclasses
-import math
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -16,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kb.architectures import ArchitectureName, parse_architecture
 from kb.errors import InvalidInputError
-from kb.vocabulary import gpu_spelling, gpu_table, load_yaml
+from kb.vocabulary import load_yaml, read_data
 
 Rate = Literal[
     "fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"
@@ -29,12 +25,16 @@ _RATE_OF: dict[str, Rate] = {
     "float8_e5m2": "fp8", "float4_e2m1fn_x2": "fp4", "nvfp4": "fp4", "mxfp4": "fp4",
 }  # fmt: skip
 
-# CUDA reports less than the nominal memory: the driver keeps 1 to 2 %, and ECC in GDDR6 takes
-# another 6 % (22.06 of 24 GiB are left on an A10).
-_MEMORY_SHORT, _MEMORY_OVER = 0.90, 1.01
-# The bandwidth by bus width and memory clock lies within 3 % of what data sheets round it to. It
-# tells apart what memory size does not: the two A100 with 80 GB (1935 and 2039 GB/s) differ by 5 %.
-_BANDWIDTH_TOLERANCE = 0.03
+# Words before a card's name that do not tell cards apart.
+_PREFIX = re.compile(r"^(?:(?:nvidia|geforce|tesla) )+")
+
+
+def gpu_spelling(name: str) -> str:
+    """A GPU's name in the one spelling by which names are compared.
+
+    `NVIDIA A100-SXM4-80GB` and `a100 sxm4 80gb` are one.
+    """
+    return _PREFIX.sub("", " ".join(re.split(r"[\s_-]+", name.strip().lower())))
 
 
 class SpecSource(BaseModel):
@@ -53,9 +53,7 @@ _Count = Annotated[int, Field(gt=0)]
 class GpuSpec(BaseModel):
     """One card: what a kernel can reach on it at most."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: Annotated[str, Field(min_length=1)]
     """Its key in the file."""
@@ -115,33 +113,6 @@ class GpuSpec(BaseModel):
         return frozenset(gpu_spelling(each) for each in (self.name, *self.aliases))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceProperties:
-    """What a device says about itself."""
-
-    name: str
-    sms: int
-    memory_bytes: int
-    capability: tuple[int, int]
-    memory_bps: float | None = None
-    """Peak bandwidth from bus width and memory clock, in bytes/s, where the device tells them."""
-
-    @classmethod
-    def of(cls, properties: Any) -> "DeviceProperties":
-        """From what `torch.cuda.get_device_properties` returns."""
-        clock_khz = getattr(properties, "memory_clock_rate", 0) or 0
-        bus_bits = getattr(properties, "memory_bus_width", 0) or 0
-        # Two transfers per clock: CUDA's deviceQuery sample computes it so.
-        bandwidth = 2.0 * clock_khz * 1e3 * bus_bits / 8
-        return cls(
-            name=str(properties.name),
-            sms=int(properties.multi_processor_count),
-            memory_bytes=int(properties.total_memory),
-            capability=(int(properties.major), int(properties.minor)),
-            memory_bps=bandwidth or None,
-        )
-
-
 @cache
 def all_specs() -> dict[str, GpuSpec]:
     """Every card of the data file, by name.
@@ -151,7 +122,53 @@ def all_specs() -> dict[str, GpuSpec]:
     InvalidInputError
         The data file is not what this version expects.
     """
-    return {spec.name: spec for spec in _parse(gpu_table(), "kb/data/gpus.yaml")}
+    return {spec.name: spec for spec in _parse(read_data("gpus.yaml"), "kb/data/gpus.yaml")}
+
+
+@cache
+def _by_spelling() -> dict[str, GpuSpec]:
+    """Spelling of a card's name or its family's → the first such card."""
+    table: dict[str, GpuSpec] = {}
+    for spec in all_specs().values():
+        table |= dict.fromkeys(spec.spellings, spec)
+    families = {gpu_spelling(spec.family): spec for spec in reversed(all_specs().values())}
+    return families | table
+
+
+def gpu_names() -> list[str]:
+    """The names of all known GPU families, the longest first."""
+    names = {spec.family for spec in all_specs().values()}
+    return sorted(names, key=lambda name: (-len(name), name))
+
+
+def find_gpu(name: str) -> GpuSpec:
+    """The card that goes by this name; of a family, whose cards are of one architecture, the first.
+
+    Raises
+    ------
+    InvalidInputError
+        If no GPU goes by it: there is no silent fallback.
+    """
+    spec = _by_spelling().get(gpu_spelling(name))
+    if spec is None:
+        known = ", ".join(dict.fromkeys(each.family for each in all_specs().values()))
+        raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
+    return spec
+
+
+def device_of(gpu: str | None) -> str | None:
+    """Architecture of a GPU given by name, or given as an architecture already.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is neither.
+    """
+    if gpu is None:
+        return None
+    if gpu.startswith("sm_"):
+        return str(parse_architecture(gpu))
+    return find_gpu(gpu).architecture
 
 
 def load_specs(path: Path) -> tuple[GpuSpec, ...]:
@@ -222,24 +239,26 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     InvalidInputError
         No card goes by it, or several do (`H100`): there is no silent fallback.
     """
-    _, named, family = _going_by(name, extra)
+    named, family = _going_by(name, extra)
     found = named[:1] or family
     if len(found) == 1:
         return found[0]
     if found:
         cards = ", ".join(spec.name for spec in found)
         raise InvalidInputError(f"'{name}' names several cards: say which with --gpu: {cards}")
-    raise InvalidInputError(f"unknown GPU '{name}': {_remedy()}")
+    known = ", ".join(all_specs())
+    raise InvalidInputError(
+        f"unknown GPU '{name}': use one of {known}, or describe it with --gpu-spec FILE, whose "
+        f"shape is that of {data_file()}"
+    )
 
 
-def _going_by(
-    name: str, extra: Iterable[GpuSpec]
-) -> tuple[list[GpuSpec], list[GpuSpec], list[GpuSpec]]:
-    """All cards, those that have this name, and those of the family that has it."""
+def _going_by(name: str, extra: Iterable[GpuSpec]) -> tuple[list[GpuSpec], list[GpuSpec]]:
+    """The cards that have this name, and those of the family that has it."""
     wanted = gpu_spelling(name)
     pool = [*extra, *all_specs().values()]
     named = [spec for spec in pool if wanted in spec.spellings]
-    return pool, named, [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    return named, [spec for spec in pool if gpu_spelling(spec.family) == wanted]
 
 
 def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | None]:
@@ -251,59 +270,9 @@ def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | 
         No card goes by it.
     """
     extra = tuple(extra)
-    _, named, family = _going_by(name, extra)
+    named, family = _going_by(name, extra)
     if named or len(family) < 2:
         return find_spec(name, extra), None
     others = ", ".join(spec.name for spec in family[1:])
     first = family[0]
     return first, f"'{name}' is taken for {first.name}: its roofs apply; --gpu also takes {others}"
-
-
-def detect(device: DeviceProperties, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
-    """The card that a device is: by its name, else by its properties.
-
-    The properties must agree also where the name does: a slice of a card (MIG, vGPU) carries its
-    name but not its units. A card of an unknown name that has another one's SMs, memory and
-    capability is taken for that one: compare `spellings` with the name to tell.
-
-    Raises
-    ------
-    InvalidInputError
-        No card fits, or several do.
-    """
-    pool, named, family = _going_by(device.name, extra)
-    fitting = [spec for spec in named or family or pool if _fits(spec, device)]
-    if len({spec.name for spec in fitting}) > 1 and (bps := device.memory_bps):
-        fitting = [
-            spec
-            for spec in fitting
-            if math.isclose(spec.memory_bps, bps, rel_tol=_BANDWIDTH_TOLERANCE)
-        ]
-    if len({spec.name for spec in fitting}) == 1:
-        return fitting[0]
-    seen = (
-        f"'{device.name}' ({device.sms} SMs, {device.memory_bytes / 2**30:.1f} GiB, compute "
-        f"capability {device.capability[0]}.{device.capability[1]})"
-    )
-    if fitting:
-        cards = ", ".join(spec.name for spec in fitting)
-        raise InvalidInputError(f"{seen} may be several cards: say which with --gpu: {cards}")
-    raise InvalidInputError(f"unknown GPU {seen}: {_remedy()}")
-
-
-def _fits(spec: GpuSpec, device: DeviceProperties) -> bool:
-    capability = device.capability[0] * 10 + device.capability[1]
-    share = device.memory_bytes / (spec.memory_gib * 2**30)
-    return (
-        parse_architecture(spec.architecture).capability == capability
-        and spec.sms == device.sms
-        and _MEMORY_SHORT <= share <= _MEMORY_OVER
-    )
-
-
-def _remedy() -> str:
-    known = ", ".join(all_specs())
-    return (
-        f"use one of {known}, or describe it with --gpu-spec FILE, whose shape is that of "
-        f"{data_file()}"
-    )

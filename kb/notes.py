@@ -24,7 +24,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False, gt=0)]
 class Note(BaseModel):
     """Front matter of a note."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str = Field(min_length=1, max_length=160)
     candidate: str = Field(pattern=r"^[0-9a-f]{8}$")

@@ -62,6 +62,8 @@ class LinearPattern:
         body = source if self._repeated is None else _put(source, self._repeated, r"\w+")
         self._body = _compile(body)
         self._vetoes = [n for name, n in self._body.groupindex.items() if _is_veto(name)]
+        self.body = body
+        """What RE2 is given: whatever the expression matches, this matches."""
         self._anywhere = _compile(body, groups=False)
         self._words, self._word = None, 0
         if self._repeated is not None:
@@ -122,6 +124,26 @@ class AnyOf:
         return any(pattern.search(text) for pattern in self._others)
 
 
+class Screen:
+    """Which of many expressions may match a text: those whose words it holds.
+
+    RE2 reads the words off the expressions and looks for all of them at once.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        """Read the words off expressions of RE2, such as `LinearPattern.body`."""
+        self._filter = re2.Filter()
+        for source in sources:
+            self._filter.Add(f"(?m){source}".encode(), _options(source, groups=False))
+        self._is_empty = not sources  # which RE2 does not compile
+        if sources:
+            self._filter.Compile()
+
+    def passed(self, text: bytes) -> list[int]:
+        """Places of the expressions that may match a text, ascending."""
+        return [] if self._is_empty else self._filter.Match(text, potential=True) or []
+
+
 @lru_cache(maxsize=1 << 11)
 def linear_pattern(source: str) -> LinearPattern:
     """The compiled expression, which the check of an entry and its use share.
@@ -148,7 +170,7 @@ def _is_veto(name: str | bytes) -> bool:
     return name.startswith("unless") if isinstance(name, str) else name.startswith(b"unless")
 
 
-def _compile(source: str, *, groups: bool = True) -> Any:
+def _options(source: str, *, groups: bool) -> Any:
     options = re2.Options()
     options.log_errors = False  # else RE2 writes to stderr
     options.never_capture = not groups
@@ -156,8 +178,12 @@ def _compile(source: str, *, groups: bool = True) -> Any:
     if source.isascii():
         # bytes as they are: smaller programs than for UTF-8, and the same matches
         options.encoding = re2.Options.Encoding.LATIN1
+    return options
+
+
+def _compile(source: str, *, groups: bool = True) -> Any:
     try:
-        pattern = re2.compile(f"(?m){source}".encode(), options)
+        pattern = re2.compile(f"(?m){source}".encode(), _options(source, groups=groups))
     except (re2.error, UnicodeEncodeError) as error:
         raise InvalidInputError(_reason(error)) from error
     if pattern.programsize > _MAX_PROGRAM:

@@ -1,8 +1,8 @@
 """The records an index holds: sources, and the chunks that were made from them."""
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 Kind = Literal["technique", "kernel", "code", "doc", "note"]
 KINDS: tuple[Kind, ...] = ("technique", "kernel", "code", "doc", "note")
@@ -33,20 +33,9 @@ class Source:
     exclude: tuple[str, ...] = ()
     """Patterns it was ingested with, so that a rebuild takes the same files."""
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self)
-
     def citation(self) -> dict[str, str | None]:
         """What its results are cited by."""
         return {name: getattr(self, name) for name in ("name", "version", "licence", "url")}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Source":
-        """The inverse of `to_json`."""
-        files = tuple((path, digest) for path, digest in data["files"])
-        patterns = {name: tuple(data[name]) for name in ("include", "exclude")}
-        return cls(**{**data, **patterns, "files": files})
 
 
 @dataclass(frozen=True, slots=True)

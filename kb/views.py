@@ -73,11 +73,7 @@ def sources_view(generation: Generation, *, located: bool = False) -> list[dict[
     return [
         source.citation()
         | ({"location": source.location} if located else {})
-        | {
-            "quality": source.quality,
-            "files": len(source.files),
-            "chunks": column.count(name),
-        }
+        | {"quality": source.quality, "files": len(source.files), "chunks": column.count(name)}
         for name, source in generation.sources.items()
     ]
 
@@ -95,8 +91,7 @@ def evidence_view(generation: Generation, slug: str) -> list[dict[str, str]]:
 
 def technique_records(generation: Generation, slug: str) -> list[Verified]:
     """A technique's own measurements; see `own_records`. The slug must exist."""
-    kernels = {name: record.entry for name, record in generation.kernels.items()}
-    return own_records(generation.techniques[slug].entry, kernels)
+    return own_records(generation.techniques[slug].entry, generation.kernel_entries)
 
 
 def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
@@ -115,8 +110,7 @@ def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
 def kernel_view(generation: Generation, slug: str) -> dict[str, Any]:
     """A kernel's entry and its code. The slug must exist."""
     record = generation.kernels[slug]
-    kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
-    records = ranked_records(record.entry, kernels)
+    records = ranked_records(record.entry, generation.kernel_entries)
     return record.entry.model_dump(mode="json") | {
         "verified": [each.model_dump(mode="json") for each in records],
         "code": record.code,

@@ -1,16 +1,12 @@
-"""The fixed words of the knowledge base, from data files: taxonomy, metrics, GPU names."""
+"""The fixed words of the knowledge base, from data files: taxonomy and metrics."""
 
 import math
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
-
-from kb.architectures import parse_architecture
-from kb.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +38,6 @@ class Metric:
     """The metric that is read where this one was not collected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """What a request's GPU name stands for; its specifications are in `kb.gpus`."""
-
-    name: str
-    """The family, such as H100, which may stand for several cards of one architecture."""
-    architecture: str
-
-
 # libyaml parses these files about seven times faster than the pure Python loader, and every command
 # reads them; a build of PyYAML without it does as well.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -59,8 +46,6 @@ _DEEPEST_YAML = 20
 _MOST_YAML = 50_000
 _LONGEST_NUMBER = 100
 _IN_NUMBERS = frozenset("0123456789_:.+-eE")
-# Words before a card's name that do not tell cards apart.
-_GPU_PREFIX = re.compile(r"^(?:(?:nvidia|geforce|tesla) )+")
 
 
 def load_yaml(text: str) -> Any:
@@ -167,65 +152,3 @@ def metric_sections() -> dict[str, str]:
 def all_metrics() -> list[Metric]:
     """Every known metric once, by section."""
     return list(dict.fromkeys(_metrics().values()))
-
-
-def gpu_spelling(name: str) -> str:
-    """A GPU's name in the one spelling by which names are compared.
-
-    `NVIDIA A100-SXM4-80GB` and `a100 sxm4 80gb` are one.
-    """
-    return _GPU_PREFIX.sub("", " ".join(re.split(r"[\s_-]+", name.strip().lower())))
-
-
-@cache
-def gpu_table() -> dict[str, dict[str, object]]:
-    """`gpus.yaml` as it stands; `kb.gpus` checks it."""
-    table: dict[str, dict[str, object]] = read_data("gpus.yaml")
-    return table
-
-
-@cache
-def _gpus() -> dict[str, Gpu]:
-    table: dict[str, Gpu] = {}
-    for name, fields in gpu_table().items():
-        gpu = Gpu(str(fields["family"]), str(fields["architecture"]))
-        aliases = fields["aliases"]
-        assert isinstance(aliases, list)
-        for spelling in (gpu.name, name, *aliases):
-            table[gpu_spelling(str(spelling))] = gpu
-    return table
-
-
-def find_gpu(name: str) -> Gpu:
-    """The GPU family that goes by this name, or that a card of this name belongs to.
-
-    Raises
-    ------
-    InvalidInputError
-        If no GPU goes by it: there is no silent fallback.
-    """
-    gpu = _gpus().get(gpu_spelling(name))
-    if gpu is None:
-        known = ", ".join(dict.fromkeys(each.name for each in _gpus().values()))
-        raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
-    return gpu
-
-
-def device_of(gpu: str | None) -> str | None:
-    """Architecture of a GPU given by name, or given as an architecture already.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is neither.
-    """
-    if gpu is None:
-        return None
-    if gpu.startswith("sm_"):
-        return str(parse_architecture(gpu))
-    return find_gpu(gpu).architecture
-
-
-def gpu_names() -> list[str]:
-    """The names of all known GPU families, the longest first."""
-    return sorted({gpu.name for gpu in _gpus().values()}, key=lambda name: (-len(name), name))

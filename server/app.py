@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,20 +16,18 @@ from kb.context.diagnosing import Diagnose
 from kb.errors import KbError
 from server import health, routes
 from server.mcp.mount import McpEndpoint
-from server.metrics import Metrics
-from server.middleware.auth import Authenticate, RequireToken
+from server.middleware.auth import Admit
 from server.middleware.guard import Guard
-from server.middleware.limits import LimitBody, LimitRate
+from server.middleware.limits import LimitBody
 from server.middleware.observe import Observe
-from server.mounting import Host, Mounting
-from server.pool import WorkPool
+from server.mounting import Mounting
 from server.problems import install
 from server.ratelimit import RateLimiter
 from server.schema import publish_schema
-from server.service import KnowledgeService
 from server.settings import Settings
-from server.state import ServerState
+from server.state import Host
 from server.tokens import TokenFile
+from server.web.mount import install_pages
 
 _DESCRIPTION = (
     "Retrieval over a knowledge base about fast GPU kernels. Every text that a search returns is "
@@ -49,28 +46,21 @@ def create_app(
     An index that is missing or damaged is answered with 503.
     """
     settings = settings or Settings()
-    state = ServerState(
-        settings=settings,
-        service=KnowledgeService(settings, diagnose),
-        pool=WorkPool(settings.threads, settings.max_pending, settings.request_timeout),
-        metrics=Metrics(),
-        tokens=TokenFile(settings.tokens),
-    )
+    host = Host.of(settings, diagnose)
     run_dir = settings.run_dir or Path(tempfile.mkdtemp(prefix="kernel-kb-"))
     limiter = RateLimiter(run_dir / "rates.sqlite", settings.rate_per_second, settings.rate_burst)
-    host = Host(settings, state.service, state.pool, state.metrics)
     mounts = [make(host) for make in mounted]
-    mcp = McpEndpoint(state, mounts)
+    mcp = McpEndpoint(host, mounts)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        warming = asyncio.create_task(_warm(state))
+        warming = asyncio.create_task(_warm(host))
         async with mcp.running(after=warming):
             with contextlib.ExitStack() as working:
                 for mount in mounts:
                     working.enter_context(mount.running())
                 yield {"settings": settings}  # the connections read their limits there
-        state.pool.close()
+        host.pool.close()
         limiter.close()
 
     app = FastAPI(
@@ -81,7 +71,7 @@ def create_app(
         docs_url=None,  # Swagger's page loads its scripts from elsewhere; `/docs` is our own
         redoc_url=None,
     )
-    app.state.server = state
+    app.state.server = host
     install(app)
     app.include_router(routes.router)
     app.include_router(health.router)
@@ -91,17 +81,14 @@ def create_app(
         app.include_router(jobs)
     for mount in mounts:
         app.include_router(mount.router())
-    if importlib.util.find_spec("server.web") is not None:
-        web = importlib.import_module("server.web")
-        web.install(app)
+    install_pages(app)
     app.router.routes.append(mcp.route())
     publish_schema(app)
 
     # The last one added is the first that a request meets.
     app.add_middleware(LimitBody, settings=settings)
-    app.add_middleware(RequireToken)
-    app.add_middleware(LimitRate, limiter=limiter)
-    app.add_middleware(Authenticate, settings=settings, tokens=state.tokens)
+    tokens = TokenFile(settings.tokens)
+    app.add_middleware(Admit, settings=settings, tokens=tokens, limiter=limiter)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -110,11 +97,11 @@ def create_app(
             allow_headers=["Authorization", "Content-Type"],
         )
     app.add_middleware(Guard, settings=settings)
-    app.add_middleware(Observe, metrics=state.metrics)
+    app.add_middleware(Observe, metrics=host.metrics)
     return app
 
 
-async def _warm(state: ServerState) -> None:
+async def _warm(host: Host) -> None:
     """Load the model before anyone asks. What fails here, `/readyz` and every search will say."""
     with contextlib.suppress(KbError):
-        await state.pool.run(state.service.warm)
+        await host.pool.run(host.service.warm)

@@ -12,12 +12,7 @@ from server.state import state_of
 router = APIRouter(responses=documented())
 
 
-@router.get(
-    "/healthz",
-    operation_id="getHealth",
-    response_model=Health,
-    summary="Alive",
-)
+@router.get("/healthz", operation_id="getHealth", response_model=Health, summary="Alive")
 async def healthz() -> Health:
     """Answers as long as the process does."""
     return Health(status="alive")

@@ -32,7 +32,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def log_config(level: str = "INFO") -> dict[str, Any]:
+def log_config() -> dict[str, Any]:
     """A `logging.config` dictionary: everything as JSON lines, uvicorn included."""
     return {
         "version": 1,
@@ -47,15 +47,15 @@ def log_config(level: str = "INFO") -> dict[str, Any]:
         },
         "root": {"handlers": ["stderr"], "level": "WARNING"},
         "loggers": {
-            "kb": {"level": level},
-            "uvicorn": {"level": level},
+            "kb": {"level": "INFO"},
+            "uvicorn": {"level": "INFO"},
             "uvicorn.access": {"level": "WARNING"},  # `kb.server.access` says more
         },
     }
 
 
-def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Send JSON lines to standard error; standard output stays the protocol's."""
+def log_to_stderr() -> None:
+    """Send warnings as JSON lines to standard error; standard output stays the protocol's."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -2,16 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kb.corpus.entries import (
-    Bottleneck,
-    Detect,
-    Dtype,
-    Gate,
-    Language,
-    Sizes,
-    Source,
-    Verified,
-)
+from kb.corpus.entries import Bottleneck, Detect, Dtype, Gate, Language, Sizes, Source, Verified
 from kb.records import Kind
 from kb.search.models import ResultSource
 

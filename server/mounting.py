@@ -5,13 +5,9 @@ The server knows nothing of what is added. It gives a `Host`, and gets a `Mount`
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from server.metrics import Metrics
-from server.pool import WorkPool
-from server.service import KnowledgeService
-from server.settings import Settings
+from server.state import Host
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -19,16 +15,6 @@ if TYPE_CHECKING:
 
 Permit = Callable[["Context[Any, Any]"], None]
 """Called by a tool that only admins may use, with its context; raises `ToolError` for others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What is added may use: the same service, threads, counters and settings as the server."""
-
-    settings: Settings
-    service: KnowledgeService
-    pool: WorkPool
-    metrics: Metrics
 
 
 class Mount(Protocol):

@@ -20,7 +20,7 @@ from server.models import (
     Tree,
 )
 from server.problems import documented
-from server.state import ServerState, state_of
+from server.state import Host, state_of
 from server.vector_stores.models import VectorStoreResultsPage, VectorStoreSearchRequest
 from server.vector_stores.search import search_store
 
@@ -47,7 +47,7 @@ def _with_links(model: type[BaseModel], links: dict[str, Any]) -> dict[int | str
     return {200: {"model": model, "description": "OK", "links": links}}
 
 
-async def _answer(request: Request, work: Callable[[ServerState], BaseModel]) -> Response:
+async def _answer(request: Request, work: Callable[[Host], BaseModel]) -> Response:
     """Do the work in the pool. The answer is encoded once, there as well."""
     state = state_of(request)
 
@@ -88,12 +88,7 @@ async def context(request: Request, body: ContextRequest) -> Response:
     return await _answer(request, lambda state: state.count("http", state.service.context(body)))
 
 
-@router.get(
-    "/tree",
-    operation_id="getTree",
-    response_model=Tree,
-    summary="Hierarchy",
-)
+@router.get("/tree", operation_id="getTree", response_model=Tree, summary="Hierarchy")
 async def tree(request: Request) -> Response:
     """Bottleneck → technique → example."""
     return await _answer(request, lambda state: state.service.tree())
@@ -152,10 +147,7 @@ async def chunk(request: Request, chunk_id: str) -> Response:
 
 
 @router.get(
-    "/index",
-    operation_id="getIndex",
-    response_model=IndexDetail,
-    summary="What the index holds",
+    "/index", operation_id="getIndex", response_model=IndexDetail, summary="What the index holds"
 )
 async def index(request: Request) -> Response:
     """The open generation."""
@@ -184,7 +176,7 @@ async def vector_store_search(
 ) -> Response:
     """The one store is `kernel-kb`; the order is that of `/v1/search`."""
 
-    def work(state: ServerState) -> VectorStoreResultsPage:
+    def work(state: Host) -> VectorStoreResultsPage:
         page = search_store(state.service, vector_store_id, body)
         state.metrics.searches.labels("openai", str(not page.data).lower()).inc()
         return page

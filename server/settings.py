@@ -7,7 +7,7 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, Any
 
-import platformdirs
+from platformdirs import user_config_path, user_state_path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -18,14 +18,6 @@ from kb.search.models import MAX_K, MAX_QUERY_CHARS
 _APP = "kernel-kb"
 Names = Annotated[tuple[str, ...], NoDecode]
 """Several names; in the environment separated by commas."""
-
-
-def _config_dir() -> Path:
-    return Path(platformdirs.user_config_dir(_APP, appauthor=False))
-
-
-def _state_dir() -> Path:
-    return Path(platformdirs.user_state_dir(_APP, appauthor=False))
 
 
 class Settings(BaseSettings):
@@ -48,10 +40,12 @@ class Settings(BaseSettings):
         description="Searches at once in a worker; 0: one per CPU, at least 2.",
     )
     tokens: Path = Field(
-        default_factory=lambda: _config_dir() / "tokens.json", description="File of the tokens."
+        default_factory=lambda: user_config_path(_APP, appauthor=False) / "tokens.json",
+        description="File of the tokens.",
     )
     state_dir: Path = Field(
-        default_factory=_state_dir, description="Folder for jobs, uploads and shared counters."
+        default_factory=lambda: user_state_path(_APP, appauthor=False),
+        description="Folder for jobs, uploads and shared counters.",
     )
     run_dir: Path | None = Field(
         default=None,

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,10 @@ class HashingEmbedder:
     def __init__(self, name: str = "test:hashing", dimensions: int = 64) -> None:
         self.name = name
         self.dimensions = dimensions
-        self.max_tokens = 10_000
         self.embedded: list[str] = []
 
-    def embed_documents(
-        self, texts: Sequence[str], on_done: Callable[[int], None] | None = None
-    ) -> np.ndarray:
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         self.embedded += texts
-        if on_done is not None:
-            on_done(len(texts))
         vectors = [self.embed_query(text) for text in texts]
         return np.array(vectors, np.float32).reshape(-1, self.dimensions)
 

@@ -16,7 +16,6 @@ MOST_FOR_TWICE = 3.0
 # What makes a place safe whose expression is not linear, or is not constant.
 BOUNDED = {
     ("query.py", "_gpus"): "escaped names of the shipped table of GPUs",
-    ("cpp.py", "_LAUNCH"): "600 bytes before each of 100 launches of a function",
     ("piece.py", "_SCOPE_LINE"): "lines of at most 200 characters",
     ("piece.py", "_SCOPE_COMMENT"): "lines of at most 200 characters",
     ("scan_cuda.py", "_LITERAL_END"): "possessive, and made of one quote each",

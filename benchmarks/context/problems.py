@@ -11,8 +11,9 @@ from benchmarks.context.execute import Job, run
 from kb.context.build import build_context
 from kb.context.models import ContextRequest, ContextResponse
 from kb.context.problems import advise
+from kb.gpus import device_of
 from kb.search.engine import Searcher
-from kb.vocabulary import device_of, load_yaml
+from kb.vocabulary import load_yaml
 
 LABELS = Path(__file__).with_name("labels.yaml")
 GRADES = Path(__file__).with_name("grades.yaml")

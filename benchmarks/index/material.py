@@ -25,6 +25,7 @@ from benchmarks.index.synthetic import continued
 from ingest.chunking import CHUNKER_VERSION
 from ingest.corpus_source import corpus_state
 from ingest.directory import directory_state
+from ingest.reading import Reading
 from ingest.report import SourceReport
 from ingest.tagging import detector_of
 from kb.corpus.detection import Detector
@@ -95,7 +96,6 @@ class RememberedQueries:
         self._vectors = {query: real.embed_query(query) for query in queries}
         self.name = real.name
         self.dimensions = real.dimensions
-        self.max_tokens = real.max_tokens
         self.embed_documents = real.embed_documents
 
     def embed_query(self, text: str) -> Vectors:
@@ -199,10 +199,8 @@ def _read_code(count: int) -> list[Chunk]:
         for part in sorted(path.parent for path in folder.glob("*/__init__.py")):
             name = f"{package} {part.name}"
             report = SourceReport(name=name, location=str(part))
-            untagged = Detector([])
-            chunks += directory_state(
-                part, name, untagged, IndexState(), report, include=("*.py",)
-            ).chunks
+            untagged = Reading(name, Detector([]), IndexState(), report, include=("*.py",))
+            chunks += directory_state(part, untagged).chunks
             if len(chunks) >= count:
                 return chunks
     if not chunks:

@@ -63,13 +63,12 @@ def features_of(
         near = generation.vectors.rows[entries.rows] @ vector
         tokens = asked_terms(said, generation.lexical)
         scores = entries.score(tokens, generation.lexical, near, None)
-        assert scores.text is not None  # the shipped corpus has entries
         ranker = Ranker(said, generation, names)
         speaks = ranker.said(entries.places)
         passed = entries.passed_on(scores.fused + speaks.named + speaks.gates)
         plain = scores.fused + passed + ranker.totals(scores.shown)
         learned = classifier.likelihoods(vector, said.text)
-        rows.append(weighing.features(scores.text, said, speaks, plain, learned).T)
+        rows.append(weighing.features(scores, said, speaks, plain, learned).T)
         graded = {answer.name: answer.grade for answer in case.answers}
         grades.append([graded.get(name, 0) for name in entries.names])
     return np.array(rows), np.array(grades, dtype=np.float64), entries.names

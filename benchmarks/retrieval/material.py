@@ -13,13 +13,15 @@ from pathlib import Path, PurePosixPath
 import benchmarks.retrieval.documentation as documentation
 import ingest
 import kb
-from benchmarks.packages import PinnedPackage, read_files, unpacked
+from benchmarks.packages import PinnedPackage, read_files
 from benchmarks.retrieval.documentation import Documented, without_documentation
 from ingest.directory import directory_state
+from ingest.reading import Reading
 from ingest.report import SourceReport
 from ingest.sources.cache import Cache
+from ingest.sources.curated import quality_of
+from ingest.sources.tree import unpacked
 from kb.corpus.detection import Detector
-from kb.corpus.quality import quality_of
 from kb.index.state import IndexState
 
 _KB = Path(kb.__file__).parent
@@ -76,9 +78,7 @@ def read_tree(
         if found:
             documented[path] = found
     report = SourceReport(name=name, location=str(root))
-    state = directory_state(
-        root, name, detector, IndexState(), report, include=include, exclude=exclude
-    )
+    state = directory_state(root, Reading(name, detector, IndexState(), report, include, exclude))
     return Material(state, documented)
 
 

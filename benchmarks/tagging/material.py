@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
 
-from benchmarks.packages import read_files, unpacked
+from benchmarks.packages import read_files
 from ingest.chunkers import Piece, chunk_file
 from ingest.prepare import Options, prepare
 from ingest.sources.curated import curated
 from ingest.sources.spec import Package
+from ingest.sources.tree import unpacked
 
 # Lines of code from which a chunk can show a technique; below are accessors and declarations.
 LEAST_LINES = 15

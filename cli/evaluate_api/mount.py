@@ -11,8 +11,9 @@ from agent.service.runner import QueueLimits
 from agent.service.service import EvaluationService
 from cli.evaluate_api.routes import build_router
 from kb.context.models import ContextRequest, ContextResponse
-from kb.vocabulary import device_of
-from server.mounting import Host, Permit
+from kb.gpus import device_of
+from server.mounting import Permit
+from server.state import Host
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from ingest.chunkers.piece import Piece
+from ingest.chunkers.spans import chunk_plain
 
 __all__ = ["SUPPORTED_SUFFIXES", "Piece", "chunk_file"]
 
@@ -41,8 +42,6 @@ def chunk_file(path: PurePosixPath, text: str) -> list[Piece]:
     try:
         return _chunker(path.suffix.lower())(text)
     except RecursionError:  # scopes nested hundreds deep: no source a person wrote
-        from ingest.chunkers.plain import chunk_plain  # noqa: PLC0415
-
         return chunk_plain(text)
 
 
@@ -60,6 +59,4 @@ def _chunker(suffix: str) -> Callable[[str], list[Piece]]:
         from ingest.chunkers.cpp import chunk_cpp, chunk_cuda  # noqa: PLC0415
 
         return chunk_cuda if suffix in {".cu", ".cuh", ".hip"} else chunk_cpp
-    from ingest.chunkers.plain import chunk_plain  # noqa: PLC0415
-
     return chunk_plain

@@ -10,7 +10,7 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser
 
 from ingest.chunkers.cpp_mask import Masked, mask
-from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, NAME_CHARS, SIGNATURE_CHARS
+from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, NAME_CHARS
 from ingest.chunkers.piece import Piece
 from ingest.chunkers.spans import (
     Span,
@@ -22,41 +22,33 @@ from ingest.chunkers.spans import (
 )
 
 _CLASSES = {"class_specifier", "struct_specifier", "union_specifier"}
-_WRAPPERS = {
-    "translation_unit",
-    "declaration_list",
-    "linkage_specification",
-    "namespace_definition",
-    "ERROR",
-    "template_declaration",
-    "declaration",
-    "field_declaration_list",
-    "field_declaration",
+# What begins a declaration that stands within it.
+_HEADERS = {
+    "template_declaration", "linkage_specification", "declaration", "field_declaration",
     "type_definition",
-    "export_declaration",
-}
+}  # fmt: skip
+_WRAPPERS = _HEADERS | {
+    "translation_unit", "declaration_list", "ERROR", "field_declaration_list", "export_declaration",
+}  # fmt: skip
 _NAMES = {
-    "identifier",
-    "field_identifier",
-    "qualified_identifier",
-    "destructor_name",
-    "operator_name",
-    "template_function",
-    "operator_cast",
-    "type_identifier",
-    "template_method",
-}
+    "identifier", "field_identifier", "qualified_identifier", "destructor_name", "operator_name",
+    "template_function", "operator_cast", "type_identifier", "template_method",
+}  # fmt: skip
 _CUDA_FILE = re.compile(r"__global__|__device__|__shared__|<<<|\b\w*_(?:HOST_)?DEVICE\b")
 _KERNEL = re.compile(rb"\b__global__\b|\b[A-Z_]*(?:_GLOBAL|KERNEL_ATTRIBUTES)\b")
-# A launch up to its <<<, of which so many bytes are looked at, and so many launches of a function.
-_LAUNCH = re.compile(rb"\b([A-Za-z_][\w:]*)\s*(?:<[^;{}()]*>)?\s*\Z")
-_LAUNCH_BYTES = 600
-_MOST_LAUNCHES = 100
-_COMMENT_MARK = re.compile(r"/\*+!?<?|\*+/|\*|//+!?<?")
-_DOXYGEN = re.compile(r"[@\\](?:brief|details|short)\s+")
 _OPERATOR = re.compile(r"\boperator\b")
-_PARAGRAPH_END = re.compile(r"[@\\]\w")
 _DIRECTIVE_LINE = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
+
+# What opens, closes and ends statements in a body, and what may hold such marks.
+_STATEMENT_MARK = re.compile(
+    rb"""
+      //[^\n]* | /\*.*?(?:\*/|\Z) | R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z)
+              | "(?:\\.|[^"\\\n])*"? | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'?
+    | [{}();\[\]]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_STATEMENT_END = re.compile(rb"[ \t]*(?://[^\n]*)?\n")
 
 
 @cache
@@ -91,15 +83,13 @@ def chunk_cpp(text: str) -> list[Piece]:
     return _chunk(text, "cuda" if _CUDA_FILE.search(text) else "cpp")
 
 
-def definitions(
-    source: bytes, *, parser: Parser | None = None, masked: Masked | None = None
-) -> list[Definition]:
+def definitions(source: bytes, *, masked: Masked | None = None) -> list[Definition]:
     """Return every function definition found in `source`, methods included, in file order.
 
-    `parser` and `masked` replace the grammar and the blanking, to compare what each is worth.
+    `masked` replaces the blanking.
     """
     lines = source.decode("utf-8", "replace").split("\n")
-    found = _File(source, lines, "cuda", parser, masked).definitions
+    found = _File(source, lines, "cuda", masked).definitions
     return sorted(found, key=lambda definition: definition.start)
 
 
@@ -113,12 +103,7 @@ class _File:
     """One parsed file: its definitions, and the spans they make."""
 
     def __init__(
-        self,
-        source: bytes,
-        lines: list[str],
-        language: str,
-        parser: Parser | None = None,
-        masked: Masked | None = None,
+        self, source: bytes, lines: list[str], language: str, masked: Masked | None = None
     ) -> None:
         self.source = source
         self.lines = lines
@@ -127,7 +112,7 @@ class _File:
         self.starts = [0, *(match.end() for match in re.finditer(b"\n", source))]
         self.comment_ends = [end for _, end in self.masked.comments]
         self.definitions: list[Definition] = []
-        root = (parser or _parser()).parse(self.masked.code).root_node
+        root = _parser().parse(self.masked.code).root_node
         self.spans = list(self._walk(root, ""))
 
     def _walk(self, node: Node, scope: str) -> Iterator[Span]:
@@ -149,15 +134,8 @@ class _File:
             name = self._name(node.child_by_field_name("name"))
             yield from self._walk(node, f"{scope}{name}::" if name else scope)
         elif kind in _WRAPPERS:
-            keep = kind in {
-                "template_declaration",
-                "linkage_specification",
-                "declaration",
-                "field_declaration",
-                "type_definition",
-            }
             for child in node.named_children:
-                keep_outer = keep and child.type != "declaration_list"
+                keep_outer = kind in _HEADERS and child.type != "declaration_list"
                 yield from self._visit(child, outer if keep_outer else child, scope)
 
     def _function(self, node: Node, outer: Node, body: Node, scope: str) -> Span:
@@ -168,9 +146,9 @@ class _File:
         span = self._span(start, outer.end_byte, symbol)
         span.is_kernel = kernel
         span.signature = self._signature(start, body.start_byte)
-        span.calls = self._launches(body)
         if outer.end_byte - start > MAX_CHARS:
-            span.breaks = self._statement_rows(body)
+            at = body.start_byte
+            span.breaks = _statement_rows(self.source, at, body.end_byte, self._row(at))
         return span
 
     def _class(self, node: Node, outer: Node, scope: str) -> Iterator[Span]:
@@ -189,12 +167,11 @@ class _File:
         yield from around_members(self.lines, whole, members)
 
     def _span(self, start: int, end: int, symbol: str | None) -> Span:
-        row = self._row(start)
-        first, doc = self._leading_comment(row)
-        return Span(first, self._row(end - 1) + 1, self.language, symbol=symbol, doc=doc)
+        first = self._leading_comment(self._row(start))
+        return Span(first, self._row(end - 1) + 1, self.language, symbol=symbol)
 
-    def _leading_comment(self, row: int) -> tuple[int, str | None]:
-        """Return the first row of the comments directly above `row`, and their first paragraph."""
+    def _leading_comment(self, row: int) -> int:
+        """Return the first row of the comments directly above `row`."""
         first = row
         at = bisect_right(self.comment_ends, self.starts[row]) - 1
         while at >= 0:
@@ -204,10 +181,7 @@ class _File:
                 break
             first = top
             at -= 1
-        if first == row:
-            return row, None
-        text = self.source[self.starts[first] : self.starts[row]].decode("utf-8", "replace")
-        return first, _first_paragraph(text)
+        return first
 
     def _row(self, offset: int) -> int:
         return bisect_right(self.starts, offset) - 1
@@ -250,42 +224,42 @@ class _File:
 
     def _signature(self, start: int, end: int) -> str | None:
         code = _DIRECTIVE_LINE.sub(b"", self._code(start, end))
-        return one_line(code.decode("utf-8", "replace"), SIGNATURE_CHARS)
+        return one_line(code.decode("utf-8", "replace"))
 
-    def _launches(self, body: Node) -> tuple[str, ...]:
-        text = self.source[body.start_byte : body.end_byte]
-        if b"<<<" not in text:
-            return ()
-        heads = text.split(b"<<<", _MOST_LAUNCHES)[:-1]
-        found = (_LAUNCH.search(head[-_LAUNCH_BYTES:]) for head in heads)
-        return tuple(dict.fromkeys(match[1].decode() for match in found if match))
 
-    def _statement_rows(self, body: Node) -> dict[int, int]:
-        """Return row -> nesting depth at which a statement starts in `body`."""
-        from ingest.chunkers.cpp_statements import statement_rows  # noqa: PLC0415
+def _statement_rows(source: bytes, start: int, end: int, row: int) -> dict[int, int]:
+    """Return row -> brace depth of the statements in `source[start:end]`, which starts in `row`.
 
-        return statement_rows(
-            self.source, body.start_byte, body.end_byte, self._row(body.start_byte)
-        )
+    A row counts when the line above ends a statement or opens a block, outside any parentheses of
+    its own block; comments and blank lines go with the statement below.
+    """
+    rows: dict[int, int] = {}
+    outer: list[int] = []  # for each open brace, the parentheses open around it
+    parens = 0
+    counted = start
+    for token in _STATEMENT_MARK.finditer(source, start, end):
+        mark = token[0]
+        if mark == b"{":
+            outer.append(parens)
+            parens = 0
+        elif mark == b"}":
+            parens = outer.pop() if outer else 0
+        elif mark in b"([":
+            parens += 1
+            continue
+        elif mark in b")]":
+            parens = max(0, parens - 1)
+            continue
+        elif mark != b";":
+            continue
+        if not parens and _STATEMENT_END.match(source, token.end(), end):
+            row += source.count(b"\n", counted, token.end())
+            counted = token.end()
+            rows[row + 1] = len(outer)
+    return rows
 
 
 def _without_arguments(name: str) -> str:
     """A name without what stands between its first `<` and its last `>`."""
     first, last = name.find("<"), name.rfind(">")
     return name if first < 0 or last < first else name[:first] + name[last + 1 :]
-
-
-def _first_paragraph(comment: str) -> str | None:
-    """The first paragraph of a comment on one line, without its marks; None if there is none."""
-    said: list[str] = []
-    for line in comment.split("\n"):
-        bare = line.strip()
-        mark = _COMMENT_MARK.match(bare)
-        bare = bare[mark.end() if mark else 0 :]
-        if bare.endswith("*/"):
-            bare = bare[:-1].rstrip("*")
-        bare = _DOXYGEN.sub("", bare).strip()
-        if said and (not bare or _PARAGRAPH_END.match(bare)):
-            break
-        said += [bare] if bare else []
-    return one_line(" ".join(said))

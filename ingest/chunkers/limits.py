@@ -29,7 +29,4 @@ NAME_CHARS = 60
 """A specialised class keeps its template arguments in its name up to this size."""
 
 SIGNATURE_CHARS = 300
-"""A signature is cut here: long template headers would drown a result's title line."""
-
-DOC_CHARS = 300
-"""A doc summary is cut here; the whole comment stays in the piece's text."""
+"""A signature or heading is cut here: long template headers would drown a result's title line."""

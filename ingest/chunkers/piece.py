@@ -53,10 +53,8 @@ class Piece:
     """Markdown only: the path of headings that leads here, `A > B`."""
     is_kernel: bool = False
     """A Triton `@triton.jit` function or a CUDA `__global__` function."""
-    doc: str | None = None
-    """First paragraph of the docstring or of the leading comment, on one line."""
     calls: tuple[str, ...] = ()
-    """Symbols of the kernels this piece launches, as written at the launch."""
+    """Triton only: symbols of the kernels this piece launches, as written at the launch."""
 
     @property
     def is_trivial(self) -> bool:

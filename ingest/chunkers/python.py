@@ -12,7 +12,7 @@ from functools import cache
 import tree_sitter_python
 from tree_sitter import Language, Node, Parser
 
-from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, SIGNATURE_CHARS
+from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS
 from ingest.chunkers.piece import Piece
 from ingest.chunkers.spans import (
     Span,
@@ -25,24 +25,11 @@ from ingest.chunkers.spans import (
 )
 
 _DEFINITIONS = {"function_definition", "class_definition", "decorated_definition"}
-_BLOCKS = {
-    "block",
-    "module",
-    "if_statement",
-    "for_statement",
-    "while_statement",
-    "try_statement",
-    "with_statement",
-    "else_clause",
-    "elif_clause",
-    "except_clause",
-    "finally_clause",
-    "function_definition",
-    "class_definition",
-    "decorated_definition",
-    "match_statement",
-    "case_clause",
-}
+_BLOCKS = _DEFINITIONS | {
+    "block", "module", "if_statement", "for_statement", "while_statement", "try_statement",
+    "with_statement", "else_clause", "elif_clause", "except_clause", "finally_clause",
+    "match_statement", "case_clause",
+}  # fmt: skip
 _JIT = {"jit", "triton.jit", "gluon.jit", "tl.jit", "triton.experimental.gluon.jit"}
 _TRITON_NAMES = ("tl.", "triton.", "gl.", "ttgl.")
 # The grammar takes time quadratic in a run of continued lines. In one that is longer than people
@@ -136,7 +123,8 @@ class _Module:
             start -= 1
         kernel = outer.type == "decorated_definition" and self.triton and _is_jit(outer)
         calls = tuple(dict.fromkeys(_launched(node, self.kernels))) if self.triton else ()
-        triton = kernel or calls or (self.triton and _uses_tl(node))
+        text = _text(node) if self.triton else ""
+        triton = kernel or calls or any(name in text for name in _TRITON_NAMES)
         body = node.child_by_field_name("body")
         return Span(
             start,
@@ -145,7 +133,6 @@ class _Module:
             symbol=symbol,
             signature=_signature(node, body),
             is_kernel=kernel,
-            doc=_docstring(body),
             calls=calls,
         )
 
@@ -163,7 +150,7 @@ def _keep_launchers(spans: list[Span], lines: list[str]) -> list[Span]:
             and not any(line.strip() for line in lines[last.end : span.start])
             and sum(len(line) + 1 for line in lines[last.start : span.end]) <= MAX_CHARS
         ):
-            out[-1] = replace(last, end=span.end, doc=last.doc or span.doc, calls=span.calls)
+            out[-1] = replace(last, end=span.end, calls=span.calls)
         else:
             out.append(span)
     return out
@@ -208,26 +195,11 @@ def _launched(node: Node, kernels: frozenset[str]) -> Iterator[str]:
         stack.extend(reversed(current.named_children))
 
 
-def _uses_tl(node: Node) -> bool:
-    text = _text(node)
-    return any(name in text for name in _TRITON_NAMES)
-
-
 def _signature(node: Node, body: Node | None) -> str | None:
     text = node.text or b""
     head = text[: body.start_byte - node.start_byte] if body is not None else text
     code = "\n".join(line.split("  #")[0] for line in head.decode("utf-8", "replace").split("\n"))
-    return one_line(code.rstrip().removesuffix(":"), SIGNATURE_CHARS)
-
-
-def _docstring(body: Node | None) -> str | None:
-    first = body.named_child(0) if body is not None and body.named_child_count else None
-    if first is not None and first.type == "expression_statement" and first.named_child_count:
-        first = first.named_child(0)
-    if first is None or first.type != "string":
-        return None
-    text = _text(first).lstrip("rRbBuUfF").strip("\"'").strip()
-    return one_line(text.split("\n\n")[0])
+    return one_line(code.rstrip().removesuffix(":"))
 
 
 def _statement_rows(node: Node) -> dict[int, int]:

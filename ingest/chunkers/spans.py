@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ingest.chunkers.limits import DOC_CHARS, MAX_CHARS, MEMBER_CHARS, WINDOW_CHARS
+from ingest.chunkers.limits import (
+    MAX_CHARS,
+    MEMBER_CHARS,
+    PROSE_CHARS,
+    SIGNATURE_CHARS,
+    WINDOW_CHARS,
+)
 from ingest.chunkers.piece import Piece, is_licence_comment
 
 _SPACES = re.compile(r"\s+")
@@ -23,7 +29,6 @@ class Span:
     signature: str | None = None
     heading: str | None = None
     is_kernel: bool = False
-    doc: str | None = None
     calls: tuple[str, ...] = ()
     limit: int = MAX_CHARS
     """Largest piece made of this span, in characters."""
@@ -59,6 +64,11 @@ def assemble(lines: list[str], spans: Iterable[Span], filler: Span) -> list[Piec
     return pieces
 
 
+def chunk_plain(text: str) -> list[Piece]:
+    """Chunk plain text into windows of about `PROSE_CHARS` characters, cut at blank lines."""
+    return assemble(text.split("\n"), [], Span(0, 0, "text", limit=PROSE_CHARS))
+
+
 def licence_span(lines: list[str], language: str) -> list[Span]:
     """Return a span over the licence comment a file starts with, or none.
 
@@ -78,9 +88,9 @@ def licence_span(lines: list[str], language: str) -> list[Span]:
     return [Span(start, end, language)] if licence else []
 
 
-def filler_span(language: str, symbol: str | None = None) -> Span:
+def filler_span(language: str) -> Span:
     """Return the template for lines that no function holds."""
-    return Span(0, 0, language, symbol=symbol, limit=WINDOW_CHARS)
+    return Span(0, 0, language, limit=WINDOW_CHARS)
 
 
 def around_members(lines: list[str], whole: Span, members: Iterable[Span]) -> Iterator[Span]:
@@ -106,11 +116,11 @@ def span_chars(lines: list[str], span: Span) -> int:
     return sum(len(line) + 1 for line in lines[span.start : span.end])
 
 
-def one_line(text: str, limit: int = DOC_CHARS) -> str | None:
-    """Return `text` on one line, at most `limit` characters, or None if nothing is left."""
+def one_line(text: str) -> str | None:
+    """Return `text` on one line, cut at `SIGNATURE_CHARS`, or None if nothing is left."""
     flat = _SPACES.sub(" ", text).strip()
-    if len(flat) > limit:
-        flat = flat[: limit - 1].rstrip() + "…"
+    if len(flat) > SIGNATURE_CHARS:
+        flat = flat[: SIGNATURE_CHARS - 1].rstrip() + "…"
     return flat or None
 
 
@@ -159,7 +169,6 @@ def _emit(lines: list[str], first: int, last: int, span: Span) -> Iterator[Piece
                 span.signature,
                 span.heading,
                 span.is_kernel,
-                span.doc,
                 span.calls,
             )
 

@@ -50,9 +50,10 @@ class Member:
     read: Callable[[], bytes]
 
 
-def members(
-    archive: Path, *, links_are_errors: bool = True, limits: ArchiveLimits | None = None
-) -> Iterator[Member]:
+LIMITS = ArchiveLimits()
+
+
+def members(archive: Path, *, links_are_errors: bool = True) -> Iterator[Member]:
     """The regular files of a zip or tar archive, each judged before it is yielded.
 
     Raises
@@ -61,13 +62,12 @@ def members(
         If the archive is damaged, or holds an unsafe name, a link (unless they are to be passed
         over), a special file or too much.
     """
-    limits = limits or ArchiveLimits()
     walk = _zip_members if zipfile.is_zipfile(archive) else _tar_members
     seen: set[str] = set()
     with _refusing_damage(archive):
-        for member in walk(archive, links_are_errors, limits):
-            if len(seen) >= limits.files:
-                raise SourceError(f"{archive.name} is refused: more than {limits.files:,} files")
+        for member in walk(archive, links_are_errors):
+            if len(seen) >= LIMITS.files:
+                raise SourceError(f"{archive.name} is refused: more than {LIMITS.files:,} files")
             if member.path in seen:
                 raise SourceError(f"{archive.name} is refused: it holds {member.path!r} twice")
             seen.add(member.path)
@@ -81,7 +81,6 @@ def extract(
     *,
     strip_top: bool = False,
     links_are_errors: bool = True,
-    limits: ArchiveLimits | None = None,
 ) -> int:
     """Write the files that `keep` accepts below `target`, which must be empty; return their number.
 
@@ -93,7 +92,7 @@ def extract(
         As `members` does; what was written by then is left to the caller to delete.
     """
     count = 0
-    for member in members(archive, links_are_errors=links_are_errors, limits=limits):
+    for member in members(archive, links_are_errors=links_are_errors):
         path = member.path.partition("/")[2] if strip_top else member.path
         if not path or not keep(path):
             continue
@@ -152,20 +151,24 @@ def _too_much(archive: Path, what: str) -> SourceError:
     return SourceError(f"{archive.name} is refused: {what}, as in a decompression bomb")
 
 
-def _zip_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -> Iterator[Member]:
-    budget = _Budget(archive, limits)
+def _refuse(archive: Path, path: str, is_link: bool, links_are_errors: bool) -> None:
+    """Refuse an archive for a member that is no file, unless links are passed over."""
+    if not is_link or links_are_errors:
+        what = "a link" if is_link else "a special file"
+        raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+
+
+def _zip_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
+    budget = _Budget(archive)
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             mode = info.external_attr >> 16
-            kind = stat.S_IFMT(mode)
             path = _safe(archive, info.filename)
             if info.is_dir():
                 continue
-            if kind not in (0, stat.S_IFREG):
-                if stat.S_ISLNK(mode) and not links_are_errors:
-                    continue
-                what = "a link" if stat.S_ISLNK(mode) else "a special file"
-                raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+                _refuse(archive, path, stat.S_ISLNK(mode), links_are_errors)
+                continue
 
             def read(info: zipfile.ZipInfo = info, path: str = path) -> bytes:
                 with opened.open(info) as stream:
@@ -174,23 +177,21 @@ def _zip_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -
             yield Member(path, read)
 
 
-def _tar_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -> Iterator[Member]:
+def _tar_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
     with (
         _decompressed(archive) as plain,
-        tarfile.open(fileobj=_Bounded(plain, archive, limits), mode="r:") as opened,
+        tarfile.open(fileobj=_Bounded(plain, archive), mode="r:") as opened,
     ):
         for info in opened:
             path = _safe(archive, info.name)
             if info.isdir():
                 continue
             if not info.isreg():
-                if (info.issym() or info.islnk()) and not links_are_errors:
-                    continue
-                what = "a link" if info.issym() or info.islnk() else "a special file"
-                raise SourceError(f"{archive.name} is refused: its member {path!r} is {what}")
+                _refuse(archive, path, info.issym() or info.islnk(), links_are_errors)
+                continue
 
             def read(info: tarfile.TarInfo = info, path: str = path) -> bytes:
-                if info.size > limits.single:
+                if info.size > LIMITS.single:
                     raise _too_much(archive, f"{path!r} has {info.size:,} bytes")
                 stream = opened.extractfile(info)
                 assert stream is not None  # a regular file
@@ -206,9 +207,8 @@ def _tar_members(archive: Path, links_are_errors: bool, limits: ArchiveLimits) -
 class _Budget:
     """Counts what a zip's members give when they are decompressed; their headers may lie."""
 
-    def __init__(self, archive: Path, limits: ArchiveLimits) -> None:
-        self.archive, self.limits, self.used = archive, limits, 0
-        self.most = _most(archive, limits)
+    def __init__(self, archive: Path) -> None:
+        self.archive, self.used, self.most = archive, 0, _most(archive)
 
     def read(self, stream: IO[bytes], path: str) -> bytes:
         parts: list[bytes] = []
@@ -216,18 +216,18 @@ class _Budget:
         while block := stream.read(_BLOCK):
             size += len(block)
             self.used += len(block)
-            if size > self.limits.single:
-                raise _too_much(self.archive, f"{path!r} grows beyond {self.limits.single:,} bytes")
+            if size > LIMITS.single:
+                raise _too_much(self.archive, f"{path!r} grows beyond {LIMITS.single:,} bytes")
             if self.used > self.most:
                 raise _too_much(self.archive, f"it grows beyond {self.most:,} bytes")
             parts.append(block)
         return b"".join(parts)
 
 
-def _most(archive: Path, limits: ArchiveLimits) -> int:
+def _most(archive: Path) -> int:
     """Bytes that the archive may become."""
-    by_ratio = max(limits.ratio_from, limits.ratio * archive.stat().st_size)
-    return min(limits.total, by_ratio)
+    by_ratio = max(LIMITS.ratio_from, LIMITS.ratio * archive.stat().st_size)
+    return min(LIMITS.total, by_ratio)
 
 
 @contextmanager
@@ -250,9 +250,8 @@ def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
 class _Bounded(io.RawIOBase):
     """A tar stream that ends in a refusal beyond the limits, whatever the headers make of it."""
 
-    def __init__(self, stream: IO[bytes], archive: Path, limits: ArchiveLimits) -> None:
-        self._stream, self._archive, self._single = stream, archive, limits.single
-        self._most = _most(archive, limits)
+    def __init__(self, stream: IO[bytes], archive: Path) -> None:
+        self._stream, self._archive, self._most = stream, archive, _most(archive)
 
     def readable(self) -> bool:
         return True
@@ -270,7 +269,7 @@ class _Bounded(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         # One read is a header, an extended header or a whole file.
-        if size < 0 or size > self._single + _BLOCK:
+        if size < 0 or size > LIMITS.single + _BLOCK:
             raise _too_much(self._archive, f"it asks for {size:,} bytes at once")
         if self._stream.tell() + size > self._most + _MEGABYTE:
             raise _too_much(self._archive, f"it grows beyond {self._most:,} bytes")

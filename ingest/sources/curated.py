@@ -20,7 +20,7 @@ class Curated(BaseModel):
 
     name: str
     matches: tuple[str, ...]
-    """Names that an ingested source of it has; see `kb.corpus.quality`."""
+    """Names that an ingested source of it has, as far as the first hyphen behind them."""
     quality: float = Field(ge=0, le=1)
     origin: str
     """`pypi:NAME==VERSION` or `git+https://…@REVISION`, pinned."""
@@ -53,7 +53,7 @@ class Curated(BaseModel):
 class _List(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    default: float
+    default: float = Field(ge=0, le=1)
     licences: tuple[str, ...]
     source: tuple[Curated, ...]
 
@@ -70,6 +70,15 @@ def _list() -> _List:
 def curated() -> tuple[Curated, ...]:
     """All entries, in the order of the file."""
     return _list().source
+
+
+def quality_of(name: str) -> float:
+    """Ranking weight in [0, 1] of the source called `name`; the default's if none is known."""
+    bare = name.lower().replace("_", "-")
+    for entry in curated():
+        if any(bare == each or bare.startswith(f"{each}-") for each in entry.matches):
+            return entry.quality
+    return _list().default
 
 
 def listed_licences() -> tuple[str, ...]:

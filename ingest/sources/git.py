@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ingest.sources.archive import members
 from ingest.sources.cache import GIT_ARCHIVE, Fetched, sha256_of
-from ingest.sources.licence import Stated, stated
+from ingest.sources.licence import LICENCE_FILES, Stated, stated
 from ingest.sources.packages import ASK_ABOVE, Fetcher
 from ingest.sources.spec import Repository
 from kb.errors import SourceError
@@ -213,7 +213,7 @@ def _read_metadata(archive: Path) -> Stated:
                 project = tomllib.loads(member.read().decode()).get("project", {})
             except (ValueError, RecursionError):
                 continue
-        elif member.path.upper().startswith(("LICENSE", "LICENCE", "COPYING")):
+        elif member.path.upper().startswith(LICENCE_FILES):
             licences[member.path] = member.read()
     licence = project.get("license")
     if isinstance(licence, str):

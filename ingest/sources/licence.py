@@ -18,7 +18,8 @@ from kb.errors import InvalidInputError, SourceError
 _OSI = "License :: OSI Approved :: "
 _TEXT_HEAD = 3_000
 _SHOWN = 60
-_OWN = ("LICENSE", "LICENCE", "COPYING")
+LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
+"""What the names of licence files start with, in upper case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,6 @@ class Stated:
     licence_text: str = ""
     """The licence in other words, where no SPDX expression could be made of them."""
     url: str | None = None
-    name: str | None = None
 
 
 @cache
@@ -61,7 +61,7 @@ def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = N
     comes first and can be read decides; texts that differ among themselves decide nothing.
     """
     raw: RawMetadata = parse_email(metadata)[0] if metadata else {}
-    result = Stated(url=_homepage(raw), name=raw.get("name"))
+    result = Stated(url=_homepage(raw))
     expression = raw.get("license_expression")
     field = (raw.get("license") or "").strip()
     for candidate in (expression, field):
@@ -85,7 +85,7 @@ def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = N
 
 def _main(texts: Mapping[str, bytes]) -> list[bytes]:
     """The release's own licence among those of what it bundles: one called just LICENSE."""
-    own = [text for path, text in texts.items() if PurePosixPath(path).stem.upper() in _OWN]
+    own = [t for path, t in texts.items() if PurePosixPath(path).stem.upper() in LICENCE_FILES]
     return own or list(texts.values())
 
 

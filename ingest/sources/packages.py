@@ -1,7 +1,5 @@
-"""Fetch a package: a wheel by pip, an sdist as a plain file; checked, then put into the cache."""
+"""Fetch a package, wheel or sdist, as a plain file; checked, then put into the cache."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ingest.sources.archive import members
 from ingest.sources.cache import Cache, Fetched, digest_of, sha256_of
-from ingest.sources.licence import Stated, stated
+from ingest.sources.licence import LICENCE_FILES, Stated, stated
 from ingest.sources.spec import Package
 from kb.errors import SourceError
 
@@ -22,7 +20,6 @@ ASK_ABOVE = 100_000_000
 Confirm = Callable[[str, int], bool]
 """Asked with what is to be fetched and its size in bytes; False stops."""
 
-_LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
 _METADATA_LIMIT = 5_000_000
 
 
@@ -72,13 +69,7 @@ def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
     fetcher.require(f"{release} ({release.filename})", size or 0)
     with cache.workspace() as place:
         file = place / release.filename
-        if release.is_wheel:
-            _download_by_pip(release, place)
-        else:
-            index.download(release, file)
-        if not file.is_file():
-            got = ", ".join(path.name for path in place.iterdir()) or "nothing"
-            raise SourceError(f"{release}: expected {release.filename}, but pip fetched {got}")
+        index.download(release, file)
         if size is not None and file.stat().st_size != size:
             raise SourceError(
                 f"{release}: the download broke off after {file.stat().st_size:,} of {size:,} "
@@ -105,37 +96,16 @@ def _key(package: Package, version: str) -> str:
     return f"{package.location}=={version} {kind}"
 
 
-def _download_by_pip(release: "Release", place: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
-    command += ["--only-binary=:all:", "--progress-bar=off", "--dest", str(place)]
-    command += [f"{release.package.name}=={release.version}"]
-    # Its output is read for the reason of a failure, so it must not be translated or coloured.
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return
-    if "DO NOT MATCH THE HASHES" in done.stderr:
-        raise _mismatch(release, "pip compared them")
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    reason = (errors or lines or ["no reason given"])[-1]
-    if any(word in done.stderr for word in ("IncompleteRead", "ProtocolError", "ReadTimeout")):
-        raise SourceError(f"{release}: the download broke off: run the command again ({reason})")
-    raise SourceError(f"{release}: pip could not download it: {reason}")
-
-
 def _check_hashes(file: Path, release: "Release") -> None:
     for algorithm, accepted in release.hashes.items():
         found = digest_of(file, algorithm)
         if found not in accepted:
-            raise _mismatch(release, f"{algorithm} is {found[:16]}…, not {accepted[0][:16]}…")
-
-
-def _mismatch(release: "Release", detail: str) -> SourceError:
-    return SourceError(
-        f"{release}: the downloaded {release.filename} does not have the hash that the package "
-        f"index gives ({detail}): the download broke off, or the file was changed on the way or on "
-        "the server; nothing was kept, run the command again"
-    )
+            raise SourceError(
+                f"{release}: the downloaded {release.filename} does not have the hash that the "
+                f"package index gives ({algorithm} is {found[:16]}…, not {accepted[0][:16]}…): the "
+                "download broke off, or the file was changed on the way or on the server; nothing "
+                "was kept, run the command again"
+            )
 
 
 def _read_metadata(file: Path, *, wheel: bool) -> Stated:
@@ -153,6 +123,6 @@ def _read_metadata(file: Path, *, wheel: bool) -> Stated:
             wanted = "PKG-INFO"
         if info and name == wanted:
             metadata = member.read()[:_METADATA_LIMIT]
-        elif in_place and name.upper().startswith(_LICENCE_FILES):
+        elif in_place and name.upper().startswith(LICENCE_FILES):
             licences[member.path] = member.read()[:_METADATA_LIMIT]
     return stated(metadata, licences)

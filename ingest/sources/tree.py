@@ -1,6 +1,8 @@
 """What of a fetched archive becomes files: sources and documents, without packaging metadata."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from ingest.chunkers import SUPPORTED_SUFFIXES
@@ -22,23 +24,30 @@ def _wanted(path: str) -> bool:
     return not place.name.lower().startswith(_LEGAL) or place.suffix == ".py"
 
 
-def unpack(fetched: Fetched, cache: Cache, target: Path) -> None:
-    """Write the archive's sources below `target`.
+@contextmanager
+def unpacked(fetched: Fetched, cache: Cache) -> Iterator[Path]:
+    """A scratch folder with the archive's sources, until the context ends.
 
     Raises
     ------
     SourceError
         If the archive is damaged or unsafe, or holds nothing that can be ingested.
     """
-    count = extract(
-        cache.verified(fetched),
-        target,
-        _wanted,
-        strip_top=fetched.artefact == "sdist",
-        links_are_errors=fetched.artefact != "git",
-    )
-    if not count:
-        raise SourceError(
-            f"{fetched.filename} of {fetched.location} {fetched.version} holds no sources or "
-            "documents, only built files: try its repository with git+https://…@REVISION"
+    with cache.workspace() as place:
+        # Ignore rules of a work tree around the cache do not reach into it.
+        (place / ".git").mkdir()
+        root = place / "tree"
+        root.mkdir()
+        count = extract(
+            cache.verified(fetched),
+            root,
+            _wanted,
+            strip_top=fetched.artefact == "sdist",
+            links_are_errors=fetched.artefact != "git",
         )
+        if not count:
+            raise SourceError(
+                f"{fetched.filename} of {fetched.location} {fetched.version} holds no sources or "
+                "documents, only built files: try its repository with git+https://…@REVISION"
+            )
+        yield root

@@ -9,8 +9,8 @@ from kb.architectures import any_runs_on
 from kb.corpus.entries import Kernel, Verified
 from kb.corpus.measured import BASELINES, COMPILED, EAGER, LIBRARY
 from kb.errors import InvalidInputError
+from kb.gpus import find_gpu, gpu_spelling
 from kb.index.reader import Generation
-from kb.vocabulary import find_gpu, gpu_spelling
 
 # Medians of one kernel differ by some 2 to 3 % between sessions: closer than this is level.
 _LEVEL = 0.97
@@ -34,7 +34,7 @@ def records_on(kernel: Kernel, gpu: str | None) -> list[Verified]:
 
 def _family(gpu: str) -> str:
     try:
-        return find_gpu(gpu).name
+        return find_gpu(gpu).family
     except InvalidInputError:  # an architecture, or a card that the table lacks
         return gpu_spelling(gpu)
 

@@ -11,6 +11,7 @@ from kb.context.problems import advise
 from kb.context.results import result_lines
 from kb.corpus.entries import Technique
 from kb.corpus.features import dtypes_named, features, operators_named
+from kb.gpus import device_of
 from kb.index.reader import Generation
 from kb.index.tokens import tokenize
 from kb.patterns import LinearPattern
@@ -20,7 +21,6 @@ from kb.profiles.values import quantity, understood
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
-from kb.vocabulary import device_of
 
 # Entries looked at per search; a context names a handful of techniques at most.
 _DEPTH = 12

@@ -13,10 +13,7 @@ Kind = Literal["comment", "docstring", "string"]
 _OPENS_HASH = re.compile(r"[\"'#]")
 _OPENS_SLASH = re.compile(r"[\"']|//|/\*")
 # What of a literal stands on its line. Possessive: a quote that nothing closes is given up at once.
-_REST = {
-    '"': re.compile(r'(?:\\.|[^"\\\n])*+'),
-    "'": re.compile(r"(?:\\.|[^'\\\n])*+"),
-}
+_REST = {'"': re.compile(r'(?:\\.|[^"\\\n])*+'), "'": re.compile(r"(?:\\.|[^'\\\n])*+")}
 _PREFIXES = frozenset("rRbBuUfF")
 _LONGEST_PREFIX = 2
 

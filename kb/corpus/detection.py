@@ -2,29 +2,23 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kb.corpus.comments import without_comments
 from kb.corpus.entries import Technique
-from kb.corpus.literals import Clauses, Screen, holds, required
-from kb.patterns import LinearPattern, encoded, linear_pattern
+from kb.patterns import LinearPattern, Screen, encoded, linear_pattern
 from kb.vocabulary import taxonomy
 
 # Whose patterns apply to a chunk's language.
 _PATTERNS_OF = {"triton": "triton", "python": "triton", "cuda": "cuda", "cpp": "cuda"}
 # CuTe DSL is CUDA's library in Python: it has the names of both.
 _CUTE_DSL = re.compile(r"\bcute\.|\bcutlass\.")
-# Up to so many characters, such as the names in a query, a text is screened by its trigrams; the
-# chunks of a package have more, and more of the rules' words.
-_SHORT = 400
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(NamedTuple):
     slug: str
     pattern: LinearPattern
-    clauses: Clauses
 
 
 class Detector:
@@ -43,11 +37,11 @@ class Detector:
                 for pattern in getattr(entry.detect, language):
                     facts = (entry.slug, language, pattern, *entry.bottlenecks)
                     digest.update(("\0".join(facts) + "\0\0").encode())
-                    clauses = required(pattern) if precheck else ()
-                    rules.append(_Rule(entry.slug, linear_pattern(pattern), clauses))
+                    rules.append(_Rule(entry.slug, linear_pattern(pattern)))
         self._screens = {
-            language: Screen([rule.clauses for rule in rules])
+            language: Screen([rule.pattern.body for rule in rules])
             for language, rules in self._rules.items()
+            if precheck
         }
         self.version = digest.hexdigest()
         """Changes when any pattern or what it stands for does, so that code is tagged anew."""
@@ -61,20 +55,18 @@ class Detector:
         languages = [chosen]
         if language == "python" and _CUTE_DSL.search(bare):
             languages.append("cuda")
-        lowered, searched = bare.lower(), encoded(bare)
+        searched = encoded(bare)
         found: set[str] = set()
         for each in languages:
-            for rule in self._candidates(each, lowered):
+            for rule in self._candidates(each, searched):
                 if rule.slug not in found and rule.pattern.search(searched):
                     found.add(rule.slug)
         return tuple(sorted(found))
 
-    def _candidates(self, language: str, lowered: str) -> Iterator[_Rule]:
-        """The rules whose words a text, in lower case, holds."""
-        rules = self._rules[language]
-        if len(lowered) <= _SHORT:
-            return (rules[number] for number in self._screens[language].passed(lowered))
-        return (rule for rule in rules if holds(lowered, rule.clauses))
+    def _candidates(self, language: str, text: bytes) -> list[_Rule]:
+        """The rules whose words a text holds."""
+        rules, screen = self._rules[language], self._screens.get(language)
+        return rules if screen is None else [rules[place] for place in screen.passed(text)]
 
     def bottlenecks(self, techniques: Sequence[str]) -> tuple[str, ...]:
         """The bottlenecks that these techniques relieve, in the taxonomy's order."""

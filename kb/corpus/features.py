@@ -12,8 +12,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from kb.corpus.comments import without_comments
-from kb.corpus.literals import Screen, required
-from kb.patterns import AnyOf, any_of, encoded
+from kb.patterns import AnyOf, Screen, any_of, encoded
 from kb.vocabulary import read_data
 
 _CODE = frozenset({"triton", "python", "cuda", "cpp"})
@@ -78,16 +77,11 @@ def features_version() -> str:
     return digest.hexdigest()
 
 
-def operator_families() -> tuple[str, ...]:
-    """Every operator family, the special ones first."""
-    return tuple(operator.value for operator in _operators())
-
-
 def operators_named(words: str) -> tuple[str, ...]:
     """Every family named in lower-case, space-separated words; special families first."""
     patterns, screen = _spoken_operators()
-    passed = (patterns[number] for number in screen.passed(words))
     said = encoded(words)
+    passed = (patterns[place] for place in screen.passed(said))
     return tuple(family for family, pattern in passed if pattern.search(said))
 
 
@@ -123,7 +117,7 @@ def _spoken_operators() -> tuple[list[tuple[str, AnyOf]], Screen]:
         for family in _operators()
         if (pattern := getattr(family, key)) is not None
     ]
-    return patterns, Screen([required(pattern.source) for _, pattern in patterns])
+    return patterns, Screen([pattern.source for _, pattern in patterns])
 
 
 @cache

@@ -136,17 +136,15 @@ def _technique(root: Path, path: Path) -> TechniqueFile:
     if front is None:
         raise EntryError(f"{name}:1: a technique entry starts with front matter between --- lines")
     entry = validate_front_matter(front, Technique, name)
+    file = TechniqueFile(entry, name, text, front)
     if entry.slug != path.stem:
-        raise EntryError(
-            f"{name}:{line_of_key(front, 'slug')}: slug '{entry.slug}' differs from the file name"
-        )
+        raise _at(file, "slug", f"slug '{entry.slug}' differs from the file name")
     if path.parent.name not in entry.bottlenecks:
-        raise EntryError(
-            f"{name}:{line_of_key(front, 'bottlenecks')}: is in folder '{path.parent.name}', "
-            f"but its bottlenecks are {', '.join(entry.bottlenecks)}"
-        )
+        listed = ", ".join(entry.bottlenecks)
+        problem = f"is in folder '{path.parent.name}', but its bottlenecks are {listed}"
+        raise _at(file, "bottlenecks", problem)
     check_sections(name, front)
-    return TechniqueFile(entry, name, text, front)
+    return file
 
 
 def _kernels(root: Path) -> Iterator[KernelFile]:
@@ -164,12 +162,10 @@ def _kernels(root: Path) -> Iterator[KernelFile]:
             if not os.path.lexists(launcher):
                 raise EntryError(f"{name}:1: has no {launcher.name} beside it with its launch code")
             relative, launch_code = _read(root, launcher)
+        file = KernelFile(entry, name, text, front, relative, launch_code)
         if (entry.language == "cuda") != (path.suffix == ".cu"):
-            raise EntryError(
-                f"{name}:{line_of_key(front, 'language')}: language '{entry.language}' in a "
-                f"{path.suffix} file"
-            )
-        yield KernelFile(entry, name, text, front, relative, launch_code)
+            raise _at(file, "language", f"language '{entry.language}' in a {path.suffix} file")
+        yield file
 
 
 def _check_unique(files: tuple[TechniqueFile, ...] | tuple[KernelFile, ...]) -> None:

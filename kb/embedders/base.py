@@ -1,6 +1,6 @@
 """What every embedder offers, and the arithmetic they share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from kb.errors import EmbedderError
 
 Vectors = NDArray[np.float32]
-OnDone = Callable[[int], None]
-"""Called from the calling thread with the number of texts finished since the last call."""
 
 
 @runtime_checkable
@@ -19,7 +17,7 @@ class Embedder(Protocol):
 
     A text's vector depends on the text alone: not on the other texts of a call, nor their order.
     Loading is lazy where it can be: `name` is always known without loading the model, and so
-    are `dimensions` and `max_tokens` of the shipped model. Safe to use from several threads.
+    are `dimensions` of the shipped model. Safe to use from several threads.
     """
 
     @property
@@ -30,11 +28,7 @@ class Embedder(Protocol):
     def dimensions(self) -> int:
         """Length of a vector."""
 
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of a text, special tokens included, that the model reads; the rest is cut."""
-
-    def embed_documents(self, texts: Sequence[str], on_done: OnDone | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to be searched; float32 of shape (len(texts), dimensions), unit rows.
 
         Raises

@@ -1,8 +1,7 @@
 """The default embedder: the shipped ONNX model on onnxruntime; imports no torch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from kb.embedders.base import OnDone, Vectors
+from kb.embedders.base import Vectors
 from kb.embedders.cpus import usable_cpus
 from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, REMEDY, read_shipped_file, shipped_model
 from kb.embedders.tokens import read_tokenizer, well_formed
@@ -35,11 +34,7 @@ class OnnxEmbedder:
         Texts embedded at once; by default the processors this process may use.
     """
 
-    def __init__(
-        self,
-        folder: Path = MODEL_FOLDER,
-        workers: int | None = None,
-    ) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER, workers: int | None = None) -> None:
         self._folder = folder
         self._model = shipped_model(folder)
         self._workers = workers or usable_cpus()
@@ -56,37 +51,16 @@ class OnnxEmbedder:
         """Length of a vector."""
         return self._model.dimensions
 
-    @property
-    def max_tokens(self) -> int:
-        """Tokens read of a text, special tokens included."""
-        return self._model.max_tokens
-
-    def embed_documents(self, texts: Sequence[str], on_done: OnDone | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to be searched; see `Embedder.embed_documents`."""
-        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        with self._mapped(texts) as results:
-            for row, vector in enumerate(results):
-                vectors[row] = vector
-                if on_done is not None:
-                    on_done(1)
-        return vectors
+        # If one fails, `map` drops what has not begun.
+        with ThreadPoolExecutor(self._workers, thread_name_prefix="kb-embed") as pool:
+            vectors = list(pool.map(self._embed, texts))
+        return np.array(vectors, dtype=np.float32).reshape(-1, self.dimensions)
 
     def embed_query(self, text: str) -> Vectors:
         """Embed a query; see `Embedder.embed_query`. Queries and documents are embedded alike."""
         return self._embed(text)
-
-    @contextmanager
-    def _mapped(self, texts: Sequence[str]) -> Iterator[Iterator[Vectors]]:
-        """Vectors of `texts` in order, by the workers; what is pending ends with the block."""
-        workers = min(self._workers, len(texts))
-        if workers <= 1:
-            yield map(self._embed, texts)
-            return
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="kb-embed")
-        try:
-            yield pool.map(self._embed, texts)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
     def _embed(self, text: str) -> Vectors:
         session, tokenizer = self._load()
@@ -99,7 +73,7 @@ class OnnxEmbedder:
         with self._lock:
             if self._loaded is None:
                 tokenizer = read_tokenizer(self._folder)
-                tokenizer.enable_truncation(self.max_tokens)
+                tokenizer.enable_truncation(self._model.max_tokens)
                 self._loaded = (self._session(), tokenizer)
             return self._loaded
 

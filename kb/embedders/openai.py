@@ -7,7 +7,7 @@ from threading import Lock
 import numpy as np
 import openai
 
-from kb.embedders.base import OnDone, Vectors, unit_rows
+from kb.embedders.base import Vectors, unit_rows
 from kb.embedders.tokens import well_formed
 from kb.errors import EmbedderError
 
@@ -16,25 +16,16 @@ TEXTS_PER_REQUEST = 64  # far below OpenAI's 2,048; small local servers refuse l
 # retries ride out about 15 s of rate limiting.
 MAX_RETRIES = 5
 REQUEST_SECONDS = 120.0  # a local server on a CPU may need a minute for a batch
-# What OpenAI's embedding models read. An endpoint does not say its own limit; one that reads
-# less answers 400 to a longer text.
-MAX_TOKENS = 8191
 NO_KEY = "none"  # the client insists on a key; local endpoints ignore it
 EMPTY_TEXT = " "  # the API refuses empty strings
 
 
 class OpenAIEmbedder:
-    """A model behind an OpenAI-compatible endpoint.
+    """A model behind an OpenAI-compatible endpoint, by its name there.
 
-    Parameters
-    ----------
-    model : str
-        The model's name at the endpoint.
-    base_url, api_key : str, optional
-        By default the environment variables ``OPENAI_BASE_URL`` (OpenAI itself when unset) and
-        ``OPENAI_API_KEY``. An endpoint given by URL may do without a key.
-    max_retries : int
-        Retries of a request after a refused connection, a time-out, 408, 409, 429 or 5xx.
+    The environment variables ``OPENAI_BASE_URL`` (OpenAI itself when unset) and ``OPENAI_API_KEY``
+    say where; an endpoint given by URL may do without a key. A request is repeated `max_retries`
+    times after a refused connection, a time-out, 408, 409, 429 or 5xx.
 
     Raises
     ------
@@ -42,15 +33,9 @@ class OpenAIEmbedder:
         Neither a key nor a URL is given.
     """
 
-    def __init__(
-        self,
-        model: str,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        max_retries: int = MAX_RETRIES,
-    ) -> None:
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
+    def __init__(self, model: str, max_retries: int = MAX_RETRIES) -> None:
+        base_url = os.environ.get("OPENAI_BASE_URL") or None
+        api_key = os.environ.get("OPENAI_API_KEY") or None
         if base_url is None and api_key is None:
             raise EmbedderError(
                 f"embedder 'openai:{model}' needs OPENAI_API_KEY, or OPENAI_BASE_URL set to an "
@@ -82,22 +67,13 @@ class OpenAIEmbedder:
         assert self._dimensions is not None
         return self._dimensions
 
-    @property
-    def max_tokens(self) -> int:
-        """The limit of OpenAI's own models; another endpoint may read less."""
-        return MAX_TOKENS
-
-    def embed_documents(self, texts: Sequence[str], on_done: OnDone | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to be searched; see `Embedder.embed_documents`."""
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
-        parts: list[Vectors] = []
-        for start in range(0, len(texts), TEXTS_PER_REQUEST):
-            batch = texts[start : start + TEXTS_PER_REQUEST]
-            parts.append(self._request(batch))
-            if on_done is not None:
-                on_done(len(batch))
-        return np.concatenate(parts)
+        starts = range(0, len(texts), TEXTS_PER_REQUEST)
+        batches = (texts[start : start + TEXTS_PER_REQUEST] for start in starts)
+        return np.concatenate([self._request(batch) for batch in batches])
 
     def embed_query(self, text: str) -> Vectors:
         """Embed a query; see `Embedder.embed_query`."""

@@ -7,11 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kb.embedders.base import OnDone, Vectors, unit_rows
+from kb.embedders.base import Vectors, unit_rows
 from kb.errors import EmbedderError
-
-TEXTS_PER_CALL = 256  # how often progress is reported; the library batches within a call
-FALLBACK_MAX_TOKENS = 512  # for the rare model that does not state its limit
 
 
 class SentenceTransformersEmbedder:
@@ -40,21 +37,12 @@ class SentenceTransformersEmbedder:
         """Length of a vector; loads the model."""
         return int(self._model().get_embedding_dimension())
 
-    @property
-    def max_tokens(self) -> int:
-        """Tokens the model reads of a text; loads the model."""
-        return int(self._model().max_seq_length or FALLBACK_MAX_TOKENS)
-
-    def embed_documents(self, texts: Sequence[str], on_done: OnDone | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to be searched; see `Embedder.embed_documents`."""
-        parts = [np.empty((0, self.dimensions), dtype=np.float32)]
-        for start in range(0, len(texts), TEXTS_PER_CALL):
-            batch = list(texts[start : start + TEXTS_PER_CALL])
-            encoded = self._model().encode_document(batch, show_progress_bar=False)
-            parts.append(unit_rows(np.asarray(encoded, dtype=np.float32), self.name))
-            if on_done is not None:
-                on_done(len(batch))
-        return np.concatenate(parts)
+        if not texts:
+            return np.empty((0, self.dimensions), dtype=np.float32)
+        encoded = self._model().encode_document(list(texts), show_progress_bar=False)
+        return unit_rows(np.asarray(encoded, dtype=np.float32), self.name)
 
     def embed_query(self, text: str) -> Vectors:
         """Embed a query; see `Embedder.embed_query`."""

@@ -111,10 +111,7 @@ def copy_files(folder: Path, target: Path) -> None:
 
 
 def write_collection(
-    folder: Path,
-    chunks: Sequence[Chunk],
-    vectors: NDArray[np.float32],
-    former: Path | None = None,
+    folder: Path, chunks: Sequence[Chunk], vectors: NDArray[np.float32], former: Path | None = None
 ) -> None:
     """Write the collection for `chunks` and their `vectors` (n, d) into a new folder.
 

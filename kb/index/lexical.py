@@ -6,6 +6,8 @@ that field, weighted, and added up before they saturate. So a long body does not
 does where a name is only repeated within the text.
 """
 
+import sys
+import threading
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kb.caching import cached_by_word
-from kb.index.library import bm25s
 from kb.index.strings import StringTable, write_strings
 from kb.index.tokens import terms
 from kb.parsing import PARSING
@@ -36,6 +37,27 @@ _MOST_INT32 = 2**31 - 1
 # Files that are memory-mapped: the vocabulary, and the number of distinct terms in each chunk.
 _TERMS, _DISTINCT = "terms", "distinct.npy"
 _ONE = array("f", [1])
+_IMPORTING = threading.Lock()
+
+
+def _bm25s() -> Any:
+    """The library; takes a third of a second the first time.
+
+    Where JAX is installed, `bm25s.selection` runs it once when imported, and a JAX made for GPUs
+    then keeps three quarters of the card's memory for as long as the process lives. Only bm25s's
+    choice of top scores uses JAX, and that is not used here.
+    """
+    with _IMPORTING:
+        modules: dict[str, Any] = sys.modules
+        kept = modules.get("jax")
+        modules["jax"] = None  # an import of it fails, as where it is not installed
+        try:
+            import bm25s as library  # noqa: PLC0415
+        finally:
+            del modules["jax"]
+            if kept is not None:
+                modules["jax"] = kept
+    return library
 
 
 def split_symbol(symbol: str) -> tuple[str, str]:
@@ -63,7 +85,7 @@ def write_lexical(folder: Path, chunks: Iterable[Chunk]) -> None:
     vocabulary = postings.sort_vocabulary(write_strings(folder / _TERMS, postings.vocabulary))
     scores, distinct = _scores(postings)
     np.save(folder / _DISTINCT, distinct)
-    index = bm25s().BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
+    index = _bm25s().BM25(method="lucene", k1=_K1, b=_B, csc_backend="numpy")
     index.vocab_dict, index.scores, index.nonoccurrence_array = vocabulary, scores, None
     index.save(str(folder), show_progress=False)
 
@@ -184,7 +206,7 @@ class LexicalIndex:
 
     def __init__(self, folder: Path, count: int) -> None:
         """Open the index of a generation of `count` chunks."""
-        library = bm25s()
+        library = _bm25s()
         with PARSING:
             index: Any = library.BM25.load(
                 str(folder), mmap=True, load_vocab=False, show_progress=False

@@ -4,31 +4,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from kb.corpus.entries import Kernel
 from kb.errors import IndexUnavailableError, KbError
 from kb.index.columns import Columns, open_columns
-from kb.index.layout import (
-    CHROMA,
-    CHUNKS,
-    COLUMNS,
-    ENTRIES,
-    LEXICAL,
-    SOURCES,
-    VECTORS,
-    IndexLayout,
-)
+from kb.index.layout import CHROMA, CHUNKS, COLUMNS, ENTRIES, LEXICAL, SOURCES, VECTORS, IndexLayout
 from kb.index.leases import Lease
 from kb.index.lexical import LexicalIndex
 from kb.index.manifest import Manifest, read_manifest
-from kb.index.state import (
-    IndexState,
-    KernelRecord,
-    TechniqueRecord,
-    parse_entries,
-    parse_sources,
-)
+from kb.index.state import IndexState, KernelRecord, TechniqueRecord, parse_entries, parse_sources
 from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
 from kb.records import Source
+from kb.refusals import refusal
 
 # A reader loses the race against a collector only if publications come faster than opens.
 _ATTEMPTS = 50
@@ -63,6 +52,11 @@ class Generation:
                 if technique in found:
                     found[technique][slug] = None
         return {slug: list(examples) for slug, examples in found.items()}
+
+    @cached_property
+    def kernel_entries(self) -> dict[str, Kernel]:
+        """Kernel slug → entry."""
+        return {slug: record.entry for slug, record in self.kernels.items()}
 
     def state(self) -> IndexState:
         """The whole generation in memory, for a writer that adds to it."""
@@ -108,14 +102,14 @@ def open_generation(root: Path) -> Generation:
 def _open(folder: Path, lease: Lease) -> Generation:
     try:
         manifest = read_manifest(folder)
-        techniques, kernels = parse_entries((folder / ENTRIES).read_text(encoding="utf-8"))
+        entries = parse_entries((folder / ENTRIES).read_text(encoding="utf-8"))
         sources = parse_sources((folder / SOURCES).read_text(encoding="utf-8"))
         return Generation(
             folder=folder,
             manifest=manifest,
             sources={source.name: source for source in sources},
-            techniques={technique.entry.slug: technique for technique in techniques},
-            kernels={kernel.entry.slug: kernel for kernel in kernels},
+            techniques={technique.entry.slug: technique for technique in entries.techniques},
+            kernels={kernel.entry.slug: kernel for kernel in entries.kernels},
             store=ChunkStore(folder / CHUNKS),
             columns=open_columns(folder / COLUMNS),
             lexical=LexicalIndex(folder / LEXICAL, manifest.chunks),
@@ -126,6 +120,7 @@ def _open(folder: Path, lease: Lease) -> Generation:
         lease.release()
         if isinstance(error, KbError):
             raise
+        reason = refusal(error) if isinstance(error, ValidationError) else error
         raise IndexUnavailableError(
-            f"the index at {folder.parent.parent} is damaged ({error}): run `kb rebuild`"
+            f"the index at {folder.parent.parent} is damaged ({reason}): run `kb rebuild`"
         ) from error

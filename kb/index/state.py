@@ -3,7 +3,8 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from kb.corpus.entries import Kernel, Technique
 from kb.records import Chunk, Source
@@ -30,6 +31,18 @@ class KernelRecord:
     path: str
     code: str
     launcher: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of an index, as a generation holds them in one file."""
+
+    techniques: tuple[TechniqueRecord, ...]
+    kernels: tuple[KernelRecord, ...]
+
+
+_ENTRIES = TypeAdapter(Entries)
+_SOURCES = TypeAdapter(tuple[Source, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +83,13 @@ class IndexState:
 
     def entries_json(self) -> str:
         """The entries as one JSON document."""
-        data = {
-            "techniques": [_dump(technique) for technique in self.techniques],
-            "kernels": [_dump(kernel) for kernel in self.kernels],
-        }
+        data = _ENTRIES.dump_python(Entries(self.techniques, self.kernels), mode="json")
         return json.dumps(data, ensure_ascii=False)
 
     def sources_json(self) -> str:
         """The sources as one JSON document."""
-        return json.dumps([source.to_json() for source in self.sources], ensure_ascii=False)
+        data = _SOURCES.dump_python(self.sources, mode="json")
+        return json.dumps(data, ensure_ascii=False)
 
     def content(self, embedder: str) -> str:
         """Digest of all that a generation made from this state holds."""
@@ -90,26 +101,11 @@ class IndexState:
         return digest.hexdigest()
 
 
-def _dump(record: TechniqueRecord | KernelRecord) -> dict[str, Any]:
-    values: dict[str, Any] = {name: getattr(record, name) for name in record.__slots__}
-    values["entry"] = record.entry.model_dump(mode="json")
-    return values
-
-
-def parse_entries(text: str) -> tuple[tuple[TechniqueRecord, ...], tuple[KernelRecord, ...]]:
+def parse_entries(text: str) -> Entries:
     """The inverse of `IndexState.entries_json`."""
-    data = json.loads(text)
-    techniques = tuple(
-        TechniqueRecord(**{**values, "entry": Technique.model_validate(values["entry"])})
-        for values in data["techniques"]
-    )
-    kernels = tuple(
-        KernelRecord(**{**values, "entry": Kernel.model_validate(values["entry"])})
-        for values in data["kernels"]
-    )
-    return techniques, kernels
+    return _ENTRIES.validate_json(text)
 
 
 def parse_sources(text: str) -> tuple[Source, ...]:
     """The inverse of `IndexState.sources_json`."""
-    return tuple(Source.from_json(load) for load in json.loads(text))
+    return _SOURCES.validate_json(text)

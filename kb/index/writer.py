@@ -138,32 +138,20 @@ class IndexWriter:
         """
         with explained(self.layout.root):
             content = content or state.content(embedder)
-            manifest = self._build(state, vectors, embedder, content, fresh=fresh)
-            self._switch(manifest.generation)
-            self.collect()
-        return manifest
-
-    def _build(
-        self,
-        state: IndexState,
-        vectors: NDArray[np.float32],
-        embedder: str,
-        content: str,
-        *,
-        fresh: bool,
-    ) -> Manifest:
-        former = None
-        if not fresh:
-            current = self.current_manifest()
+            former = None
+            current = None if fresh else self.current_manifest()
             if current is not None and current.embedder == embedder:
                 former = self.layout.generation(current.generation)
-        staged = self.layout.staging / self.next_name(content)
-        manifest = build_generation(
-            staged, state, vectors, embedder=embedder, content=content, former=former
-        )
-        problems = check_in_child(staged)
-        if problems:
-            raise IndexUnavailableError(f"the new index failed its check: {'; '.join(problems)}")
+            staged = self.layout.staging / self.next_name(content)
+            manifest = build_generation(
+                staged, state, vectors, embedder=embedder, content=content, former=former
+            )
+            if problems := check_in_child(staged):
+                raise IndexUnavailableError(
+                    f"the new index failed its check: {'; '.join(problems)}"
+                )
+            self._switch(manifest.generation)
+            self.collect()
         return manifest
 
     def adopt(self, staged: Path) -> None:

@@ -61,7 +61,8 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     """Find the heaviest operator of a problem and the work around it."""
     spec = card or all_specs()[TYPICAL_CARD]
     steps = steps_of(problem.operators)
-    dtype = _dtype(problem)
+    floats = (t.dtype for t in (*problem.inputs, *problem.parameters) if "float" in t.dtype)
+    dtype = next(floats, "float32")
     for step in steps:
         step.seconds = _seconds(step, spec, dtype)
     heaviest = _heaviest(steps)
@@ -72,22 +73,13 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
         same = sum(s.seconds for s in steps if s.family is heaviest.family)
         found.share = same / seconds if seconds else 1.0
     found.flops = total(step.flops for step in steps if step.kind in _ANCHORS)
-    products = [step for step in steps if step.kind in PRODUCTS and not _is_stencil(step)]
+    # A convolution of single channels sums too few products for tensor cores.
+    products = [s for s in steps if s.kind in PRODUCTS and s.family_name != "depthwise-conv"]
     found.tensor_flops = total(step.useful_flops for step in products)
     found.dense_flops = total(step.flops for step in products)
     found.io_bytes = _io_bytes(problem)
     found.moved_bytes = total(step.bytes for step in steps)
     return found
-
-
-def _is_stencil(step: Step) -> bool:
-    """A convolution of single channels sums too few products for tensor cores."""
-    return step.family_name == "depthwise-conv"
-
-
-def _dtype(problem: Problem) -> str:
-    floats = [t.dtype for t in (*problem.inputs, *problem.parameters) if "float" in t.dtype]
-    return floats[0] if floats else "float32"
 
 
 def _io_bytes(problem: Problem) -> int | None:
@@ -134,8 +126,7 @@ def _named_first(steps: list[Step]) -> Step:
     rank = {"activation": 0, "scale": 1, "elementwise-add": 1}
     plain = {"pow", "exp", "sqrt", "rsqrt", "log", "square", "abs", "where"}
     return min(
-        steps,
-        key=lambda s: (rank.get(s.family_name, 2) + 0.5 * (s.name in plain), -s.seconds),
+        steps, key=lambda s: (rank.get(s.family_name, 2) + 0.5 * (s.name in plain), -s.seconds)
     )
 
 

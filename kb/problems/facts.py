@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-from kb.errors import InvalidInputError
-from kb.gpus import GpuSpec, all_specs, find_spec
+from kb.gpus import GpuSpec, find_gpu
 from kb.problems.analysis import Analysis
 from kb.problems.steps import Step
 from kb.problems.values import Shape
 from kb.profiles.values import si
-from kb.vocabulary import find_gpu
 
 # Operators of a chain that a line names; a network has hundreds.
 _NAMED = 8
@@ -32,11 +30,7 @@ def card_of(gpu: str | None) -> GpuSpec | None:
     """
     if gpu is None or gpu.startswith("sm_"):
         return None
-    try:
-        return find_spec(gpu)
-    except InvalidInputError:
-        family = find_gpu(gpu).name
-        return next(spec for spec in all_specs().values() if spec.family == family)
+    return find_gpu(gpu)
 
 
 def bound_of(analysis: Analysis, card: GpuSpec | None) -> str | None:

@@ -59,11 +59,6 @@ _AFTER = 1e-3
 # Code in these is a kernel.
 _KERNEL_LANGUAGES = frozenset({"triton", "cuda"})
 
-# What passing on is called: to a kernel, to a technique.
-PASSED_ON = ("technique matches", "example matches")
-# What fitted weights add: to an entry, to code.
-WEIGHED = ("sections and neighbours", "name and coverage")
-
 
 class Hit(NamedTuple):
     """One ranked chunk, before its text is read."""
@@ -81,16 +76,8 @@ class Scored(NamedTuple):
 
     rows: NDArray[np.intp]
     scores: NDArray[np.float64]
-    fused: NDArray[np.float64]
-    """What its words and meaning are worth."""
-    passed: NDArray[np.float64]
-    """What entries that it belongs with pass on."""
-    weighed: NDArray[np.float64]
-    """What fitted weights add: of an entry's sections and neighbours, of a function's name."""
-    meant: NDArray[np.float64]
-    """What the meaning of the query's words adds."""
-    behind: NDArray[np.float64]
-    """What puts techniques that the query's metrics contradict behind all others."""
+    parts: dict[str, NDArray[np.float64]]
+    """What the words, the neighbours and the meaning are worth, by name: what is not metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +97,7 @@ class Searcher:
     """Searches one generation with the embedder that made it."""
 
     def __init__(
-        self,
-        generation: Generation,
-        embedder: Embedder,
-        *,
-        exact_limit: int = EXACT_LIMIT,
+        self, generation: Generation, embedder: Embedder, *, exact_limit: int = EXACT_LIMIT
     ) -> None:
         self.generation = generation
         self._embedder = embedder
@@ -187,7 +170,7 @@ class Searcher:
         ranker = Ranker(said, self.generation, self._names)
         near = self.nearest.of(self._entries.rows, vector, dense)
         learned = self._classifier.likelihoods(vector, text)
-        entries = self._entries.score(tokens, lexical, near, mask)._replace(learned=learned)
+        entries = self._entries.score(tokens, lexical, near, mask)
         pieces = self._pieces if mask is None else self._pieces & mask
         lexical_rows = top(words, CANDIDATES, pieces & (words > 0))
         dense_rows = self.nearest.rows(vector, dense, CANDIDATES, pieces)
@@ -214,7 +197,7 @@ class Searcher:
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
         )
         probability = relevance(evidence, self._calibration)
-        scored = self._scored(candidates, tokens, entries, ranker)
+        scored = self._scored(candidates, entries, learned, ranker)
         hits = self._kept(scored, (lexical_rows, dense_rows), k)
         outside = said.of_field.outside and not self._names.codes(said.symbols)
         abstained = probability < self._calibration.threshold or not hits or outside
@@ -242,11 +225,7 @@ class Searcher:
         )
 
     def _scored(
-        self,
-        pieces: Candidates,
-        tokens: list[str],
-        entries: EntryScores,
-        ranker: Ranker,
+        self, pieces: Candidates, entries: EntryScores, learned: NDArray[np.float64], ranker: Ranker
     ) -> Scored:
         """Every candidate, and every entry that the filters keep, best first."""
         places = np.flatnonzero(entries.found)
@@ -255,19 +234,17 @@ class Searcher:
         texts = np.concatenate((pieces.fused, entries.fused[places]))
         passed, weighed, meant, behind = np.zeros((4, len(found)))
         totals = ranker.totals(found)
-        weighed[:first] = self._functions.added(ranker.understood, tokens, pieces, totals[:first])
-        if len(places) and entries.text is not None and entries.learned is not None:
+        asked = ranker.understood
+        weighed[:first] = self._functions.added(asked, entries.tokens, pieces, totals[:first])
+        if len(places):
             said = ranker.said(self._entries.places)
             speaking = entries.fused + said.named + said.gates
             passed_on = self._entries.passed_on(speaking)
             passed[first:] = passed_on[places]
             plain = entries.fused + passed_on
             plain[places] += totals[first:]
-            added = self._weighing.added(
-                entries.text, ranker.understood, said, plain, entries.learned
-            )
+            added = self._weighing.added(entries, asked, said, plain, learned)
             added = ordering(added[places], plain[places])
-            asked = ranker.understood
             if not (asked.ops_apart or asked.wants_kernel):
                 # Who names a technique and no operator gets it before its examples.
                 values = np.full(len(plain), -np.inf)
@@ -279,8 +256,19 @@ class Searcher:
             behind[first:] = ranker.contradicted(self._entries.places)[places]
         scores = texts + passed + weighed + totals + meant + behind
         order = np.lexsort((found, -scores))
-        columns = (scores, texts, passed, weighed, meant, behind)
-        return Scored(found[order], *(column[order] for column in columns))
+        technique, piece = np.zeros((2, len(found)), dtype=np.bool_)
+        technique[first:], piece[:first] = self._entries.techniques[places], True
+        parts = {
+            "fused": texts,
+            "technique matches": np.where(technique, 0.0, passed),
+            "example matches": np.where(technique, passed, 0.0),
+            "sections and neighbours": np.where(piece, 0.0, weighed),
+            "name and coverage": np.where(piece, weighed, 0.0),
+            "meaning": meant,
+            "contradicted": behind,
+        }
+        ordered = {name: column[order] for name, column in parts.items()}
+        return Scored(found[order], scores[order], ordered)
 
     def _kept(self, scored: Scored, orders: Sequence[NDArray[np.intp]], k: int) -> list[Hit]:
         """The k best distinct answers; `orders` are the rows by words and by meaning."""
@@ -293,20 +281,12 @@ class Searcher:
 
         `ranks`: row → its rank by words, and by meaning.
         """
-        row = int(scored.rows[place])
-        parts: dict[str, Any] = {"fused": float(scored.fused[place])}
-        for name, rank in zip(("lexical rank", "dense rank"), ranks, strict=True):
-            if row in rank:
-                parts[name] = rank[row]
-        kind = self.generation.columns["kinds"].of(row)[0]
-        if passed := float(scored.passed[place]):
-            parts[PASSED_ON[kind == "technique"]] = passed
-        if weighed := float(scored.weighed[place]):
-            parts[WEIGHED[kind == "code"]] = weighed
-        for name, column in (("meaning", scored.meant), ("contradicted", scored.behind)):
-            if value := float(column[place]):
-                parts[name] = value
-        total = float(scored.scores[place])
+        row, total = int(scored.rows[place]), float(scored.scores[place])
+        worth = {name: float(column[place]) for name, column in scored.parts.items()}
+        names = zip(("lexical rank", "dense rank"), ranks, strict=True)
+        parts: dict[str, Any] = {"fused": worth.pop("fused")}
+        parts |= {name: rank[row] for name, rank in names if row in rank}
+        parts |= {name: value for name, value in worth.items() if value}
         return Hit(row, min(max(total, 0.0) / HIGHEST, 1.0), total, parts)
 
     def _results(self, ranking: Ranking, *, explain: bool) -> list[Result]:

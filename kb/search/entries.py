@@ -34,8 +34,8 @@ FROM_TECHNIQUE = 0.15
 _FEWEST_KNOWING = 50
 
 
-class EntryText(NamedTuple):
-    """What a query's words and meaning say of entries and of their rows, before it is added up."""
+class EntryScores(NamedTuple):
+    """What a query's words and meaning say of every entry, (m,), and of their rows, (n,)."""
 
     tokens: list[str]
     information: NDArray[np.float64]
@@ -55,25 +55,15 @@ class EntryText(NamedTuple):
     meaning: NDArray[np.float64]
     """How near its rows are: the nearest, and the mean of the few nearest, (m,)."""
     fused: NDArray[np.float64]
-    """All of it as one score, as `EntryScores` has it, (m,)."""
-
-
-class EntryScores(NamedTuple):
-    """What a query's words and meaning say of every entry, (m,) each."""
-
-    fused: NDArray[np.float64]
-    """In [0, 1], 1 for an entry that has the query's words as no other has and its very meaning."""
+    """All of it in [0, 1], 1 for an entry that has the query's words as no other has and its very
+    meaning, (m,)."""
     found: NDArray[np.bool_]
-    """Whether any of its chunks is kept by the filters."""
+    """Whether any of its chunks is kept by the filters, (m,)."""
     shown: NDArray[np.intp]
-    """The row of its chunk that answers best, questions left out."""
-    covered: float | None
+    """The row of its chunk that answers best, questions left out, (m,)."""
+    covered: float | None = None
     """The share of the query's information that the entry with most of it holds, filters aside;
     None where there are too few entries to tell what is rare among them."""
-    text: EntryText | None = None
-    """What the scores are made of; None where there are no entries."""
-    learned: NDArray[np.float64] | None = None
-    """What the classifier says of each, (m,), once it was asked."""
 
 
 class Entries:
@@ -145,8 +135,10 @@ class Entries:
             Which chunks of the whole index are kept.
         """
         if not len(self.rows):
-            none = np.zeros(0)
-            return EntryScores(none, none.astype(np.bool_), self.rows, None)
+            none, found = np.zeros(0), np.zeros(0, np.bool_)
+            return EntryScores(
+                tokens, none, none, none, none, none, none, none, none, none, found, self.rows
+            )
         kept = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
         words = self._words(tokens, lexical)
         best = self._most(words)
@@ -166,8 +158,10 @@ class Entries:
         at = np.append(shown, -2.0)[self._padded].argmax(axis=1)
         rows = self.rows[self._padded[np.arange(len(at)), at]]
         found = self._most((kept & self._shown).astype(np.float64)) > 0
-        text = EntryText(tokens, idf, best, by_row, near, alone, together, nearest, meaning, fused)
-        return EntryScores(fused, found, rows, covered, text)
+        return EntryScores(
+            tokens, idf, best, by_row, near, alone, together, nearest, meaning, fused, found, rows,
+            covered,
+        )  # fmt: skip
 
     def _words(self, tokens: list[str], lexical: LexicalIndex) -> NDArray[np.float32]:
         """Frequency of each token in each row, (tokens, n)."""

@@ -1,7 +1,7 @@
 """Filters as a mask over the chunks of a generation, and their values that name nothing."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +36,28 @@ def filter_mask(filters: Filters, columns: Columns) -> NDArray[np.bool_] | None:
             found = columns[name].mask(lambda values, wanted=wanted: not wanted.isdisjoint(values))  # type: ignore[misc]
             mask = found if mask is None else mask & found
     if filters.architectures:
-        for name in filters.architectures:
-            parse_architecture(name)
-
-        def runs(values: Values) -> bool:
-            return any(any_runs_on(values, device) for device in filters.architectures)
-
-        found = columns["architectures"].mask(runs)
+        found = running_on(filters.architectures, columns)
         mask = found if mask is None else mask & found
     if mask is not None and mask.all():
         return None
     return mask
+
+
+def running_on(devices: Sequence[str], columns: Columns) -> NDArray[np.bool_]:
+    """Which chunks run on any of these devices, (n,).
+
+    Raises
+    ------
+    InvalidInputError
+        If one is not written like `sm_90a`.
+    """
+    for device in devices:
+        parse_architecture(device)
+
+    def runs(values: Values) -> bool:
+        return any(any_runs_on(values, device) for device in devices)
+
+    return columns["architectures"].mask(runs)
 
 
 def check_filters(filters: Filters, generation: Generation) -> None:

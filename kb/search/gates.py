@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from kb.corpus.entries import Gate, Technique
+from kb.corpus.entries import Technique
 from kb.profiles.values import quantity
 from kb.vocabulary import find_metric
 
@@ -121,35 +121,25 @@ class GateVerdict:
 def judge_gates(technique: Technique, profile: Mapping[str, float]) -> GateVerdict:
     """Judge a technique's gates against a profile under full metric names."""
     standings: list[GateStanding] = []
-    for gate in technique.when:
-        if gate.metric in profile:
-            value = profile[gate.metric]
-            speaks: Literal["for", "against"] = "for" if gate.holds(value) else "against"
-            standings.append(_standing(technique.slug, gate, value, "use", speaks))
-    for gate in technique.avoid_when:
-        if gate.metric in profile and gate.holds(profile[gate.metric]):
-            value = profile[gate.metric]
-            standings.append(_standing(technique.slug, gate, value, "avoid", "against"))
+    kinds: tuple[Literal["use", "avoid"], ...] = ("use", "avoid")
+    for kind, gates in zip(kinds, (technique.when, technique.avoid_when), strict=True):
+        for gate in gates:
+            value = profile.get(gate.metric)
+            if value is None or (kind == "avoid" and not gate.holds(value)):
+                continue
+            metric = find_metric(gate.metric)
+            assert metric is not None  # the entry was validated
+            standing = GateStanding(
+                technique=technique.slug,
+                metric=gate.metric,
+                label=metric.label,
+                unit=metric.unit,
+                value=value,
+                op=gate.op,
+                bound=gate.value,
+                speaks="for" if kind == "use" and gate.holds(value) else "against",
+                gate=kind,
+                because=gate.because,
+            )
+            standings.append(standing)
     return GateVerdict(tuple(standings), len(technique.when))
-
-
-def _standing(
-    slug: str,
-    gate: Gate,
-    value: float,
-    kind: Literal["use", "avoid"],
-    speaks: Literal["for", "against"],
-) -> GateStanding:
-    metric = find_metric(gate.metric)
-    return GateStanding(
-        technique=slug,
-        metric=gate.metric,
-        label=metric.label if metric else gate.metric,
-        unit=metric.unit if metric else "",
-        value=value,
-        op=gate.op,
-        bound=gate.value,
-        speaks=speaks,
-        gate=kind,
-        because=gate.because,
-    )

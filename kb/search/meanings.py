@@ -94,11 +94,7 @@ def _together(shares: Iterable[tuple[Meaning, float]]) -> Meant:
 
 
 def _share(
-    meaning: Meaning,
-    query: str,
-    said: bool,
-    named: Iterable[str],
-    metrics: Mapping[str, float],
+    meaning: Meaning, query: str, said: bool, named: Iterable[str], metrics: Mapping[str, float]
 ) -> float:
     """How much a query means it, in [0, 1]."""
     if meaning.bound is not None:

@@ -4,28 +4,8 @@ from pathlib import Path
 
 from kb.embedders import load_embedder
 from kb.errors import EmbedderError, IndexMismatchError
-from kb.index.reader import Generation, open_generation
+from kb.index.reader import open_generation
 from kb.search.engine import Searcher
-
-
-def searcher_for(generation: Generation) -> Searcher:
-    """A searcher over an open generation.
-
-    Raises
-    ------
-    IndexMismatchError
-        If the generation was made by an embedder that this installation does not have.
-    """
-    name = generation.manifest.embedder
-    try:
-        return Searcher(generation, load_embedder(name))
-    except EmbedderError as error:
-        if not name.startswith("onnx:"):
-            raise
-        raise IndexMismatchError(
-            f"the index was made with embedder {name}, which this version does not ship: "
-            "run `kb rebuild`"
-        ) from error
 
 
 def open_searcher(index: Path) -> Searcher:
@@ -36,6 +16,16 @@ def open_searcher(index: Path) -> Searcher:
     IndexUnavailableError
         If there is no index, or it is damaged.
     IndexMismatchError
-        If another schema version or embedder made it.
+        If another schema version made it, or an embedder that this installation does not have.
     """
-    return searcher_for(open_generation(index))
+    generation = open_generation(index)
+    name = generation.manifest.embedder
+    try:
+        return Searcher(generation, load_embedder(name))
+    except EmbedderError as error:
+        if not name.startswith("onnx:"):
+            raise
+        raise IndexMismatchError(
+            f"the index was made with embedder {name}, which this version does not ship: "
+            "run `kb rebuild`"
+        ) from error

@@ -7,6 +7,7 @@ from functools import cache, cached_property
 
 from kb.corpus.detection import Detector
 from kb.corpus.features import features, operators_named
+from kb.gpus import find_gpu, gpu_names
 from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
 from kb.index.tokens import identifiers, spaced, terms
@@ -15,7 +16,6 @@ from kb.search.meanings import Field, Meant, field_of, meant_by, shown_by
 from kb.search.pasted import Pasted, pasted_code
 from kb.search.phrases import Phrases
 from kb.search.spelling import Spelling
-from kb.vocabulary import find_gpu, gpu_names
 
 _LANGUAGES = {"triton": "triton", "cuda": "cuda", "tl": "triton"}
 # What dtypes of chunks a word stands for. A width alone stands for all formats of that width.

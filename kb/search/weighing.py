@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kb.corpus.entries import TECHNIQUE_SECTIONS
 from kb.index.reader import Generation
 from kb.index.tokens import terms
-from kb.search.entries import Entries, EntryText, median
+from kb.search.entries import Entries, EntryScores, median
 from kb.search.query import Understanding
 from kb.search.weights import read_weights
 
@@ -151,7 +151,7 @@ class Weighing:
 
     def added(
         self,
-        text: EntryText,
+        found: EntryScores,
         understood: Understanding,
         said: Said,
         scores: Floats,
@@ -160,11 +160,11 @@ class Weighing:
         """What is added to each entry's score but for a constant, (m,); asked as `features`."""
         if not self.applies:
             return np.zeros(len(scores))
-        return self._weights @ self.features(text, understood, said, scores, learned)
+        return self._weights @ self.features(found, understood, said, scores, learned)
 
     def features(
         self,
-        text: EntryText,
+        found: EntryScores,
         understood: Understanding,
         said: Said,
         scores: Floats,
@@ -174,7 +174,7 @@ class Weighing:
 
         Parameters
         ----------
-        text
+        found
             What the words and the meaning of the query say of it.
         understood
             What was recognised in the query.
@@ -187,26 +187,26 @@ class Weighing:
         """
         count = len(self._entries.names)
         sections = len(_SECTIONS) + 1
-        most = max(float(text.by_row.max(initial=0.0)), 1e-9)
+        most = max(float(found.by_row.max(initial=0.0)), 1e-9)
         words, meaning = np.zeros(sections * count), np.zeros(sections * count)
-        words[self._slots] = np.maximum.reduceat(text.by_row[self._by_slot], self._firsts) / most
-        meaning[self._slots] = np.maximum.reduceat(text.near[self._by_slot], self._firsts)
-        total = max(float(text.information.sum()), 1e-9)
+        words[self._slots] = np.maximum.reduceat(found.by_row[self._by_slot], self._firsts) / most
+        meaning[self._slots] = np.maximum.reduceat(found.near[self._by_slot], self._firsts)
+        total = max(float(found.information.sum()), 1e-9)
         technique = self._entries.techniques.astype(np.float64)
         return np.vstack(
             (
                 scores,
                 words.reshape(sections, count),
                 meaning.reshape(sections, count),
-                text.alone,
-                text.together,
-                text.information @ text.best / total,
-                text.information @ (text.best > 0) / total,
-                self._named(text, self._names) / total,
-                self._named(text, self._titles) / total,
-                text.nearest,
-                text.meaning,
-                text.meaning * bool(understood.metrics),
+                found.alone,
+                found.together,
+                found.information @ found.best / total,
+                found.information @ (found.best > 0) / total,
+                self._named(found, self._names) / total,
+                self._named(found, self._titles) / total,
+                found.nearest,
+                found.meaning,
+                found.meaning * bool(understood.metrics),
                 technique,
                 technique * bool(understood.ops),
                 *self._by_operator(understood),
@@ -214,19 +214,19 @@ class Weighing:
                 said.gates,
                 said.held,
                 said.held > 0,
-                *self._by_neighbours(text.fused + said.named + said.gates),
+                *self._by_neighbours(found.fused + said.named + said.gates),
                 learned,
                 learned * bool(understood.metrics),
             )
         )
 
-    def _named(self, text: EntryText, names: Mapping[str, NDArray[np.intp]]) -> Floats:
+    def _named(self, found: EntryScores, names: Mapping[str, NDArray[np.intp]]) -> Floats:
         """The information of the query's words that stand in each entry's names, (m,)."""
-        found = np.zeros(len(self._entries.names))
-        for token, information in zip(text.tokens, text.information.tolist(), strict=True):
+        worth = np.zeros(len(self._entries.names))
+        for token, information in zip(found.tokens, found.information.tolist(), strict=True):
             if (places := names.get(token)) is not None:
-                found[places] += information
-        return found
+                worth[places] += information
+        return worth
 
     def _by_operator(self, understood: Understanding) -> tuple[Floats, Floats]:
         """How rare a kernel's operator is that the query names, and the share of the named

@@ -92,10 +92,7 @@ async def jobs(request: Request, store: Store) -> JobList:
 
 
 @router.get(
-    "/jobs/{job_id}",
-    operation_id="getJob",
-    response_model=Job,
-    summary="How far an ingest job is",
+    "/jobs/{job_id}", operation_id="getJob", response_model=Job, summary="How far an ingest job is"
 )
 async def job(request: Request, job_id: str, store: Store) -> Job:
     """The job as it is now."""

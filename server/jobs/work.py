@@ -77,10 +77,7 @@ def _ingest(store: JobStore, job: Job, folder: Path, index: Path) -> None:
     while True:
         try:
             report = ingest(
-                [Request(folder, name=job.source)],
-                index,
-                embedder,
-                progress=_Progress(store, job),
+                [Request(folder, name=job.source)], index, embedder, progress=_Progress(store, job)
             )
             break
         except IndexBusyError:

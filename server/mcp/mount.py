@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from server.middleware.auth import is_admin
 from server.mounting import Mount
 from server.problems import ADMIN_NEEDED, problem_response
-from server.state import ServerState
+from server.state import Host
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
@@ -27,7 +27,7 @@ class McpEndpoint:
     is ready and answers already; a request that comes before waits for it.
     """
 
-    def __init__(self, state: ServerState, mounts: Sequence[Mount] = ()) -> None:
+    def __init__(self, state: Host, mounts: Sequence[Mount] = ()) -> None:
         self._state = state
         self._mounts = mounts
         self._ready: asyncio.Future[StreamableHTTPSessionManager] | None = None

@@ -1,7 +1,6 @@
 """MCP over standard input and output, for a client that starts the server itself."""
 
 import contextlib
-import logging
 from collections.abc import Sequence
 
 import anyio
@@ -9,11 +8,9 @@ import anyio
 from kb.context.diagnosing import Diagnose
 from server.logs import log_to_stderr
 from server.mcp.tools import build_mcp
-from server.metrics import Metrics
-from server.mounting import Host, Mounting
-from server.pool import WorkPool
-from server.service import KnowledgeService
+from server.mounting import Mounting
 from server.settings import Settings
+from server.state import Host
 
 
 def serve_stdio(
@@ -23,11 +20,9 @@ def serve_stdio(
 
     Whoever started this process may use all of its tools: there are no tokens here.
     """
-    log_to_stderr(logging.WARNING)
-    service = KnowledgeService(settings, diagnose)
-    pool = WorkPool(settings.threads, settings.max_pending, settings.request_timeout)
-    server = build_mcp(service, pool.run, lambda _abstained: None)
-    host = Host(settings, service, pool, Metrics())
+    log_to_stderr()
+    host = Host.of(settings, diagnose)
+    server = build_mcp(host.service, host.pool.run, lambda _abstained: None)
     try:
         with contextlib.ExitStack() as working:
             for make in mounted:
@@ -36,4 +31,4 @@ def serve_stdio(
                 working.enter_context(mount.running())
             anyio.run(server.run_stdio_async)
     finally:
-        pool.close()
+        host.pool.close()

@@ -172,8 +172,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         ] = None,
         language: Annotated[Language | None, Field(description="Only this language.")] = None,
         max_tokens: Annotated[
-            int | None,
-            Field(description=f"Budget, from 64; default 2000, at most {MOST_TOKENS}."),
+            int | None, Field(description=f"Budget, from 64; default 2000, at most {MOST_TOKENS}.")
         ] = None,
         max_chars: Annotated[
             int | None,

@@ -1,7 +1,9 @@
-"""Who asks: the token of a request, checked before its body is read."""
+"""Who asks, and how often: the token of a request, checked before its body is read."""
 
 import base64
 import binascii
+import ipaddress
+import math
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -9,73 +11,68 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kb.errors import KbError
 from server.problems import ADMIN_NEEDED, ForbiddenError, problem_response
+from server.ratelimit import RateLimiter
 from server.settings import Settings
 from server.tokens import TokenFile, TokenRecord
 
 # Say only whether the server lives: probes have no token.
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+# One IPv6 customer holds at least a /64.
+_IPV6_PREFIX = 64
 
 
-class Authenticate:
-    """Puts the token's record into `scope["principal"]`, or answers 401.
+class Admit:
+    """Puts the token's record into `scope["principal"]`; answers 401 without, 429 to too many.
 
     Tokens are needed as soon as a token file exists, and always where other machines can connect.
-    Without them, on loopback, any Authorization header is accepted and means nothing.
+    Without them, on loopback, any Authorization header is accepted and means nothing. Whoever has
+    no valid token counts against the limit of the address, so tokens cannot be guessed faster.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, tokens: TokenFile) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, tokens: TokenFile, limiter: RateLimiter
+    ) -> None:
         self._app = app
         self._always = not settings.is_loopback
         self._tokens = tokens
+        self._limiter = limiter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Note who asks, then pass the request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        """Note who asks and count the request, then pass it on."""
+        refused = self._refused(scope) if scope["type"] == "http" else None
+        await (refused or self._app)(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> ASGIApp | None:
+        headers = Headers(scope=scope)
         try:
             needed = self._always or self._tokens.exists()
-            token = _given(Headers(scope=scope).get("authorization", ""))
+            token = _given(headers.get("authorization", ""))
             record = self._tokens.find(token) if needed and token else None
         except KbError as error:
-            await problem_response(error.status, str(error))(scope, receive, send)
-            return
+            return problem_response(error.status, str(error))
         scope["principal"] = record
-        scope["trusted"] = not needed
+        if scope["path"] in _OPEN_PATHS:
+            return None
+        if (wait := self._limiter.wait(_client_key(scope))) > 0:
+            seconds = str(math.ceil(wait))
+            return problem_response(
+                429,
+                f"too many requests: try again in {seconds} s",
+                headers={"Retry-After": seconds},
+            )
         if needed and record is None:
-            scope["refused"] = scope["path"] not in OPEN_PATHS
-        await self._app(scope, receive, send)
-
-
-class RequireToken:
-    """Answers 401 to what `Authenticate` refused; between them stands the rate limit."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what was not refused."""
-        if scope["type"] == "http" and scope.get("refused"):
-            refused = problem_response(
+            return problem_response(
                 401,
                 "a valid token is needed: send `Authorization: Bearer <token>`; "
                 "`kb token create --scope read` makes one",
-                headers={"WWW-Authenticate": _challenge(Headers(scope=scope))},
+                headers={"WWW-Authenticate": _challenge(headers)},
             )
-            await refused(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-
-def principal_of(scope: Scope) -> TokenRecord | None:
-    """The token's record, or None where no token is needed."""
-    record: TokenRecord | None = scope.get("principal")
-    return record
+        return None
 
 
 def is_admin(scope: Scope) -> bool:
     """Whether a request came with an admin token; one that needs no token is no admin's."""
-    record = principal_of(scope)
+    record: TokenRecord | None = scope.get("principal")
     return record is not None and record.allows("admin")
 
 
@@ -89,6 +86,21 @@ def require_admin(request: Request) -> None:
     """
     if not is_admin(request.scope):
         raise ForbiddenError(ADMIN_NEEDED)
+
+
+def _client_key(scope: Scope) -> str:
+    record: TokenRecord | None = scope["principal"]
+    if record is not None:
+        return f"token:{record.id}"
+    client = scope.get("client")
+    host = client[0] if client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"host:{host}"
+    if address.version == 6:
+        return f"net:{ipaddress.ip_network((address, _IPV6_PREFIX), strict=False)}"
+    return f"host:{host}"
 
 
 def _challenge(headers: Headers) -> str:

@@ -34,25 +34,22 @@ class Guard:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        refused = self._refused(scope) if scope["type"] == "http" else None
+        await (refused or self._app)(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_own(hosts[0]):
-            refused = problem_response(
+            return problem_response(
                 421, "this server does not answer to that Host: add it with --allowed-hosts"
             )
-        elif not self._may_ask(headers.getlist("origin"), scope["scheme"], hosts[0]) or (
-            self._from_elsewhere(headers, scope)
-        ):
-            refused = problem_response(
+        own = self._may_ask(headers.getlist("origin"), scope["scheme"], hosts[0])
+        if not own or self._from_elsewhere(headers, scope):
+            return problem_response(
                 403, "requests from pages elsewhere are refused: see --cors-origins"
             )
-        else:
-            await self._app(scope, receive, send)
-            return
-        await refused(scope, receive, send)
+        return None
 
     def _is_own(self, host: str) -> bool:
         try:

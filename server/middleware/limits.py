@@ -1,58 +1,14 @@
-"""How much a client may ask: requests in time, and the size and duration of each."""
+"""How much a client may send, and for how long."""
 
 import asyncio
-import ipaddress
-import math
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.middleware.auth import OPEN_PATHS, principal_of
 from server.problems import problem_response
-from server.ratelimit import RateLimiter
 from server.settings import Settings
 
-UPLOAD_PATH = "/v1/ingest"
-# One IPv6 customer holds at least a /64.
-_IPV6_PREFIX = 64
-
-
-class LimitRate:
-    """Answers 429 to a client that asks too often: a token, or else an address."""
-
-    def __init__(self, app: ASGIApp, limiter: RateLimiter) -> None:
-        self._app = app
-        self._limiter = limiter
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the request, then pass it on."""
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            wait = self._limiter.wait(_client_key(scope))
-            if wait > 0:
-                seconds = str(math.ceil(wait))
-                refused = problem_response(
-                    429,
-                    f"too many requests: try again in {seconds} s",
-                    headers={"Retry-After": seconds},
-                )
-                await refused(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
-def _client_key(scope: Scope) -> str:
-    record = principal_of(scope)
-    if record is not None:
-        return f"token:{record.id}"
-    client = scope.get("client")
-    host = client[0] if client else ""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return f"host:{host}"
-    if address.version == 6:
-        return f"net:{ipaddress.ip_network((address, _IPV6_PREFIX), strict=False)}"
-    return f"host:{host}"
+_UPLOAD_PATH = "/v1/ingest"
 
 
 class LimitBody:
@@ -72,7 +28,7 @@ class LimitBody:
             await self._app(scope, receive, send)
             return
         settings = self._settings
-        uploads = settings.allow_ingest and scope["path"] == UPLOAD_PATH
+        uploads = settings.allow_ingest and scope["path"] == _UPLOAD_PATH
         largest = settings.max_upload_bytes if uploads else settings.max_body_bytes
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isascii() or not declared.isdigit() or int(declared[:20]) > largest:

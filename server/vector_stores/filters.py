@@ -1,4 +1,4 @@
-"""OpenAI's comparison and compound filters as a mask over the chunks of a generation.
+"""The attributes of a chunk (scalars only), and OpenAI's filters by them as a mask over chunks.
 
 An attribute with several values meets `eq` and `in` when one of them does, and `ne` and `nin`
 when none does. `architectures` is compared as in `/v1/search`: what runs on the named device.
@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kb.architectures import any_runs_on, parse_architecture
 from kb.errors import InvalidInputError
-from kb.index.columns import Values
 from kb.index.reader import Generation
-from server.vector_stores.attributes import OF_SOURCE
-from server.vector_stores.models import ComparisonFilter, CompoundFilter, Scalar
+from kb.search.filtering import running_on
+from kb.search.models import Result
+from server.vector_stores.models import (
+    MAX_ATTRIBUTE_CHARS,
+    ComparisonFilter,
+    CompoundFilter,
+    Scalar,
+)
 
 Mask = NDArray[np.bool_]
 _COLUMNS = {
@@ -31,7 +35,12 @@ _COLUMNS = {
     "path": "paths",
 }
 _OF_CHUNK = ("title", "start_line", "end_line")
-KEYS = (*_COLUMNS, *OF_SOURCE, *_OF_CHUNK)
+_OF_SOURCE = ("version", "licence", "url")
+KEYS = (*_COLUMNS, *_OF_SOURCE, *_OF_CHUNK)
+# Where an attribute holds several values they are joined so.
+_SEPARATOR = ", "
+_PLAIN = ("kind", "title", "path", "start_line", "end_line", "symbol", "language")
+_LISTS = ("techniques", "bottlenecks", "architectures")
 _NEGATIONS = {"ne": "eq", "nin": "in"}
 _TESTS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": operator.eq,
@@ -42,6 +51,21 @@ _TESTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 # A filter is a tree; nobody needs one deeper than this.
 _MAX_DEPTH = 8
+
+
+def attributes_of(result: Result) -> dict[str, str | float | bool]:
+    """What a result says beside its text. Unknown values are left out."""
+    values: dict[str, str | int | None] = {
+        **{name: getattr(result, name) for name in _PLAIN},
+        **{name: _SEPARATOR.join(getattr(result, name)) for name in _LISTS},
+        "source": result.source.name,
+        **{name: getattr(result.source, name) for name in _OF_SOURCE},
+    }
+    return {
+        key: value[:MAX_ATTRIBUTE_CHARS] if isinstance(value, str) else value
+        for key, value in values.items()
+        if value is not None and value != ""
+    }
 
 
 class ChunkFilters:
@@ -79,7 +103,7 @@ class ChunkFilters:
         if key in _COLUMNS:
             column = self._generation.columns[_COLUMNS[key]]
             return column.mask(lambda values: any(accepts(value) for value in values))
-        if key in OF_SOURCE:
+        if key in _OF_SOURCE:
             every = self._generation.sources.items()
             sources = {name for name, source in every if accepts(getattr(source, key))}
             column = self._generation.columns["sources"]
@@ -96,13 +120,7 @@ class ChunkFilters:
         if condition.type not in ("eq", "in"):
             raise InvalidInputError("filters: architectures can be compared with eq, ne, in, nin")
         devices = [str(each) for each in (value if isinstance(value, list) else [value])]
-        for device in devices:
-            parse_architecture(device)
-
-        def accepts(values: Values) -> bool:
-            return any(any_runs_on(values, device) for device in devices)
-
-        return self._generation.columns["architectures"].mask(accepts)
+        return running_on(devices, self._generation.columns)
 
     @cached_property
     def _scalars(self) -> dict[str, list[Any]]:

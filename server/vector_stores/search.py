@@ -6,8 +6,7 @@ from kb.errors import NotFoundError
 from kb.search.engine import Searcher
 from kb.search.models import Result
 from server.service import KnowledgeService
-from server.vector_stores.attributes import attributes_of
-from server.vector_stores.filters import ChunkFilters
+from server.vector_stores.filters import ChunkFilters, attributes_of
 from server.vector_stores.models import (
     Content,
     VectorStoreResult,
@@ -41,8 +40,7 @@ def search_store(
     results = service.with_searcher(lambda searcher: _search(searcher, queries, request))
     lowest = request.ranking_options.score_threshold if request.ranking_options else 0.0
     return VectorStoreResultsPage(
-        search_query=queries,
-        data=[_result(result) for result in results if result.score >= lowest],
+        search_query=queries, data=[_result(result) for result in results if result.score >= lowest]
     )
 
 

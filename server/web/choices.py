@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kb.corpus.entries import BOTTLENECKS
+from kb.gpus import find_gpu, gpu_names
 from kb.index.reader import Generation
 from kb.records import KINDS
 from kb.views import tree_view
-from kb.vocabulary import find_gpu, gpu_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,11 @@ def filter_fields(generation: Generation, chosen: Mapping[str, list[str]]) -> li
         for bottleneck in tree_view(generation)["bottlenecks"]
         for each in bottleneck["techniques"]
     }
+    languages = sorted(generation.columns["languages"].having)
     return [
         _field("kind", "Kind", _same(KINDS), chosen),
         _field("bottleneck", "Bottleneck", _same(BOTTLENECKS), chosen),
-        _field("language", "Language", _same(_languages(generation)), chosen),
+        _field("language", "Language", _same(languages), chosen),
         _field("architecture", "Runs on", device_architectures(), chosen),
         _field("technique", "Technique", techniques, chosen, is_wide=True),
         _field("source", "Source", _same(generation.sources), chosen, is_wide=True),
@@ -54,10 +55,6 @@ def device_architectures() -> dict[str, str]:
         gpus.setdefault(find_gpu(name).architecture, []).append(name)
     ordered = sorted(gpus, key=lambda name: int("".join(c for c in name if c.isdigit())))
     return {name: f"{name} ({', '.join(sorted(gpus[name]))})" for name in ordered}
-
-
-def _languages(generation: Generation) -> list[str]:
-    return sorted({name for values in generation.columns["languages"].values for name in values})
 
 
 def _same(values: Iterable[str]) -> dict[str, str]:

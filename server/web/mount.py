@@ -16,7 +16,7 @@ STATIC = Path(__file__).parent / "static"
 _FOR_PROGRAMS = ("/v1/", "/mcp")
 
 
-def install(app: FastAPI) -> None:
+def install_pages(app: FastAPI) -> None:
     """Add the pages. Errors outside of them stay problem documents but for browsers."""
     app.include_router(router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

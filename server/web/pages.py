@@ -10,10 +10,11 @@ from starlette.responses import HTMLResponse, Response
 
 from kb.context.models import ContextResponse
 from kb.errors import InvalidInputError, KbError, NotFoundError
+from kb.gpus import gpu_names
 from kb.index.reader import Generation
 from kb.search.engine import Searcher
-from kb.vocabulary import all_metrics, gpu_names
-from server.state import ServerState, state_of
+from kb.vocabulary import all_metrics
+from server.state import Host, state_of
 from server.web import views
 from server.web.choices import filter_fields
 from server.web.forms import DEFAULT_EXAMPLES, DEFAULT_K, ContextForm, SearchForm, Values
@@ -117,7 +118,7 @@ async def search(request: Request) -> Response:
     return await state.pool.run(answer)
 
 
-def _search(state: ServerState, searcher: Searcher, form: SearchForm) -> views.SearchPage:
+def _search(state: Host, searcher: Searcher, form: SearchForm) -> views.SearchPage:
     """Form and results from one generation; what is wrong with the form is part of the page."""
     error = None
     try:
@@ -163,7 +164,7 @@ async def _context(request: Request, values: Values) -> Response:
 
 
 def _context_values(
-    state: ServerState, form: ContextForm, found: ContextResponse | None
+    state: Host, form: ContextForm, found: ContextResponse | None
 ) -> dict[str, Any]:
     in_characters = form.unit == "characters"
     budget = used = 0
@@ -190,7 +191,7 @@ def _context_values(
     }
 
 
-def _title(state: ServerState, chunk_id: str) -> str:
+def _title(state: Host, chunk_id: str) -> str:
     """The title of a chunk; ids name contents, so it does not matter which generation has it."""
     try:
         return state.service.chunk(chunk_id).title

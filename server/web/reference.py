@@ -1,8 +1,7 @@
 """The HTTP API as a page: operations and shapes, read from the published OpenAPI document."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -25,8 +24,7 @@ _LIMITS = {
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A parameter of an operation, or a field of a shape."""
 
     name: str
@@ -36,20 +34,9 @@ class Field:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One status that an operation answers with."""
-
-    status: str
-    description: str
-    type: Markup | None
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One method of one address."""
 
-    id: str
     method: str
     path: str
     summary: str
@@ -59,15 +46,13 @@ class Operation:
     """The shape of what is sent."""
     fields: list[Field]
     """Those of the body."""
-    answers: list[Answer]
-    """The good ones; errors have one shape everywhere."""
+    answers: dict[str, Markup | None]
+    """Status → shape of the good ones; errors have one shape everywhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """A named schema."""
 
-    id: str
     name: str
     description: str
     fields: list[Field]
@@ -75,14 +60,13 @@ class Shape:
     """What it is where it has no fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """All of the API."""
 
     description: str
     operations: list[Operation]
-    errors: list[Answer]
-    """Statuses whose body is a problem document, of any operation."""
+    errors: list[tuple[str, str]]
+    """Statuses whose body is a problem document, of any operation, and what they are called."""
     shapes: list[Shape]
 
 
@@ -100,7 +84,7 @@ def reference(document: Schema) -> Reference:
     return Reference(
         description=document["info"].get("description", ""),
         operations=[_operation(path, method, each, schemas) for path, method, each in found],
-        errors=[Answer(status, errors[status], None) for status in sorted(errors)],
+        errors=sorted(errors.items()),
         shapes=[_shape(name, schemas[name]) for name in sorted(schemas)],
     )
 
@@ -108,7 +92,6 @@ def reference(document: Schema) -> Reference:
 def _operation(path: str, method: str, operation: Schema, schemas: Schema) -> Operation:
     sent = _content(operation.get("requestBody", {}))
     return Operation(
-        id=anchor(f"{method} {path}"),
         method=method.upper(),
         path=path,
         summary=operation.get("summary", ""),
@@ -119,19 +102,18 @@ def _operation(path: str, method: str, operation: Schema, schemas: Schema) -> Op
         ],
         body=_type(sent) if sent is not None else None,
         fields=_fields(_resolved(sent, schemas)) if sent is not None else [],
-        answers=[
-            Answer(status, each["description"], None if schema is None else _type(schema))
+        answers={
+            status: None if (schema := _content(each)) is None else _type(schema)
             for status, each in operation.get("responses", {}).items()
             if not _is_problem(each)
-            for schema in [_content(each)]
-        ],
+        },
     )
 
 
 def _shape(name: str, schema: Schema) -> Shape:
     fields = _fields(schema)
     values = None if fields else _type(schema)
-    return Shape(anchor(f"shape {name}"), name, schema.get("description", ""), fields, values)
+    return Shape(name, schema.get("description", ""), fields, values)
 
 
 def _fields(schema: Schema) -> list[Field]:

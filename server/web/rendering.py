@@ -90,6 +90,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "markdown": markup.render_markdown,
         "with_code": markup.with_code,
+        "anchor": markup.anchor,
         "web_url": markup.web_url,
         "segment": lambda value: quote(str(value), safe=""),
         "capitalized": words.capitalized,

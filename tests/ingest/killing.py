@@ -19,6 +19,7 @@ from support import HashingEmbedder, add, function, opened, searcher
 
 from ingest.corpus_source import corpus_state  # noqa: F401 - imported before the forks
 from ingest.directory import directory_state
+from ingest.reading import Reading
 from ingest.report import SourceReport
 from kb.corpus.detection import Detector
 from kb.index import writer
@@ -36,9 +37,9 @@ BATCHES = 4
 class Audited(HashingEmbedder):
     """Tells audit hooks of every batch, since SQLite's own writes are not told."""
 
-    def embed_documents(self, texts: Sequence[str], on_done: Any = None) -> Any:
+    def embed_documents(self, texts: Sequence[str]) -> Any:
         sys.audit("kb.embed")
-        return super().embed_documents(texts, on_done)
+        return super().embed_documents(texts)
 
 
 def in_a_fork(action: Callable[[], Any]) -> tuple[Any, int]:
@@ -108,7 +109,7 @@ def operations(code: Path, index: Path) -> int:
 
 def wanted(code: Path) -> list[str]:
     report = SourceReport("", "")
-    state = directory_state(code, "code", Detector([]), IndexState(), report)
+    state = directory_state(code, Reading("code", Detector([]), IndexState(), report))
     return [text_hash(chunk.embedding_text()) for chunk in state.chunks]
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,15 @@ def write(root: Path, files: dict[str, str | bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return root
+
+
+Limit = Callable[[int], None]
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
+    """Sets the largest size of a file, in bytes."""
+    return lambda size: monkeypatch.setattr("ingest.discovery.MAX_BYTES", size)
 
 
 def found(root: Path, **options: object) -> list[str]:
@@ -69,15 +79,17 @@ def test_an_empty_folder_yields_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_taken_has_a_reason(
-    tmp_path: Path, name: str, content: str | bytes, reason: str
+    tmp_path: Path, name: str, content: str | bytes, reason: str, limit: Limit
 ) -> None:
     write(tmp_path, {name: content})
-    assert reasons(tmp_path, max_bytes=100) == {name: reason}
+    limit(100)
+    assert reasons(tmp_path) == {name: reason}
 
 
-def test_a_file_at_the_size_limit_is_taken(tmp_path: Path) -> None:
+def test_a_file_at_the_size_limit_is_taken(tmp_path: Path, limit: Limit) -> None:
     write(tmp_path, {"a.md": "x" * 100})
-    assert found(tmp_path, max_bytes=100) == ["a.md"]
+    limit(100)
+    assert found(tmp_path) == ["a.md"]
 
 
 def test_a_file_of_50_megabytes_is_skipped_without_being_read(tmp_path: Path) -> None:
@@ -100,9 +112,10 @@ def test_a_hidden_root_is_taken_when_named(tmp_path: Path) -> None:
     assert found(tmp_path / ".cache") == ["a.md"]
 
 
-def test_a_reason_has_a_kind_to_count_by(tmp_path: Path) -> None:
+def test_a_reason_has_a_kind_to_count_by(tmp_path: Path, limit: Limit) -> None:
     write(tmp_path, {"a.md": "x" * 11, "b.md": "x" * 12})
-    kinds = {i.kind for i in discover(tmp_path, max_bytes=10) if isinstance(i, Skipped)}
+    limit(10)
+    kinds = {i.kind for i in discover(tmp_path) if isinstance(i, Skipped)}
     assert kinds == {"too large"}
 
 

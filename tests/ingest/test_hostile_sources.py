@@ -12,6 +12,7 @@ from support import TinyCorpus
 from ingest.corpus_source import corpus_state
 from ingest.directory import directory_state
 from ingest.discovery import discover
+from ingest.reading import Reading
 from ingest.report import SourceReport
 from ingest.run_source import run_state
 from kb.corpus.detection import Detector
@@ -46,7 +47,11 @@ def bounded():
 
 
 def read(root: Path) -> IndexState:
-    return directory_state(root, "x", Detector([]), IndexState(), SourceReport("x", str(root)))
+    return directory_state(root, reading(root))
+
+
+def reading(root: Path) -> Reading:
+    return Reading("x", Detector([]), IndexState(), SourceReport("x", str(root)))
 
 
 def test_a_launcher_that_is_a_link_is_not_read(corpus, secret):
@@ -87,7 +92,7 @@ def test_a_runs_notes_are_no_links(tmp_path, secret, linked):
         notes.mkdir(parents=True)
         (notes / "a.md").symlink_to(secret)
     with pytest.raises(SourceError, match="symbolic link; links are not followed"):
-        run_state(tmp_path / "run", "x", IndexState(), SourceReport("x", ""))
+        run_state(tmp_path / "run", reading(tmp_path))
 
 
 def test_a_file_that_becomes_a_link_after_it_was_found_is_not_read(tmp_path, secret):

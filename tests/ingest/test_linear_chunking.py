@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ingest.chunkers import chunk_file
-from ingest.folding import fold_key
+from ingest.chunking import fold_key
 from ingest.roles import role_of
 
 # Beginnings that a grammar, an expression or a scan of brackets might look for the rest of.

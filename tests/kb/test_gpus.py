@@ -1,13 +1,16 @@
-"""GPU specifications: dense rates that agree with the units, and detection without a fallback."""
-
-from dataclasses import replace
-from types import SimpleNamespace
+"""GPU specifications: dense rates that agree with the units, and names without a fallback."""
 
 import pytest
 
 from kb.errors import InvalidInputError
-from kb.gpus import DeviceProperties, all_specs, data_file, detect, find_spec, load_specs
-from kb.vocabulary import find_gpu, gpu_names
+from kb.gpus import (
+    all_specs,
+    data_file,
+    find_gpu,
+    find_spec,
+    gpu_names,
+    load_specs,
+)
 
 # Dense operations per SM and clock, an FMA counted as two, by architecture: CUDA programming guide,
 # "Throughput of Native Arithmetic Instructions", and the white papers for the tensor cores.
@@ -26,8 +29,6 @@ PER_CLOCK = {
 }  # fmt: skip
 # GeForce tensor cores run at half rate with FP32 accumulation (fp4 of the RTX 50 series as well).
 HALVED_ON_GEFORCE = {"tf32", "fp16", "bf16", "fp8", "fp4"}
-
-H100 = DeviceProperties("NVIDIA H100 80GB HBM3", 132, 85_017_493_504, (9, 0), 3.352e12)
 
 OWN = """\
 My Card:
@@ -125,54 +126,12 @@ def test_rates_are_given_by_torch_dtype_names():
     assert find_spec("B200").dense_flops("nvfp4") == 9000e12
 
 
-def test_a_device_is_detected_by_name_and_by_properties_alone():
-    assert detect(H100).name == "H100-SXM"
-    assert detect(replace(H100, name="Graphics Device")).name == "H100-SXM"
-    a10 = DeviceProperties("some name", 72, int(22.06 * 2**30), (8, 6))
-    assert detect(a10).name == "A10"
-    b200 = DeviceProperties("", 148, int(178.35 * 2**30), (10, 0), 7.672e12)
-    assert detect(b200).name == "B200"
-
-
-def test_torch_properties_are_read_with_the_bandwidth_of_bus_and_clock():
-    torch_like = SimpleNamespace(
-        name="NVIDIA A100 80GB", multi_processor_count=108, total_memory=int(79.2 * 2**30),
-        major=8, minor=0, memory_clock_rate=1_593_000, memory_bus_width=5120,
-    )  # fmt: skip
-    device = DeviceProperties.of(torch_like)
-    assert device.memory_bps == pytest.approx(2039e9, rel=1e-3)
-    assert detect(device).name == "A100-SXM4-80GB"
-    torch_like.memory_clock_rate = 1_512_000
-    assert detect(DeviceProperties.of(torch_like)).name == "A100-PCIe-80GB"
-
-
-def test_what_fits_several_cards_is_asked_for():
-    twins = DeviceProperties("Graphics Device", 108, int(39.4 * 2**30), (8, 0))
-    with pytest.raises(InvalidInputError, match=r"--gpu: A100-SXM4-40GB, A100-PCIe-40GB"):
-        detect(twins)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sms": 60, "memory_bytes": 42 * 10**9, "name": "NVIDIA H100 80GB HBM3 MIG 3g.40gb"},
-        {"sms": 60},  # the name of the whole card on a slice of it
-        {"memory_bytes": 64 * 2**30},
-        {"capability": (8, 0)},
-    ],
-)
-def test_a_slice_or_another_card_is_not_taken_for_the_card_whose_name_it_has(wrong):
-    with pytest.raises(InvalidInputError, match="unknown GPU"):
-        detect(replace(H100, **wrong))
-
-
 def test_a_users_file_adds_a_card(tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text(OWN)
     own = load_specs(file)
     assert find_spec("nvidia own", own).sms == 100
     assert find_spec("My-Card", own).family == "My Card"
-    assert detect(DeviceProperties("x", 100, 16 * 2**30, (9, 0)), own).name == "My Card"
     assert find_spec("H200", own).name == "H200"
 
 

@@ -32,7 +32,7 @@ def features(generation, query, near=None):
     said = Ranker(understood, generation, NamedRows(generation.columns)).said(entries.places)
     weighing = Weighing(generation, entries)
     learned = np.linspace(0.1, 0.9, len(entries.names))
-    found = weighing.features(scores.text, understood, said, scores.fused, learned)
+    found = weighing.features(scores, understood, said, scores.fused, learned)
     assert found.shape == (len(FEATURES), len(entries.names))
     return entries, dict(zip(FEATURES, found, strict=True))
 
@@ -90,7 +90,7 @@ def test_few_entries_are_scored_without_weights(generation):
     scores = entries.score(["swizzl"], generation.lexical, np.zeros(len(entries.rows)), None)
     understood = QueryReader(generation).read("swizzle")
     said = Said(nothing, nothing, nothing)
-    assert not weighing.added(scores.text, understood, said, scores.fused, nothing).any()
+    assert not weighing.added(scores, understood, said, scores.fused, nothing).any()
 
 
 def test_what_a_metric_is_called_names_no_technique_and_no_operator(generation):

@@ -99,9 +99,9 @@ def test_its_routes_have_the_errors_scopes_and_metrics_of_the_servers_own(made, 
 def test_its_tools_stand_beside_the_servers_and_report_progress(built):
     from server.mcp.tools import build_mcp
     from server.metrics import Metrics
-    from server.mounting import Host
     from server.pool import WorkPool
     from server.service import KnowledgeService
+    from server.state import Host
 
     settings = Settings(index=built / "index")
     service = KnowledgeService(settings)

@@ -16,7 +16,7 @@ from benchmarks.retrieval.documentation import Documented, without_documentation
 from benchmarks.retrieval.sentences import first_sentence, refusal
 from ingest.chunkers import CPP_SUFFIXES, PYTHON_SUFFIXES, chunk_file
 from ingest.chunkers.piece import Piece
-from ingest.folding import fold_key
+from ingest.chunking import fold_key
 from kb.records import Chunk
 
 MIN_LINES = 3

@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from benchmarks.packages import fetched_package, read_files, unpacked
+from benchmarks.packages import fetched_package, read_files
 from benchmarks.retrieval import judgements
 from benchmarks.retrieval.documentation import without_documentation
 from benchmarks.retrieval.packages import pinned_packages
@@ -29,6 +29,7 @@ from ingest.chunkers import CPP_SUFFIXES, PYTHON_SUFFIXES
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import curated
 from ingest.sources.spec import Package
+from ingest.sources.tree import unpacked
 
 EVALUATION = ("flashinfer-python", "sglang", "liger-kernel", "torchao", "vllm", "lmdeploy")
 RUN = 8

@@ -13,10 +13,11 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import TypeAdapter
 
-from benchmarks.packages import PinnedPackage, read_files, unpacked
+from benchmarks.packages import PinnedPackage, read_files
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import listed_licences
 from ingest.sources.licence import accepted
+from ingest.sources.tree import unpacked
 from kb.errors import SourceError
 
 PACKAGES_FILE = Path(__file__).with_name("packages.toml")

@@ -6,7 +6,7 @@ from functools import cache
 from server.web.figures import layouts, timelines
 from server.web.figures.svg import Picture
 
-_DIAGRAMS: dict[str, Callable[[], Picture]] = {
+DIAGRAMS: dict[str, Callable[[], Picture]] = {
     "bank-conflict-avoidance": layouts.shared_swizzle,
     "flash-attention": layouts.online_softmax,
     "fp4-intrinsics": layouts.fp4_packing,
@@ -27,10 +27,5 @@ _DIAGRAMS: dict[str, Callable[[], Picture]] = {
 @cache
 def diagram(slug: str) -> Picture | None:
     """The picture of a technique, where it has one."""
-    make = _DIAGRAMS.get(slug)
+    make = DIAGRAMS.get(slug)
     return make() if make is not None else None
-
-
-def illustrated() -> tuple[str, ...]:
-    """Slugs of the techniques that have one."""
-    return tuple(_DIAGRAMS)

@@ -43,13 +43,14 @@ def zip_of(*files):
         (zip_of, [("a.py", 999), ("b.py", 999), ("c.py", 999)], "decompression bomb"),
     ],
 )
-def test_an_archive_beyond_a_limit_is_refused(tmp_path, make, files, words):
+def test_an_archive_beyond_a_limit_is_refused(tmp_path, make, files, words, monkeypatch):
     archive = tmp_path / "archive"
     archive.write_bytes(make(*files))
     (tmp_path / "out").mkdir()
     limits = SMALL if make is zip_of else ArchiveLimits(files=3, single=1_000)
+    monkeypatch.setattr("ingest.sources.archive.LIMITS", limits)
     with pytest.raises(SourceError, match=words):
-        extract(archive, tmp_path / "out", lambda _: True, limits=limits)
+        extract(archive, tmp_path / "out", lambda _: True)
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz", "w"])

@@ -3,10 +3,9 @@
 import pytest
 
 from ingest.sources import curated as module
-from ingest.sources.curated import Curated, curated, listed_licences
+from ingest.sources.curated import Curated, curated, listed_licences, quality_of
 from ingest.sources.licence import canonical
 from ingest.sources.spec import Repository
-from kb.corpus.quality import quality_of
 
 NAMED = {
     "FlashInfer": 1.0,

@@ -161,7 +161,7 @@ def test_every_part_that_the_ranking_may_add_is_explained():
     from kb.search import engine, ranking
 
     source = inspect.getsource(ranking.Ranker) + inspect.getsource(engine.Searcher)
-    names = {*re.findall(r'"([a-z ]+)": ', source), *engine.PASSED_ON} - {"relevance"}
+    names = set(re.findall(r'"([a-z ]+)": ', source)) - {"relevance"}
     assert {"fused", "example matches", "kind", "gates", "source quality"} < names
     told = explained(dict.fromkeys(names, 0.5))
     assert {part.name for part in told.added if part.meaning} == names

@@ -82,7 +82,7 @@ def test_launch_code_brings_its_cuda_source_along(corpus: Path) -> None:
 
 def test_an_index_keeps_the_launch_code_of_cuda_kernels() -> None:
     state = corpus_state(shipped_corpus())
-    _, kernels = parse_entries(state.entries_json())
+    kernels = parse_entries(state.entries_json()).kernels
     cuda = [each for each in kernels if each.entry.language == "cuda"]
     assert cuda
     assert all("def kernel_function" in each.launcher for each in cuda)

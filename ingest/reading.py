@@ -1,0 +1,26 @@
+"""How one source is read, whatever kind it is of."""
+
+from dataclasses import dataclass, field
+
+from ingest.report import SourceReport
+from ingest.workers import ThisProcess, Workers
+from kb.corpus.detection import Detector
+from kb.index.state import IndexState
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Under what name a source is read, with which settings, and what it is compared with."""
+
+    name: str
+    detector: Detector
+    former: IndexState
+    """The current state: chunks of files with an unchanged digest are taken from it."""
+    report: SourceReport
+    """Takes the counts."""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    quality: float | None = None
+    """Ranking weight in [0, 1]; by default what `corpus/sources.toml` gives the name."""
+    workers: Workers = field(default_factory=ThisProcess)
+    """Who chunks the files."""
