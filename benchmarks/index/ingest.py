@@ -17,7 +17,7 @@ import numpy as np
 from chromadb.config import Settings
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.embedder.weights import model_folder
+from benchmarks.embedder.export import base_folder
 from benchmarks.index.material import code_folders
 from benchmarks.results import Figure, machine, publish, table
 from ingest.pipeline import Request
@@ -65,7 +65,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     where = machine()
     name, folder = next(each for each in code_folders() if each[0].startswith(PACKAGE))
-    model = SentenceTransformer(str(model_folder()), device="cpu")
+    model = SentenceTransformer(str(base_folder()), device="cpu")
     ours: list[float] = []
     encode: dict[int, list[float]] = {size: [] for size in BATCH_SIZES}
     added: list[float] = []

@@ -8,12 +8,12 @@ licences, what was excluded, counts, versions). The same inputs give the same fi
 import argparse
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.embedder.training.analogues import analogues
+from benchmarks.embedder.training.code import spoken
 from benchmarks.embedder.training.entries import QUESTIONS_FILE, entry_pairs
 from benchmarks.embedder.training.exclusion import Exclusion, evaluation_exclusion
 from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvested
@@ -33,6 +33,10 @@ MOST_CHARS_GPU = 1_700
 """Of a function's text: what is read of it in 256 tokens, and more of a kernel."""
 MAX_SHARED = 3
 """Functions that may be asked for by the same words; more of them make the query ambiguous."""
+MIN_NAME_WORDS = 2
+MAX_NAMESAKES = 6
+"""Functions of one name from which pairs are made: a name that more have is as good as none."""
+NAMED_LANGUAGES = frozenset({"triton", "cuda", "python"})
 _VERSIONS = ("tree-sitter", "tree-sitter-python", "tree-sitter-cpp", "bm25s", "numpy")
 
 
@@ -156,6 +160,36 @@ def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Docum
     for pair in pairs:
         pair.document = place[pair.document]
     return [documents[at] for at in kept], pairs
+
+
+def analogues(documents: Sequence[Document], symbols: Mapping[int, str], most: int) -> list[Pair]:
+    """Pairs of functions that do the same in different packages; at most `most` for each.
+
+    Two authors who call a function `chunk_scan_fwd_kernel` mean the same operator; what they wrote
+    differs. A function is asked with as a pasted one is: without its header.
+    """
+    named: dict[str, dict[int, int]] = {}
+    for at, document in enumerate(documents):
+        symbol = symbols.get(document.group)
+        if symbol is None or document.language not in NAMED_LANGUAGES:
+            continue
+        words = spoken(symbol.rsplit("::", 1)[-1].rsplit(".", 1)[-1])
+        if len(words.split()) >= MIN_NAME_WORDS:
+            named.setdefault(words, {}).setdefault(document.group, at)
+    pairs: list[Pair] = []
+    for _, functions in sorted(named.items()):
+        ats = list(functions.values())
+        if not 2 <= len(ats) <= MAX_NAMESAKES:
+            continue
+        for at in ats:
+            others = [
+                other
+                for other in ats
+                if documents[other].package != documents[at].package
+                and documents[other].held_out == documents[at].held_out
+            ]
+            pairs += [Pair("", other, "analogue", asked_with=at) for other in others[:most]]
+    return pairs
 
 
 def _manifest(
