@@ -37,6 +37,7 @@ MIN_NAME_WORDS = 2
 MAX_NAMESAKES = 6
 """Functions of one name from which pairs are made: a name that more have is as good as none."""
 NAMED_LANGUAGES = frozenset({"triton", "cuda", "python"})
+_NOTED = ("name", "version", "sha256", "licence", "held_out")
 _VERSIONS = ("tree-sitter", "tree-sitter-python", "tree-sitter-cpp", "bm25s", "numpy")
 
 
@@ -51,10 +52,8 @@ def main() -> None:
     cache = Cache()
     packages = training_packages(arguments.packages)
     exclusion = evaluation_exclusion(cache)
-    print(
-        f"excluded: {len(exclusion.known):,} runs, {len(exclusion.sentences):,} sentences",
-        flush=True,
-    )
+    known, sentences = len(exclusion.known), len(exclusion.sentences)
+    print(f"excluded: {known:,} runs, {sentences:,} sentences", flush=True)
     built = build(packages, cache, exclusion, arguments.questions, arguments.workers)
     built.write(arguments.out)
     print(f"{len(built.documents):,} documents, {len(built.pairs):,} pairs")
@@ -81,11 +80,9 @@ def build(
         notes.append((each.package, each.left_out))
     if questions is not None:
         assembly.add_entries(questions)
-    pairs = assembly.unambiguous()
-    documents, pairs = _compacted(assembly.documents, pairs)
+    documents, pairs = _compacted(assembly.documents, assembly.unambiguous())
     pairs += analogues(documents, assembly.symbols, MAX_SHARED)
-    manifest = _manifest(notes, exclusion, pairs, documents)
-    return TrainingSet(documents, pairs, manifest)
+    return TrainingSet(documents, pairs, _manifest(notes, exclusion, pairs, documents))
 
 
 class _Assembly:
@@ -100,21 +97,19 @@ class _Assembly:
         self._seen: set[str] = set()
 
     def add(self, harvest: Harvest) -> None:
+        held_out = harvest.package.held_out
         for found in harvest.found:
             document = found.document
             document.text = document.text[: MOST_CHARS.get(document.language, MOST_CHARS_GPU)]
-            key = f"{found.fold or found.document.text}\0{found.code}"
-            if key in self._seen:
-                continue
-            self._seen.add(key)
-            group = self._group(found.fold or found.document.text)
-            self.symbols.setdefault(group, found.symbol)
-            self._add(found.document, group, found.queries, harvest.package.held_out)
+            fold = found.fold or document.text
+            if self._is_new(f"{fold}\0{found.code}"):
+                group = self._group(fold)
+                self.symbols.setdefault(group, found.symbol)
+                self._add(document, group, found.queries, held_out)
         for heading, section in harvest.sections:
-            if section.text not in self._seen:
-                self._seen.add(section.text)
+            if self._is_new(section.text):
                 group = self._group(section.text)
-                self._add(section, group, (("heading", heading),), harvest.package.held_out)
+                self._add(section, group, (("heading", heading),), held_out)
 
     def add_entries(self, questions: Path) -> None:
         for name, text, queries in entry_pairs(questions):
@@ -134,6 +129,11 @@ class _Assembly:
             and len(pair.query.split()) > 1
         ]
 
+    def _is_new(self, key: str) -> bool:
+        known = key in self._seen
+        self._seen.add(key)
+        return not known
+
     def _group(self, key: str) -> int:
         return self._groups.setdefault(key, len(self._groups))
 
@@ -148,8 +148,7 @@ class _Assembly:
 
 
 def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Document], list[Pair]]:
-    """Without documents that no query is left for; those for a GPU stay, as negatives and
-    analogues."""
+    """Without documents that no query is left for; those for a GPU stay as negatives."""
     asked = {pair.document for pair in pairs}
     kept = [
         at
@@ -201,15 +200,8 @@ def _manifest(
     of_package = Counter(document.package for document in documents)
     return {
         "packages": [
-            {
-                "name": package.name,
-                "version": package.version,
-                "sha256": package.sha256,
-                "licence": package.licence,
-                "held_out": package.held_out,
-                "documents": of_package[package.name],
-                "left_out": dict(left_out),
-            }
+            {name: getattr(package, name) for name in _NOTED}
+            | {"documents": of_package[package.name], "left_out": dict(left_out)}
             for package, left_out in notes
         ],
         "excluded": {
