@@ -89,21 +89,13 @@ def main() -> None:
         for size in BATCH_SIZES
     }
     best = min(usual, key=usual.__getitem__)
-    ratio = usual[best] / median(ours)
-    figures = [
-        Figure(f"whole ingest ÷ encode (batch {best}, its best) + add", ratio, TARGET, True),
-        Figure(
-            f"whole ingest ÷ encode (batch {DEFAULT_BATCH_SIZE}, its default) + add",
-            usual[DEFAULT_BATCH_SIZE] / median(ours),
-            TARGET,
-            True,
-        ),
-    ]
-    rows = [["kb ingest, whole", f"{ratio:.2f}", f"{median(ours):.1f}"]]
-    rows += [
-        [f"encode, batch {size}, + add", f"{usual[best] / total:.2f}", f"{total:.1f}"]
-        for size, total in usual.items()
-    ]
+    figures = []
+    for size, which in ((best, "best"), (DEFAULT_BATCH_SIZE, "default")):
+        name = f"whole ingest ÷ encode (batch {size}, its {which}) + add"
+        figures.append(Figure(name, usual[size] / median(ours), TARGET, True))
+    totals = {"kb ingest, whole": median(ours)}
+    totals |= {f"encode, batch {size}, + add": total for size, total in usual.items()}
+    rows = [[name, f"{usual[best] / s:.2f}", f"{s:.1f}"] for name, s in totals.items()]
     rows.append(["of which add", "", f"{median(added):.1f}"])
     text = (
         f"{len(chunks)} chunks ({embedded} distinct texts) of the Python sources of {name}; "
@@ -111,12 +103,8 @@ def main() -> None:
         + table(["contender", "speed ÷ the usual way at its best", "s"], rows)
     )
     record = {
-        "machine": where,
-        "chunks": len(chunks),
-        "ours_s": ours,
-        "encode_s": encode,
-        "add_s": added,
-    }
+        "machine": where, "chunks": len(chunks), "ours_s": ours, "encode_s": encode, "add_s": added,
+    }  # fmt: skip
     publish(RESULTS / "ingest", "python -m benchmarks.index.ingest", text, record, figures)
 
 
