@@ -12,14 +12,6 @@ from judge.problem.syntax import parse
 _NARROWER = {"float32": "float16", "float64": "float32", "int64": "int32"}
 _OTHER = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult}
 _NEXT = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-_FOLDS = ("maximum", "minimum")
-_FOLD_ARGUMENTS = 2
-
-
-def _is_triton(function: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> bool:
-    """Whether `triton.jit` compiles the function."""
-    called = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
-    return any(names.resolve(each) == "triton.jit" for each in called)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,13 @@ def mutants(text: str, name: str, seed: int, count: int) -> list[Mutant]:
     Comments and layout are lost: the file is written anew from its tree.
     """
     module = parse(text, name)
-    sites = list(_sites(module))
+    # Where a mistake can be made: kind, number of the node, and which of several.
+    sites = [
+        (kind, number, way)
+        for number, node in enumerate(_nodes(module))
+        for kind, ways in _ways(node)
+        for way in ways
+    ]
     draw = random.Random(f"{seed} {name}")
     draw.shuffle(sites)
     by_kind: dict[str, list[tuple[int, str]]] = {}
@@ -58,31 +56,21 @@ def mutants(text: str, name: str, seed: int, count: int) -> list[Mutant]:
     return chosen
 
 
-def _device_functions(module: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    names = Names(module)
-    return [
-        node
-        for node in ast.walk(module)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_triton(node, names)
-    ]
-
-
 def _nodes(module: ast.Module) -> list[ast.AST]:
     """Nodes of device functions' bodies, in an order that a copy of the tree has as well."""
+    names = Names(module)
+
+    def is_jit(decorator: ast.expr) -> bool:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        return names.resolve(called) == "triton.jit"
+
     return [
         node
-        for function in _device_functions(module)
+        for function in ast.walk(module)
+        if isinstance(function, ast.FunctionDef) and any(map(is_jit, function.decorator_list))
         for statement in function.body
         for node in ast.walk(statement)
     ]
-
-
-def _sites(module: ast.Module) -> Iterator[tuple[str, int, str]]:
-    """Where a mistake can be made: kind, number of the node, and which of several."""
-    for number, node in enumerate(_nodes(module)):
-        for kind, ways in _ways(node):
-            for way in ways:
-                yield kind, number, way
 
 
 def _ways(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
@@ -112,7 +100,7 @@ def _ways(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
                 yield "padding changed", ["other"]
         case ast.Call(func=ast.Attribute(attr="zeros" | "full")):
             yield "beginning changed", ["value"]
-        case ast.Call(func=ast.Attribute(attr=fold), args=[_, _]) if fold in _FOLDS:
+        case ast.Call(func=ast.Attribute(attr="maximum" | "minimum"), args=[_, _]):
             yield "accumulation lost", ["first", "second"]
         case ast.Call(func=ast.Attribute(attr="where"), args=[_, _, _]):
             yield "branches swapped", ["swap"]
@@ -124,14 +112,12 @@ def _ways(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
 
 def _mutated(module: ast.Module, kind: str, number: int, way: str) -> Mutant | None:
     copied = copy.deepcopy(module)
-    changed: ast.AST = copied
     node = _nodes(copied)[number]
     before = ast.unparse(node).splitlines()[0]
     new = _changed(node, kind, way)
     if new is None:
         return None
-    if new is not node:
-        changed = _Replaced(node, new).visit(copied)
+    changed = _Replaced(node, new).visit(copied) if new is not node else copied
     after = ast.unparse(ast.fix_missing_locations(new)).splitlines()[0]
     line = getattr(node, "lineno", 0)
     text = ast.unparse(ast.fix_missing_locations(changed)) + "\n"
