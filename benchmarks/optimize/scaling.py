@@ -13,9 +13,10 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from agent.cards.sweep import Runner, share
 from benchmarks import results
 from benchmarks.optimize.asking import Lines, configure, parser
 from benchmarks.optimize.kernelbench import problems
-from benchmarks.optimize.operators.cases import load
+from benchmarks.optimize.operators import load
 from benchmarks.optimize.records import recorded
 from benchmarks.tasks import Record
 from kb.errors import KbError
@@ -54,8 +55,8 @@ def measure(options: argparse.Namespace, arm: str) -> dict[str, Any]:
         runner = Runner(options.index, cards, lambda run: Lines(run.name))
 
         def run(name: str) -> None:
-            run: Callable[[], Any] = lambda: runner.run(root / "runs" / name, configs[name])  # noqa: E731
-            runs[name] = recorded(run, name=name)
+            go = partial(runner.run, root / "runs" / name, configs[name])
+            runs[name] = recorded(go, name=name)
 
         share(cards, list(configs), run)
         seconds = time.monotonic() - began
