@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import Session
-from cli.dtypes import dtype_option
+from cli.options import dtype_option
 from cli.profiles import kernel_name_option, name_of, read_profile_text, read_text
 from cli.requirements import require_torch
 from kb.errors import IndexUnavailableError, InvalidInputError, KbError

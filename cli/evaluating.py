@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.dtypes import dtype_option
+from cli.options import dtype_option
 from kb.errors import InvalidInputError
 
 # What the verdicts leave with; documented in the command's help.

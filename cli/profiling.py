@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.dtypes import dtype_option
+from cli.options import dtype_option
 from cli.requirements import require_torch
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 from pydantic import BaseModel, ValidationError
 
 from cli import Session
-from cli.dtypes import dtype_option
+from cli.options import dtype_option
 from cli.profiles import (
     PROFILE_HELP,
     kernel_name_option,
