@@ -161,9 +161,9 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
 
     A model's key is read from OPENAI_API_KEY.
     """
-    from agent.opening import opened  # noqa: PLC0415 (the optimizer's part)
-    from agent.optimize.run import RunFolder, read_config  # noqa: PLC0415
-    from agent.optimize.summary import render  # noqa: PLC0415
+    from agent.opening import opened
+    from agent.optimize.run import RunFolder, read_config
+    from agent.optimize.summary import render
 
     session: Session = ctx.obj
     root: Path | None
@@ -210,7 +210,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
 
 def _told(root: Path) -> None:
     """Write the run's report; a run is not lost because its report cannot be written."""
-    from agent.report.report import write_report  # noqa: PLC0415 (the optimizer's part)
+    from agent.report.report import write_report
 
     try:
         written = write_report(root)
@@ -222,7 +222,7 @@ def _told(root: Path) -> None:
 
 def _require_gpu(config: "RunConfig") -> None:
     """Say at once that there is no GPU, before anything is loaded or written."""
-    from judge.profile.profiler import has_gpu  # noqa: PLC0415
+    from judge.profile.profiler import has_gpu
 
     if config.interpret or config.replay_verdicts or has_gpu():
         return
@@ -241,7 +241,7 @@ class Printer:
 
     def event(self, event: "Event") -> None:
         """A line, if the event has one."""
-        from agent.optimize.progress import lines_of  # noqa: PLC0415
+        from agent.optimize.progress import lines_of
 
         self.clear()
         for line in lines_of(event):
@@ -280,20 +280,20 @@ def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
     why it was kept or dropped. It reads only the run folder, and works during a run.
     """
     if custom_op is not None:
-        from agent.optimize.custom_op import write_custom_op  # noqa: PLC0415
+        from agent.optimize.custom_op import write_custom_op
 
         click.echo(write_custom_op(run, custom_op))
         return
     if as_json:
-        from agent.optimize.run import read_run  # noqa: PLC0415 (the optimizer's part)
-        from agent.optimize.summary import summarise  # noqa: PLC0415
+        from agent.optimize.run import read_run
+        from agent.optimize.summary import summarise
 
         config, record = read_run(run)
         if record.standing is None:
             raise KbError(f"the run in {run} has not evaluated its start yet: continue it")
         click.echo(summarise(config, record, run).model_dump_json(indent=2))
         return
-    from agent.report.report import write_report  # noqa: PLC0415
+    from agent.report.report import write_report
 
     written = write_report(run)
     click.echo(f"{written.html}\n{written.markdown}")

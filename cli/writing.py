@@ -41,8 +41,8 @@ class Reporter:
 
     def __enter__(self) -> Self:
         if not self._quiet and sys.stderr.isatty():
-            from rich.console import Console  # noqa: PLC0415
-            from rich.progress import (  # noqa: PLC0415
+            from rich.console import Console
+            from rich.progress import (
                 BarColumn,
                 MofNCompleteColumn,
                 Progress,
@@ -101,7 +101,7 @@ def _workers(ray: str | None) -> AbstractContextManager[Workers]:
     """Who chunks and embeds: a Ray cluster where one is named."""
     if ray is None:
         return nullcontext(ThisProcess())
-    from ingest.ray_workers import ray_workers  # noqa: PLC0415
+    from ingest.ray_workers import ray_workers
 
     return ray_workers(ray)
 
@@ -211,10 +211,10 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
         return
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.markup import escape
+    from rich.table import Table
 
-    from cli.render import console  # noqa: PLC0415
+    from cli.render import console
 
     table = Table(box=None, pad_edge=False)
     table.add_column("source", overflow="fold")

@@ -93,10 +93,14 @@ def evidence_view(generation: Generation, slug: str) -> list[dict[str, str]]:
     return [{"id": each.id, "title": each.title, "source": each.source} for each in chunks]
 
 
+def kernel_entries(generation: Generation) -> dict[str, Kernel]:
+    """The entries of all kernels by slug."""
+    return {slug: record.entry for slug, record in generation.kernels.items()}
+
+
 def technique_records(generation: Generation, slug: str) -> list[Verified]:
     """A technique's own measurements; see `own_records`. The slug must exist."""
-    kernels = {name: record.entry for name, record in generation.kernels.items()}
-    return own_records(generation.techniques[slug].entry, kernels)
+    return own_records(generation.techniques[slug].entry, kernel_entries(generation))
 
 
 def technique_view(generation: Generation, slug: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kb.corpus.entries import TECHNIQUE_SECTIONS, Gate, Kernel, Verified
+from kb.corpus.entries import TECHNIQUE_SECTIONS, Gate, Verified
 from kb.corpus.measured import entry_line, kernel_line, ranked_records, technique_line
 from kb.errors import NotFoundError
 from kb.index.reader import Generation
@@ -15,6 +15,7 @@ from kb.search.models import Result, SearchResponse
 from kb.views import (
     chunk_view,
     index_view,
+    kernel_entries,
     kernel_view,
     sources_view,
     technique_records,
@@ -79,7 +80,7 @@ class SearchPage:
 
 def tree_page(generation: Generation) -> dict[str, Any]:
     """The hierarchy, each technique with the beginning of its effect and its measurements."""
-    kernels = _kernels(generation)
+    kernels = kernel_entries(generation)
     notes = {
         slug: {
             "effect": first_sentence(record.entry.effect),
@@ -122,7 +123,7 @@ def technique_page(generation: Generation, slug: str) -> dict[str, Any]:
         "origin": generation.sources[record.source],
         "when": gate_rows(entry.when),
         "avoid_when": gate_rows(entry.avoid_when),
-        "measured": technique_line(entry, _kernels(generation)),
+        "measured": technique_line(entry, kernel_entries(generation)),
         "measurements": measurements(technique_records(generation, slug)),
         "kernels": generation.kernels,
         "production": production_view(generation, slug, _PRODUCTION_LISTED),
@@ -145,7 +146,7 @@ def kernel_page(generation: Generation, slug: str) -> dict[str, Any]:
     improved = [name for name, k in generation.kernels.items() if k.entry.derived_from == slug]
     return _kernel_facts(generation, slug) | {
         "origin": generation.sources[generation.kernels[slug].source],
-        "measurements": measurements(ranked_records(entry, _kernels(generation))),
+        "measurements": measurements(ranked_records(entry, kernel_entries(generation))),
         "times": contenders(entry.title, entry.verified),
         "kernels": generation.kernels,
         "titles": {name: record.entry.title for name, record in generation.techniques.items()},
@@ -220,12 +221,8 @@ def entry_address(generation: Generation, kind: str, slug: str | None) -> str | 
 
 
 def _kernel_facts(generation: Generation, slug: str) -> dict[str, Any]:
-    kernels = _kernels(generation)
+    kernels = kernel_entries(generation)
     return kernel_view(generation, slug) | {"measured": kernel_line(kernels[slug], kernels)}
-
-
-def _kernels(generation: Generation) -> dict[str, Kernel]:
-    return {slug: record.entry for slug, record in generation.kernels.items()}
 
 
 def _row(generation: Generation, result: Result) -> ResultRow:
@@ -236,7 +233,7 @@ def _row(generation: Generation, result: Result) -> ResultRow:
     measured = None
     if href is not None:
         held = generation.techniques if chunk.kind == "technique" else generation.kernels
-        measured = entry_line(held[entry].entry, _kernels(generation), brief=True)
+        measured = entry_line(held[entry].entry, kernel_entries(generation), brief=True)
     return ResultRow(
         result=result,
         href=href or f"/chunk/{result.id}",
