@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -85,15 +85,11 @@ class Reporter:
 
 def embedder_for(index: Path, name: str | None) -> Embedder:
     """The embedder asked for, else the one that made the index, else the default."""
-    if name is None:
-        current = IndexLayout(index).current()
-        if current is not None:
-            try:
-                recorded = read_manifest(IndexLayout(index).generation(current)).embedder
-            except FileNotFoundError:
-                return load_embedder(None)
-            if not recorded.startswith("onnx:"):
-                return load_embedder(recorded)
+    layout = IndexLayout(index)
+    if name is None and (current := layout.current()) is not None:
+        with suppress(FileNotFoundError):
+            recorded = read_manifest(layout.generation(current)).embedder
+            name = None if recorded.startswith("onnx:") else recorded
     return load_embedder(name)
 
 
@@ -175,12 +171,7 @@ def ingest(
                 else:
                     requests.append(Request(Path(source), **patterns))
             report = run_ingest(
-                requests,
-                session.index,
-                model,
-                dry_run=dry_run,
-                progress=reporter,
-                workers=workers,
+                requests, session.index, model, dry_run=dry_run, progress=reporter, workers=workers
             )
     _print_report(report, as_json=as_json)
     if failed:
@@ -224,14 +215,8 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
     for title in ("files", "unchanged", "removed", "chunks", "folded", "skipped"):
         table.add_column(title, justify="right")
     for source in report.sources:
-        counts = (
-            source.files,
-            source.unchanged_files,
-            source.removed_files,
-            source.chunks,
-            source.folded,
-            len(source.skipped),
-        )
+        counts = [source.files, source.unchanged_files, source.removed_files, source.chunks]
+        counts += [source.folded, len(source.skipped)]
         cited = ((source.version or "")[:_VERSION_SHOWN], source.licence or "") if published else ()
         table.add_row(escape(source.name), *cited, *(str(count) for count in counts))
     out = console()

@@ -100,7 +100,6 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--half", choices=("dev", "all"), default="all")
     made.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     made.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
-    made.add_argument("--corpus", type=Path, help="entries instead of the shipped corpus")
     made.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
     arguments = made.parse_args()
     whole = arguments.half == "all" and len(arguments.parts) == len(names)
@@ -116,7 +115,7 @@ def _run(
     parts: dict[str, Any] = {}
     planned = [part for part in PARTS if part.name in arguments.parts]
     for index in dict.fromkeys(part.index for part in planned):
-        built = build_index(index, arguments.work, embedder, arguments.corpus)
+        built = build_index(index, arguments.work, embedder)
         with opened(built.folder) as corpus:
             for plan in (part for part in planned if part.index == index):
                 part = plan.part(built, corpus, arguments.half)

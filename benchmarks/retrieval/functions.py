@@ -215,10 +215,9 @@ def main() -> None:
     """Write the lists of both sets."""
     made = parser(__doc__)
     made.add_argument("sets", nargs="*", default=list(COUNTS), help="small, full")
-    made.add_argument("--corpus", type=Path)
     arguments = made.parse_args()
     for name in arguments.sets:
-        built = build_index(name, arguments.work, load_embedder(), arguments.corpus)
+        built = build_index(name, arguments.work, load_embedder())
         with opened(built.folder) as corpus:
             kept, refused = _eligible(built, corpus)
             chosen = _in_turns(kept, corpus, COUNTS[name])

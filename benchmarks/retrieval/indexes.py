@@ -86,16 +86,13 @@ def unit_of(chunk: Chunk) -> str:
     return f"fold:{chunk.fold}" if chunk.fold else f"chunk:{chunk.id}"
 
 
-def build_index(
-    name: str, work: Path, embedder: Embedder, entries: Path | None = None
-) -> BuiltIndex:
+def build_index(name: str, work: Path, embedder: Embedder) -> BuiltIndex:
     """The index of a set, brought up to date where the corpus, packages or readers changed.
 
-    `entries` is the folder of a corpus to take instead of the shipped one. Raises KbError if a
-    package cannot be fetched, or another process builds the same index.
+    Raises KbError if a package cannot be fetched, or another process builds the same index.
     """
     chosen = index_set(name)
-    state = corpus_state(entries or shipped_corpus())
+    state = corpus_state(shipped_corpus())
     detector = detector_of(state)
     packages = pinned_packages()
     material = {each: read_material(packages[each], detector, work) for each in chosen.take}

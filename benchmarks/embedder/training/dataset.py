@@ -18,12 +18,7 @@ from benchmarks.embedder.training.entries import QUESTIONS_FILE, entry_pairs
 from benchmarks.embedder.training.exclusion import Exclusion, evaluation_exclusion
 from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvested
 from benchmarks.embedder.training.records import Document, Kind, Pair, TrainingSet
-from benchmarks.embedder.training.sources import (
-    PACKAGES_FILE,
-    TrainingPackage,
-    files_of,
-    training_packages,
-)
+from benchmarks.embedder.training.sources import TrainingPackage, files_of, training_packages
 from benchmarks.retrieval.sentences import normalized
 from ingest.sources.cache import Cache
 from kb.embedders.tokens import well_formed
@@ -45,16 +40,14 @@ def main() -> None:
     """Build and write the set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
-    parser.add_argument("--packages", type=Path, default=PACKAGES_FILE)
-    parser.add_argument("--questions", type=Path, default=QUESTIONS_FILE)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     cache = Cache()
-    packages = training_packages(arguments.packages)
+    packages = training_packages()
     exclusion = evaluation_exclusion(cache)
     known, sentences = len(exclusion.known), len(exclusion.sentences)
     print(f"excluded: {known:,} runs, {sentences:,} sentences", flush=True)
-    built = build(packages, cache, exclusion, arguments.questions, arguments.workers)
+    built = build(packages, cache, exclusion, QUESTIONS_FILE, arguments.workers)
     built.write(arguments.out)
     print(f"{len(built.documents):,} documents, {len(built.pairs):,} pairs")
     for name, count in sorted(built.manifest["kinds"].items()):
