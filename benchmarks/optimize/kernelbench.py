@@ -24,15 +24,8 @@ from kb.errors import InvalidInputError
 def problems(folder: Path, only: Sequence[str] | None = None) -> dict[str, Path]:
     """The problem files below `folder` by name: `level1/23_Softmax`, or `23_Softmax` alone.
 
-    Parameters
-    ----------
-    only
-        Beginnings of names, such as `level1/2` or `level2/57_`; the result has their order.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no problem, or none that begins so.
+    `only` holds beginnings of names, such as `level1/2` or `level2/57_`; the result has their
+    order. Raises InvalidInputError if there is no problem, or none that begins so.
     """
     found = {
         path.relative_to(folder).with_suffix("").as_posix(): path
