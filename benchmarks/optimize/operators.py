@@ -139,10 +139,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         [each.name for each in load()],
     )
     made.add_argument(
-        "--list",
-        choices=[*LISTS, "both"],
-        default="both",
-        help="of the lists (default: both)",
+        "--list", choices=[*LISTS, "both"], default="both", help="of the lists (default: both)"
     )
     made.add_argument("--max-autotune", action="store_true", help="compile with it, too: slow")
     return made.parse_args(arguments)

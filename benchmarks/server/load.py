@@ -29,13 +29,7 @@ from benchmarks.index.material import sized_index
 from benchmarks.results import Figure, machine, publish
 from benchmarks.server.bare import bare_search
 from benchmarks.server.client import STAMPED
-from benchmarks.server.processes import (
-    bare_on_all_cores,
-    load,
-    publish_stamped,
-    served,
-    wait_ready,
-)
+from benchmarks.server.processes import bare_on_all_cores, load, publish_stamped, served, wait_ready
 from kb.index.reader import Generation, open_generation
 from server.app import create_app
 from server.connections import GuardedProtocol

@@ -109,8 +109,7 @@ def add_tools(
         ] = None,
         tf32: Annotated[bool, Field(description="Allow TF32 to all contenders.")] = False,
         interpret: Annotated[
-            bool,
-            Field(description="Check a Triton kernel's results without a GPU; no times."),
+            bool, Field(description="Check a Triton kernel's results without a GPU; no times.")
         ] = False,
         baselines: Annotated[
             list[ModelForm] | None,

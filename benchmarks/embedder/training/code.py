@@ -39,7 +39,7 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_:.]
 # The text of what is raised, thrown or checked.
 _ERROR = re.compile(
     r"(?:raise \w*(?:Error|Exception|Warning)|throw [\w:]+|assert\b[^\n]*?,|TORCH_CHECK\([^\n\"]*,"
-    r"|static_assert\([^\n\"]*,|fatal\w*|PADDLE_ENFORCE\w*|CHECK\w*\([^\n\"]*)\s*\(?\s*f?\"([^\"\n]{20,200})\"",
+    r"|static_assert\([^\n\"]*,|fatal\w*|PADDLE_ENFORCE\w*|CHECK\w*\([^\n\"]*)\s*\(?\s*f?\"([^\"\n]{20,200})\""
 )
 _CODE_LIKE = re.compile(r"[=;{}]|\w\(|->|\bif\b.*:$|^\W")
 
