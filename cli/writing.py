@@ -152,7 +152,7 @@ def ingest(
         raise click.UsageError("--curated takes the sources and patterns of corpus/sources.toml")
     model = embedder_for(session.index, embedder)
     with _workers(ray) as workers, Reporter(quiet=as_json) as reporter:
-        options = fetch_options(reporter, yes=yes, allow_licence=allow_licence)
+        options = fetch_options(reporter.pause, yes=yes, allow_licence=allow_licence)
         if curated:
             report, failed = ingest_curated(
                 session.index, model, options, dry_run=dry_run, progress=reporter, workers=workers
