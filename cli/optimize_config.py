@@ -49,8 +49,9 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
             return recorded.model_copy(update=update)
     if problem is None:
         raise click.UsageError("Missing argument 'PROBLEM'.")
-    if options["base_url"] is not None and model is None:
-        raise click.UsageError("--base-url needs --model")
+    for name in ("base_url", "batch", "max_money"):
+        if options[name] is not None and model is None:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --model")
     if options["greedy"] and options["width"] not in (None, 1):
         raise click.UsageError("--greedy is a width of 1: leave --width out")
     names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
@@ -60,10 +61,6 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")
-    if options["batch"] is not None and model is None:
-        raise click.UsageError("--batch needs --model")
-    if options["max_money"] is not None and model is None:
-        raise click.UsageError("--max-money needs --model")
     strategy = {
         # Between the start and the end, a profile is for a model to read.
         "profile_leaders": model is not None,
