@@ -13,16 +13,9 @@ from typing import Any
 from kb.embedders.cpus import usable_cpus
 
 VERSIONS = (
-    "chromadb",
-    "bm25s",
-    "numpy",
-    "onnxruntime",
-    "tokenizers",
-    "tree-sitter",
-    "tree-sitter-cpp",
-    "torch",
-    "sentence-transformers",
-)
+    "chromadb", "bm25s", "numpy", "onnxruntime", "tokenizers", "tree-sitter", "tree-sitter-cpp",
+    "torch", "sentence-transformers",
+)  # fmt: skip
 # What decides which matrix kernels onnxruntime and torch pick.
 FEATURES = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
 
@@ -61,11 +54,7 @@ def save(path: Path, record: dict[str, Any]) -> None:
 
 
 def publish(
-    stem: Path,
-    command: str,
-    text: str,
-    record: dict[str, Any],
-    figures: Sequence[Figure] = (),
+    stem: Path, command: str, text: str, record: dict[str, Any], figures: Sequence[Figure] = ()
 ) -> None:
     """Write `stem`.json and `stem`.md, and print the latter.
 
@@ -87,11 +76,10 @@ def publish(
     )
     parts = [figure_table(figures)] if figures else []
     page = "\n\n".join([*parts, text, footer]) + "\n"
-    scored = [{**asdict(figure), "met": figure.met} for figure in figures]
-    save(
-        stem.with_name(f"{stem.name}.json"),
-        {"command": command, **({"figures": scored} if figures else {}), **record},
-    )
+    found: dict[str, Any] = {"command": command}
+    if figures:
+        found["figures"] = [{**asdict(figure), "met": figure.met} for figure in figures]
+    save(stem.with_name(f"{stem.name}.json"), found | record)
     stem.with_name(f"{stem.name}.md").write_text(page, encoding="utf-8")
     print(page)
 

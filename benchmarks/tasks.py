@@ -113,15 +113,12 @@ def keep(
 
 def add_options(made: argparse.ArgumentParser, *, turns: bool = True) -> None:
     """The options of sharing out; `turns`: whether tasks of one card may take turns on it."""
-    made.add_argument(
-        "--gpus", default="1", metavar="N", help="share the tasks out over N cards, or 'all'"
-    )
+    cards = "share the tasks out over N cards, or 'all'"
+    made.add_argument("--gpus", default="1", metavar="N", help=cards)
     made.add_argument("--limit", type=positive, help="begin no task after so many seconds")
     if turns:
-        made.add_argument(
-            "--per-gpu", type=int, default=1, metavar="N",
-            help="tasks at once on each card, which take turns on it (default: 1)",
-        )  # fmt: skip
+        at_once = "tasks at once on each card, which take turns on it (default: 1)"
+        made.add_argument("--per-gpu", type=int, default=1, metavar="N", help=at_once)
 
 
 def positive(text: str) -> float:

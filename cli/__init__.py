@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -77,19 +77,11 @@ def _own_options() -> list[click.Option]:
         if value is not None:
             ctx.obj = Session(value)
 
+    common: dict[str, Any] = {"expose_value": False, "hidden": True}
     folder = click.Path(path_type=Path)
     return [
-        click.Option(
-            ["--index"],
-            type=folder,
-            expose_value=False,
-            callback=chosen,
-            hidden=True,
-            help="Index folder.",
-        ),
-        click.Option(
-            ["--debug"], is_flag=True, expose_value=False, hidden=True, help="Show tracebacks."
-        ),
+        click.Option(["--index"], type=folder, callback=chosen, help="Index folder.", **common),
+        click.Option(["--debug"], is_flag=True, help="Show tracebacks.", **common),
     ]
 
 

@@ -27,6 +27,6 @@ def mountings(settings: Settings) -> "list[Mounting]":
     """What is mounted beside the server's own routes and tools."""
     if not settings.allow_evaluate:
         return []
-    from cli.evaluate_api.mount import EvaluationMount  # noqa: PLC0415 - brings the agent
+    from cli.evaluate_api.mount import EvaluationMount
 
     return [EvaluationMount]

@@ -26,7 +26,6 @@ from kb.errors import KbError
 
 if TYPE_CHECKING:
     from agent.endpoint.batch import BatchFolder
-    from agent.optimize.config import RunConfig
 
 RUNS = "runs"
 # Batches take minutes to hours.
@@ -44,9 +43,9 @@ def batch(folder: Path, base_url: str | None, wait: bool) -> None:
     with the replies. Nothing is sent twice, also after a kill. The key is read
     from OPENAI_API_KEY.
     """
-    from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
-    from agent.endpoint.batch_client import BatchClient  # noqa: PLC0415
-    from agent.endpoint.client import Endpoint  # noqa: PLC0415
+    from agent.endpoint.batch import BatchFolder
+    from agent.endpoint.batch_client import BatchClient
+    from agent.endpoint.client import Endpoint
 
     endpoint = Endpoint("batch", base_url)
     try:
@@ -55,9 +54,7 @@ def batch(folder: Path, base_url: str | None, wait: bool) -> None:
             time.sleep(_POLL_S)
     finally:
         endpoint.close()
-    for line in lines:
-        click.echo(line)
-    for line in _waiting(BatchFolder(folder)):
+    for line in (*lines, *_waiting(BatchFolder(folder))):
         click.echo(line)
     if not lines:
         click.echo(f"all replies are there; continue with: kb optimize --resume {folder}")
@@ -65,7 +62,7 @@ def batch(folder: Path, base_url: str | None, wait: bool) -> None:
 
 def is_batch(root: Path | None) -> bool:
     """Whether a folder holds requests and runs, or is a run whose requests are files."""
-    from agent.optimize.run import read_config  # noqa: PLC0415
+    from agent.optimize.run import read_config
 
     if root is None:
         return False
@@ -77,8 +74,9 @@ def is_batch(root: Path | None) -> bool:
 
 def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, Any]) -> None:
     """Begin runs on a problem or a folder of them, or go on with those of a batch folder."""
-    from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
-    from judge.profile.profiler import has_gpu  # noqa: PLC0415
+    from agent.endpoint.batch import BatchFolder
+    from agent.optimize.run import read_config
+    from judge.profile.profiler import has_gpu
 
     for name in ("replay_verdicts", "out"):
         if options[name]:
@@ -94,16 +92,24 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     for note in folder.notes:
         click.echo(f"kb: note: {note}", err=True)
     away = not (options["interpret"] or has_gpu())
+    update: dict[str, Any] = {"batch": str(root)}
     if resuming:
         roots = [options["resume"]] if alone else runs_in(options["resume"] / RUNS)
-        runs = {run: _taken_up(ctx, run, root, options) for run in roots}
+        resume = {run: resumed(ctx, read_config(run), None, options) for run in roots}
+        runs = {run: config.model_copy(update=update) for run, config in resume.items()}
     else:
         if problem is None:
             raise click.UsageError("Missing argument 'PROBLEM'.")
-        _require_card(options, away=away)
+        if away and options["gpu"] is None:
+            raise KbError(
+                "no GPU was found; name the card that the kernel is for, such as --gpu H200: the "
+                "first requests are then made without measurements"
+            )
+        update["plan_first"] = away  # the first round is then planned from what can be read
         found = {root / RUNS / name: file for name, file in problems_in(problem)}
         runs = {
-            run: again(run, _begin(file, root, options, away=away)) for run, file in found.items()
+            run: again(run, begun(file, options).model_copy(update=update))
+            for run, file in found.items()
         }
     if not runs:
         raise KbError(f"there are no runs in {options['resume']}")
@@ -113,8 +119,8 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
 
 def _folder_of(root: Path, *, alone: bool) -> Path:
     """The folder of requests that is resumed, or that of one run."""
-    from agent.endpoint.batch import LOCK  # noqa: PLC0415
-    from agent.optimize.run import read_config  # noqa: PLC0415
+    from agent.endpoint.batch import LOCK
+    from agent.optimize.run import read_config
 
     if not alone:
         return root
@@ -123,26 +129,6 @@ def _folder_of(root: Path, *, alone: bool) -> Path:
         if (parent / LOCK).exists():
             return parent
     return Path(read_config(root).batch or root).expanduser()
-
-
-def _require_card(options: dict[str, Any], *, away: bool) -> None:
-    if away and options["gpu"] is None:
-        raise KbError(
-            "no GPU was found; name the card that the kernel is for, such as --gpu H200: the "
-            "first requests are then made without measurements"
-        )
-
-
-def _begin(problem: Path, root: Path, options: dict[str, Any], *, away: bool) -> "RunConfig":
-    config = begun(problem, options)
-    # Without a GPU the first round is planned from what can be read; a dry run measures nothing.
-    return config.model_copy(update={"batch": str(root), "plan_first": away})
-
-
-def _taken_up(ctx: click.Context, run: Path, root: Path, options: dict[str, Any]) -> "RunConfig":
-    from agent.optimize.run import read_config  # noqa: PLC0415
-
-    return resumed(ctx, read_config(run), None, options).model_copy(update={"batch": str(root)})
 
 
 def _told(folder: "BatchFolder", states: list[str]) -> None:

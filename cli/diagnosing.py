@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import Session
-from cli.dtypes import dtype_option
+from cli.options import dtype_option, value
 from cli.profiles import kernel_name_option, name_of, read_profile_text, read_text
 from cli.requirements import require_torch
 from kb.errors import IndexUnavailableError, InvalidInputError, KbError
@@ -22,23 +22,17 @@ _FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="PROFILE | PROBLEM KERNEL")
-@click.option(
-    "--gpu", metavar="NAME", help="GPU whose roofs apply. Default: the one that the profile names."
-)
-@click.option(
-    "--gpu-spec", type=_FILE, metavar="FILE", help="YAML file that describes another GPU."
-)
-@click.option(
-    "--evaluation", metavar="FILE", help="JSON of `kb evaluate`, for the floor and the ceilings."
-)
-@click.option("--kernel", metavar="FILE", help="Source of the profiled kernel.")
+@value("--gpu", "NAME", "GPU whose roofs apply. Default: the one that the profile names.")
+@value("--gpu-spec", "FILE", "YAML file that describes another GPU.", _FILE)
+@value("--evaluation", "FILE", "JSON of `kb evaluate`, for the floor and the ceilings.")
+@value("--kernel", "FILE", "Source of the profiled kernel.")
 @kernel_name_option
 @click.option(
     "--language", type=click.Choice(["triton", "cuda"]), help="Only techniques for this language."
 )
 @dtype_option
-@click.option("--model", metavar="NAME", help="Ask a language model as well.")
-@click.option("--base-url", metavar="URL", help="Its OpenAI-compatible endpoint.")
+@value("--model", "NAME", "Ask a language model as well.")
+@value("--base-url", "URL", "Its OpenAI-compatible endpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
 @click.pass_obj
 def diagnose(
@@ -48,14 +42,9 @@ def diagnose(
     *,
     gpu: str | None,
     gpu_spec: Path | None,
-    evaluation: str | None,
-    kernel: str | None,
-    kernel_name: str | None,
     language: str | None,
-    dtype: str | None,
-    model: str | None,
-    base_url: str | None,
     as_json: bool,
+    **given: str | None,
 ) -> None:
     """Say what limits a kernel, and what may help.
 
@@ -69,19 +58,21 @@ def diagnose(
     --model, a language model judges the same evidence, and its opinion is shown as
     well; the key is read from OPENAI_API_KEY.
     """
-    from agent.diagnose.diagnose import diagnose as judge  # noqa: PLC0415
-    from agent.diagnose.diagnose import gather  # noqa: PLC0415
-    from agent.diagnose.inputs import read_evaluation, read_profile  # noqa: PLC0415
+    from agent.diagnose.diagnose import diagnose as judge
+    from agent.diagnose.diagnose import gather
+    from agent.diagnose.inputs import read_evaluation, read_profile
 
-    _check(files, kernel, kernel_name, evaluation, dtype)
-    if base_url is not None and model is None:
-        raise click.UsageError("--base-url needs --model")
+    _check(files, given)
+    evaluation, model = given["evaluation"], given["model"]
     cards = _Cards(gpu, gpu_spec)
     if len(files) == 1:
-        measured = read_profile(read_profile_text(files[0]), name_of(files[0]), kernel_name)
+        profile, name = read_profile_text(files[0]), name_of(files[0])
+        measured = read_profile(profile, name, given["kernel_name"])
+        kernel = given["kernel"]
     else:
-        measured = _profile(files[0], files[1], dtype, cards.named)
-    source = read_text(files[1]) if len(files) == 2 else read_text(kernel) if kernel else None
+        measured = _profile(files[0], files[1], given["dtype"], cards.named)
+        kernel = files[1]
+    source = read_text(kernel) if kernel else None
     judged = read_evaluation(read_text(evaluation), name_of(evaluation)) if evaluation else None
     spec = cards.of(measured, judged)
     shelf, note = _shelf(session.index)
@@ -90,19 +81,19 @@ def diagnose(
     answer = judge(facts, shelf, language=language, notes=notes, ignored=measured.ignored)
     failed: KbError | None = None
     if model is not None:
-        from agent.diagnose.model_judge import ask_model  # noqa: PLC0415
-        from agent.endpoint.errors import LlmError  # noqa: PLC0415
+        from agent.diagnose.model_judge import ask_model
+        from agent.endpoint.errors import LlmError
 
         try:
-            opinion = ask_model(model, base_url, facts, answer, shelf)
+            opinion = ask_model(model, given["base_url"], facts, answer, shelf)
             answer = answer.model_copy(update={"opinion": opinion})
         except LlmError as error:
             failed = error  # what the rules found is shown all the same
     if as_json:
         click.echo(answer.model_dump_json(indent=2))
     else:
-        from agent.diagnose.render import WIDTH, render  # noqa: PLC0415
-        from cli.render import console  # noqa: PLC0415
+        from agent.diagnose.render import WIDTH, render
+        from cli.render import console
 
         width = min(WIDTH, console().width)
         for line in render(answer, width, lambda text: click.style(text, bold=True)):
@@ -111,33 +102,29 @@ def diagnose(
         raise failed
 
 
-def _check(
-    files: tuple[str, ...],
-    kernel: str | None,
-    kernel_name: str | None,
-    evaluation: str | None,
-    dtype: str | None,
-) -> None:
-    if len(files) > 2:
-        raise click.UsageError("give one profile, or a problem and a kernel")
-    if len(files) == 2 and kernel is not None:
-        raise click.UsageError("--kernel goes with a profile: the second file is the kernel")
-    if len(files) == 2 and "-" in files:
-        raise click.UsageError("a problem and a kernel are files, not standard input")
-    if len(files) == 1 and dtype is not None:
-        raise click.UsageError("--dtype goes with PROBLEM KERNEL: a profile has its own")
-    if len(files) == 2 and kernel_name is not None:
-        raise click.UsageError("--kernel-name goes with a profile")
-    if [*files, kernel, evaluation].count("-") > 1:
-        raise click.UsageError("only one file can be read from standard input")
+def _check(files: tuple[str, ...], given: dict[str, str | None]) -> None:
+    two, kernel, evaluation = len(files) == 2, given["kernel"], given["evaluation"]
+    rules = {
+        "give one profile, or a problem and a kernel": len(files) > 2,
+        "--kernel goes with a profile: the second file is the kernel": two and kernel is not None,
+        "a problem and a kernel are files, not standard input": two and "-" in files,
+        "--dtype goes with PROBLEM KERNEL: a profile has its own": not two and bool(given["dtype"]),
+        "--kernel-name goes with a profile": two and given["kernel_name"] is not None,
+        "only one file can be read from standard input": [*files, kernel, evaluation].count("-")
+        > 1,
+        "--base-url needs --model": given["base_url"] is not None and given["model"] is None,
+    }
+    for message, broken in rules.items():
+        if broken:
+            raise click.UsageError(message)
 
 
 def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None") -> "Measured":
     """Profile first; without a GPU there are static facts, compiled for the named card."""
-    from agent.diagnose.inputs import from_profile  # noqa: PLC0415
-    from judge.problem.kernel import KernelFile  # noqa: PLC0415
-    from judge.problem.source import ProblemFile  # noqa: PLC0415
-    from judge.profile.profiler import Request, has_gpu, profile  # noqa: PLC0415
+    from agent.diagnose.inputs import from_profile
+    from judge.problem.kernel import KernelFile
+    from judge.problem.source import ProblemFile
+    from judge.profile.profiler import Request, has_gpu, profile
 
     if spec is None and not has_gpu():
         raise InvalidInputError(
@@ -158,7 +145,7 @@ class _Cards:
     """The card that the options name, or that what was read names."""
 
     def __init__(self, gpu: str | None, file: Path | None) -> None:
-        from kb.gpus import find_card, load_specs  # noqa: PLC0415
+        from kb.gpus import find_card, load_specs
 
         self._file = file
         self._extra = load_specs(file) if file is not None else ()
@@ -169,7 +156,7 @@ class _Cards:
         self.notes = () if note is None else (note,)
 
     def of(self, measured: "Measured", judged: "Evaluation | None") -> "GpuSpec | None":
-        from kb.gpus import find_spec  # noqa: PLC0415
+        from kb.gpus import find_spec
 
         if self.named is not None:
             return self.named
@@ -185,7 +172,7 @@ class _Cards:
 
 def _shelf(index: Path) -> "tuple[Shelf, tuple[str, ...]]":
     """The techniques of the index; of the shipped corpus where it has none."""
-    from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index  # noqa: PLC0415
+    from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
 
     try:
         shelf = shelf_from_index(index)

@@ -5,18 +5,11 @@ from typing import Any
 
 import click
 
-from cli.dtypes import dtype_option
+from cli.options import dtype_option, flag, value
 from kb.errors import InvalidInputError
 
 # What the verdicts leave with; documented in the command's help.
-_STATUS = {
-    "correct": 0,
-    "library": 0,
-    "specialised": 0,
-    "wrong": 3,
-    "cheat": 4,
-    "inconclusive": 5,
-}
+_STATUS = {"correct": 0, "library": 0, "specialised": 0, "wrong": 3, "cheat": 4, "inconclusive": 5}
 _PATH = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -25,11 +18,10 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 @click.argument("kernel", type=_PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print everything that was found as JSON.")
 @dtype_option
-@click.option("--device", metavar="cuda:N", help="Which GPU. Default: the first.")
-@click.option(
+@value("--device", "cuda:N", "Which GPU. Default: the first.")
+@flag(
     "--interpret",
-    is_flag=True,
-    help="Without a GPU: check a Triton kernel's results in Triton's interpreter, at reduced "
+    "Without a GPU: check a Triton kernel's results in Triton's interpreter, at reduced "
     "sizes. No times.",
 )
 @click.option(
@@ -39,7 +31,7 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     metavar="FILE",
     help="Time this kernel file as well (repeatable).",
 )
-@click.option("--no-timing", is_flag=True, help="Judge correctness only.")
+@flag("--no-timing", "Judge correctness only.")
 @click.option(
     "--seed-count",
     "seeds",
@@ -47,12 +39,8 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     default=5,
     help="Number of secret seeds. Default: 5.",
 )
-@click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products, for all contenders.")
-@click.option(
-    "--trust",
-    is_flag=True,
-    help="Run even where the sandbox is incomplete; only for files that you trust.",
-)
+@flag("--tf32", "Allow TF32 in float32 products, for all contenders.")
+@flag("--trust", "Run even where the sandbox is incomplete; only for files that you trust.")
 @click.pass_context
 def evaluate(
     ctx: click.Context,
@@ -73,15 +61,15 @@ def evaluate(
     Exit status: 0 when the kernel is right (correct, library, specialised), 3 wrong, 4 cheat,
     5 inconclusive; 1 when it could not be judged, 2 for wrong usage.
     """
-    from judge.evaluate.host import resolve_device  # noqa: PLC0415 (needs the agent's parts)
-    from judge.evaluate.options import Options  # noqa: PLC0415
+    from judge.evaluate.host import resolve_device
+    from judge.evaluate.options import Options
 
     if options["device"] == "cpu":
         raise InvalidInputError("times on a CPU mean nothing; --interpret checks results there")
     # Before torch is loaded for good: a machine without a GPU gets its error at once.
     options["device"] = resolve_device(options["device"], interpret=options["interpret"])
-    from judge.evaluate.judge import evaluate as judge  # noqa: PLC0415 (loads torch)
-    from judge.evaluate.render import render  # noqa: PLC0415
+    from judge.evaluate.judge import evaluate as judge
+    from judge.evaluate.render import render
 
     asked = Options(timing=not (no_timing or options["interpret"]), **options)
     found = judge(problem, kernel, asked, on_progress=lambda said: click.echo(said.text, err=True))

@@ -1,8 +1,8 @@
 """What `kb ingest` does with published sources: questions, fetching, the curated list."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import click
 
@@ -17,22 +17,20 @@ from kb.embedders import Embedder
 from kb.errors import IndexBusyError, IndexMismatchError, KbError
 
 
-class Asker(Progress, Protocol):
-    """Progress that can make room for a question."""
+def fetch_options(
+    pause: Callable[[], None], *, yes: bool, allow_licence: tuple[str, ...]
+) -> Options:
+    """How to fetch: large downloads are asked about on a terminal, and refused elsewhere.
 
-    def pause(self) -> None:
-        """Take the bar off the terminal."""
-
-
-def fetch_options(asker: Asker, *, yes: bool, allow_licence: tuple[str, ...]) -> Options:
-    """How to fetch: large downloads are asked about on a terminal, and refused elsewhere."""
+    `pause` takes the bar off the terminal, for a question.
+    """
 
     def confirm(what: str, size: int) -> bool:
         if yes:
             return True
         if not sys.stdin.isatty():
             return False
-        asker.pause()
+        pause()
         return click.confirm(f"fetch {what}, {size / 1e6:,.0f} MB?", err=True)
 
     return Options(confirm=confirm, allowed=tuple(canonical(each) for each in allow_licence))

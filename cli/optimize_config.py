@@ -31,10 +31,10 @@ def default_folder(name: str) -> Path:
 
 def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     """Config of a new run."""
-    from agent.opening import LLM, NAMES  # noqa: PLC0415
-    from agent.optimize.config import REPLAY, RunConfig, Strategy  # noqa: PLC0415
-    from agent.optimize.run import read_config  # noqa: PLC0415
-    from agent.optimize.starting import read_problem, read_start  # noqa: PLC0415
+    from agent.opening import LLM, NAMES
+    from agent.optimize.config import REPLAY, RunConfig, Strategy
+    from agent.optimize.run import read_config
+    from agent.optimize.starting import read_problem, read_start
 
     model: str | None = options["model"]
     recorded = None
@@ -49,8 +49,9 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
             return recorded.model_copy(update=update)
     if problem is None:
         raise click.UsageError("Missing argument 'PROBLEM'.")
-    if options["base_url"] is not None and model is None:
-        raise click.UsageError("--base-url needs --model")
+    for name in ("base_url", "batch", "max_money"):
+        if options[name] is not None and model is None:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --model")
     if options["greedy"] and options["width"] not in (None, 1):
         raise click.UsageError("--greedy is a width of 1: leave --width out")
     names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
@@ -60,10 +61,6 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")
-    if options["batch"] is not None and model is None:
-        raise click.UsageError("--batch needs --model")
-    if options["max_money"] is not None and model is None:
-        raise click.UsageError("--max-money needs --model")
     strategy = {
         # Between the start and the end, a profile is for a model to read.
         "profile_leaders": model is not None,
@@ -97,14 +94,14 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
 
 def specs_of(file: Path | None) -> "tuple[GpuSpec, ...]":
     """The cards that a file of --gpu-spec describes."""
-    from kb.gpus import load_specs  # noqa: PLC0415
+    from kb.gpus import load_specs
 
     return load_specs(file) if file is not None else ()
 
 
 def _card(options: dict[str, Any]) -> dict[str, Any]:
     """The card that is named, where none can be seen."""
-    from kb.gpus import find_spec  # noqa: PLC0415
+    from kb.gpus import find_spec
 
     if options["gpu"] is None:
         return {}
@@ -113,7 +110,7 @@ def _card(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _baselines(text: str | None) -> tuple[str, ...] | None:
-    from judge.evaluate.options import BASELINES  # noqa: PLC0415
+    from judge.evaluate.options import BASELINES
 
     if text is None:
         return None
@@ -145,7 +142,7 @@ def resumed(
 
 
 def _limits(options: dict[str, Any], before: "Limits | None" = None) -> "Limits":
-    from agent.optimize.config import Limits  # noqa: PLC0415
+    from agent.optimize.config import Limits
 
     chosen = {field: options[name] for name, field in _LIMITS.items() if options[name] is not None}
     return Limits.model_validate((before or Limits()).model_dump() | chosen)
@@ -153,7 +150,7 @@ def _limits(options: dict[str, Any], before: "Limits | None" = None) -> "Limits"
 
 def price_of(text: str | None, config: "RunConfig") -> Any:
     """What the run's model costs; None where that is not said, and nothing depends on it."""
-    from agent.proposers.llm.accounting import find_price  # noqa: PLC0415
+    from agent.proposers.llm.accounting import find_price
 
     if text is None:
         live = config.model is not None and config.replayed is None

@@ -9,8 +9,8 @@ import click
 
 from cli import Session
 from cli.batching import is_batch, optimize_batch
-from cli.dtypes import dtype_option
 from cli.optimize_config import begun, default_folder, price_of, resumed, specs_of
+from cli.options import dtype_option, flag, value
 from cli.sweeping import INTERRUPTED, is_sweep, optimize_folder
 from cli.terminal import drawn
 from kb.errors import KbError
@@ -27,65 +27,51 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 
 @click.command()
 @click.argument("problem", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--kernel",
-    type=_FILE,
-    help="Start from this kernel file. Default: eager PyTorch.",
-)
-@click.option(
-    "--out",
-    type=_FOLDER,
-    metavar="DIR",
-    help="Folder of the run, or of all runs. Default: kb-runs/PROBLEM-TIME.",
-)
-@click.option(
+@click.option("--kernel", type=_FILE, help="Start from this kernel file. Default: eager PyTorch.")
+@value("--out", "DIR", "Folder of the run, or of all runs. Default: kb-runs/PROBLEM-TIME.", _FOLDER)
+@value(
     "--resume",
-    type=_FOLDER,
-    metavar="RUN",
-    help="Continue the run, or the runs, in this folder. Only limits and the model can change.",
+    "RUN",
+    "Continue the run, or the runs, in this folder. Only limits and the model can change.",
+    _FOLDER,
 )
-@click.option(
+@value(
     "--proposers",
-    metavar="NAMES",
-    help="Proposers to use: tune (meta-parameters), recipe (kernels from the index), llm. "
+    "NAMES",
+    "Proposers to use: tune (meta-parameters), recipe (kernels from the index), llm. "
     "Default: tune,recipe, plus llm if --model is given.",
 )
-@click.option(
+@value(
     "--model",
-    metavar="NAME",
-    help="Use this language model as a proposer. replay:RUN replays the replies of a recorded run.",
+    "NAME",
+    "Use this language model as a proposer. replay:RUN replays the replies of a recorded run.",
 )
-@click.option("--base-url", metavar="URL", help="The model's OpenAI-compatible endpoint.")
-@click.option(
+@value("--base-url", "URL", "The model's OpenAI-compatible endpoint.")
+@value(
     "--price",
-    metavar="IN,OUT",
-    help="The model's price per million tokens of requests and of replies, such as 1.25,10; or a "
+    "IN,OUT",
+    "The model's price per million tokens of requests and of replies, such as 1.25,10; or a "
     "YAML file: models: {NAME: {input: 1.25, output: 10}}.",
 )
-@click.option(
+@value(
     "--batch",
-    type=_FOLDER,
-    metavar="DIR",
-    help="Write the model's requests to DIR/requests.jsonl (OpenAI's Batch format), read replies "
+    "DIR",
+    "Write the model's requests to DIR/requests.jsonl (OpenAI's Batch format), read replies "
     "from DIR/results.jsonl, and keep the runs in DIR/runs; --resume DIR goes on.",
+    _FOLDER,
 )
-@click.option("--gpu", metavar="NAME", help="Target GPU, if this machine does not have it.")
-@click.option(
+@value("--gpu", "NAME", "Target GPU, if this machine does not have it.")
+@flag(
     "--replay-verdicts",
-    is_flag=True,
-    help="With replay:RUN: also take verdicts and times from the record. Needs no GPU.",
+    "With replay:RUN: also take verdicts and times from the record. Needs no GPU.",
 )
 @dtype_option
-@click.option(
-    "--tf32", is_flag=True, help="Allow TF32 in float32 matrix products, for all contenders."
-)
-@click.option(
-    "--device", metavar="cuda:N", help="Use one GPU. Default: all of the first one's kind."
-)
-@click.option(
+@flag("--tf32", "Allow TF32 in float32 matrix products, for all contenders.")
+@value("--device", "cuda:N", "Use one GPU. Default: all of the first one's kind.")
+@value(
     "--ray",
-    metavar="ADDRESS",
-    help="Run a folder of problems on all GPUs of the Ray cluster at HOST:PORT, or of the cluster "
+    "ADDRESS",
+    "Run a folder of problems on all GPUs of the Ray cluster at HOST:PORT, or of the cluster "
     "that this machine belongs to (auto). Default: this machine's GPUs.",
 )
 @click.option(
@@ -93,86 +79,52 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     type=_FILE,
     help="YAML file with the specification of a GPU that kb does not know.",
 )
-@click.option(
-    "--interpret",
-    is_flag=True,
-    help="Dry run without a GPU: correctness only, in Triton's interpreter.",
-)
-@click.option(
-    "--trust", is_flag=True, help="Run even if the sandbox is incomplete on this machine."
-)
-@click.option("--max-seconds", type=_POSITIVE, metavar="S", help="Stop after this much wall time.")
-@click.option(
+@flag("--interpret", "Dry run without a GPU: correctness only, in Triton's interpreter.")
+@flag("--trust", "Run even if the sandbox is incomplete on this machine.")
+@value("--max-seconds", "S", "Stop after this much wall time.", _POSITIVE)
+@value(
     "--max-gpu-seconds",
-    type=_POSITIVE,
-    metavar="S",
-    help="Stop after this much GPU time. Compiling baselines is not counted.",
+    "S",
+    "Stop after this much GPU time. Compiling baselines is not counted.",
+    _POSITIVE,
 )
-@click.option(
+@value(
     "--max-tokens",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Stop before the model uses more tokens (prompts and replies).",
+    "N",
+    "Stop before the model uses more tokens (prompts and replies).",
+    click.IntRange(1),
 )
-@click.option(
-    "--max-money",
-    type=_POSITIVE,
-    metavar="X",
-    help="Stop before the model costs more. Needs --price.",
-)
-@click.option(
+@value("--max-money", "X", "Stop before the model costs more. Needs --price.", _POSITIVE)
+@value(
     "--floor",
-    type=_POSITIVE,
-    metavar="X",
-    help="Stop when the best kernel reaches this fraction of the floor. Default: 0.97.",
+    "X",
+    "Stop when the best kernel reaches this fraction of the floor. Default: 0.97.",
+    _POSITIVE,
 )
-@click.option(
-    "--rounds", type=click.IntRange(0), metavar="N", help="Stop after this many rounds. Default: 8."
-)
-@click.option(
+@value("--rounds", "N", "Stop after this many rounds. Default: 8.", click.IntRange(0))
+@value(
     "--patience",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Stop after this many rounds in a row without a gain. Default: 2.",
+    "N",
+    "Stop after this many rounds in a row without a gain. Default: 2.",
+    click.IntRange(1),
 )
-@click.option(
-    "--width",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Beam width: candidates that survive a round. Default: 4.",
+@value(
+    "--width", "N", "Beam width: candidates that survive a round. Default: 4.", click.IntRange(1)
 )
-@click.option("--greedy", is_flag=True, help="Keep only the best candidate: a width of 1.")
-@click.option(
-    "--branching",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Proposals per proposer and survivor. Default: 2.",
-)
-@click.option(
-    "--repairs",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Attempts to repair a failing proposal. Default: 2.",
-)
-@click.option(
-    "--no-crossover", is_flag=True, help="Do not ask for combinations of the best two candidates."
-)
-@click.option("--no-retirement", is_flag=True, help="Keep technique families that fall behind.")
-@click.option(
+@flag("--greedy", "Keep only the best candidate: a width of 1.")
+@value("--branching", "N", "Proposals per proposer and survivor. Default: 2.", click.IntRange(1))
+@value("--repairs", "N", "Attempts to repair a failing proposal. Default: 2.", click.IntRange(0))
+@flag("--no-crossover", "Do not ask for combinations of the best two candidates.")
+@flag("--no-retirement", "Keep technique families that fall behind.")
+@value(
     "--baselines",
-    metavar="NAMES",
-    help="Baselines to compare with: eager, compile, max-autotune. Default: all. max-autotune "
+    "NAMES",
+    "Baselines to compare with: eager, compile, max-autotune. Default: all. max-autotune "
     "compiles for up to a minute.",
 )
-@click.option(
-    "--fresh-baselines", is_flag=True, help="Time baselines again even if their times are cached."
-)
-@click.option(
-    "--no-confirm",
-    is_flag=True,
-    help="Skip the final session, which times the best kernel against all baselines.",
-)
-@click.option("--no-knowledge", is_flag=True, help="Do not use the index or its kernels.")
+@flag("--fresh-baselines", "Time baselines again even if their times are cached.")
+@flag("--no-confirm", "Skip the final session, which times the best kernel against all baselines.")
+@flag("--no-knowledge", "Do not use the index or its kernels.")
 @click.option(
     "--exclude-source",
     "exclude_sources",
@@ -180,11 +132,11 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     metavar="NAME",
     help="Exclude this source of the index (repeatable).",
 )
-@click.option(
+@value(
     "--context-tokens",
-    type=click.IntRange(64),
-    metavar="N",
-    help="Tokens of knowledge to retrieve in each round. Default: 3000.",
+    "N",
+    "Tokens of knowledge to retrieve in each round. Default: 3000.",
+    click.IntRange(64),
 )
 @click.option(
     "--seed", type=int, metavar="N", default=0, help="Random seed of the search. Default: 0."
@@ -209,9 +161,9 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
 
     A model's key is read from OPENAI_API_KEY.
     """
-    from agent.opening import opened  # noqa: PLC0415 (the optimizer's part)
-    from agent.optimize.run import RunFolder, read_config  # noqa: PLC0415
-    from agent.optimize.summary import render  # noqa: PLC0415
+    from agent.opening import opened
+    from agent.optimize.run import RunFolder, read_config
+    from agent.optimize.summary import render
 
     session: Session = ctx.obj
     root: Path | None
@@ -258,7 +210,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
 
 def _told(root: Path) -> None:
     """Write the run's report; a run is not lost because its report cannot be written."""
-    from agent.report.report import write_report  # noqa: PLC0415 (the optimizer's part)
+    from agent.report.report import write_report
 
     try:
         written = write_report(root)
@@ -270,7 +222,7 @@ def _told(root: Path) -> None:
 
 def _require_gpu(config: "RunConfig") -> None:
     """Say at once that there is no GPU, before anything is loaded or written."""
-    from judge.profile.profiler import has_gpu  # noqa: PLC0415
+    from judge.profile.profiler import has_gpu
 
     if config.interpret or config.replay_verdicts or has_gpu():
         return
@@ -289,7 +241,7 @@ class Printer:
 
     def event(self, event: "Event") -> None:
         """A line, if the event has one."""
-        from agent.optimize.progress import lines_of  # noqa: PLC0415
+        from agent.optimize.progress import lines_of
 
         self.clear()
         for line in lines_of(event):
@@ -328,20 +280,20 @@ def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
     why it was kept or dropped. It reads only the run folder, and works during a run.
     """
     if custom_op is not None:
-        from agent.optimize.custom_op import write_custom_op  # noqa: PLC0415
+        from agent.optimize.custom_op import write_custom_op
 
         click.echo(write_custom_op(run, custom_op))
         return
     if as_json:
-        from agent.optimize.run import read_run  # noqa: PLC0415 (the optimizer's part)
-        from agent.optimize.summary import summarise  # noqa: PLC0415
+        from agent.optimize.run import read_run
+        from agent.optimize.summary import summarise
 
         config, record = read_run(run)
         if record.standing is None:
             raise KbError(f"the run in {run} has not evaluated its start yet: continue it")
         click.echo(summarise(config, record, run).model_dump_json(indent=2))
         return
-    from agent.report.report import write_report  # noqa: PLC0415
+    from agent.report.report import write_report
 
     written = write_report(run)
     click.echo(f"{written.html}\n{written.markdown}")

@@ -41,7 +41,7 @@ def diagnosis(
 
     See `kb.context.diagnosing.Diagnose`.
     """
-    from agent.diagnose.contexts import answers  # noqa: PLC0415 - loaded when a profile is given
+    from agent.diagnose.contexts import answers
 
     return answers(profile, request, generation)
 
@@ -97,7 +97,7 @@ def _limited(path: Path) -> bytes:
 
 def _imported(data: bytes, path: str) -> str:
     """The raw page of a report, as `ncu --import` prints it in base units."""
-    from judge.profile import ncu  # noqa: PLC0415
+    from judge.profile import ncu
 
     try:
         program = ncu.find_ncu()

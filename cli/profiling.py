@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.dtypes import dtype_option
+from cli.options import dtype_option, flag, value
 from cli.requirements import require_torch
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ _FILE = click.Path(path_type=Path)
 @click.argument("problem", type=_FILE)
 @click.argument("kernel", type=_FILE)
 @dtype_option
-@click.option("--tf32", is_flag=True, help="Allow TF32 in float32 products.")
+@flag("--tf32", "Allow TF32 in float32 products.")
 @click.option("--device", default="cuda:0", show_default=True, help="Which GPU.")
 @click.option(
     "--calls", default=1, show_default=True, type=click.IntRange(1, 20), help="Calls to profile."
 )
-@click.option("--static-only", is_flag=True, help="Facts of the machine code; needs no GPU.")
-@click.option("--arch", metavar="SM", help="Target without a GPU: sm_90a, or a GPU such as H100.")
-@click.option("--sanitize", is_flag=True, help="Run compute-sanitizer's memcheck as well.")
-@click.option("--racecheck", is_flag=True, help="Run compute-sanitizer's racecheck as well.")
+@flag("--static-only", "Facts of the machine code; needs no GPU.")
+@value("--arch", "SM", "Target without a GPU: sm_90a, or a GPU such as H100.")
+@flag("--sanitize", "Run compute-sanitizer's memcheck as well.")
+@flag("--racecheck", "Run compute-sanitizer's racecheck as well.")
 @click.option("--ncu", type=_FILE, help="Path of the Nsight Compute to use.")
 @click.option("--report", type=_FILE, help="Keep ncu's report in this file.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds for the profiler.")
@@ -40,21 +40,19 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
     Profile kernels that `kb evaluate` found right: problem and kernel share a process here. In the
     JSON, `profile` holds the dominant kernel's metrics as POST /v1/context takes them.
     """
-    from judge.problem.kernel import KernelFile  # noqa: PLC0415 (the optimizer's part)
-    from judge.problem.source import ProblemFile  # noqa: PLC0415
-    from judge.profile.profiler import Request  # noqa: PLC0415
-    from judge.profile.profiler import profile as run  # noqa: PLC0415
-    from judge.profile.render import render  # noqa: PLC0415
-    from kb.gpus import device_of  # noqa: PLC0415
+    from judge.problem.kernel import KernelFile
+    from judge.problem.source import ProblemFile
+    from judge.profile.profiler import Request
+    from judge.profile.profiler import profile as run
+    from judge.profile.render import render
+    from kb.gpus import device_of
 
-    tools: dict[Tool, bool] = {
-        "memcheck": options.pop("sanitize"), "racecheck": options.pop("racecheck"),
-    }  # fmt: skip
+    tools: dict[Tool, str] = {"memcheck": "sanitize", "racecheck": "racecheck"}
     request = Request(
         problem=ProblemFile.read(problem),
         kernel=KernelFile.read(kernel),
         architecture=device_of(options.pop("arch")),
-        sanitize=[tool for tool, wanted in tools.items() if wanted],
+        sanitize=[tool for tool, name in tools.items() if options.pop(name)],
         say=_progress,
         **options,
     )

@@ -1,5 +1,6 @@
 """The commands that read an index: query, context, tree, show, stats, sources."""
 
+import difflib
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,9 +9,10 @@ import click
 from pydantic import BaseModel, ValidationError
 
 from cli import Session
-from cli.dtypes import dtype_option
+from cli.options import dtype_option, flag, value
 from cli.profiles import (
     PROFILE_HELP,
+    diagnosis,
     kernel_name_option,
     name_of,
     read_profile_text,
@@ -69,7 +71,7 @@ def _many(name: str, help_text: str) -> Callable[[_F], _F]:
 )
 @_many("source", "Only this source (repeatable).")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
-@click.option("--explain", is_flag=True, help="Show the parts that add up to each score.")
+@flag("--explain", "Show the parts that add up to each score.")
 @click.option(
     "--long", "in_full", is_flag=True, help="Also show measurements, and how each text begins."
 )
@@ -92,10 +94,10 @@ def query(
     value; words need no quotes. Each result says what it is, what to do, how your numbers compare
     with its conditions, and where it is. Where nothing is relevant, kb says so.
     """
-    from kb.gpus import device_of  # noqa: PLC0415
-    from kb.search.filtering import unknown_filters  # noqa: PLC0415
-    from kb.search.models import Filters, SearchRequest  # noqa: PLC0415
-    from kb.search.opening import open_searcher  # noqa: PLC0415
+    from kb.gpus import device_of
+    from kb.search.filtering import unknown_filters
+    from kb.search.models import Filters, SearchRequest
+    from kb.search.opening import open_searcher
 
     asked = " ".join(text)
     try:
@@ -111,8 +113,8 @@ def query(
     if as_json:
         _print_json(response)
         return
-    from cli.render import console  # noqa: PLC0415
-    from cli.results import print_heading, print_results  # noqa: PLC0415
+    from cli.render import console
+    from cli.results import print_heading, print_results
 
     out = console()
     if response.abstained:
@@ -124,25 +126,23 @@ def query(
 
 @click.command()
 @click.argument("text", nargs=-1)
-@click.option(
-    "--problem", metavar="FILE", help="A PyTorch module, which is read and never run; or -."
-)
-@click.option("--kernel", metavar="FILE", help="A kernel to improve; - reads standard input.")
-@click.option("--profile", metavar="FILE", help=PROFILE_HELP)
+@value("--problem", "FILE", "A PyTorch module, which is read and never run; or -.")
+@value("--kernel", "FILE", "A kernel to improve; - reads standard input.")
+@value("--profile", "FILE", PROFILE_HELP)
 @kernel_name_option
 @click.option("--gpu", help="A GPU or an architecture: leaves out what does not run on it.")
 @dtype_option
 @click.option(
     "--language", type=click.Choice(["triton", "cuda"]), help="Only examples in this language."
 )
-@click.option(
+@value(
     "--max-tokens",
-    type=int,
-    metavar="N",
-    help="Budget, at least 64. Default: 2000. Holds in the tokens of all-MiniLM-L6-v2, o200k_base "
+    "N",
+    "Budget, at least 64. Default: 2000. Holds in the tokens of all-MiniLM-L6-v2, o200k_base "
     "and cl100k_base alike.",
+    int,
 )
-@click.option("--max-chars", type=int, metavar="N", help="Budget in characters, at least 256.")
+@value("--max-chars", "N", "Budget in characters, at least 256.", int)
 @click.option(
     "--max-examples", type=int, default=2, metavar="N", help="Examples, at most. Default: 2."
 )
@@ -167,11 +167,10 @@ def context(
     Give TEXT, --problem, --kernel or --profile, or several of them. With a problem, the answer
     begins with its operators, its work and its floor. Each example is a whole file that runs.
     """
-    from cli.profiles import diagnosis  # noqa: PLC0415
-    from kb.context.build import build_context  # noqa: PLC0415
-    from kb.context.models import ContextRequest  # noqa: PLC0415
-    from kb.profiles.reading import ignored_words, read_profile  # noqa: PLC0415
-    from kb.search.opening import open_searcher  # noqa: PLC0415
+    from kb.context.build import build_context
+    from kb.context.models import ContextRequest
+    from kb.profiles.reading import ignored_words, read_profile
+    from kb.search.opening import open_searcher
 
     if kernel_name is not None and profile is None:
         raise click.UsageError("--kernel-name goes with --profile")
@@ -220,10 +219,10 @@ def tree(session: Session, depth: int, as_json: bool) -> None:
     if as_json:
         _print_json(data)
         return
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.tree import Tree  # noqa: PLC0415
+    from rich.markup import escape
+    from rich.tree import Tree
 
-    from cli.render import console, production_lines  # noqa: PLC0415
+    from cli.render import console, production_lines
 
     root = Tree("[bold]kernel-kb[/bold]")
     for bottleneck in data["bottlenecks"]:
@@ -264,15 +263,13 @@ def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
     --code there is the code alone.
     """
     generation = open_generation(session.index)
+    data: dict[str, Any] | None
     if slug in generation.techniques:
         data = technique_view(generation, slug)
     elif slug in generation.kernels:
         data = kernel_view(generation, slug)
-    else:
-        found = chunk_view(generation, slug)
-        if found is None:
-            raise NotFoundError(_unknown(slug, generation))
-        data = found
+    elif (data := chunk_view(generation, slug)) is None:
+        raise NotFoundError(_unknown(slug, generation))
     if as_json:
         _print_json(data)
         return
@@ -284,13 +281,13 @@ def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
 
 
 def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
-    from rich.markup import escape  # noqa: PLC0415
+    from rich.markup import escape
 
-    from cli import render  # noqa: PLC0415
-    from cli.code import print_code, print_markdown  # noqa: PLC0415
+    from cli import render
+    from cli.code import print_code, print_markdown
 
     out = render.console()
-    kernels = {name: kernel.entry for name, kernel in generation.kernels.items()}
+    kernels = generation.kernel_entries
     if slug in generation.techniques:
         record = generation.techniques[slug]
         print_markdown(out, render.technique_head(record.entry) + "\n" + record.body.strip())
@@ -319,8 +316,6 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
 
 
 def _unknown(slug: str, generation: Generation) -> str:
-    import difflib  # noqa: PLC0415
-
     near = difflib.get_close_matches(slug, [*generation.techniques, *generation.kernels], n=3)
     hint = f"did you mean {', '.join(near)}?" if near else "`kb tree` lists what there is"
     return f"no technique, kernel or chunk is called '{slug}': {hint}"
@@ -340,8 +335,8 @@ def stats(session: Session, as_json: bool) -> None:
     data |= {"folder": str(generation.folder), "size": f"{size / 1e6:.1f} MB"}
     data["kinds"] = ", ".join(f"{count} {kind}" for kind, count in data["kinds"].items() if count)
     width = max(len(name) for name in data)
-    for name, value in data.items():
-        click.echo(f"{name:<{width}}  {value}")
+    for name, told in data.items():
+        click.echo(f"{name:<{width}}  {told}")
 
 
 @click.command()
@@ -354,19 +349,15 @@ def sources(session: Session, as_json: bool) -> None:
     if as_json:
         _print_json(data)
         return
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.markup import escape
+    from rich.table import Table
 
-    from cli.render import console  # noqa: PLC0415
+    from cli.render import console
 
     table = Table(box=None, pad_edge=False)
-    for title in ("source", "version", "licence", "files", "chunks", "location"):
+    columns = ("version", "licence", "files", "chunks", "location")
+    for title in ("source", *columns):
         table.add_column(title, overflow="fold")
     for row in data:
-        table.add_row(
-            *(
-                escape(str(row[key] or "-"))
-                for key in ("name", "version", "licence", "files", "chunks", "location")
-            )
-        )
+        table.add_row(*(escape(str(row[key] or "-")) for key in ("name", *columns)))
     console().print(table)

@@ -5,14 +5,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import (
-    Console,
-    ConsoleOptions,
-    ConsoleRenderable,
-    Group,
-    RenderHook,
-    RenderResult,
-)
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderHook, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 

@@ -78,19 +78,14 @@ def what_to_do(result: Result, generation: Generation) -> str:
     if isinstance(entry, Technique):
         body = generation.techniques[entry.slug].body
         said = _IN_SHORT.search(body)
-        return _first_sentence(said[1] if said is not None else entry.effect)
+        plain = " ".join((said[1] if said is not None else entry.effect).split())
+        sentence = _SENTENCE.match(plain)
+        return sentence[1] if sentence is not None else plain
     if entry is not None:
         shows = f"shows {', '.join(entry.techniques)}; " if entry.techniques else "plain; "
-        kernels = {slug: record.entry for slug, record in generation.kernels.items()}
-        return shows + kernel_line(entry, kernels, brief=True)
+        return shows + kernel_line(entry, generation.kernel_entries, brief=True)
     lines = [line.strip() for line in result.text.splitlines() if line.strip()]
     return next((line for line in lines if not line.startswith(("@", "#", "//"))), result.title)
-
-
-def _first_sentence(text: str) -> str:
-    plain = " ".join(text.split())
-    found = _SENTENCE.match(plain)
-    return found[1] if found is not None else plain
 
 
 def standing(gates: Sequence[GateStanding], result: Result) -> str:
@@ -119,8 +114,7 @@ def _facts(result: Result, generation: Generation) -> str:
         facts.append("shows " + ", ".join(result.techniques))
     entry = entry_of(generation, result)
     if entry is not None:
-        kernels = {slug: record.entry for slug, record in generation.kernels.items()}
-        facts.append(entry_line(entry, kernels))
+        facts.append(entry_line(entry, generation.kernel_entries))
     return "; ".join(facts)
 
 

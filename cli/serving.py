@@ -53,9 +53,9 @@ def serve(session: Session, /, **given: Any) -> None:
     only unless told otherwise, and on other addresses only with tokens.
     Every option is also an environment variable: --max-k is KB_MAX_K.
     """
-    from cli.application import APPLICATION  # noqa: PLC0415
-    from server.run import check_exposure  # noqa: PLC0415 - brings uvicorn
-    from server.run import serve as run_server  # noqa: PLC0415
+    from cli.application import APPLICATION
+    from server.run import check_exposure
+    from server.run import serve as run_server
 
     settings = _settings(session, given)
     if settings.allow_evaluate:
@@ -81,8 +81,8 @@ serve.params.extend(
 @click.pass_obj
 def mcp(session: Session, /, *, allow_evaluate: bool | None) -> None:
     """Answer an MCP client over standard input and output."""
-    from cli.application import diagnosis, mountings  # noqa: PLC0415
-    from server.mcp.stdio import serve_stdio  # noqa: PLC0415 - brings the MCP SDK
+    from cli.application import diagnosis, mountings
+    from server.mcp.stdio import serve_stdio
 
     settings = _settings(session, {"allow_evaluate": allow_evaluate})
     if settings.allow_evaluate:

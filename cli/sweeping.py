@@ -32,7 +32,7 @@ def problems_in(path: Path) -> list[tuple[str, Path]]:
     KbError
         There is none.
     """
-    from judge.problem.source import ProblemFile  # noqa: PLC0415
+    from judge.problem.source import ProblemFile
 
     if not path.is_dir():
         return [(path.stem, path)]
@@ -69,7 +69,7 @@ def again(root: Path, config: "RunConfig") -> "RunConfig":
     KbError
         It is a run on another file of this name.
     """
-    from agent.optimize.run import read_config  # noqa: PLC0415
+    from agent.optimize.run import read_config
 
     if not (root / CONFIG).exists():
         return config
@@ -81,7 +81,7 @@ def again(root: Path, config: "RunConfig") -> "RunConfig":
 
 def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str, Any]) -> None:
     """Begin the runs of a folder of problems, or go on with those of --out or --resume."""
-    from agent.optimize.run import read_config  # noqa: PLC0415 (the optimizer's part)
+    from agent.optimize.run import read_config
 
     for name in ("kernel", "replay_verdicts", "device"):
         if options[name]:
@@ -126,10 +126,10 @@ def sweep(
     list of str
         The state of each run: `DONE`, `WAITING`, `NEEDS_GPU` or `FAILED`.
     """
-    from agent.cards.pool import CardPool  # noqa: PLC0415 (the optimizer's part)
-    from agent.cards.sweep import Runner, share  # noqa: PLC0415
-    from agent.optimize.run import RunFolder  # noqa: PLC0415
-    from agent.pause import NeedsGpuError, WaitingError  # noqa: PLC0415
+    from agent.cards.pool import CardPool
+    from agent.cards.sweep import Runner, share
+    from agent.optimize.run import RunFolder
+    from agent.pause import NeedsGpuError, WaitingError
 
     specs = specs_of(options["gpu_spec"])
     prices = {run: price_of(options["price"], config) for run, config in runs.items()}
@@ -180,11 +180,11 @@ def _name(run: Path, root: Path) -> str:
 
 def _cards(address: str | None, *, interpret: bool) -> "AbstractContextManager[CardPool]":
     if address is None:
-        from agent.cards.local import local_cards  # noqa: PLC0415
+        from agent.cards.local import local_cards
 
         return local_cards(interpret=interpret)
     require_ray()
-    from agent.cards.cluster import cluster_cards  # noqa: PLC0415 (loads Ray)
+    from agent.cards.cluster import cluster_cards
 
     return cluster_cards(address, interpret=interpret)
 
@@ -199,7 +199,7 @@ class _Lines:
 
     def event(self, event: "Event") -> None:
         """A line, if the event has one."""
-        from agent.optimize.progress import lines_of  # noqa: PLC0415
+        from agent.optimize.progress import lines_of
 
         for line in lines_of(event):
             self.say(line)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -41,8 +41,8 @@ class Reporter:
 
     def __enter__(self) -> Self:
         if not self._quiet and sys.stderr.isatty():
-            from rich.console import Console  # noqa: PLC0415
-            from rich.progress import (  # noqa: PLC0415
+            from rich.console import Console
+            from rich.progress import (
                 BarColumn,
                 MofNCompleteColumn,
                 Progress,
@@ -85,15 +85,11 @@ class Reporter:
 
 def embedder_for(index: Path, name: str | None) -> Embedder:
     """The embedder asked for, else the one that made the index, else the default."""
-    if name is None:
-        current = IndexLayout(index).current()
-        if current is not None:
-            try:
-                recorded = read_manifest(IndexLayout(index).generation(current)).embedder
-            except FileNotFoundError:
-                return load_embedder(None)
-            if not recorded.startswith("onnx:"):
-                return load_embedder(recorded)
+    layout = IndexLayout(index)
+    if name is None and (current := layout.current()) is not None:
+        with suppress(FileNotFoundError):
+            recorded = read_manifest(layout.generation(current)).embedder
+            name = None if recorded.startswith("onnx:") else recorded
     return load_embedder(name)
 
 
@@ -101,7 +97,7 @@ def _workers(ray: str | None) -> AbstractContextManager[Workers]:
     """Who chunks and embeds: a Ray cluster where one is named."""
     if ray is None:
         return nullcontext(ThisProcess())
-    from ingest.ray_workers import ray_workers  # noqa: PLC0415
+    from ingest.ray_workers import ray_workers
 
     return ray_workers(ray)
 
@@ -156,7 +152,7 @@ def ingest(
         raise click.UsageError("--curated takes the sources and patterns of corpus/sources.toml")
     model = embedder_for(session.index, embedder)
     with _workers(ray) as workers, Reporter(quiet=as_json) as reporter:
-        options = fetch_options(reporter, yes=yes, allow_licence=allow_licence)
+        options = fetch_options(reporter.pause, yes=yes, allow_licence=allow_licence)
         if curated:
             report, failed = ingest_curated(
                 session.index, model, options, dry_run=dry_run, progress=reporter, workers=workers
@@ -175,12 +171,7 @@ def ingest(
                 else:
                     requests.append(Request(Path(source), **patterns))
             report = run_ingest(
-                requests,
-                session.index,
-                model,
-                dry_run=dry_run,
-                progress=reporter,
-                workers=workers,
+                requests, session.index, model, dry_run=dry_run, progress=reporter, workers=workers
             )
     _print_report(report, as_json=as_json)
     if failed:
@@ -211,10 +202,10 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
         return
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.markup import escape
+    from rich.table import Table
 
-    from cli.render import console  # noqa: PLC0415
+    from cli.render import console
 
     table = Table(box=None, pad_edge=False)
     table.add_column("source", overflow="fold")
@@ -224,14 +215,8 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
     for title in ("files", "unchanged", "removed", "chunks", "folded", "skipped"):
         table.add_column(title, justify="right")
     for source in report.sources:
-        counts = (
-            source.files,
-            source.unchanged_files,
-            source.removed_files,
-            source.chunks,
-            source.folded,
-            len(source.skipped),
-        )
+        counts = [source.files, source.unchanged_files, source.removed_files, source.chunks]
+        counts += [source.folded, len(source.skipped)]
         cited = ((source.version or "")[:_VERSION_SHOWN], source.licence or "") if published else ()
         table.add_row(escape(source.name), *cited, *(str(count) for count in counts))
     out = console()

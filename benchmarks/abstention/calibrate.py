@@ -9,7 +9,7 @@ once, by the same code that users run. `--write` puts the weights into kb/data/a
 """
 
 from contextlib import ExitStack
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,10 @@ from kb.search.models import Filters
 
 _QUESTIONS = Path(__file__).with_name("questions.yaml")
 _TARGET = DATA / "abstention.yaml"
+_HEAD = (
+    '# When to answer "nothing relevant": see kb/search/abstention.py.\n'
+    "# Written by `python -m benchmarks.abstention.calibrate --write`.\n"
+)
 # Weak regularisation: nine features and hundreds of questions do not overfit, but separable data
 # would push the weights up without end.
 _C = 3.0
@@ -70,8 +74,8 @@ def _fit_and_report(
     return calibration
 
 
-def _evidence(searcher: Searcher, questions: list[str]) -> list[tuple[float, ...]]:
-    return [astuple(searcher.rank(question, 10, Filters()).evidence) for question in questions]
+def _evidence(searcher: Searcher, questions: list[str]) -> list[Evidence]:
+    return [searcher.rank(question, 10, Filters()).evidence for question in questions]
 
 
 def _fit(
@@ -79,9 +83,9 @@ def _fit(
 ) -> Calibration:
     """`asked`: questions for code that an index answers; they are fitted on, and do not choose the
     threshold, for they are more than all others together."""
-    rows: list[tuple[float, ...]] = []
+    rows: list[Evidence] = []
     labels: list[int] = []
-    answered: list[list[tuple[float, ...]]] = []
+    answered: list[list[Evidence]] = []
     for searcher in searchers.values():
         for label, side in ((1, "answerable"), (0, "unanswerable")):
             found = _evidence(searcher, questions[side])
@@ -94,29 +98,22 @@ def _fit(
         rows += _evidence(searchers[name], functions)
     labels += [1] * (len(rows) - others)
     model = LogisticRegression(C=_C, class_weight="balanced", max_iter=1000)
-    model.fit(np.array(rows), np.array(labels))
+    model.fit(np.array([astuple(row) for row in rows]), np.array(labels))
     weights = tuple(round(float(w), 4) for w in model.coef_[0])
     fitted = Calibration(round(float(model.intercept_[0]), 4), weights, 0.0)
-    threshold = min(
-        _highest([_probability(row, fitted) for row in answerable]) for answerable in answered
-    )
-    return Calibration(fitted.bias, weights, round(float(threshold) - 1e-4, 4))
-
-
-def _highest(told: list[float]) -> float:
-    """The highest threshold that refuses no more of these than may be."""
-    return sorted(told)[int(_MAX_REFUSED * len(told))]
-
-
-def _probability(features: tuple[float, ...], calibration: Calibration) -> float:
-    return relevance(Evidence(*features), calibration)
+    # The highest threshold that refuses no more of either index's questions than may be.
+    highest = [
+        sorted(relevance(each, fitted) for each in found)[int(_MAX_REFUSED * len(found))]
+        for found in answered
+    ]
+    return Calibration(fitted.bias, weights, round(float(min(highest)) - 1e-4, 4))
 
 
 def _report(
     name: str, searcher: Searcher, calibration: Calibration, sides: dict[str, list[str]]
 ) -> None:
     for side, questions in sides.items():
-        told = [_probability(row, calibration) for row in _evidence(searcher, questions)]
+        told = [relevance(each, calibration) for each in _evidence(searcher, questions)]
         refused = [q for q, p in zip(questions, told, strict=True) if p < calibration.threshold]
         print(f"{name:<18} {side:<13} refused {len(refused)} of {len(questions)}")
         wrong = refused if side == "answerable" else [q for q in questions if q not in refused]
@@ -131,21 +128,9 @@ def main() -> None:
     embedder = load_embedder()
     calibration = _fit_and_report(arguments.work, embedder, questions)
     if arguments.write:
-        data = {
-            "default": embedder.name,
-            "embedders": {
-                embedder.name: {
-                    "bias": calibration.bias,
-                    "weights": list(calibration.weights),
-                    "threshold": calibration.threshold,
-                }
-            },
-        }
-        head = (
-            '# When to answer "nothing relevant": see kb/search/abstention.py.\n'
-            "# Written by `python -m benchmarks.abstention.calibrate --write`.\n"
-        )
-        _TARGET.write_text(head + yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        fitted = asdict(calibration) | {"weights": list(calibration.weights)}
+        data = {"default": embedder.name, "embedders": {embedder.name: fitted}}
+        _TARGET.write_text(_HEAD + yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
 
 
 if __name__ == "__main__":

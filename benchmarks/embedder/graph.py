@@ -10,14 +10,12 @@ for each block of inputs of each output, word embeddings one for each word; docs
 which precisions this one was chosen from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-
-from benchmarks.embedder.weights import Weights
 
 LAYERS = 6
 HEADS = 12
@@ -28,8 +26,6 @@ OPSET = 21
 IR_VERSION = 10  # the oldest that holds opset 21
 ONNXRUNTIME = "com.microsoft"
 INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level: quantize activations, too, block by block
-
-
 INT8_MAX = 127
 UINT8_ZERO = 128  # MatMulNBits stores 8-bit values unsigned, with this implied zero point
 BLOCK = 64
@@ -37,6 +33,8 @@ BLOCK = 64
 PRECISION = f"int8 per block of {BLOCK}"
 
 Float32 = NDArray[np.float32]
+Weights = Mapping[str, Float32]
+"""By the names of the published file."""
 
 
 def per_row(matrix: Float32) -> tuple[NDArray[np.int8], Float32]:
@@ -101,18 +99,10 @@ class _Graph:
         return outputs
 
     def node(
-        self,
-        op: str,
-        inputs: Sequence[str],
-        *,
-        domain: str = "",
-        output: str | None = None,
-        **attributes: Any,
+        self, op: str, inputs: Sequence[str], *, domain: str = "", output: str = "", **more: Any
     ) -> str:
         name = output or f"{op}.{len(self.nodes)}"
-        self.nodes.append(
-            helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes)
-        )
+        self.nodes.append(helper.make_node(op, inputs, [name], name=name, domain=domain, **more))
         return name
 
     def linear(self, x: str, name: str, matrix: Float32, bias: Float32) -> str:
@@ -121,24 +111,17 @@ class _Graph:
         values, scales = per_block(matrix)
         stored = [self.constant(f"{name}.int8", values), self.constant(f"{name}.scale", scales)]
         return self.node(
-            "MatMulNBits",
-            [x, *stored, "", "", added],
-            domain=ONNXRUNTIME,
-            K=matrix.shape[0],
-            N=matrix.shape[1],
-            bits=8,
-            block_size=BLOCK,
-            accuracy_level=INT8_ACTIVATIONS,
-        )
+            "MatMulNBits", [x, *stored, "", "", added], domain=ONNXRUNTIME, K=matrix.shape[0],
+            N=matrix.shape[1], bits=8, block_size=BLOCK, accuracy_level=INT8_ACTIVATIONS,
+        )  # fmt: skip
 
-    def residual(self, x: str, skip: str, norm: Sequence[str]) -> str:
+    def residual(self, x: str, skip: str, weights: Weights, norm: str) -> str:
+        names = [f"{norm}.{part}" for part in ("weight", "bias")]
+        constants = [self.constant(name, weights[name]) for name in names]
         # Not onnxruntime's fused SkipLayerNormalization, which takes 5 times as long.
-        return self.node(
-            "LayerNormalization",
-            [self.node("Add", [x, skip]), *norm],
-            epsilon=LAYER_NORM_EPSILON,
-            axis=-1,
-        )
+        added = self.node("Add", [x, skip])
+        norms = [added, *constants]
+        return self.node("LayerNormalization", norms, epsilon=LAYER_NORM_EPSILON, axis=-1)
 
 
 def _embeddings(graph: _Graph, weights: Weights) -> str:
@@ -155,11 +138,7 @@ def _embeddings(graph: _Graph, weights: Weights) -> str:
     zero = graph.constant("zero", np.array([0], np.int64))
     tokens = graph.node("Shape", ["input_ids"], start=1)
     rows = graph.node("Slice", [graph.constant("positions", positions), zero, tokens, zero])
-    norm = [
-        graph.constant(f"embeddings.LayerNorm.{part}", weights[f"embeddings.LayerNorm.{part}"])
-        for part in ("weight", "bias")
-    ]
-    return graph.residual(words, rows, norm)
+    return graph.residual(words, rows, weights, "embeddings.LayerNorm")
 
 
 def _layer(graph: _Graph, weights: Weights, prefix: str, hidden: str) -> str:
@@ -171,10 +150,6 @@ def _layer(graph: _Graph, weights: Weights, prefix: str, hidden: str) -> str:
         bias = np.concatenate([weights[f"{prefix}{part}.bias"] for part in parts])
         return graph.linear(x, prefix + parts[0], matrix, bias)
 
-    def residual(x: str, skip: str, norm: str) -> str:
-        names = [f"{prefix}{norm}.{part}" for part in ("weight", "bias")]
-        return graph.residual(x, skip, [graph.constant(name, weights[name]) for name in names])
-
     # One product for query, key and value: their input is then quantized once.
     parts = [f"attention.self.{part}" for part in ("query", "key", "value")]
     packed = linear(hidden, parts)
@@ -182,9 +157,9 @@ def _layer(graph: _Graph, weights: Weights, prefix: str, hidden: str) -> str:
         "MultiHeadAttention", graph.split(packed, 3), domain=ONNXRUNTIME, num_heads=HEADS
     )
     projected = linear(attended, ["attention.output.dense"])
-    hidden = residual(projected, hidden, "attention.output.LayerNorm")
+    hidden = graph.residual(projected, hidden, weights, f"{prefix}attention.output.LayerNorm")
 
     widened = linear(hidden, ["intermediate.dense"])
     active = graph.node("Gelu", [widened])
     narrowed = linear(active, ["output.dense"])
-    return residual(narrowed, hidden, "output.LayerNorm")
+    return graph.residual(narrowed, hidden, weights, f"{prefix}output.LayerNorm")

@@ -95,25 +95,16 @@ def main() -> None:
             if name != UNFILTERED:
                 label = f"filtered ÷ unfiltered at {size:,} chunks: {name}"
                 figures.append(Figure(label, ratio, TARGET, at_least=False))
-            rows.append(
-                [
-                    name,
-                    f"{shares[name]:.1%}",
-                    f"{ratio:.2f}",
-                    f"{p50[name]:.2f}",
-                    f"{np.percentile(took[name], 95):.2f}",
-                    f"{abstained[name]} of {len(queries)}",
-                    f"{bare[name] / bare[UNFILTERED]:.2f} ({bare[name]:.2f} ms)",
-                ]
-            )
+            rows.append([
+                name, f"{shares[name]:.1%}", f"{ratio:.2f}", f"{p50[name]:.2f}",
+                f"{np.percentile(took[name], 95):.2f}", f"{abstained[name]} of {len(queries)}",
+                f"{bare[name] / bare[UNFILTERED]:.2f} ({bare[name]:.2f} ms)",
+            ])  # fmt: skip
         head = ["filter", "keeps", "÷ unfiltered (p50)", "p50 ms", "p95 ms", "abstained"]
         text.append(f"{size:,} chunks:\n\n" + table([*head, "without embedding"], rows))
         record[str(size)] = {
-            "shares": shares,
-            "p50_ms": p50,
-            "p50_ms_without_embedding": bare,
-            "took_ms": took,
-        }
+            "shares": shares, "p50_ms": p50, "p50_ms_without_embedding": bare, "took_ms": took,
+        }  # fmt: skip
     command = "python -m benchmarks.index.filtered"
     publish(RESULTS / "filtered", command, "\n\n".join(text), record, figures)
 

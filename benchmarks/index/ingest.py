@@ -17,7 +17,7 @@ import numpy as np
 from chromadb.config import Settings
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.embedder.weights import model_folder
+from benchmarks.embedder.export import base_folder
 from benchmarks.index.material import code_folders
 from benchmarks.results import Figure, machine, publish, table
 from ingest.pipeline import Request
@@ -65,7 +65,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     where = machine()
     name, folder = next(each for each in code_folders() if each[0].startswith(PACKAGE))
-    model = SentenceTransformer(str(model_folder()), device="cpu")
+    model = SentenceTransformer(str(base_folder()), device="cpu")
     ours: list[float] = []
     encode: dict[int, list[float]] = {size: [] for size in BATCH_SIZES}
     added: list[float] = []
@@ -89,21 +89,13 @@ def main() -> None:
         for size in BATCH_SIZES
     }
     best = min(usual, key=usual.__getitem__)
-    ratio = usual[best] / median(ours)
-    figures = [
-        Figure(f"whole ingest ÷ encode (batch {best}, its best) + add", ratio, TARGET, True),
-        Figure(
-            f"whole ingest ÷ encode (batch {DEFAULT_BATCH_SIZE}, its default) + add",
-            usual[DEFAULT_BATCH_SIZE] / median(ours),
-            TARGET,
-            True,
-        ),
-    ]
-    rows = [["kb ingest, whole", f"{ratio:.2f}", f"{median(ours):.1f}"]]
-    rows += [
-        [f"encode, batch {size}, + add", f"{usual[best] / total:.2f}", f"{total:.1f}"]
-        for size, total in usual.items()
-    ]
+    figures = []
+    for size, which in ((best, "best"), (DEFAULT_BATCH_SIZE, "default")):
+        name = f"whole ingest ÷ encode (batch {size}, its {which}) + add"
+        figures.append(Figure(name, usual[size] / median(ours), TARGET, True))
+    totals = {"kb ingest, whole": median(ours)}
+    totals |= {f"encode, batch {size}, + add": total for size, total in usual.items()}
+    rows = [[name, f"{usual[best] / s:.2f}", f"{s:.1f}"] for name, s in totals.items()]
     rows.append(["of which add", "", f"{median(added):.1f}"])
     text = (
         f"{len(chunks)} chunks ({embedded} distinct texts) of the Python sources of {name}; "
@@ -111,12 +103,8 @@ def main() -> None:
         + table(["contender", "speed ÷ the usual way at its best", "s"], rows)
     )
     record = {
-        "machine": where,
-        "chunks": len(chunks),
-        "ours_s": ours,
-        "encode_s": encode,
-        "add_s": added,
-    }
+        "machine": where, "chunks": len(chunks), "ours_s": ours, "encode_s": encode, "add_s": added,
+    }  # fmt: skip
     publish(RESULTS / "ingest", "python -m benchmarks.index.ingest", text, record, figures)
 
 

@@ -1,16 +1,19 @@
 """Indexes of a given size to measure on: the shipped corpus, and real code of installed packages.
 
-Up to `REAL` chunks, texts, symbols and technique tags are real; above, `synthetic` goes on with
-them. Two things are always synthetic, since latency does not depend on them: most vectors of code
-(`StandIns`), and two fields that filters of a known share need (`_with_known_shares`). An index is
-built once per machine and kept in the user's cache folder.
+Up to `REAL` chunks, texts, symbols and technique tags are real; above, each chunk joins the
+beginning of one real function and the end of another, so that words and lengths are those of code
+and the vocabulary goes on to grow. Two things are always synthetic, since latency does not depend
+on them: most vectors of code (`StandIns`), and two fields that filters of a known share need
+(`_with_known_shares`). An index is built once per machine and kept in the user's cache folder.
 """
 
 import contextlib
 import hashlib
 import importlib.util
 import pickle
+import re
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -21,7 +24,6 @@ import numpy as np
 import platformdirs
 import yaml
 
-from benchmarks.index.synthetic import continued
 from ingest.chunking import CHUNKER_VERSION
 from ingest.corpus_source import corpus_state
 from ingest.directory import directory_state
@@ -37,21 +39,19 @@ from kb.index.cache import EmbeddingCache
 from kb.index.layout import SCHEMA_VERSION, IndexLayout
 from kb.index.state import IndexState
 from kb.index.writer import IndexWriter
-from kb.records import Chunk, Source, text_hash
+from kb.records import Chunk, Source, chunk_id, text_hash
 
-# (distribution, import package), read in this order until there are chunks enough.
-PACKAGES = (
-    ("triton", "triton"),
-    ("numpy", "numpy"),
-    ("torch", "torch"),
-    ("transformers", "transformers"),
-    ("sympy", "sympy"),
-)
+# Distributions and import packages, read in this order until there are chunks enough.
+PACKAGES = ("triton", "numpy", "torch", "transformers", "sympy")
 CACHE = Path(platformdirs.user_cache_dir("kernel-kb", appauthor=False)) / "benchmarks"
 # Chunks of code whose vectors the model really computes.
 ANCHORS = 600
-# Chunks of real code; a larger index goes on with chunks made of them (`synthetic`).
+# Chunks of real code; a larger index goes on with chunks made of them.
 REAL = 100_000
+# As many functions as a file of code has.
+_PER_FILE = 8
+_PART = re.compile(r"[A-Za-z][a-z0-9]*")
+_CODE = ("*.py",)
 _BLOCK = 10_000
 # A stand-in is an anchor turned by noise of this length: cosine 1 / √(1 + 0.4²) = 0.93 to it, so
 # that it is as near to a query as real code is, but not so near to its anchor as to be folded.
@@ -113,11 +113,10 @@ def questions(count: int) -> list[str]:
 
 def code_folders() -> Iterator[tuple[str, Path]]:
     """Name and version, and folder, of each of `PACKAGES` that is installed."""
-    for distribution, package in PACKAGES:
+    for package in PACKAGES:
         spec = importlib.util.find_spec(package)
         if spec is not None and spec.submodule_search_locations:
-            folder = Path(next(iter(spec.submodule_search_locations)))
-            yield f"{distribution} {version(distribution)}", folder
+            yield f"{package} {version(package)}", Path(spec.submodule_search_locations[0])
 
 
 def sized_index(count: int) -> Path:
@@ -199,7 +198,7 @@ def _read_code(count: int) -> list[Chunk]:
         for part in sorted(path.parent for path in folder.glob("*/__init__.py")):
             name = f"{package} {part.name}"
             report = SourceReport(name=name, location=str(part))
-            untagged = Reading(name, Detector([]), IndexState(), report, include=("*.py",))
+            untagged = Reading(name, Detector([]), IndexState(), report, include=_CODE)
             chunks += directory_state(part, untagged).chunks
             if len(chunks) >= count:
                 return chunks
@@ -221,14 +220,50 @@ def _with_known_shares(
     order = np.random.default_rng(1).permutation(missing)
     labels = np.full(missing, "rest", dtype=object)
     start = 0
-    for label, share in SHARES.items():
-        end = missing if label == "rest" else start + round(share * count)
+    for label in ("one", "thirty"):
+        end = start + round(SHARES[label] * count)
         labels[order[start:end]] = label
         start = end
     return IndexState(
         sources=tuple(Source(name=label, location="synthetic") for label in SHARES),
         chunks=tuple(
             replace(chunk, source=label, architectures=(ARCHITECTURES[label],))
-            for chunk, label in zip(continued(tagged, missing), labels, strict=True)
+            for chunk, label in zip(_continued(tagged, missing), labels, strict=True)
         ),
+    )
+
+
+def _continued(real: Sequence[Chunk], count: int) -> Iterator[Chunk]:
+    """`count` chunks: the real ones, then as many as are missing, the same on every machine."""
+    yield from real[:count]
+    pools: dict[str, list[Chunk]] = defaultdict(list)
+    for chunk in real:
+        if chunk.symbol:
+            pools[chunk.language].append(chunk)
+    pool = max(pools.values(), key=len)
+    drawn = np.random.default_rng(0)
+    for number in range(count - len(real)):
+        first, second = (pool[int(at)] for at in drawn.integers(len(pool), size=2))
+        yield _joined(first, second, number)
+
+
+def _joined(first: Chunk, second: Chunk, number: int) -> Chunk:
+    """A function that begins as the first does, and ends as the second."""
+    own, other = ((chunk.symbol or "").rpartition(".")[2] for chunk in (first, second))
+    name = "_".join((*_PART.findall(own)[:2], *_PART.findall(other)[-2:])).lower()
+    heads, tails = first.text.splitlines(), second.text.splitlines()
+    lines = [*heads[: len(heads) // 2 + 1], *tails[len(tails) // 2 + 1 :]]
+    text = "\n".join(lines).replace(own, name)
+    path = f"{first.path.rpartition('/')[0]}/{other.lower()}_{number // _PER_FILE}.py"
+    start = number % _PER_FILE * 100 + 1
+    return replace(
+        first,
+        id=chunk_id(first.source, path, name, text, number),
+        path=path,
+        title=name,
+        symbol=name,
+        text=text,
+        start_line=start,
+        end_line=start + len(lines) - 1,
+        fold=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
     )

@@ -58,40 +58,35 @@ def main() -> None:
         ingest([Request(shipped_corpus())], small, OnnxEmbedder())
         commands = {
             f"kb query, {label}": [kb, "--index", str(index), "query", QUESTION]
-            for label, index in {
-                "shipped corpus": small,
-                f"{CHUNKS:,} chunks": sized_index(CHUNKS),
-            }.items()
-        }
+            for label, index in (
+                ("shipped corpus", small), (f"{CHUNKS:,} chunks", sized_index(CHUNKS)),
+            )
+        }  # fmt: skip
         for name, command in commands.items():
             if "pid-swizzling" not in run(command):
                 raise SystemExit(f"{name}: the answer does not name pid-swizzling")
         chroma = "import chromadb"
         commands[chroma] = [sys.executable, "-c", chroma]
-        seconds = interleaved(
-            {name: partial(run, command) for name, command in commands.items()},
-            REPEATS,
-        )
+        runs = {name: partial(run, command) for name, command in commands.items()}
+        seconds = interleaved(runs, REPEATS)
         peaks = {name: peak_mb(command) for name, command in commands.items()}
     middle = {name: median(values) for name, values in seconds.items()}
     figures: list[Figure] = []
     for name in commands:
         if name != chroma:
             ratio = middle[name] / middle[chroma]
-            figures.append(Figure(f"wall time of {name} ÷ {chroma}", ratio, TIME_TARGET, False))
-            figures.append(
-                Figure(f"peak memory of {name}", peaks[name], MEMORY_TARGET_MB, False, "MB")
-            )
+            figures += [
+                Figure(f"wall time of {name} ÷ {chroma}", ratio, TIME_TARGET, False),
+                Figure(f"peak memory of {name}", peaks[name], MEMORY_TARGET_MB, False, "MB"),
+            ]
     rows = [
         [
-            name,
-            f"{middle[name] / middle[chroma]:.2f}",
+            name, f"{middle[name] / middle[chroma]:.2f}",
             f"{min(seconds[name]) / min(seconds[chroma]):.2f}",
-            f"{middle[name] * 1e3:.0f}",
-            f"{peaks[name]:.0f}",
+            f"{middle[name] * 1e3:.0f}", f"{peaks[name]:.0f}",
         ]
         for name in commands
-    ]
+    ]  # fmt: skip
     head = ["process", "wall time (medians)", "(fastest)", "ms, median", "peak memory, MB"]
     text = f"{REPEATS} runs of each in turns, after one to warm the disk cache.\n\n"
     record = {"machine": where, "seconds": seconds, "peak_mb": peaks}

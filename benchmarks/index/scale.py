@@ -16,19 +16,23 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.index.contenders import CONTENDERS, FILTERS, UNFILTERED, memory_bytes, serve
-from benchmarks.index.material import index_folder, prepared, questions
+from benchmarks.index.material import ARCHITECTURES, index_folder, prepared, questions
 from benchmarks.results import Figure, load, machine, publish, save, table
+from benchmarks.server.bare import K, bare_search
 from kb.embedders.onnx import OnnxEmbedder
 from kb.index import build, writer
 from kb.index.layout import IndexLayout
+from kb.index.reader import open_generation
+from kb.search.engine import Searcher
+from kb.search.models import Filters
 
 RESULTS = Path(__file__).with_name("results")
 SIZES = (10_000, 100_000, 1_000_000)
@@ -47,6 +51,63 @@ _STAGES = (
     (writer, "check_in_child", "check"),
     (writer, "_sync_tree", "sync"),
 )
+
+# Chroma's own default; the collection has a wider one.
+EF_SEARCH = 100
+UNFILTERED = "none"
+# Ours and Chroma's way to say it. Architectures are scattered, sources stand in one stretch; Chroma
+# knows of no GPU that runs what was written for an older one.
+FILTERS: dict[str, tuple[Filters | None, dict[str, Any] | None]] = {
+    UNFILTERED: (None, None),
+    "1 % (source)": (Filters(sources=["one"]), {"source": "one"}),
+    "30 % (source)": (Filters(sources=["thirty"]), {"source": "thirty"}),
+    "30 % (architecture)": (
+        Filters(architectures=[ARCHITECTURES["thirty"].rstrip("a")]),
+        {"source": {"$in": ["one", "thirty"]}},
+    ),
+}
+_Search = Callable[[str, str], Any]
+
+
+@contextmanager
+def _ours(index: Path) -> Iterator[_Search]:
+    searcher = Searcher(open_generation(index), OnnxEmbedder())
+    searcher.nearest.prepare()  # as a server does
+    yield lambda query, kept: searcher.search(query, K, FILTERS[kept][0])
+    searcher.close()
+
+
+@contextmanager
+def _bare(index: Path) -> Iterator[_Search]:
+    with bare_search(index, EF_SEARCH) as asked:
+        yield lambda query, kept: asked(query, FILTERS[kept][1])
+
+
+CONTENDERS: dict[str, Callable[[Path], AbstractContextManager[_Search]]] = {
+    "kb": _ours, "bare": _bare,
+}  # fmt: skip
+
+
+def memory_bytes(name: str) -> int:
+    """A figure of this process: `VmHWM`, the peak of its memory, or `VmRSS`."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split(f"{name}:")[1].split()[0]) * 1024
+
+
+def serve(name: str, index: str, connection: Connection) -> None:
+    """Open, say what that took, and answer each query with what it took, until None comes."""
+    start = time.perf_counter()
+    with CONTENDERS[name](Path(index)) as search:
+        opened = time.perf_counter() - start
+        search("warm up the kernel", UNFILTERED)
+        connection.send({"open_s": opened, "first_answer_s": time.perf_counter() - start})
+        while (asked := connection.recv()) is not None:
+            start, spent = time.perf_counter(), time.process_time()
+            search(*asked)
+            took, busy = time.perf_counter() - start, time.process_time() - spent
+            connection.send({"ms": took * 1e3, "processor_ms": busy * 1e3})
+        sizes = {"peak_gib": "VmHWM", "resident_gib": "VmRSS"}
+        connection.send({key: memory_bytes(name) / 2**30 for key, name in sizes.items()})
 
 
 def write(count: int) -> None:
@@ -75,16 +136,13 @@ def write(count: int) -> None:
         setattr(module, function, timed(name, getattr(module, function)))
     embedder = OnnxEmbedder()
     with writer.IndexWriter(index) as one:
-        embed = timed("vectors from the cache", one.embed)
-        vectors, computed = embed(state.chunks, embedder)
+        vectors, computed = timed("vectors from the cache", one.embed)(state.chunks, embedder)
         content = timed("content", state.content)(embedder.name)
         one.publish(state, vectors, embedder.name, content=content)
     if computed:
-        raise SystemExit(
-            f"{computed} vectors were not in the cache: the times are not those of writing"
-        )
-    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
-    stages["check"]["peak_mb_of_child"] = child
+        raise SystemExit(f"{computed} vectors were not in the cache: the times include theirs")
+    child = resource.getrusage(resource.RUSAGE_CHILDREN)
+    stages["check"]["peak_mb_of_child"] = child.ru_maxrss * 1024 / 1e6
     save(index / WRITTEN, {"machine": machine(), "count": count, "stages": stages})
 
 
@@ -117,7 +175,7 @@ class _Contender:
 def measure(index: Path, queries: list[str]) -> dict[str, Any]:
     """Times and memory of each contender, by filter."""
     found: dict[str, Any] = {}
-    for kept in (UNFILTERED, *FILTERS):
+    for kept in FILTERS:
         contenders = {name: _Contender(name, index) for name in CONTENDERS}
         took: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
         for turn in range(ROUNDS + 1):
@@ -126,23 +184,18 @@ def measure(index: Path, queries: list[str]) -> dict[str, Any]:
                     answer = contender.ask(query, kept)
                     if turn:  # the first round warms up
                         took[name].append(answer)
-        found[kept] = {
-            name: {
-                **contender.opened,
-                **contender.close(),
-                **{
-                    f"p{share}_ms": float(np.percentile([each["ms"] for each in took[name]], share))
-                    for share in (50, 99)
-                },
-                "p50_processor_ms": float(np.median([each["processor_ms"] for each in took[name]])),
-            }
-            for name, contender in contenders.items()
-        }
+        found[kept] = {}
+        for name, contender in contenders.items():
+            ms, busy = ([each[key] for each in took[name]] for key in ("ms", "processor_ms"))
+            found[kept][name] = contender.opened | contender.close()
+            found[kept][name] |= {f"p{at}_ms": float(np.percentile(ms, at)) for at in (50, 99)}
+            found[kept][name]["p50_processor_ms"] = float(np.median(busy))
     return found
 
 
-def _size_mb(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+def _size_mb(part: Path) -> float:
+    files = (path for path in (part, *part.rglob("*")) if path.is_file())
+    return sum(path.stat().st_size for path in files) / 1e6
 
 
 def main() -> None:
@@ -165,16 +218,25 @@ def main() -> None:
             subprocess.run(module, check=True)
         name = IndexLayout(index).current()
         assert name is not None
-        folder = IndexLayout(index).generation(name)
+        parts = sorted(IndexLayout(index).generation(name).iterdir())
         sizes[str(count)] = {
             "written": load(index / WRITTEN),
-            "mb": {path.name: _size_mb(path) for path in sorted(folder.iterdir()) if path.is_dir()}
-            | {path.name: path.stat().st_size / 1e6 for path in folder.iterdir() if path.is_file()},
+            "mb": {part.name: _size_mb(part) for part in parts},
             "searched": measure(index, queries),
         }
     text, figures = report(sizes)
     command = "python -m benchmarks.index.scale"
     publish(RESULTS / "scale", command, text, {"machine": where, "sizes": sizes}, figures)
+
+
+_WRITING = (
+    "chunks", "s per 10⁵", "processor s per 10⁵", "peak GB, writer", "peak GB, check",
+    "GB on disk", "of which Chroma's",
+)  # fmt: skip
+_SEARCHING = (
+    "chunks", "filter", "s to open", "p50 ratio", "p50 ms", "p99 ms", "processor ms, p50",
+    "peak GiB",
+)  # fmt: skip
 
 
 def report(sizes: dict[str, Any]) -> tuple[str, list[Figure]]:
@@ -187,33 +249,22 @@ def report(sizes: dict[str, Any]) -> tuple[str, list[Figure]]:
         whole = sum(each["seconds"] for each in took.values())
         busy = sum(each["processor_seconds"] for each in took.values())
         peak = max(each["peak_mb"] for each in took.values())
+        check, disk = took["check"]["peak_mb_of_child"], sum(record["mb"].values())
+        gigabytes = (peak, check, disk, record["mb"]["chroma"])
         written.append(
-            [
-                f"{count:,}",
-                f"{whole * share:.0f}",
-                f"{busy * share:.0f}",
-                f"{peak / 1e3:.2f}",
-                f"{took['check']['peak_mb_of_child'] / 1e3:.2f}",
-                f"{sum(record['mb'].values()) / 1e3:.2f}",
-                f"{record['mb']['chroma'] / 1e3:.2f}",
-            ]
+            [f"{count:,}", f"{whole * share:.0f}", f"{busy * share:.0f}"]
+            + [f"{each / 1e3:.2f}" for each in gigabytes]
         )
         stages.append([f"{count:,}", *(f"{each['seconds']:.0f}" for each in took.values())])
         for kept, by in record["searched"].items():
             ours, bare = by["kb"], by["bare"]
             ratio = ours["p50_ms"] / bare["p50_ms"]
-            searched.append(
-                [
-                    f"{count:,}",
-                    kept,
-                    f"{ours['open_s']:.1f} / {bare['open_s']:.1f}",
-                    f"{ratio:.2f}",
-                    f"{ours['p50_ms']:.1f} / {bare['p50_ms']:.1f}",
-                    f"{ours['p99_ms']:.1f} / {bare['p99_ms']:.1f}",
-                    f"{ours['p50_processor_ms']:.1f} / {bare['p50_processor_ms']:.1f}",
-                    f"{ours['peak_gib']:.2f} / {bare['peak_gib']:.2f}",
-                ]
+            opened, *times = (
+                f"{ours[key]:.1f} / {bare[key]:.1f}"
+                for key in ("open_s", "p50_ms", "p99_ms", "p50_processor_ms")
             )
+            memory = f"{ours['peak_gib']:.2f} / {bare['peak_gib']:.2f}"
+            searched.append([f"{count:,}", kept, opened, f"{ratio:.2f}", *times, memory])
             label = f"{count:,} chunks, {kept}"
             figures.append(Figure(f"search ÷ bare Chroma, {label}", ratio, TIME_TARGET, False))
             figures.append(
@@ -227,34 +278,9 @@ def report(sizes: dict[str, Any]) -> tuple[str, list[Figure]]:
             "(`benchmarks/index/material.py`). No text is embedded in these times. `kb` is a whole "
             "`Searcher.search`, `bare` the same embedder and `collection.query` of the same "
             "collection with its documents, at Chroma's own `ef_search` of 100; k = 10.",
-            "Writing a generation:\n\n"
-            + table(
-                [
-                    "chunks",
-                    "s per 10⁵",
-                    "processor s per 10⁵",
-                    "peak GB, writer",
-                    "peak GB, check",
-                    "GB on disk",
-                    "of which Chroma's",
-                ],
-                written,
-            ),
+            "Writing a generation:\n\n" + table(_WRITING, written),
             "Seconds by stage:\n\n" + table(["chunks", *first], stages),
-            "Searching, kb / bare:\n\n"
-            + table(
-                [
-                    "chunks",
-                    "filter",
-                    "s to open",
-                    "p50 ratio",
-                    "p50 ms",
-                    "p99 ms",
-                    "processor ms, p50",
-                    "peak GiB",
-                ],
-                searched,
-            ),
+            "Searching, kb / bare:\n\n" + table(_SEARCHING, searched),
         )
     )
     return text, figures

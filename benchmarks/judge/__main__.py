@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.judge.cases import ROOT, SuiteCase, read_suite
-from benchmarks.judge.suite import Outcome, Rates, rates, run_case
+from benchmarks.judge.suite import Outcome, rates, run_case
 from benchmarks.results import save
 from judge.evaluate.judge import Options
 from judge.sandbox.launch import Zygote
@@ -29,12 +29,9 @@ def main() -> int:
     options = _arguments()
     cases = _chosen(options)
     judged = Options(
-        device=options.device,
-        interpret=options.interpret,
-        timing=not options.interpret,
-        baselines=_BASELINES,
-        call_seconds=options.call_seconds,
-    )
+        device=options.device, interpret=options.interpret, timing=not options.interpret,
+        baselines=_BASELINES, call_seconds=options.call_seconds,
+    )  # fmt: skip
     outcomes: list[Outcome] = []
     zygote = Zygote(interpret=options.interpret)
     try:
@@ -50,7 +47,11 @@ def main() -> int:
     finally:
         zygote.close()
     found = rates(outcomes)
-    print(_summary(found))
+    print(
+        f"attacks caught: {found.caught} of {found.attacks} ({found.catch_rate:.0%}); "
+        f"honest kernels blamed: {found.false_positives} of {found.honest} "
+        f"({found.false_positive_rate:.0%})"
+    )
     return 0 if found.caught == found.attacks and not found.false_positives else 1
 
 
@@ -88,19 +89,13 @@ def _line(outcome: Outcome) -> str:
     return f"{head}  {why[:120]}"
 
 
-def _summary(found: Rates) -> str:
-    return (
-        f"attacks caught: {found.caught} of {found.attacks} ({found.catch_rate:.0%}); "
-        f"honest kernels blamed: {found.false_positives} of {found.honest} "
-        f"({found.false_positive_rate:.0%})"
-    )
-
-
 def _write(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
     found = rates(outcomes)
+    commit = ["git", "rev-parse", "HEAD"]
+    done = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
     data: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": done.stdout.strip() or None,
         "device": options.device or "cuda:0",
         "interpreted": options.interpret,
         "rates": dataclasses.asdict(found)
@@ -108,13 +103,6 @@ def _write(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
         "outcomes": [dataclasses.asdict(each) for each in outcomes],
     }
     save(options.out, data)
-
-
-def _commit() -> str | None:
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None
 
 
 if __name__ == "__main__":

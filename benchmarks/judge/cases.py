@@ -11,7 +11,6 @@ from judge.problem.source import ProblemFile
 
 ROOT = Path(__file__).parents[2] / "tests" / "fixtures" / "judge"
 Kind = Literal["attack", "honest"]
-_FOLDERS: dict[Kind, str] = {"attack": "attacks", "honest": "honest"}
 # One line in a Python file, a comment in a .cu file.
 _DECLARATION = re.compile(r"^(?:// )?(ATTACK|HONEST) = (\{.*\})$", re.MULTILINE)
 _DOCSTRING = re.compile(r'\A"""(.*?)"""\n', re.DOTALL)
@@ -43,7 +42,7 @@ class SuiteCase:
         """
         text = self.path.read_text()
         if self.path.suffix == ".py":
-            text = _DOCSTRING.sub(_blank, text, count=1)
+            text = _DOCSTRING.sub(lambda match: "\n" * match[0].count("\n"), text, count=1)
         return _DECLARATION.sub("", text, count=1)
 
     def problem_source(self, *, small: bool) -> str:
@@ -54,7 +53,7 @@ class SuiteCase:
 
 def read_suite(kind: Kind) -> list[SuiteCase]:
     """All cases of one kind, by name."""
-    folder = ROOT / _FOLDERS[kind]
+    folder = ROOT / ("attacks" if kind == "attack" else "honest")
     paths = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".cu"))
     return [_read(path, kind) for path in paths]
 
@@ -85,18 +84,8 @@ def _read(path: Path, kind: Kind) -> SuiteCase:
     )
 
 
-def _blank(match: re.Match[str]) -> str:
-    return "\n" * match[0].count("\n")
-
-
 def declared(text: str, name: str) -> Any:
-    """The literal that a Python file assigns to `name`.
-
-    Raises
-    ------
-    ValueError
-        There is none.
-    """
+    """The literal that a Python file assigns to `name`."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return ast.literal_eval(node.value)

@@ -29,7 +29,6 @@ _ELEMENTS = 1 << 16
 _SHAPES = 24
 _KINDS = (ValueKind.NORMAL, ValueKind.GIVEN, ValueKind.LARGE)
 
-
 # How long beyond its time a comparison may go on: one call is never interrupted.
 _GRACE_SECONDS = 20.0
 

@@ -39,9 +39,6 @@ _COMPARE_SECONDS = 20.0
 _LEAST_SHARE = 0.99
 
 
-# What `--resume` does not judge again.
-_SETTLED = ("caught", "raises", "equal")
-
 Key = tuple[str, int, str, str]
 """Kernel, line, kind and change: which mutant it is."""
 
@@ -90,11 +87,6 @@ class Fuzzer:
         self.judged: list[Judged] = []
         self._arguments = arguments
         self._zygote = Zygote(interpret=True)
-        known = load(arguments.resume) if arguments.resume else {}
-        honest = (Honest(**each) for each in known.get("honest_kernels", ()))
-        judged = (Judged(**each) for each in known.get("judged", ()))
-        self._right = {each.name: each for each in honest if each.verdict in RIGHT}
-        self._settled = {each.key: each for each in judged if each.outcome in _SETTLED}
         self._wanted: set[Key] | None = None
         if arguments.same:
             self._wanted = {Judged(**each).key for each in load(arguments.same)["judged"]}
@@ -130,24 +122,16 @@ class Fuzzer:
 
     def _honest(self, subject: Subject) -> bool:
         """Judge an honest kernel; whether it is worth mutating."""
-        told = self._right.get(subject.name)
-        if told is not None:
-            self.honest.append(told)
-        else:
-            start = time.monotonic()
-            found, why = self._evaluate(subject.problem, subject.kernel)
-            verdict = found.verdict if found is not None else None
-            blamed = verdict not in (*RIGHT, Verdict.INCONCLUSIVE)
-            seconds = round(time.monotonic() - start, 2)
-            told = Honest(subject.name, verdict, blamed, why, seconds)
-            self._note(self.honest, told, f"{'BLAMED' if blamed else 'ok':7} {told.name}")
-        return told.verdict == Verdict.CORRECT and told.seconds < self._arguments.seconds
+        start = time.monotonic()
+        found, why = self._evaluate(subject.problem, subject.kernel)
+        verdict = found.verdict if found is not None else None
+        blamed = verdict not in (*RIGHT, Verdict.INCONCLUSIVE)
+        seconds = round(time.monotonic() - start, 2)
+        told = Honest(subject.name, verdict, blamed, why, seconds)
+        self._note(self.honest, told, f"{'BLAMED' if blamed else 'ok':7} {told.name}")
+        return verdict == Verdict.CORRECT and seconds < self._arguments.seconds
 
     def _mutant(self, subject: Subject, mutant: Mutant) -> None:
-        known = self._settled.get(_key(subject, mutant))
-        if known is not None:
-            self.judged.append(known)
-            return
         start, where = time.monotonic(), ""
         found, why = self._evaluate(subject.problem, mutant.text)
         outcome: str = "untold" if found is None else _outcome(found)
@@ -207,10 +191,6 @@ def main() -> int:
     """Parse the command line, judge, report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.judge.mutants", description=__doc__)
     parser.add_argument("--out", type=Path, help="JSON file for the raw results")
-    parser.add_argument(
-        "--resume", type=Path, metavar="FILE",
-        help="keep what an earlier FILE found right or caught; judge the rest, and what is missing",
-    )  # fmt: skip
     parser.add_argument(
         "--same", type=Path, metavar="FILE",
         help="the mutants that an earlier FILE has, however long their originals take",

@@ -3,8 +3,10 @@
 import ast
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from judge.evaluate.scan_names import Names
 from judge.problem.syntax import parse
@@ -12,14 +14,6 @@ from judge.problem.syntax import parse
 _NARROWER = {"float32": "float16", "float64": "float32", "int64": "int32"}
 _OTHER = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult}
 _NEXT = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-_FOLDS = ("maximum", "minimum")
-_FOLD_ARGUMENTS = 2
-
-
-def _is_triton(function: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> bool:
-    """Whether `triton.jit` compiles the function."""
-    called = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
-    return any(names.resolve(each) == "triton.jit" for each in called)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,99 +33,132 @@ def mutants(text: str, name: str, seed: int, count: int) -> list[Mutant]:
     Comments and layout are lost: the file is written anew from its tree.
     """
     module = parse(text, name)
-    sites = list(_sites(module))
+    # Where a mistake can be made: its kind, the number of the node, and of the mistake there.
+    sites = [
+        (kind, number, which)
+        for number, node in enumerate(_nodes(module))
+        for which, (kind, _) in enumerate(_mistakes(node))
+    ]
     draw = random.Random(f"{seed} {name}")
     draw.shuffle(sites)
-    by_kind: dict[str, list[tuple[int, str]]] = {}
-    for kind, number, way in sites:
-        by_kind.setdefault(kind, []).append((number, way))
+    by_kind: dict[str, list[tuple[int, int]]] = {}
+    for kind, number, which in sites:
+        by_kind.setdefault(kind, []).append((number, which))
     chosen: list[Mutant] = []
     seen = {ast.unparse(module)}
     # One of each kind in turn: large kernels have hundreds of sums and one loop.
     while len(chosen) < count and any(by_kind.values()):
         for kind in sorted(by_kind):
             if by_kind[kind] and len(chosen) < count:
-                found = _mutated(module, kind, *by_kind[kind].pop())
+                found = _mutated(module, *by_kind[kind].pop())
                 if found is not None and found.text not in seen:
                     seen.add(found.text)
                     chosen.append(found)
     return chosen
 
 
-def _device_functions(module: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    names = Names(module)
-    return [
-        node
-        for node in ast.walk(module)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_triton(node, names)
-    ]
-
-
 def _nodes(module: ast.Module) -> list[ast.AST]:
     """Nodes of device functions' bodies, in an order that a copy of the tree has as well."""
+    names = Names(module)
+
+    def is_jit(decorator: ast.expr) -> bool:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        return names.resolve(called) == "triton.jit"
+
     return [
         node
-        for function in _device_functions(module)
+        for function in ast.walk(module)
+        if isinstance(function, ast.FunctionDef) and any(map(is_jit, function.decorator_list))
         for statement in function.body
         for node in ast.walk(statement)
     ]
 
 
-def _sites(module: ast.Module) -> Iterator[tuple[str, int, str]]:
-    """Where a mistake can be made: kind, number of the node, and which of several."""
-    for number, node in enumerate(_nodes(module)):
-        for kind, ways in _ways(node):
-            for way in ways:
-                yield kind, number, way
+def _mistakes(node: ast.AST) -> Iterator[tuple[str, Callable[[], ast.AST | None]]]:
+    """Mistakes that can be made at a node: their kind, and what makes one.
 
-
-def _ways(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
+    That changes the node, or gives what stands in its place; None where nothing would change.
+    """
+    one = ast.Constant(1)
     match node:
-        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div()):
-            yield "operand dropped", ["left", "right"]
-            yield "operator changed", ["other"]
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as op):
+            yield "operand dropped", lambda: node.right
+            yield "operand dropped", lambda: node.left
+            yield "operator changed", lambda: _with(node, op=_OTHER[type(op)]())
         case ast.AugAssign(op=ast.Add() | ast.Mult() | ast.Sub()):
-            yield "accumulation lost", ["assign"]
-        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]):
-            yield "comparison off by one", ["next"]
-            yield "bound off by one", ["less"]
-        case ast.For(iter=ast.Call(func=ast.Name(id="range") | ast.Attribute(attr="range"))):
-            yield "loop one short", ["end", "start"]
+            yield "accumulation lost", lambda: ast.Assign([copy.deepcopy(node.target)], node.value)
+        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op]):
+            less = ast.BinOp(node.comparators[0], ast.Sub(), one)
+            yield "comparison off by one", lambda: _with(node, ops=[_NEXT[type(op)]()])
+            yield "bound off by one", lambda: _with(node, comparators=[less])
+        case ast.For(
+            iter=ast.Call(func=ast.Name(id="range") | ast.Attribute(attr="range")) as called
+        ):
+            for end in (True, False):
+                yield "loop one short", partial(_shortened, node, called, end=end)
         case ast.Call(func=ast.Attribute(attr="arange")):
-            yield "index off by one", ["plus"]
-        case ast.Call(func=ast.Attribute(attr="program_id"), args=[ast.Constant()]):
-            yield "axis changed", ["other"]
-        case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Attribute(attr=dtype)]):
-            if dtype in _NARROWER:
-                yield "dtype narrowed", ["to"]
+            yield "index off by one", lambda: ast.BinOp(node, ast.Add(), one)
+        case ast.Call(func=ast.Attribute(attr="program_id"), args=[ast.Constant(value=axis)]):
+            yield "axis changed", lambda: _with(node, args=[ast.Constant((axis + 1) % 2)])
+        case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Attribute() as dtype]):
+            if dtype.attr in _NARROWER:
+                narrower = ast.Attribute(dtype.value, _NARROWER[dtype.attr], dtype.ctx)
+                yield "dtype narrowed", lambda: _with(node, args=[narrower])
         case ast.Call(func=ast.Attribute(attr="load" | "store"), keywords=keywords):
-            named = {each.arg for each in keywords}
-            if "mask" in named:
-                yield "mask dropped", ["mask"]
-            if "other" in named:
-                yield "padding changed", ["other"]
+            bare = [each for each in keywords if each.arg not in ("mask", "other")]
+            padded = [
+                ast.keyword("other", ast.Constant(3)) if each.arg == "other" else each
+                for each in keywords
+            ]
+            if any(each.arg == "mask" for each in keywords):
+                yield "mask dropped", lambda: _with(node, keywords=bare)
+            if any(each.arg == "other" for each in keywords):
+                yield "padding changed", lambda: _with(node, keywords=padded)
         case ast.Call(func=ast.Attribute(attr="zeros" | "full")):
-            yield "beginning changed", ["value"]
-        case ast.Call(func=ast.Attribute(attr=fold), args=[_, _]) if fold in _FOLDS:
-            yield "accumulation lost", ["first", "second"]
-        case ast.Call(func=ast.Attribute(attr="where"), args=[_, _, _]):
-            yield "branches swapped", ["swap"]
-        case ast.Call(func=ast.Attribute(attr="atomic_add")):
-            yield "race", ["store"]
-        case ast.Constant(value=float()):
-            yield "constant changed", ["half"]
+            yield "beginning changed", lambda: ast.BinOp(node, ast.Add(), one)
+        case ast.Call(func=ast.Attribute(attr="maximum" | "minimum"), args=[first, second]):
+            yield "accumulation lost", lambda: first
+            yield "accumulation lost", lambda: second
+        case ast.Call(func=ast.Attribute(attr="where"), args=[condition, yes, no]):
+            yield "branches swapped", lambda: _with(node, args=[condition, no, yes])
+        case ast.Call(func=ast.Attribute(attr="atomic_add") as function, keywords=keywords):
+            masks = [each for each in keywords if each.arg == "mask"]
+            store = ast.Attribute(function.value, "store", function.ctx)
+            yield "race", lambda: _with(node, func=store, keywords=masks)
+        case ast.Constant(value=float() as number):
+            half = 0.5 * number if abs(number) < 1e300 else 0.0  # infinities, too
+            yield "constant changed", lambda: _with(node, value=half) if half != number else None
 
 
-def _mutated(module: ast.Module, kind: str, number: int, way: str) -> Mutant | None:
+def _with(node: ast.AST, **fields: Any) -> ast.AST:
+    """The node with some of its fields changed."""
+    for name, value in fields.items():
+        setattr(node, name, value)
+    return node
+
+
+def _shortened(loop: ast.For, called: ast.Call, *, end: bool) -> ast.AST:
+    """A loop that ends before its last round, or begins after its first."""
+    first, *rest = called.args
+    step = rest[1] if len(rest) > 1 else ast.Constant(1)
+    if not rest:
+        called.args = [ast.BinOp(first, ast.Sub(), ast.Constant(1))]
+    elif end:
+        called.args = [first, ast.BinOp(rest[0], ast.Sub(), step), *rest[1:]]
+    else:
+        called.args = [ast.BinOp(first, ast.Add(), step), *rest]
+    return loop
+
+
+def _mutated(module: ast.Module, number: int, which: int) -> Mutant | None:
     copied = copy.deepcopy(module)
-    changed: ast.AST = copied
     node = _nodes(copied)[number]
     before = ast.unparse(node).splitlines()[0]
-    new = _changed(node, kind, way)
+    kind, make = list(_mistakes(node))[which]
+    new = make()
     if new is None:
         return None
-    if new is not node:
-        changed = _Replaced(node, new).visit(copied)
+    changed = _Replaced(node, new).visit(copied) if new is not node else copied
     after = ast.unparse(ast.fix_missing_locations(new)).splitlines()[0]
     line = getattr(node, "lineno", 0)
     text = ast.unparse(ast.fix_missing_locations(changed)) + "\n"
@@ -144,63 +171,3 @@ class _Replaced(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         return self._new if node is self._old else self.generic_visit(node)
-
-
-def _changed(node: ast.AST, kind: str, way: str) -> ast.AST | None:
-    one = ast.Constant(1)
-    match kind, node:
-        case "operand dropped", ast.BinOp():
-            return node.right if way == "left" else node.left
-        case "operator changed", ast.BinOp():
-            node.op = _OTHER[type(node.op)]()
-            return node
-        case "accumulation lost", ast.AugAssign():
-            target = copy.deepcopy(node.target)
-            return ast.Assign(targets=[target], value=node.value)
-        case "accumulation lost", ast.Call():
-            return node.args[0 if way == "first" else 1]
-        case "comparison off by one", ast.Compare():
-            node.ops = [_NEXT[type(node.ops[0])]()]
-            return node
-        case "bound off by one", ast.Compare():
-            node.comparators = [ast.BinOp(node.comparators[0], ast.Sub(), one)]
-            return node
-        case "loop one short", ast.For(iter=ast.Call(args=arguments) as called):
-            step = arguments[2] if len(arguments) > 2 else one
-            if way == "start" and len(arguments) > 1:
-                called.args = [ast.BinOp(arguments[0], ast.Add(), step), *arguments[1:]]
-            elif len(arguments) == 1:
-                called.args = [ast.BinOp(arguments[0], ast.Sub(), one)]
-            else:
-                end = ast.BinOp(arguments[1], ast.Sub(), step)
-                called.args = [arguments[0], end, *arguments[2:]]
-            return node
-        case "index off by one", ast.Call():
-            return ast.BinOp(node, ast.Add(), one)
-        case "axis changed", ast.Call(args=[ast.Constant(value=int() as axis)]):
-            node.args = [ast.Constant((axis + 1) % 2)]
-            return node
-        case "dtype narrowed", ast.Call(args=[ast.Attribute() as dtype]):
-            dtype.attr = _NARROWER[dtype.attr]
-            return node
-        case "mask dropped", ast.Call():
-            node.keywords = [each for each in node.keywords if each.arg not in ("mask", "other")]
-            return node
-        case "padding changed", ast.Call():
-            for each in node.keywords:
-                if each.arg == "other":
-                    each.value = ast.Constant(3)
-            return node
-        case "beginning changed", ast.Call():
-            return ast.BinOp(node, ast.Add(), one)
-        case "branches swapped", ast.Call(args=[condition, yes, no]):
-            node.args = [condition, no, yes]
-            return node
-        case "race", ast.Call(func=ast.Attribute() as function):
-            function.attr = "store"
-            node.keywords = [each for each in node.keywords if each.arg == "mask"]
-            return node
-        case "constant changed", ast.Constant(value=float() as value):
-            node.value = 0.5 * value if abs(value) < 1e300 else 0.0  # infinities, too
-            return node if node.value != value else None
-    return None

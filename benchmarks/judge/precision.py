@@ -99,11 +99,8 @@ def _ceilings(options: argparse.Namespace, found: dict[str, Any], broken: list[s
     print(f"copy ceiling {ceilings.copy_bps / 1e12:.3f} TB/s, by hand {by_hand / 1e12:.3f}")
     if off > COPY_TOLERANCE:
         broken.append(f"the copy ceiling is {off:.1%} off a copy by hand")
-    found["ceilings"] = {
-        "seconds": seconds,
-        "runs": [ceilings.model_dump(), again.model_dump()],
-        "copy_by_hand_bps": by_hand,
-    }
+    runs = [ceilings.model_dump(), again.model_dump()]
+    found["ceilings"] = {"seconds": seconds, "runs": runs, "copy_by_hand_bps": by_hand}
     print(f"ceilings: {ceilings.model_dump_json()}")
     save(options.out, found)
 

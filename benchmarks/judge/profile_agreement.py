@@ -6,7 +6,6 @@ a torch softmax and a Triton matmul, keeps the reports, has ncu print each as te
 """
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import save
 from judge.problem.kernel import KernelFile
 from judge.problem.source import ProblemFile
 from judge.profile import ncu
@@ -23,22 +23,21 @@ from judge.profile.result import Profile
 from kb.profiles.launches import DURATION
 from kb.profiles.ncu_tables import parse_number
 
-SOFTMAX_PROBLEM = """
-import torch
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return torch.softmax(x, dim=-1)
-def get_inputs():
-    return [torch.rand(4096, 16384)]
-def get_init_inputs():
-    return []
-"""
 SOFTMAX = """
 import torch
 class ModelNew(torch.nn.Module):
     def forward(self, x):
         return torch.softmax(x, dim=-1)
 """
+SOFTMAX_PROBLEM = (
+    SOFTMAX.replace("ModelNew", "Model")
+    + """
+def get_inputs():
+    return [torch.rand(4096, 16384)]
+def get_init_inputs():
+    return []
+"""
+)
 MATMUL_PROBLEM = """
 import torch
 class Model(torch.nn.Module):
@@ -98,10 +97,9 @@ def compare(found: Profile, launches: list[Printed]) -> dict[str, Any]:
             different.append(f"launch {launch.index}: {kernel.name} against {printed.kernel}")
         for name in (*kernel.metrics, *kernel.missing):
             compared += 1
-            if not agrees(launch.metrics.get(name), printed.values.get(name)):
-                different.append(
-                    f"{name}: {launch.metrics.get(name)} against {printed.values.get(name)}"
-                )
+            mine, theirs = launch.metrics.get(name), printed.values.get(name)
+            if not agrees(mine, theirs):
+                different.append(f"{name}: {mine} against {theirs}")
     for kernel in found.kernels:
         if kernel.launches == 1 and kernel.metrics != kernel.each[0].metrics:
             different.append(f"{kernel.name}: the mean of one launch is not the launch")
@@ -121,13 +119,9 @@ def compare(found: Profile, launches: list[Printed]) -> dict[str, Any]:
 def _one(name: str, problem: str, kernel: KernelFile, folder: Path) -> dict[str, Any]:
     report = folder / f"{name}.ncu-rep"
     request = Request(
-        problem=ProblemFile.parse(problem),
-        kernel=kernel,
-        dtype="bfloat16",
-        calls=2,
-        report=report,
+        problem=ProblemFile.parse(problem), kernel=kernel, dtype="bfloat16", calls=2, report=report,
         say=lambda line: print(f"{name}: {line}", file=sys.stderr),
-    )
+    )  # fmt: skip
     found = profile(request)
     if not report.is_file():
         raise SystemExit(f"{name} was not profiled: " + "; ".join(found.notes))
@@ -149,11 +143,10 @@ def main() -> None:
     given = options.parse_args()
     matmul = Path(__file__).parents[2] / "corpus" / "kernels" / "triton" / "matmul_pipelined.py"
     with tempfile.TemporaryDirectory() as folder:
+        softmax, place = KernelFile.parse(SOFTMAX), Path(folder)
         results = {
-            "torch softmax": _one(
-                "softmax", SOFTMAX_PROBLEM, KernelFile.parse(SOFTMAX), Path(folder)
-            ),
-            "Triton matmul": _one("matmul", MATMUL_PROBLEM, KernelFile.read(matmul), Path(folder)),
+            "torch softmax": _one("softmax", SOFTMAX_PROBLEM, softmax, place),
+            "Triton matmul": _one("matmul", MATMUL_PROBLEM, KernelFile.read(matmul), place),
         }
     for name, result in results.items():
         print(
@@ -163,7 +156,7 @@ def main() -> None:
         for line in result["different"][:20]:
             print(f"  {line}")
     if given.out:
-        given.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        save(given.out, results)
     sys.exit(any(result["different"] or not result["present"] for result in results.values()))
 
 

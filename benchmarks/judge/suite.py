@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +14,7 @@ from judge.sandbox.launch import Zygote
 from kb.errors import KbError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What the judge said about one kernel."""
 
@@ -22,12 +22,12 @@ class Outcome:
     kind: Kind
     problem: str
     expected: list[str]
-    verdict: str | None
+    verdict: str | None = None
     """None where the judge itself failed."""
-    as_expected: bool
-    reasons: list[str]
-    disclosures: list[str]
-    seconds: float
+    as_expected: bool = False
+    reasons: list[str] = field(default_factory=list)
+    disclosures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
     over_eager: float | None = None
     """How many times as fast as eager it is said to be; None where it was not timed."""
     error: str | None = None
@@ -67,30 +67,21 @@ def run_case(
         Where workers fork from, for many cases in a row.
     """
     start = time.monotonic()
-    evaluation, error = None, None
+    outcome = Outcome(case.name, case.kind, case.problem.stem, sorted(case.verdicts))
     try:
-        evaluation = judge_texts(
-            case.problem_source(small=small),
-            case.source(),
-            options,
-            suffix=case.path.suffix,
+        found = judge_texts(
+            case.problem_source(small=small), case.source(), options, suffix=case.path.suffix,
             zygote=zygote,
-        )
+        )  # fmt: skip
     except KbError as failure:
-        error = str(failure)
-    return Outcome(
-        name=case.name,
-        kind=case.kind,
-        problem=case.problem.stem,
-        expected=sorted(case.verdicts),
-        verdict=evaluation.verdict if evaluation else None,
-        as_expected=evaluation is not None and _as_expected(case, evaluation),
-        reasons=list(evaluation.reasons) if evaluation else [],
-        disclosures=list(evaluation.disclosures) if evaluation else [],
-        seconds=round(time.monotonic() - start, 2),
-        over_eager=_over_eager(evaluation) if evaluation else None,
-        error=error,
-    )
+        outcome.error = str(failure)
+    else:
+        outcome.verdict = found.verdict
+        outcome.as_expected = _as_expected(case, found)
+        outcome.reasons, outcome.disclosures = list(found.reasons), list(found.disclosures)
+        outcome.over_eager = _over_eager(found)
+    outcome.seconds = round(time.monotonic() - start, 2)
+    return outcome
 
 
 def _as_expected(case: SuiteCase, evaluation: Evaluation) -> bool:
@@ -123,9 +114,5 @@ def rates(outcomes: Sequence[Outcome]) -> Rates:
     """Count over all outcomes."""
     attacks = [each for each in outcomes if each.kind == "attack"]
     honest = [each for each in outcomes if each.kind == "honest"]
-    return Rates(
-        attacks=len(attacks),
-        caught=sum(each.as_expected for each in attacks),
-        honest=len(honest),
-        false_positives=sum(not each.as_expected for each in honest),
-    )
+    caught = sum(each.as_expected for each in attacks)
+    return Rates(len(attacks), caught, len(honest), sum(not each.as_expected for each in honest))

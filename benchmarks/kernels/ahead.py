@@ -4,6 +4,7 @@ Triton compiles on the first launch, one configuration at a time. Here worker pr
 kernel with launching turned off, which leaves the compiled code in Triton's cache on disk.
 """
 
+import functools
 import os
 import time
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ from kb.verify.kernel_module import KernelModule, load_kernel_module
 
 # Every worker holds a CUDA context and a set of inputs: on one card, memory for so many.
 _WORKERS_A_CARD = 14
-_loaded: dict[tuple[str, str], tuple[KernelModule, list[Any]]] = {}
 
 
 def compile_ahead(
@@ -65,23 +65,23 @@ def _compile(path: str, language: str, size: list[int], dtype: str, index: int) 
 
     # Worker processes have numbers in a row: their inputs spread over the cards.
     torch.cuda.set_device(os.getpid() % torch.cuda.device_count())
-    if (path, dtype) not in _loaded:
-        _turn_launching_off()
-        _loaded.clear()  # inputs of one kernel at a time
-        module = load_kernel_module(Path(path))
-        inputs = module.make_inputs(size, torch_dtype(dtype), "cuda", 0)
-        _loaded[path, dtype] = (module, inputs)
-    module, inputs = _loaded[path, dtype]
+    _turn_launching_off()
+    module, inputs = _loaded(path, tuple(size), dtype)
     chosen: list[Params] = candidates(module.tunables, module.defaults())
     if index < len(chosen):
         module.kernel_function(*inputs, **chosen[index])
 
 
+@functools.lru_cache(maxsize=1)  # inputs of one kernel at a time
+def _loaded(path: str, size: tuple[int, ...], dtype: str) -> tuple[KernelModule, list[Any]]:
+    module = load_kernel_module(Path(path))
+    return module, module.make_inputs(list(size), torch_dtype(dtype), "cuda", 0)
+
+
+@functools.cache
 def _turn_launching_off() -> None:
     from triton.runtime.jit import JITFunction
 
-    if getattr(JITFunction, "kb_launches_off", False):
-        return
     original = JITFunction.run
 
     def compile_only(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -92,4 +92,3 @@ def _turn_launching_off() -> None:
         return kernel
 
     JITFunction.run = compile_only
-    JITFunction.kb_launches_off = True

@@ -89,18 +89,16 @@ def _selected(options: argparse.Namespace) -> list[KernelFile]:
 
 def _environment(cards: CardPool) -> dict[str, Any]:
     found = {
+        "gpu": "dry run", "driver": None, "toolkit": None,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "torch": version("torch"),
-        "python": platform.python_version(),
-        "triton": version("triton"),
-    }
-    if not cards.kinds:
-        return {"gpu": "dry run", "driver": None, "toolkit": None, **found}
-    (name,) = cards.kinds
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    output = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    driver = output.splitlines()[0].strip()
-    return {"gpu": name, "driver": driver, "toolkit": nvcc.toolkit_version(), **found}
+        "torch": version("torch"), "python": platform.python_version(), "triton": version("triton"),
+    }  # fmt: skip
+    if cards.kinds:
+        (found["gpu"],) = cards.kinds
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        output = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+        found |= {"driver": output.splitlines()[0].strip(), "toolkit": nvcc.toolkit_version()}
+    return found
 
 
 def _compile_ahead(options: argparse.Namespace, cards: int) -> dict[str, Any]:
@@ -130,13 +128,8 @@ def _path(options: argparse.Namespace) -> Path:
 
 
 def _measure(slug: str, options: argparse.Namespace, cards: CardPool) -> Record:
-    asked = Measure(
-        slug=slug,
-        corpus=options.corpus,
-        tune_seconds=options.tune_seconds,
-        dry_run=options.dry_run,
-    )
-    return measured(cards, asked, slug)
+    given = {name: getattr(options, name) for name in ("corpus", "tune_seconds", "dry_run")}
+    return measured(cards, Measure(slug=slug, **given), slug)
 
 
 def _cells(record: Record) -> list[str]:

@@ -14,7 +14,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.kernels.timing import Run
+from benchmarks.kernels.tuning import bind
 from benchmarks.results import save
 from judge.evaluate.ceilings import measure as measure_ceilings
 from judge.evaluate.nvfp4 import compare_nvfp4
@@ -34,9 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "corpus" / "kernels"
 # Problem's operator, as its file's name begins → the kernels that do it.
 FAMILIES = {
-    "nvfp4_quantize": ("triton/nvfp4_quantize_emulated.py", "cuda/nvfp4_quantize.py"),
-    "silu_mul_nvfp4": ("triton/silu_mul_nvfp4_emulated.py", "cuda/silu_mul_nvfp4.py"),
-    "add_rmsnorm_nvfp4": ("triton/add_rmsnorm_nvfp4_emulated.py", "cuda/add_rmsnorm_nvfp4.py"),
+    name: (f"triton/{name}_emulated.py", f"cuda/{name}.py")
+    for name in ("nvfp4_quantize", "silu_mul_nvfp4", "add_rmsnorm_nvfp4")
 }
 # Enough for the graph's own start, some microseconds, to count for little in each.
 LAUNCHES = 20
@@ -65,12 +65,11 @@ def main() -> int:
         results["problems"][name] = found
         print(name, json.dumps(found), flush=True)
         save(options.out, results)
-    wrong = [
-        name
-        for name, found in results["problems"].items()
-        if any(each.get("problem") for each in found["contenders"].values())
-    ]
-    print(f"{len(results['problems'])} problems, {len(wrong)} with a wrong result")
+    wrong = sum(
+        any(each.get("problem") for each in found["contenders"].values())
+        for found in results["problems"].values()
+    )
+    print(f"{len(results['problems'])} problems, {wrong} with a wrong result")
     return 1 if wrong else 0
 
 
@@ -119,12 +118,8 @@ def kernels(name: str, problem: Any, model: torch.nn.Module) -> dict[str, Run]:
         if family == "add_rmsnorm_nvfp4":
             named |= {"weight": model.weight, "eps": problem.EPS}
         if not swizzled or "swizzled" in function.__code__.co_varnames:
-            contenders[path.partition("/")[0]] = _bound(function, named)
+            contenders[path.partition("/")[0]] = bind(function, named)
     return contenders
-
-
-def _bound(function: Callable[..., Any], named: dict[str, Any]) -> Run:
-    return lambda given: function(*given, **named)
 
 
 def exact_values(problem: Any, model: torch.nn.Module, inputs: Sequence[Any]) -> torch.Tensor:

@@ -21,7 +21,7 @@ import yaml
 from benchmarks.tasks import load
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Kernel, Technique, Verified
-from kb.corpus.frontmatter import split_front_matter, validate_front_matter
+from kb.corpus.frontmatter import FrontMatter, split_front_matter, validate_front_matter
 from kb.corpus.loader import load_corpus
 from kb.corpus.measured import BASELINES, own_records
 from kb.errors import EntryError, InvalidInputError, KbError
@@ -95,8 +95,7 @@ def write_records(results_path: Path, root: Path) -> list[Path]:
 
 
 def has_technique(technique: Technique, gpu: str) -> bool:
-    """Whether a GPU, by its driver's name, has what a technique is about; of a GPU that is not
-    known, yes."""
+    """Whether a GPU, by its driver's name, has what a technique is about; an unknown one does."""
     try:
         architecture = find_spec(gpu).architecture
     except InvalidInputError:
@@ -162,11 +161,15 @@ def _plan(
     if list(records) == list(entry.verified):
         return
     text = with_records(path.read_text(encoding="utf-8"), path.name, records)
-    front = split_front_matter(text, path.name)
-    if front is None:
-        raise EntryError(f"{path.name}: has no front matter")
-    validate_front_matter(front, type(entry), path.name)
+    validate_front_matter(_front_matter(text, path.name), type(entry), path.name)
     changes[path] = text
+
+
+def _front_matter(text: str, name: str) -> FrontMatter:
+    front = split_front_matter(text, name)
+    if front is None:
+        raise EntryError(f"{name}: has no front matter")
+    return front
 
 
 def _key(record: Verified) -> tuple[str, str, str, str]:
@@ -176,17 +179,13 @@ def _key(record: Verified) -> tuple[str, str, str, str]:
 def with_records(text: str, name: str, records: Sequence[Verified]) -> str:
     """`text` with the `verified` key of its front matter replaced, added at its end or, without
     records, left out."""
-    front = split_front_matter(text, name)
-    if front is None:
-        raise EntryError(f"{name}: has no front matter")
+    front = _front_matter(text, name)
     lines = text.splitlines(keepends=True)
     first, fence = front.first_line - 1, front.body_line - 2
     start = next((i for i in range(first, fence) if _VERIFIED_KEY.match(lines[i])), fence)
-    end = start
-    if start < fence:
-        end = start + 1
-        while end < fence and (not lines[end].strip() or lines[end][0] in " -"):
-            end += 1
+    end = min(start + 1, fence)
+    while end < fence and (not lines[end].strip() or lines[end][0] in " -"):
+        end += 1
     data = [record.model_dump(exclude_none=True) for record in records]
     block = yaml.safe_dump({"verified": data}, sort_keys=False, width=90, allow_unicode=True)
     return "".join(lines[:start]) + (block if data else "") + "".join(lines[end:])

@@ -11,14 +11,7 @@ from typing import Any
 import torch
 
 from agent.optimize.judge_requests import Kept, Request
-from benchmarks.kernels.timing import (
-    CudaTimer,
-    Run,
-    Timer,
-    WallTimer,
-    interleave,
-    sets_needed,
-)
+from benchmarks.kernels.timing import CudaTimer, Run, Timer, WallTimer, interleave, sets_needed
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from benchmarks.tasks import Measured
 from judge.evaluate.ceilings import measure as measure_ceilings
@@ -60,9 +53,8 @@ class Session:
             found = {"failed": _line(error)}
         if not self.dry:
             torch.cuda.empty_cache()
-        return {
-            **found, "floors": self._floors, "seconds": round(time.monotonic() - start, 1),
-        }  # fmt: skip
+        took = round(time.monotonic() - start, 1)
+        return {**found, "floors": self._floors, "seconds": took}
 
     def floors(self) -> dict[str, float]:
         """Copy bandwidth in bytes/s and bfloat16 matrix rate in FLOP/s, measured here and now."""
@@ -139,7 +131,7 @@ class Session:
                 contenders["torch.compile"] = _compiled(module.reference, inputs)
             if module.library is not None:
                 with _noted(errors, LIBRARY):
-                    _add_library(contenders, errors, module, inputs)
+                    contenders[LIBRARY] = _checked_library(module, module.library, inputs)
         rounds = 3 if self.dry else _ROUNDS
         times = interleave(self.timer, contenders, sets, rounds)
         moved = _nbytes(inputs) + _nbytes(as_tuple(contenders["kernel"](inputs)))
@@ -209,11 +201,7 @@ def _widen(value: Any) -> Any:
     return value.double() if value.dtype == torch.float32 else value.float()
 
 
-def _add_library(
-    contenders: dict[str, Run], errors: dict[str, str], module: KernelModule, inputs: list[Any]
-) -> None:
-    library = module.library
-    assert library is not None
+def _checked_library(module: KernelModule, library: Callable[..., Any], inputs: list[Any]) -> Run:
     outputs = as_tuple(library(*inputs))
     # Its values: of equal ones it may name others.
     values = [
@@ -222,10 +210,9 @@ def _add_library(
         if want.is_floating_point()
     ]
     found = compare(tuple(got for got, _ in values), tuple(want for _, want in values))
-    if found.problem is None:
-        contenders[LIBRARY] = lambda given: library(*given)
-    else:
-        errors[LIBRARY] = found.problem
+    if found.problem is not None:
+        raise ValueError(found.problem)
+    return lambda given: library(*given)
 
 
 def _compiled(reference: Callable[..., Any], inputs: list[Any]) -> Run:
@@ -260,9 +247,8 @@ def _flops(reference: Callable[..., Any], inputs: list[Any]) -> int:
 
 # PyTorch's operators for attention, and the position of `is_causal` among their arguments.
 _ATTENTION = {
-    "_scaled_dot_product_flash_attention": 4,
-    "_scaled_dot_product_efficient_attention": 6,
-    "_scaled_dot_product_cudnn_attention": 6,
+    f"_scaled_dot_product_{name}_attention": at
+    for name, at in (("flash", 4), ("efficient", 6), ("cudnn", 6))
 }
 
 

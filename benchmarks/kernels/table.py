@@ -1,13 +1,12 @@
 """Write docs/kernels.md: every kernel of the corpus with what was measured of it.
 
-python -m benchmarks.kernels.table [--corpus FOLDER] [--out FILE]
+    python -m benchmarks.kernels.table
 
 The NVFP4 problems' results are those that `benchmarks.kernels.nvfp4` left beside this file.
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from benchmarks.results import table
 from kb.corpus.entries import Kernel, Verified
 from kb.corpus.loader import load_corpus
 from kb.corpus.measured import BASELINES, is_slow
-from kb.errors import KbError
 
 ROOT = Path(__file__).resolve().parents[2]
 _COLUMNS = (
@@ -26,19 +24,11 @@ _COLUMNS = (
 _NVFP4 = Path(__file__).with_name("results") / "nvfp4-h200.json"
 
 
-def main() -> int:
-    """Parse the command line and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpus", type=Path, default=ROOT / "corpus")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "kernels.md")
-    options = parser.parse_args()
-    try:
-        kernels = [kernel.entry for kernel in load_corpus(options.corpus).kernels]
-    except KbError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    options.out.write_text(page(kernels), encoding="utf-8")
-    return 0
+def main() -> None:
+    """Write the page."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    kernels = [kernel.entry for kernel in load_corpus(ROOT / "corpus").kernels]
+    (ROOT / "docs" / "kernels.md").write_text(page(kernels), encoding="utf-8")
 
 
 def page(kernels: Sequence[Kernel]) -> str:
@@ -114,15 +104,11 @@ def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]
     }
     first = records[0]
     fraction = "-" if first.floor_fraction is None else f"{first.floor_fraction:.2f}"
+    over = [speedups.get(name, "-") for name in (kernel.derived_from or "", *BASELINES)]
     return [
-        f"`{kernel.slug}`",
-        ", ".join(kernel.techniques) or "plain",
-        f"{first.shape}, {first.dtype}",
-        f"{first.measured_ms:.4g}",
-        speedups.get(kernel.derived_from or "", "-"),
-        *(speedups.get(name, "-") for name in BASELINES),
-        fraction,
-    ]
+        f"`{kernel.slug}`", ", ".join(kernel.techniques) or "plain",
+        f"{first.shape}, {first.dtype}", f"{first.measured_ms:.4g}", *over, fraction,
+    ]  # fmt: skip
 
 
 def _versions(gpu: str, kernels: Sequence[Kernel]) -> str:
@@ -137,4 +123,4 @@ def _versions(gpu: str, kernels: Sequence[Kernel]) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

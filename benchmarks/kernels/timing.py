@@ -69,10 +69,7 @@ def summarise(times: Sequence[float]) -> Sample:
 
 
 def interleave(
-    timer: Timer,
-    contenders: Mapping[str, Run],
-    input_sets: Sequence[Sequence[Any]],
-    rounds: int,
+    timer: Timer, contenders: Mapping[str, Run], input_sets: Sequence[Sequence[Any]], rounds: int
 ) -> dict[str, Sample]:
     """Time every contender once a round, in an order that changes, each time on the next inputs."""
     order = random.Random(0)

@@ -4,6 +4,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from benchmarks.kernels.timing import Run, Timer, summarise
@@ -76,7 +77,7 @@ def tune(
         If none runs; with the default's error as its cause.
     """
     deadline = time.monotonic() + limit_s
-    once: list[tuple[float, Params]] = []
+    once: list[tuple[Params, float]] = []
     failure: Exception | None = None
     for params in configurations:
         if once and time.monotonic() > deadline:
@@ -84,19 +85,19 @@ def tune(
         try:
             run = bind(kernel, params)
             run(inputs)
-            once.append((timer.time(run, inputs), params))
+            once.append((params, timer.time(run, inputs)))
         except Exception as error:  # a configuration may fail in many ways: it loses
             failure = failure or error
     if not once:
         raise RuntimeError(f"no configuration runs: {failure}") from failure
-    once.sort(key=lambda entry: entry[0])
-    finalists = [entry for entry in once[:_FINALISTS] if entry[0] < _HOPELESS * once[0][0]]
-    timed = [
-        (params, summarise([timer.time(bind(kernel, params), inputs) for _ in range(_REPEATS)]))
-        for _, params in finalists
-    ]
-    ranked = [(params, sample.median_ms) for params, sample in timed]
-    return sorted(ranked, key=lambda entry: entry[1])
+    once.sort(key=itemgetter(1))
+    finalists = [params for params, ms in once[:_FINALISTS] if ms < _HOPELESS * once[0][1]]
+
+    def median_ms(params: Params) -> float:
+        times = [timer.time(bind(kernel, params), inputs) for _ in range(_REPEATS)]
+        return summarise(times).median_ms
+
+    return sorted(((params, median_ms(params)) for params in finalists), key=itemgetter(1))
 
 
 def bind(kernel: Callable[..., Any], params: Params) -> Run:

@@ -12,7 +12,6 @@ from agent.optimize.config import ROUNDS, Limits, RunConfig, Strategy
 from agent.optimize.starting import read_problem, read_start
 from benchmarks import tasks
 from judge.evaluate.options import BASELINES
-from judge.problem.source import ProblemFile
 from kb.index.layout import default_index_dir
 
 # No model, so that the figures can be had again by everyone.
@@ -23,36 +22,25 @@ def parser(
     module: str, about: str, names: list[str] | None, out: str = "JSON file"
 ) -> argparse.ArgumentParser:
     """Options that all of them have; without `names`, `--only` takes beginnings of names."""
-    made = argparse.ArgumentParser(
-        prog=f"python -m {module}",
-        description=about,
-        epilog="What is done already is not done again: start it once more to go on, or to try "
-        "again what failed. Times of "
-        "compiled baselines are cached in $XDG_CACHE_HOME/kernel-kb.",
+    epilog = (
+        "What is done already is not done again: start it once more to go on, or to try again what "
+        "failed. Times of compiled baselines are cached in $XDG_CACHE_HOME/kernel-kb."
     )
+    made = argparse.ArgumentParser(prog=f"python -m {module}", description=about, epilog=epilog)
     made.add_argument("--out", type=Path, required=True, help=f"{out} to write, or go on with")
     made.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
-    made.add_argument(
-        "--seconds-each",
-        type=tasks.positive,
-        default=240.0,
-        help="GPU time of a run (default: 240)",
-    )
-    made.add_argument(
-        "--rounds", type=int, default=ROUNDS, help=f"of a run at most (default: {ROUNDS})"
-    )
+    seconds, rounds = "GPU time of a run (default: 240)", f"of a run at most (default: {ROUNDS})"
+    made.add_argument("--seconds-each", type=tasks.positive, default=240.0, help=seconds)
+    made.add_argument("--rounds", type=int, default=ROUNDS, help=rounds)
     made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
     made.add_argument("--seed", type=int, default=0)
-    made.add_argument(
-        "--no-profile",
-        action="store_true",
-        help="diagnose by time and source: saves some 30 s a run",
-    )
     tasks.add_options(made)
-    made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
-    made.add_argument(
-        "--interpret", action="store_true", help="correctness alone: shows that it runs (CPU)"
-    )
+    for flag, told in (
+        ("--no-profile", "diagnose by time and source: saves some 30 s a run"),
+        ("--trust", "run although the sandbox is incomplete"),
+        ("--interpret", "correctness alone: shows that it runs (CPU)"),
+    ):
+        made.add_argument(flag, action="store_true", help=told)
     return made
 
 
@@ -63,8 +51,6 @@ def configure(
     dtype: str | None,
     kernel: Path | None = None,
     baselines: tuple[str, ...] = BASELINES,
-    strategy: Strategy | None = None,
-    source: str | None = None,
 ) -> RunConfig:
     """A run without a model.
 
@@ -72,18 +58,9 @@ def configure(
     ----------
     kernel
         To start from; None: eager PyTorch.
-    source
-        The problem's text in the place of its file's, such as at another size.
     """
-    info = read_problem(problem)
-    if source is not None:
-        file = ProblemFile.parse(source, problem.name)
-        info = info.model_copy(update={"source": file.text, "sha256": file.sha256})
-    rules = strategy or Strategy(profile_leaders=False)
-    if options.no_profile:
-        rules = rules.model_copy(update={"profiling": False})
     return RunConfig(
-        problem=info,
+        problem=read_problem(problem),
         given=kernel is not None,
         start=read_start(kernel) if kernel is not None else None,
         dtype=dtype,
@@ -94,7 +71,7 @@ def configure(
         proposers=PROPOSERS,
         seed=options.seed,
         limits=Limits(gpu_seconds=options.seconds_each, rounds=options.rounds),
-        strategy=rules,
+        strategy=Strategy(profile_leaders=False, profiling=not options.no_profile),
     )
 
 

@@ -1,5 +1,4 @@
-"""`python -m benchmarks.optimize.kernelbench FOLDER --out FILE`: the optimizer on a folder of
-KernelBench problems.
+"""`python -m benchmarks.optimize.kernelbench FOLDER --out FILE`: the optimizer on KernelBench.
 
 Without a model, and with no kernel to start from. FOLDER holds problem files, in folders by level
 or not; nothing of them is copied into the results. Needs a GPU. FILE is written after each problem,
@@ -17,26 +16,16 @@ from agent.cards.sweep import Runner
 from benchmarks import tasks
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
-from benchmarks.optimize.operators.figures import AT_LEAST, counted, of_kernel
+from benchmarks.optimize.records import AT_LEAST, COMPILE, counted, of_kernel
 from judge.evaluate.options import BASELINES
 from kb.errors import InvalidInputError
-
-# What a run found is told apart from PyTorch's own forms; of its code the run folder has a copy.
-_LEFT_OUT = ("source",)
 
 
 def problems(folder: Path, only: Sequence[str] | None = None) -> dict[str, Path]:
     """The problem files below `folder` by name: `level1/23_Softmax`, or `23_Softmax` alone.
 
-    Parameters
-    ----------
-    only
-        Beginnings of names, such as `level1/2` or `level2/57_`; the result has their order.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no problem, or none that begins so.
+    `only` holds beginnings of names, such as `level1/2` or `level2/57_`; the result has their
+    order. Raises InvalidInputError if there is no problem, or none that begins so.
     """
     found = {
         path.relative_to(folder).with_suffix("").as_posix(): path
@@ -75,58 +64,44 @@ def _measure(name: str, options: argparse.Namespace, runner: Runner) -> tasks.Re
     )
     root = records.runs_of(options.out) / name.replace("/", "-")
     record = records.recorded(lambda: runner.run(root, config), name=name)
-    return {key: value for key, value in record.items() if key not in _LEFT_OUT}
+    record.pop("source", None)  # the run folder has a copy
+    return record
 
 
 def summary(found: list[tasks.Record]) -> dict[str, Any]:
     """Figures of each level: what PyTorch's own forms give counts 1 over `torch.compile`."""
-    levels = sorted({str(each["name"]).rpartition("/")[0] for each in found})
-    return {
-        level or "all": _of_level(
-            [each for each in found if str(each["name"]).rpartition("/")[0] == level]
-        )
-        for level in levels
-    }
+    levels: dict[str, list[tasks.Record]] = {}
+    for each in found:
+        levels.setdefault(str(each["name"]).rpartition("/")[0], []).append(each)
+    return {level or "all": _of_level(levels[level]) for level in sorted(levels)}
 
 
 def _of_level(found: list[tasks.Record]) -> dict[str, Any]:
-    ratios = {each["name"]: ratio for each in found if (ratio := counted(each)) is not None}
-    kernels = {
-        each["name"]: ratio
-        for each in found
-        if each.get("better") and not each.get("given_back")
-        and (ratio := of_kernel(each)) is not None
-    }  # fmt: skip
-    faster = [
-        each["name"]
-        for each in found
-        if not each.get("given_back") and each.get("better")
-        and each["over"].get(records.COMPILE, {}).get("significant")
-        and each["over"][records.COMPILE]["ratio"] > 1
-    ]  # fmt: skip
+    ratios = [ratio for each in found if (ratio := counted(each)) is not None]
+    kernels = [each for each in found if each.get("better") and not each.get("given_back")]
+    own = [ratio for each in kernels if (ratio := of_kernel(each)) is not None]
+    over = [each["over"].get(COMPILE) for each in kernels]
     walls = [each["wall_seconds"] for each in found if "wall_seconds" in each]
     return {
         "problems": len(found),
         "failed": {each["name"]: each["failed"] for each in found if "failed" in each},
-        "kernels_given_back": len(kernels),
-        "at_or_above_compile": sum(ratio >= AT_LEAST for ratio in kernels.values()),
-        "faster_than_compile": len(faster),
-        "at_the_floor": sum((each.get("floor_fraction") or 0) >= 0.95 for each in found),
-        "geometric_mean_over_compile": (
-            statistics.geometric_mean(ratios.values()) if ratios else None
+        "kernels_given_back": len(own),
+        "at_or_above_compile": sum(ratio >= AT_LEAST for ratio in own),
+        "faster_than_compile": sum(
+            bool(each and each["significant"] and each["ratio"] > 1) for each in over
         ),
+        "at_the_floor": sum((each.get("floor_fraction") or 0) >= 0.95 for each in found),
+        "geometric_mean_over_compile": records.mean(ratios),
         "wall_seconds_median": statistics.median(walls) if walls else None,
     }
 
 
 def _cells(record: tasks.Record) -> list[str]:
-    forms = ("eager", records.COMPILE, "max-autotune", "best")
     by = record["given_back"] or (record["proposer"] if record["better"] else "nothing better")
     why = "; ".join(record["why_nothing"]) if not record["better"] else record["note"]
     return [
-        *(records.milliseconds(record, each) for each in forms),
-        records.ratio(record, records.COMPILE),
-        records.percent(record["floor_fraction"]),
+        *records.times(record),
+        records.ratio(record, COMPILE),
         by,
         f"{record['wall_seconds']:.0f}",
         (why or "-")[:160],
@@ -152,13 +127,10 @@ BENCHMARK = tasks.Benchmark(
     keys=_keys,
     opened=kept_judges,
     measure=_measure,
-    columns=(
-        "eager", "compile", "max-autotune", "best", "over compile", "of floor", "given back",
-        "wall s", "how, or why not",
-    ),
+    columns=(*records.TIMES, "over compile", "given back", "wall s", "how, or why not"),
     cells=_cells,
     summary=summary,
-)  # fmt: skip
+)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ folders with their reports.
 """
 
 import argparse
-import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from benchmarks.optimize.asking import configure, kept_judges, parser
 _KERNELS = ROOT.with_name("kernels")
 NAMES = ["matvec", "rmsnorm_channels", "max_pool3d", "conv_transpose3d", "depthwise_conv2d"]
 DTYPE = "bfloat16"
-FROM = {"start": ("start",), "nothing": ("nothing",), "both": ("start", "nothing")}
+STARTS = ("start", "nothing")
 _FORMS = ("start", "eager", "compile", "max-autotune", "best")
 
 
@@ -36,8 +35,8 @@ def start_of(name: str) -> Path:
 
 
 def _keys(options: argparse.Namespace) -> list[str]:
-    names = options.only or NAMES
-    return [f"{name}-{start}" for name in names for start in FROM[options.start]]
+    starts = STARTS if options.start == "both" else (options.start,)
+    return [f"{name}-{start}" for name in options.only or NAMES for start in starts]
 
 
 def _measure(key: str, options: argparse.Namespace, runner: Runner) -> tasks.Record:
@@ -62,18 +61,18 @@ def at_or_above(record: tasks.Record) -> bool | None:
 def summary(found: list[tasks.Record]) -> dict[str, Any]:
     """The figures that are asked for, for each kind of start."""
     told: dict[str, Any] = {}
-    for start in ("start", "nothing"):
+    for start in STARTS:
         ended = [each for each in found if each.get("from") == start and "failed" not in each]
-        ratios = [each["over"]["start"]["ratio"] for each in ended if "start" in each["over"]]
         if not ended:
             continue
+        ratios = [each["over"]["start"]["ratio"] for each in ended if "start" in each["over"]]
         told[start] = {
             "problems": len(ended),
             "right_and_faster_than_the_start": sum(each["better"] for each in ended),
             "at_or_above_the_better_of_compile_and_max_autotune": sum(
                 at_or_above(each) is True for each in ended
             ),
-            "geometric_mean_over_the_start": statistics.geometric_mean(ratios) if ratios else None,
+            "geometric_mean_over_the_start": records.mean(ratios),
             "gpu_seconds_most": max(each["gpu_seconds"] for each in ended),
             "gpu_seconds_most_with_baselines": max(
                 each["gpu_seconds"] + each["baseline_seconds"] for each in ended
@@ -101,8 +100,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         NAMES,
         out="folder",
     )
+    choices = [*STARTS, "both"]
     made.add_argument(
-        "--from", dest="start", choices=sorted(FROM), default="both", help="(default: both)"
+        "--from", dest="start", choices=choices, default="both", help="(default: both)"
     )
     return made.parse_args(arguments)
 

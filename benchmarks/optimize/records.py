@@ -1,6 +1,7 @@
 """What is written down of a run."""
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from agent.cards.sweep import Ended
@@ -10,6 +11,11 @@ from kb.errors import KbError
 ROWS = {"eager": "eager", "torch.compile": "compile", "max-autotune": "max-autotune",
         "start": "start", "best": "best"}  # fmt: skip
 COMPILE = "compile"
+# Two sessions of one kernel differ by up to a percent.
+AT_LEAST = 0.99
+_FORMS = ("eager", COMPILE, "max-autotune", "best")
+TIMES = (*_FORMS, "of floor")
+"""Columns of `times`."""
 
 
 def recorded(run: Callable[[], Ended], **known: object) -> Record:
@@ -78,6 +84,31 @@ def _fraction(ended: Ended) -> float | None:
 def timed(record: Record) -> bool:
     """Whether it is of a run that came to its end and timed what it judged."""
     return record.get("ended") is not None and not record["dry"]
+
+
+def counted(record: Record) -> float | None:
+    """How much faster than `torch.compile` what the run gives back is; None where that is unknown.
+
+    Where `torch.compile` is faster than what was found it is given back itself, and counts 1.
+    """
+    form = record.get("given_back") if timed(record) else None
+    return of_kernel(record) if form is None else float(record["ms"][COMPILE] / record["ms"][form])
+
+
+def of_kernel(record: Record) -> float | None:
+    """How much faster than `torch.compile` the best of the search is, or else the start."""
+    over = record["over"].get(COMPILE) if timed(record) else None
+    return None if over is None else float(over["ratio"])
+
+
+def mean(ratios: Collection[float]) -> float | None:
+    """The geometric mean; None of nothing."""
+    return statistics.geometric_mean(ratios) if ratios else None
+
+
+def times(record: Record) -> list[str]:
+    """PyTorch's forms and the best, and its share of the floor, for a table."""
+    return [*(milliseconds(record, each) for each in _FORMS), percent(record["floor_fraction"])]
 
 
 def runs_of(out: Path) -> Path:

@@ -11,7 +11,6 @@ goes by the diagnosis, and the context's text is read by language models alone.
 import argparse
 import contextlib
 import random
-import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from agent.proposers.recipe.stock import EmptyShelf, Shelf, shelf_of
 from benchmarks import tasks
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
-from benchmarks.optimize.operators.cases import load
+from benchmarks.optimize.operators import load
 from benchmarks.tasks import Record
 from kb.corpus.loader import load_corpus, shipped_corpus
 
@@ -94,10 +93,8 @@ def _measure(key: str, options: argparse.Namespace, common: tuple[Runner, Shelf]
     root = records.runs_of(options.out) / f"{name}-{arm}"
     return records.recorded(
         lambda: runner.run(root, config, shelf=ARMS[arm](shelf, options.seed)),
-        name=name,
-        arm=arm,
-        dtype=operator.dtype,
-    )
+        name=name, arm=arm, dtype=operator.dtype,
+    )  # fmt: skip
 
 
 def speedup(record: Record) -> float | None:
@@ -122,25 +119,22 @@ def summary(found: Sequence[Record]) -> dict[str, Any]:
 
 
 def _compared(mine: Mapping[str, Record], index: Mapping[str, Record]) -> dict[str, Any]:
-    pairs = []
-    for name, record in mine.items():
-        own, theirs = speedup(record), speedup(index.get(name, {}))
-        if own is not None and theirs is not None:
-            pairs.append((own, theirs))
+    pairs = [
+        (own, theirs)
+        for name, record in mine.items()
+        if (own := speedup(record)) is not None
+        and (theirs := speedup(index.get(name, {}))) is not None
+    ]
     ended = [each for each in mine.values() if "failed" not in each]
     return {
         "problems": len(mine),
         "compared": len(pairs),
         "failed": sorted(name for name, each in mine.items() if "failed" in each),
         "found_better": sum(each["better"] for each in ended),
-        "geometric_mean_over_the_start": _mean([own for own, _ in pairs]),
-        "geometric_mean_over_index": _mean([own / theirs for own, theirs in pairs]),
+        "geometric_mean_over_the_start": records.mean([own for own, _ in pairs]),
+        "geometric_mean_over_index": records.mean([own / theirs for own, theirs in pairs]),
         "gpu_seconds": round(sum(each["gpu_seconds"] for each in ended), 1),
     }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.geometric_mean(values) if values else None
 
 
 def _cells(record: Record) -> list[str]:

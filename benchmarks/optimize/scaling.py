@@ -13,10 +13,10 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from agent.cards.local import local_cards
@@ -24,8 +24,7 @@ from agent.cards.pool import CardPool
 from agent.cards.sweep import Runner, share
 from benchmarks import results
 from benchmarks.optimize.asking import Lines, configure, parser
-from benchmarks.optimize.kernelbench import problems
-from benchmarks.optimize.operators.cases import load
+from benchmarks.optimize.operators import load
 from benchmarks.optimize.records import recorded
 from benchmarks.tasks import Record
 from kb.errors import KbError
@@ -43,8 +42,8 @@ def measure(options: argparse.Namespace, arm: str) -> dict[str, Any]:
     shutil.rmtree(root, ignore_errors=True)  # a part of an arm has no time
     os.environ["XDG_CACHE_HOME"] = str(root / "cache")
     configs = {
-        name: configure(options, path, dtype=dtype, baselines=_BASELINES)
-        for name, path, dtype in _problems(options)
+        each.name: configure(options, each.path, dtype=each.dtype, baselines=_BASELINES)
+        for each in load(options.only)[: options.problems]
     }
     runs: dict[str, Record] = {}
     began = time.monotonic()
@@ -54,8 +53,8 @@ def measure(options: argparse.Namespace, arm: str) -> dict[str, Any]:
         runner = Runner(options.index, cards, lambda run: Lines(run.name))
 
         def run(name: str) -> None:
-            run: Callable[[], Any] = lambda: runner.run(root / "runs" / name, configs[name])  # noqa: E731
-            runs[name] = recorded(run, name=name)
+            go = partial(runner.run, root / "runs" / name, configs[name])
+            runs[name] = recorded(go, name=name)
 
         share(cards, list(configs), run)
         seconds = time.monotonic() - began
@@ -70,16 +69,6 @@ def measure(options: argparse.Namespace, arm: str) -> dict[str, Any]:
             name: {key: runs[name][key] for key in kept if key in runs[name]} for name in configs
         },
     }
-
-
-def _problems(options: argparse.Namespace) -> list[tuple[str, Path, str]]:
-    """Name, file and dtype."""
-    if options.folder is None:
-        found = [(each.name, each.path, each.dtype) for each in load(options.only)]
-    else:
-        named = problems(options.folder, options.only)
-        found = [(name.replace("/", "-"), path, options.dtype) for name, path in named.items()]
-    return found[: options.problems]
 
 
 def _cards(options: argparse.Namespace, arm: str) -> AbstractContextManager[CardPool]:
@@ -116,12 +105,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "benchmarks.optimize.scaling", "Time a sweep on all GPUs of a host, and on one.", None
     )
     made.add_argument(
-        "folder", type=Path, nargs="?", help="of problem files (default: the forty operators)"
+        "--problems", type=int, default=16, metavar="N", help="of the forty operators (default: 16)"
     )
-    made.add_argument("--problems", type=int, default=16, metavar="N", help="(default: 16)")
     made.add_argument("--arm", choices=(ALL, ONE), help="only this one")
     made.add_argument("--ray", metavar="ADDRESS", help="through a Ray cluster, as kb optimize")
-    made.add_argument("--dtype", default="bfloat16", help="of a folder's problems")
     made.set_defaults(seconds_each=15.0, rounds=1, no_profile=True)
     return made.parse_args(arguments)
 

@@ -49,28 +49,22 @@ class _Planned:
         return Part(self.name, self.title, tuple(cases), self.kinds)
 
 
-def _techniques(_built: BuiltIndex, corpus: Corpus) -> list[Case]:
-    return technique_cases(corpus)
-
-
-def _unanswerable(_built: BuiltIndex, corpus: Corpus) -> list[Case]:
-    return unanswerable_cases(corpus)
+def _of(cases: Callable[[Corpus], list[Case]]) -> Callable[[BuiltIndex, Corpus], list[Case]]:
+    return lambda _built, corpus: cases(corpus)
 
 
 _SMALL, _FULL = (partial(function_cases, name) for name in ("small", "full"))
+_TECHNIQUES, _UNANSWERABLE = _of(technique_cases), _of(unanswerable_cases)
 _BESIDE, _ALONE = "beside all packages", "shipped corpus alone"
 PARTS = (
     _Planned("functions-small", "Function search, 160 queries", "small", _SMALL, _CODE),
     _Planned("functions", "Function search, all packages", "full", _FULL, _CODE),
-    _Planned(
-        "kernels", "Kernel to analogous kernel", "full",
-        lambda _built, corpus: kernel_cases(corpus), _CODE,
-    ),
-    _Planned("techniques", f"Technique queries, {_BESIDE}", "full", _techniques),
-    _Planned("techniques-corpus", f"Technique queries, {_ALONE}", "corpus", _techniques),
-    _Planned("unanswerable", f"Unanswerable queries, {_BESIDE}", "full", _unanswerable),
-    _Planned("unanswerable-corpus", f"Unanswerable queries, {_ALONE}", "corpus", _unanswerable),
-)  # fmt: skip
+    _Planned("kernels", "Kernel to analogous kernel", "full", _of(kernel_cases), _CODE),
+    _Planned("techniques", f"Technique queries, {_BESIDE}", "full", _TECHNIQUES),
+    _Planned("techniques-corpus", f"Technique queries, {_ALONE}", "corpus", _TECHNIQUES),
+    _Planned("unanswerable", f"Unanswerable queries, {_BESIDE}", "full", _UNANSWERABLE),
+    _Planned("unanswerable-corpus", f"Unanswerable queries, {_ALONE}", "corpus", _UNANSWERABLE),
+)
 
 
 def main() -> int:
@@ -88,11 +82,14 @@ def main() -> int:
         record.setdefault("abstention", {})[title] = figures
         pages.append(abstention_page(title, figures))
         print(pages[-1], end="\n\n")
-    page = "\n\n".join(pages)
     for run in runs.values():
         _show_failures(run, arguments.failures)
     if arguments.write:
-        _write(page, {"machine": where, "embedder": embedder.name, **record})
+        taken = ", ".join(f"{name} {each['version']}" for name, each in record["packages"].items())
+        about = f"Embedder {embedder.name}; {taken}. Intervals are 95 % bootstrap intervals."
+        text = "\n\n".join(["# KernelRetrieve", *pages, about])
+        record = {"machine": where, "embedder": embedder.name, **record}
+        publish(RESULTS / "retrieval", "python -m benchmarks.retrieval --write", text, record)
     return 0
 
 
@@ -103,7 +100,6 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--half", choices=("dev", "all"), default="all")
     made.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     made.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
-    made.add_argument("--corpus", type=Path, help="entries instead of the shipped corpus")
     made.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
     arguments = made.parse_args()
     whole = arguments.half == "all" and len(arguments.parts) == len(names)
@@ -119,7 +115,7 @@ def _run(
     parts: dict[str, Any] = {}
     planned = [part for part in PARTS if part.name in arguments.parts]
     for index in dict.fromkeys(part.index for part in planned):
-        built = build_index(index, arguments.work, embedder, arguments.corpus)
+        built = build_index(index, arguments.work, embedder)
         with opened(built.folder) as corpus:
             for plan in (part for part in planned if part.index == index):
                 part = plan.part(built, corpus, arguments.half)
@@ -169,15 +165,6 @@ def _show_failures(runs: dict[str, Run], count: int) -> None:
         print(f"  asked: {outcome.case.query[:300]!r}")
         print(f"  answers: {', '.join(answer.name for answer in outcome.case.answers)}")
         print(f"  found: {', '.join(outcome.found[:5]) or 'abstained'}")
-
-
-def _write(page: str, record: dict[str, Any]) -> None:
-    packages = ", ".join(f"{name} {each['version']}" for name, each in record["packages"].items())
-    text = (
-        f"# KernelRetrieve\n\n{page}\n\nEmbedder {record['embedder']}; {packages}. Intervals are "
-        "95 % bootstrap intervals."
-    )
-    publish(RESULTS / "retrieval", "python -m benchmarks.retrieval --write", text, record)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.retrieval.baselines import CONTENDERS
-from benchmarks.retrieval.baselines.base import Contender, Ranked, Scope
+from benchmarks.retrieval.baselines.base import Contender, Scope
 from benchmarks.retrieval.cases import Case, Part
 from benchmarks.retrieval.indexes import Corpus
 from benchmarks.retrieval.metrics import budget_metrics, named_answers, rank_metrics
@@ -79,26 +79,19 @@ def _outcome(contender: Contender, case: Case, scope: Scope, corpus: Corpus) -> 
     took = (time.perf_counter() - started) * 1e3
     ranked = contender.deepen(case.query, scope, ranked)
     shown = ranked.rows if ranked.top is None else ranked.top
-    top = _named(shown, case, corpus)
+
+    def ranked_well(rows: Sequence[int]) -> dict[str, float]:
+        named = named_answers([corpus.units[row] for row in rows], case.answers)
+        return rank_metrics(named, case.answers)
+
     metrics: dict[str, float] = {}
     unjudged = None
     if case.answers:
         units = [corpus.units[row] for row in ranked.rows]
         tokens = [corpus.tokens(row) for row in ranked.rows]
-        metrics = rank_metrics(top, case.answers) | budget_metrics(units, tokens, case.answers)
-        if ranked.unjudged is not None:
-            unjudged = rank_metrics(_named(ranked.unjudged, case, corpus), case.answers)
+        metrics = ranked_well(shown) | budget_metrics(units, tokens, case.answers)
+        unjudged = None if ranked.unjudged is None else ranked_well(ranked.unjudged)
     abstained = ranked.abstained or not ranked.rows
-    return Outcome(case, metrics, abstained, took, _places(shown[:10], corpus), unjudged)
-
-
-def _named(rows: Sequence[int], case: Case, corpus: Corpus) -> list[str]:
-    return named_answers([corpus.units[row] for row in rows], case.answers)
-
-
-def _places(rows: Sequence[int], corpus: Corpus) -> list[str]:
-    chunks = (corpus.chunks[row] for row in rows)
-    return [f"{chunk.source}:{chunk.path}:{chunk.symbol or chunk.title}" for chunk in chunks]
-
-
-__all__ = ["Outcome", "Ranked", "Run", "evaluate"]
+    chunks = (corpus.chunks[row] for row in shown[:10])
+    places = [f"{chunk.source}:{chunk.path}:{chunk.symbol or chunk.title}" for chunk in chunks]
+    return Outcome(case, metrics, abstained, took, places, unjudged)

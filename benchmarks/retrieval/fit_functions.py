@@ -91,11 +91,13 @@ def fit(queries: Sequence[Query]) -> Floats:
     """What each feature adds, (features,), in units of the score; of queries with their answer
     among the candidates."""
     queries = [query for query in queries if query.right.any()]
-    starts = np.cumsum([0, *(len(query.units) for query in queries)])[:-1]
-    features = np.concatenate([query.features for query in queries])
-    scores = np.concatenate([query.scores for query in queries])
-    right = np.concatenate([query.right for query in queries])
-    of_query = np.repeat(np.arange(len(queries)), [len(query.units) for query in queries])
+    counts = [len(query.units) for query in queries]
+    starts = np.cumsum([0, *counts])[:-1]
+    of_query = np.repeat(np.arange(len(queries)), counts)
+    features, scores, right = (
+        np.concatenate([getattr(query, name) for query in queries])
+        for name in ("features", "scores", "right")
+    )
     scale = features.std(axis=0) + 1e-6
     scaled = features / scale
 

@@ -8,8 +8,9 @@ a digest of the sentence. A run reads the sentences from the packages and refuse
 import csv
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -31,7 +32,6 @@ MIN_LINES = 4
 MAX_PER_FILE = 8
 """Keeps a long file from being much of the set."""
 _DIGEST = 6
-_FIELDS = ("package", "path", "symbol", "line", "sentence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,13 @@ class _Candidate:
     identifier: Identifier
     sentence: str
     row: int
+    function: Documented
 
 
 def function_cases(name: str, built: BuiltIndex, corpus: Corpus) -> list[Case]:
     """The queries of a set with their answers.
 
-    Raises
-    ------
-    KbError
-        If a stored query is not what the packages say: the list or the reader has changed.
+    Raises KbError if a stored query is not what the packages say: the list or the reader changed.
     """
     found = {each.identifier.id: each for each in _documented(built, corpus)}
     stored = read_identifiers(FOLDER / f"functions-{name}.tsv")
@@ -121,84 +119,47 @@ def _units(candidate: _Candidate, corpus: Corpus) -> frozenset[str]:
     identifier, first = candidate.identifier, corpus.chunks[candidate.row]
     rows = corpus.by_file[identifier.package, identifier.path]
     parts = [row for row in rows if row >= candidate.row and corpus.chunks[row].symbol]
-    units = set()
-    for row in parts:
+
+    def of_first(row: int) -> bool:
         chunk = corpus.chunks[row]
-        if chunk.symbol != first.symbol or chunk.start_line < first.start_line:
-            break
-        units.add(corpus.units[row])
-    return frozenset(units)
+        return chunk.symbol == first.symbol and chunk.start_line >= first.start_line
+
+    return frozenset(corpus.units[row] for row in takewhile(of_first, parts))
 
 
 def _documented(built: BuiltIndex, corpus: Corpus) -> Iterator[_Candidate]:
     """Every documented function whose first lines are in a chunk of the index."""
     for package, material in built.material.items():
         for path, functions in material.documented.items():
-            rows = corpus.by_file.get((package, path))
-            for function in functions if rows else ():
-                row = _row_at(function.line, rows or [], corpus)
-                if row is not None:
+            chunks = [(row, corpus.chunks[row]) for row in corpus.by_file.get((package, path), ())]
+            for function in functions:
+                holders = (r for r, c in chunks if c.start_line <= function.line <= c.end_line)
+                if (row := next(holders, None)) is not None:
                     sentence = first_sentence(function.doc)
-                    digest = _digest(sentence)
+                    digest = hashlib.blake2b(sentence.encode(), digest_size=_DIGEST).hexdigest()
                     identifier = Identifier(package, path, function.symbol, function.line, digest)
-                    yield _Candidate(identifier, sentence, row)
-
-
-def _row_at(line: int, rows: Iterable[int], corpus: Corpus) -> int | None:
-    for row in rows:
-        chunk = corpus.chunks[row]
-        if chunk.start_line <= line <= chunk.end_line:
-            return row
-    return None
-
-
-def _digest(sentence: str) -> str:
-    return hashlib.blake2b(sentence.encode(), digest_size=_DIGEST).hexdigest()
-
-
-def choose(name: str, built: BuiltIndex, corpus: Corpus) -> tuple[list[Identifier], Counter[str]]:
-    """Choose the queries of a set by the rules, and count why the others were left out.
-
-    Groups of package and language take turns, so that none is most of the set; within a group the
-    digest of the sentence gives the order.
-    """
-    kept, refused = _eligible(built, corpus)
-    return _in_turns(kept, corpus, COUNTS[name]), refused
+                    yield _Candidate(identifier, sentence, row, function)
 
 
 def _eligible(built: BuiltIndex, corpus: Corpus) -> tuple[list[_Candidate], Counter[str]]:
     """What the rules allow, and why the others were left out."""
     refused: Counter[str] = Counter()
-    lines = {
-        (package, path, each.line): each
-        for package, material in built.material.items()
-        for path, functions in material.documented.items()
-        for each in functions
-    }
     kept: list[_Candidate] = []
     for candidate in _documented(built, corpus):
-        identifier = candidate.identifier
-        function = lines[identifier.package, identifier.path, identifier.line]
-        reason = refusal(candidate.sentence, identifier.symbol) or _unfit(
-            candidate, function, corpus
-        )
-        if reason:
+        reason = refusal(candidate.sentence, candidate.function.symbol)
+        if reason := reason or _unfit(candidate, corpus):
             refused[reason] += 1
         else:
             kept.append(candidate)
     return _unambiguous(kept, corpus, refused), refused
 
 
-def _unfit(candidate: _Candidate, function: Documented, corpus: Corpus) -> str | None:
-    chunk = corpus.chunks[candidate.row]
+def _unfit(candidate: _Candidate, corpus: Corpus) -> str | None:
+    chunk, function = corpus.chunks[candidate.row], candidate.function
     names = {chunk.symbol, (chunk.symbol or "").rsplit("::", 1)[-1]}
     inside = chunk.end_line >= function.end_line and f"def {function.symbol}(" in chunk.text
     # the launcher of a kernel shares the kernel's chunk; a method of a small class is no chunk
-    if (
-        function.symbol not in names
-        and chunk.symbol != function.symbol
-        and not (chunk.language == "triton" and inside)
-    ):
+    if function.symbol not in names and not (chunk.language == "triton" and inside):
         return "part of another chunk"
     rows = chunk.text.split("\n")[: function.end_line - chunk.start_line + 1]
     if sum(bool(line.strip()) for line in rows) < MIN_LINES:
@@ -227,6 +188,11 @@ def _unambiguous(
 
 
 def _in_turns(candidates: list[_Candidate], corpus: Corpus, count: int) -> list[Identifier]:
+    """Choose the queries of a set.
+
+    Groups of package and language take turns, so that none is most of the set; within a group the
+    digest of the sentence gives the order.
+    """
     groups: dict[tuple[str, str], list[_Candidate]] = {}
     for each in sorted(candidates, key=lambda each: each.identifier.sentence):
         key = (each.identifier.package, corpus.chunks[each.row].language)
@@ -249,18 +215,17 @@ def main() -> None:
     """Write the lists of both sets."""
     made = parser(__doc__)
     made.add_argument("sets", nargs="*", default=list(COUNTS), help="small, full")
-    made.add_argument("--corpus", type=Path)
     arguments = made.parse_args()
     for name in arguments.sets:
-        built = build_index(name, arguments.work, load_embedder(), arguments.corpus)
+        built = build_index(name, arguments.work, load_embedder())
         with opened(built.folder) as corpus:
-            chosen, refused = choose(name, built, corpus)
+            kept, refused = _eligible(built, corpus)
+            chosen = _in_turns(kept, corpus, COUNTS[name])
         path = FOLDER / f"functions-{name}.tsv"
         with path.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-            writer.writerow(_FIELDS)
-            for each in chosen:
-                writer.writerow([getattr(each, field) for field in _FIELDS])
+            writer.writerow(Identifier.__match_args__)
+            writer.writerows(astuple(each) for each in chosen)
         print(f"{path}: {len(chosen)} queries over {len(corpus.chunks):,} chunks")
         for reason, times in refused.most_common():
             print(f"  {times:6,} left out: {reason}")

@@ -1,5 +1,6 @@
 """The indexes that are searched: the shipped corpus and parts of the packages, built once."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,29 +86,19 @@ def unit_of(chunk: Chunk) -> str:
     return f"fold:{chunk.fold}" if chunk.fold else f"chunk:{chunk.id}"
 
 
-def build_index(
-    name: str, work: Path, embedder: Embedder, entries: Path | None = None
-) -> BuiltIndex:
+def build_index(name: str, work: Path, embedder: Embedder) -> BuiltIndex:
     """The index of a set, brought up to date where the corpus, packages or readers changed.
 
-    Parameters
-    ----------
-    entries
-        Folder of a corpus to take instead of the shipped one.
-
-    Raises
-    ------
-    KbError
-        If a package cannot be fetched, or another process builds the same index.
+    Raises KbError if a package cannot be fetched, or another process builds the same index.
     """
     chosen = index_set(name)
-    state = corpus_state(entries or shipped_corpus())
+    state = corpus_state(shipped_corpus())
     detector = detector_of(state)
     packages = pinned_packages()
     material = {each: read_material(packages[each], detector, work) for each in chosen.take}
     for package, read in material.items():
         state = state.merged(_part(read.state, package, chosen))
-    kind = f"{name}-{_file_name(embedder.name)}"
+    kind = name + "-" + re.sub(r"[^\w.@-]", "-", embedder.name)
     folder = work / "indexes" / f"{kind}-{_writers_digest()}"
     if _content(folder) != state.content(embedder.name):
         for stale in folder.parent.glob(f"{kind}-*"):
@@ -163,7 +154,3 @@ def _writers_digest() -> str:
     """Of what decides what is written for given chunks: tokens, weights, columns, formats."""
     files = sorted(Path(kb.index.__file__).parent.glob("*.py"))
     return digest(*(path.read_bytes() for path in files))
-
-
-def _file_name(embedder: str) -> str:
-    return "".join(each if each.isalnum() or each in "-._@" else "-" for each in embedder)

@@ -21,7 +21,6 @@ from kb.errors import KbError
 from kb.search.models import MAX_QUERY_CHARS
 
 FOLDER = Path(__file__).with_name("queries")
-STYLES = ("symptom", "metrics", "api-symbol", "error", "how-to", "concept")
 Style = Literal["symptom", "metrics", "api-symbol", "error", "how-to", "concept"]
 _CALIBRATION = Path(__file__).parents[1] / "abstention" / "questions.yaml"
 
@@ -73,11 +72,9 @@ class Operator(_Model):
 def technique_cases(corpus: Corpus, path: Path = FOLDER / "techniques.yaml") -> list[Case]:
     """The technique queries; none where the file is not there.
 
-    Raises
-    ------
-    KbError
-        If the file is malformed, names an entry that does not exist, repeats a query, takes one
-        from a title, an alias or the calibration of abstention, or asks nothing fully answered.
+    Raises KbError if the file is malformed, names an entry that does not exist, repeats a query,
+    takes one from a title, an alias or the calibration of abstention, or asks nothing fully
+    answered.
     """
     queries: list[TechniqueQuery] = _read(path, TechniqueQuery)
     _check_texts(path, queries, _names(corpus))
@@ -100,13 +97,7 @@ def technique_cases(corpus: Corpus, path: Path = FOLDER / "techniques.yaml") -> 
 
 
 def unanswerable_cases(corpus: Corpus, path: Path = FOLDER / "unanswerable.yaml") -> list[Case]:
-    """The questions that nothing answers; none where the file is not there.
-
-    Raises
-    ------
-    KbError
-        As for `technique_cases`.
-    """
+    """The questions that nothing answers; see `technique_cases`."""
     queries: list[UnanswerableQuery] = _read(path, UnanswerableQuery)
     _check_texts(path, queries, _names(corpus))
     return [Case(each.id, each.query, (), {"topic": each.topic}) for each in queries]
@@ -122,12 +113,7 @@ def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[C
     """The kernel of each implementation as a query for the operator's other ones.
 
     What stands in the query's own file is neither an answer nor found. All of one operator are in
-    one half.
-
-    Raises
-    ------
-    KbError
-        If the file is malformed, or a function is not in the packages.
+    one half. Raises KbError if the file is malformed, or a function is not in the packages.
     """
     cases: list[Case] = []
     operators: list[Operator] = _read(path, Operator)
@@ -143,10 +129,7 @@ def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[C
                     id=each.name,
                     query="\n".join(corpus.chunks[row].text for row in rows)[:MAX_QUERY_CHARS],
                     answers=_others(each, operator, answers),
-                    labels={
-                        "language": corpus.chunks[rows[0]].language,
-                        "package": each.package,
-                    },
+                    labels={"language": corpus.chunks[rows[0]].language, "package": each.package},
                     excluded=frozenset(corpus.by_file[each.package, each.path]),
                     group=operator.operator,
                 )

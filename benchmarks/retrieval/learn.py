@@ -105,13 +105,9 @@ def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Learned
     counts = Counter(taught.situations.tolist())
     # A situation counts for the square root of its questions: a paraphrase is no new one.
     weights = np.array([counts[each] ** -0.5 for each in taught.situations.tolist()], np.float32)
-    vectors = torch.from_numpy(taught.vectors * _SCALE)
-    hidden, hidden_bias, output, output_bias = _trained(
-        vectors, torch.from_numpy(wanted), torch.from_numpy(weights)
-    )
-    network = Network(
-        embedder, tuple(techniques), hidden * np.float32(_SCALE), hidden_bias, output, output_bias
-    )
+    tensors = (torch.from_numpy(each) for each in (taught.vectors * _SCALE, wanted, weights))
+    hidden, *others = _trained(*tensors)
+    network = Network(embedder, tuple(techniques), hidden * np.float32(_SCALE), *others)
     wording = train_wording([each.text for each in taught.questions], wanted, weights)
     return Learned(network, wording)
 
@@ -183,26 +179,24 @@ class Judge:
         places = {name: place for place, name in enumerate(self._names)}
         # Where nothing was learned, no technique is told from another.
         classifier = Classifier(self._embedder if learned else "", places, learned)
-        pairs = zip(self._vectors, self.cases, strict=True)
-        told = np.array([classifier.likelihoods(vector, case.query) for vector, case in pairs])
+        told = np.array(
+            [
+                classifier.likelihoods(vector, case.query)
+                for vector, case in zip(self._vectors, self.cases, strict=True)
+            ]
+        )
         plain, measured = (FEATURES.index(name) for name in LEARNED)
+        near = features[..., FEATURES.index("meaning: nearest three, with metrics")]
         features[..., plain] = told
-        features[..., measured] = told * self._measured()[:, None]
+        features[..., measured] = told * near.any(axis=1, keepdims=True)  # of queries with metrics
         if fit:
             scores = cross_validated(features, self._grades, 0)
         else:
             shipped = read_weights("entry_weights.yaml").features
             weights = np.array([shipped[name] for name in FEATURES])
             scores = features[..., 0] + features @ weights
-        return [
-            entry_score(case, row, self._names)
-            for case, row in zip(self.cases, scores, strict=True)
-        ]
-
-    def _measured(self) -> NDArray[np.bool_]:
-        """Which queries give metrics, (queries,)."""
-        near = self._features[..., FEATURES.index("meaning: nearest three, with metrics")]
-        return np.asarray(near.any(axis=1), dtype=np.bool_)
+        pairs = zip(self.cases, scores, strict=True)
+        return [entry_score(case, row, self._names) for case, row in pairs]
 
 
 def _held_out(learned: Learned, taught: Teaching) -> str:
@@ -224,7 +218,7 @@ def _left_out(judge: Judge, taught: Teaching, techniques: Sequence[str], embedde
     groups = np.random.default_rng(0).permutation(len(techniques)) % _TENTHS
     whole = judge.scores(train(taught, techniques, embedder), fit=False)
     without = judge.scores(None, fit=False)
-    found: list[tuple[float, float, float]] = []
+    found: list[list[float]] = []
     for group in range(_TENTHS):
         out = {slug for slug, each in zip(techniques, groups, strict=True) if each == group}
         rest = [slug for slug in techniques if slug not in out]
@@ -233,7 +227,7 @@ def _left_out(judge: Judge, taught: Teaching, techniques: Sequence[str], embedde
         asked = {f"technique:{slug}" for slug in out}
         for case, *of_case in zip(judge.cases, whole, scores, without, strict=True):
             if any(answer.grade == 3 and answer.name in asked for answer in case.answers):
-                found.append((of_case[0], of_case[1], of_case[2]))
+                found.append(of_case)
         taught_them, left_out, unlearned = np.mean(found, axis=0)
         print(
             f"{len(found)} questions for left-out techniques: nDCG@10 {left_out:.4f}, "

@@ -44,10 +44,7 @@ class Material:
 def read_material(package: PinnedPackage, detector: Detector, work: Path) -> Material:
     """The package's chunks and documented functions, from the work folder or read now.
 
-    Raises
-    ------
-    SourceError
-        If it cannot be fetched, or is another archive than the pinned one.
+    Raises SourceError if it cannot be fetched, or is another archive than the pinned one.
     """
     key = digest(package, detector.version, _readers_digest())
     cached = work / "packages" / f"{package.name}-{key}.pickle"
@@ -100,12 +97,8 @@ def _read(package: PinnedPackage, detector: Detector) -> Material:
 
 
 def _readers_digest() -> str:
-    files = [
-        Path(documentation.__file__),
-        Path(__file__),
-        _KB / "records.py",
-        _KB / "index/state.py",
-    ]
+    files = [Path(documentation.__file__), Path(__file__)]
+    files += [_KB / "records.py", _KB / "index/state.py"]
     files += [path for folder in _READERS for path in sorted(folder.rglob("*.py"))]
     files = [path for path in files if path.parent.name != "sources"]  # it only fetches
     return digest(*(path.read_bytes() for path in files))

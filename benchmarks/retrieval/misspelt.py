@@ -8,10 +8,10 @@ and misspelt with nothing read anew. Means over both halves; no query is shown.
 
 import random
 import string
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -22,6 +22,7 @@ from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.indexes import Corpus, build_index, opened
 from benchmarks.retrieval.judgements import technique_cases, unanswerable_cases
 from benchmarks.retrieval.metrics import interval, named_answers, rank_metrics
+from benchmarks.timing import interleaved
 from kb.embedders import Embedder, load_embedder
 from kb.search.engine import Searcher
 from kb.search.models import Filters
@@ -93,18 +94,16 @@ def _nothing_read_anew() -> Any:
 def slowdown(corpus: Corpus, embedder: Embedder) -> float:
     """Median ratio of a search's time with the reading to one without, query by query, in turns."""
     searcher = Searcher(corpus.generation, embedder)
-    queries = [case.query for case in technique_cases(corpus)]
-    for query in queries:  # what is loaded on first use is not a search
-        searcher.search(query)
-    ratios = []
-    for number, query in enumerate(queries * _ROUNDS):
-        taken = {}
-        for way in ("with", "without") if number % 2 else ("without", "with"):
-            with _nothing_read_anew() if way == "without" else nullcontext():
-                started = time.perf_counter()
-                searcher.search(query)
-                taken[way] = time.perf_counter() - started
-        ratios.append(taken["with"] / taken["without"])
+
+    def search(query: str, way: str) -> None:
+        with _nothing_read_anew() if way == "without" else nullcontext():
+            searcher.search(query)
+
+    ratios: list[float] = []
+    for case in technique_cases(corpus):
+        ways = {way: partial(search, case.query, way) for way in ("with", "without")}
+        took = interleaved(ways, _ROUNDS)
+        ratios += np.divide(took["with"], took["without"]).tolist()
     return float(np.median(ratios))
 
 

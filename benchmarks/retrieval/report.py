@@ -13,42 +13,35 @@ Figures = dict[str, Any]
 def part_page(title: str, figures: Figures) -> str:
     """A part as Markdown."""
     counts = figures["queries"]
-    lines = [f"## {title}", ""]
-    lines.append(
+    parts = [
+        f"## {title}",
         f"{counts['all']} queries ({counts['dev']} dev, {counts['test']} test) over "
-        f"{figures['chunks']:,} chunks."
-    )
-    lines += ["", _contenders(figures)]
+        f"{figures['chunks']:,} chunks.",
+        _contenders(figures),
+    ]
     if "context" in figures:
-        held = figures["context"]["all"]
-        shares = ", ".join(
-            f"{name.removeprefix('recall@')} {_value(v)}" for name, v in held.items()
-        )
-        lines += ["", f"Through `kb context` of that many tokens: {shares}."]
+        held = figures["context"]["all"].items()
+        shares = ", ".join(f"{name.removeprefix('recall@')} {_value(v)}" for name, v in held)
+        parts.append(f"Through `kb context` of that many tokens: {shares}.")
     if figures.get("product minus"):
-        differences = [
-            f"{_signed(each['all'])} against {figures['contenders'][name]['title']}"
+        differences = "; ".join(
+            f"{_value(each['all'], '+')} against {figures['contenders'][name]['title']}"
             for name, each in figures["product minus"].items()
-        ]
-        lines += ["", f"nDCG@10 of the whole search, query by query: {'; '.join(differences)}."]
+        )
+        parts.append(f"nDCG@10 of the whole search, query by query: {differences}.")
     if "by category (dev)" in figures:
-        lines += ["", "Where it fails: nDCG@10 on the development half.", "", _categories(figures)]
+        parts += ["Where it fails: nDCG@10 on the development half.", _categories(figures)]
     if figures.get("product by category"):
-        lines += ["", "The whole search by category.", "", _product(figures)]
-    return "\n".join(lines)
+        parts += ["The whole search by category.", _product(figures)]
+    return "\n\n".join(parts)
 
 
 def abstention_page(title: str, figures: Figures) -> str:
     """Abstention over answerable and unanswerable questions, as Markdown."""
-    rows = [
-        [
-            half,
-            _value(each["recall"]),
-            "-" if each["precision"] is None else f"{each['precision']:.3f}",
-            _value(each["answerable refused"]),
-        ]
-        for half, each in figures.items()
-    ]
+    rows = []
+    for half, each in figures.items():
+        precision = "-" if each["precision"] is None else f"{each['precision']:.3f}"
+        rows.append([half, _value(each["recall"]), precision, _value(each["answerable refused"])])
     head = ["half", "unanswerable refused (recall)", "precision", "answerable refused"]
     return f"## {title}\n\n{table(head, rows)}"
 
@@ -71,12 +64,11 @@ def _contenders(figures: Figures) -> str:
 
 def _categories(figures: Figures) -> str:
     titles = [each["title"] for each in figures["contenders"].values()]
-    rows = []
-    for label, values in figures["by category (dev)"].items():
-        for value, contenders in values.items():
-            count = next(iter(contenders.values()))["count"]
-            cells = [_mean(each) for each in contenders.values()]
-            rows.append([f"{label}: {value}", str(count), *cells])
+    rows = [
+        [f"{label}: {value}", str(next(iter(of.values()))["count"]), *map(_mean, of.values())]
+        for label, values in figures["by category (dev)"].items()
+        for value, of in values.items()
+    ]
     return table(["category", "queries", *titles], rows)
 
 
@@ -99,11 +91,6 @@ def _mean(each: dict[str, float]) -> str:
     return "-" if not each["count"] else f"{each['mean']:.3f}"
 
 
-def _value(each: dict[str, float]) -> str:
-    if not each["count"]:
-        return "-"
-    return f"{each['mean']:.3f} [{each['low']:.3f}, {each['high']:.3f}]"
-
-
-def _signed(each: dict[str, float]) -> str:
-    return f"{each['mean']:+.3f} [{each['low']:+.3f}, {each['high']:+.3f}]"
+def _value(each: dict[str, float], sign: str = "") -> str:
+    mean, low, high = (f"{each[name]:{sign}.3f}" for name in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]" if each["count"] else "-"

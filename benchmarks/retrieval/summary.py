@@ -83,32 +83,21 @@ def _contender(run: Run, *, answerable: bool) -> Figures:
 
 def _difference(product: Run, run: Run) -> Figures:
     """nDCG@10 of the product less that of another, query by query."""
-    pairs = list(zip(product.outcomes, run.outcomes, strict=True))
-    return {
-        half: _mean(
-            [
-                mine.metrics["nDCG@10"] - other.metrics["nDCG@10"]
-                for mine, other in pairs
-                if half in ("all", mine.case.half)
-            ]
-        )
-        for half in _PARTS
-    }
+    found: Figures = {}
+    for half in _PARTS:
+        pairs = zip(_of(product.outcomes, half), _of(run.outcomes, half), strict=True)
+        found[half] = _mean([a.metrics["nDCG@10"] - b.metrics["nDCG@10"] for a, b in pairs])
+    return found
 
 
 def _categories(runs: Sequence[Run]) -> Figures:
     """Category → value → contender → nDCG@10 on the development half."""
     found: Figures = {}
-    for label, value in _labels(_of(runs[0].outcomes, "dev")):
+    dev = {run.contender: _of(run.outcomes, "dev") for run in runs}
+    for label, value in _labels(dev[runs[0].contender]):
         found.setdefault(label, {})[value] = {
-            run.contender: _mean(
-                [
-                    o.metrics["nDCG@10"]
-                    for o in _with(run.outcomes, label, value)
-                    if o.case.half == "dev"
-                ]
-            )
-            for run in runs
+            contender: _metrics(_with(outcomes, label, value), ["nDCG@10"])["nDCG@10"]
+            for contender, outcomes in dev.items()
         }
     return found
 

@@ -90,11 +90,8 @@ class Question:
 def teaching_questions(folder: Path = FOLDER) -> list[Question]:
     """All questions, in the order of files and lines.
 
-    Raises
-    ------
-    KbError
-        If a file is malformed, names a technique that the taxonomy does not have, or repeats a
-        question; names the file.
+    Raises KbError if a file is malformed, names a technique that the taxonomy does not have, or
+    repeats a question; names the file.
     """
     known = {slug for slugs in taxonomy().values() for slug in slugs}
     found: list[Question] = []
@@ -118,11 +115,8 @@ def copies(questions: Sequence[Question], vectors: NDArray[np.float32]) -> list[
 
     `vectors` (n, dimensions) are of length 1.
     """
-    return [
-        pair
-        for pair in _near(vectors, COPY)
-        if questions[pair[0]].family != questions[pair[1]].family
-    ]
+    families = [each.family for each in questions]
+    return [(a, b) for a, b in _near(vectors, COPY) if families[a] != families[b]]
 
 
 def situations(questions: Sequence[Question], vectors: NDArray[np.float32]) -> NDArray[np.intp]:

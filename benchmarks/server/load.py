@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,15 +29,8 @@ from benchmarks.index.material import sized_index
 from benchmarks.results import Figure, machine, publish
 from benchmarks.server.bare import bare_search
 from benchmarks.server.client import STAMPED
-from benchmarks.server.processes import (
-    bare_on_all_cores,
-    load,
-    publish_stamped,
-    served,
-    wait_ready,
-)
-from benchmarks.server.queries import distinct_queries
-from kb.index.reader import open_generation
+from benchmarks.server.processes import bare_on_all_cores, load, publish_stamped, served, wait_ready
+from kb.index.reader import Generation, open_generation
 from server.app import create_app
 from server.connections import GuardedProtocol
 from server.settings import Settings
@@ -54,6 +46,28 @@ CLIENTS = 8
 PAIRS = 600
 BARE_SECONDS = 20.0
 RESULTS = Path(__file__).with_name("results")
+_FORMS = (
+    "how does {symbol} work in {place}",
+    "faster {symbol} with fewer memory transactions",
+    "{title}: what limits it",
+    "example of {symbol} for {place} on hopper",
+    "why is {symbol} slow and how can {place} hide latency",
+)
+
+
+def distinct_queries(generation: Generation, count: int) -> list[str]:
+    """`count` different questions; each form comes round in turn."""
+    found: dict[str, None] = {}
+    chunks = list(generation.store.all())
+    for form_number in range(len(_FORMS)):
+        for number, chunk in enumerate(chunks):
+            form = _FORMS[(number + form_number) % len(_FORMS)]
+            place = chunk.path.rpartition("/")[2].removesuffix(".py").replace("_", " ")
+            text = form.format(symbol=chunk.symbol or chunk.title, place=place, title=chunk.title)
+            found.setdefault(text[:300])
+            if len(found) == count:
+                return list(found)
+    raise SystemExit(f"the index gives {len(found)} of {count} distinct questions")
 
 
 @contextmanager
@@ -80,24 +94,27 @@ def in_this_process(index: Path) -> Iterator[int]:
 
 def pairs(index: Path, queries: Sequence[str]) -> tuple[list[float], list[float]]:
     """Milliseconds of a search by the server and of a bare one, in turns in one process."""
-    ours, bare = [], []
+    ours: list[float] = []
+    bare: list[float] = []
+    headers = {"Content-Type": "application/json"}
     with in_this_process(index) as port, bare_search(index) as search:
         connection = http.client.HTTPConnection("127.0.0.1", port)
+
+        def ask_server(query: str) -> None:
+            connection.request("POST", "/v1/search", json.dumps({"query": query}), headers)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200
+            ours.append(float(answer.getheader("Server-Timing", "").rpartition("=")[2]))
+
+        def ask_bare(query: str) -> None:
+            started = time.perf_counter()
+            search(query)
+            bare.append((time.perf_counter() - started) * 1e3)
+
         for number, query in enumerate(queries):
-            for turn in (number % 2, 1 - number % 2):
-                if turn:
-                    started = time.perf_counter()
-                    search(query)
-                    bare.append((time.perf_counter() - started) * 1e3)
-                else:
-                    headers = {"Content-Type": "application/json"}
-                    body = json.dumps({"query": query})
-                    connection.request("POST", "/v1/search", body, headers)
-                    answer = connection.getresponse()
-                    answer.read()
-                    assert answer.status == 200
-                    timing = answer.getheader("Server-Timing", "")
-                    ours.append(float(timing.rpartition("=")[2]))
+            for ask in (ask_bare, ask_server) if number % 2 else (ask_server, ask_bare):
+                ask(query)
     warm = len(queries) // 10
     return ours[warm:], bare[warm:]
 
@@ -126,19 +143,19 @@ def reloads(index: Path, count: int) -> dict[str, Any]:
             stop.set()
             publisher.join()
     records = result["records"]
-    seen = Counter(record.get("generation") for record in records)
-    mixed = [
-        record for record in records if record.get("stamps") != [stamps.get(record["generation"])]
-    ]
-    bad = [record for record in records if record["status"] != 200]
     return {
         "requests": count,
         "answers": len(records),
-        "errors": len(result["errors"]) + len(bad),
-        "mixed": len(mixed),
+        "errors": _errors(result),
+        "mixed": sum(each.get("stamps") != [stamps.get(each["generation"])] for each in records),
         "generations_published": len(stamps),
-        "generations_seen": len(seen),
+        "generations_seen": len({each.get("generation") for each in records}),
     }
+
+
+def _errors(result: dict[str, Any]) -> int:
+    refused: int = sum(each["status"] != 200 for each in result["records"])
+    return refused + len(result["errors"])
 
 
 def recovery(index: Path) -> dict[str, float]:
@@ -187,22 +204,18 @@ def main() -> None:
         under_load = load(port, queries[:REQUESTS], CLIENTS)
     rate_after = bare_on_all_cores(index, queries, BARE_SECONDS / 2)
     bare_rate = (rate_before + rate_after) / 2
-    records = under_load["records"]
-    bad = sum(record["status"] != 200 for record in records) + len(under_load["errors"])
-    loaded = np.array([record["server_ms"] for record in records])
-    seen = np.array([record["ms"] for record in records])
-    p50_load, p99_load = (float(np.percentile(loaded, q)) for q in (50, 99))
-    p50_seen, p99_seen = (float(np.percentile(seen, q)) for q in (50, 99))
+    records, bad = under_load["records"], _errors(under_load)
+    loaded, seen = (_spread([each[key] for each in records]) for key in ("server_ms", "ms"))
     rate = len(records) / under_load["seconds"]
     _say(f"{CLIENTS} clients: {rate:.0f}/s, bare {bare_rate:.0f}/s, errors {bad}")
-    _say(f"p50 {p50_seen:.0f} ms, p99 {p99_seen:.0f} ms")
+    _say(f"p50 {seen['p50']:.0f} ms, p99 {seen['p99']:.0f} ms")
     reload = reloads(sized_index(RELOAD_CHUNKS), RELOAD_REQUESTS)
     _say(f"reload: {reload}")
     again = recovery(index)
 
     figures = [
         Figure("server time p50 over embedding + bare Chroma", p50 / bare_p50, 1.5, False),
-        Figure(f"p99 over p50 as {CLIENTS} clients see it", p99_seen / p50_seen, 4, False),
+        Figure(f"p99 over p50 as {CLIENTS} clients see it", seen["p99"] / seen["p50"], 4, False),
         Figure(
             f"throughput of {CLIENTS} clients over bare on all cores", rate / bare_rate, 0.4, True
         ),
@@ -213,10 +226,10 @@ def main() -> None:
     record = {
         "machine": where,
         "chunks": chunks,
-        "server_ms": {"p50": p50, "p99": float(np.percentile(ours, 99))},
-        "bare_ms": {"p50": bare_p50, "p99": float(np.percentile(bare, 99))},
-        "under_load_server_ms": {"p50": p50_load, "p99": p99_load},
-        "under_load_client_ms": {"p50": p50_seen, "p99": p99_seen},
+        "server_ms": _spread(ours),
+        "bare_ms": _spread(bare),
+        "under_load_server_ms": loaded,
+        "under_load_client_ms": seen,
         "requests_per_second": {"server": rate, "bare": bare_rate},
         "reload": reload,
         "recovery_seconds": again,
@@ -230,6 +243,10 @@ published, {reload["answers"]} answers came from {reload["generations_seen"]} of
 of the only worker to ready again took {again["ready"] / again["import_chromadb"]:.2f}× the time to
 import chromadb ({again["ready"]:.2f} s and {again["import_chromadb"]:.2f} s)."""
     publish(RESULTS / "load", "python -m benchmarks.server.load", text, record, figures)
+
+
+def _spread(ms: Sequence[float]) -> dict[str, float]:
+    return {f"p{share}": float(np.percentile(ms, share)) for share in (50, 99)}
 
 
 def _say(line: str) -> None:

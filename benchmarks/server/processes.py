@@ -45,15 +45,15 @@ def _port(log: Path) -> int:
     raise SystemExit(f"the server did not start: {log.read_text()}")
 
 
-def wait_ready(port: int) -> float:
-    """Wait until the server is ready; returns the seconds that took."""
-    started = time.monotonic()
-    while time.monotonic() - started < _READY_SECONDS:
+def wait_ready(port: int) -> None:
+    """Wait until the server is ready."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
         with (
             contextlib.suppress(OSError),
             urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60),
         ):
-            return time.monotonic() - started
+            return
         time.sleep(0.01)
     raise SystemExit("the server did not become ready")
 
@@ -74,25 +74,17 @@ def bare_on_all_cores(index: Path, queries: Sequence[str], seconds: float) -> fl
     cores = len(os.sched_getaffinity(0))
     with written(queries) as path:
         command = [sys.executable, "-m", "benchmarks.server.bare", str(index), path, str(seconds)]
-        processes = [
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-            )
-            for _ in range(cores)
-        ]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(cores)]
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-        counts = [int(process.communicate("go\n")[0]) for process in _started(processes)]
+        for process in processes:  # all of them, before the first is waited for
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        counts = [int(process.communicate()[0]) for process in processes]
     return sum(counts) / seconds
-
-
-def _started(processes: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return processes
 
 
 @contextmanager

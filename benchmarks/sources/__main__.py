@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ TARGET_MB = 2_000
 # The stage in which the first run is killed, and for how long it is left in it.
 KILLED_IN = ("embedding", 2)
 KILLED_AFTER_S = 20.0
+_STAGES = ("reading", "embedding", "publishing")
 
 
 class Run:
@@ -76,7 +78,7 @@ class Run:
         since = 0.0
         for at, line in [*self.lines, (self.seconds, "end")]:
             word = line.split(" ")[0]
-            if word in {"fetching", "reading", "embedding", "publishing", "end", "source"}:
+            if word in {"fetching", *_STAGES, "end", "source"}:
                 if source and stage:
                     times = found.setdefault(source, {})
                     times[stage] = times.get(stage, 0.0) + at - since
@@ -103,20 +105,15 @@ def main() -> None:
     kept = _cached(place)
     whole = Run(place, curated).end()
     again = Run(place, curated, PIP_INDEX_URL="http://127.0.0.1:9", PIP_EXTRA_INDEX_URL="").end()
-    sources = json.loads(_kb(place, "sources", "--json"))
+    sources = json.loads(Run(place, ["sources", "--json"]).end().text)
     names = {each.name for each in curated_sources()}
     failed = [line for _, line in whole.lines if line.partition(": ")[0] in names]
     if whole.process.returncode and not failed:
         raise SystemExit(f"the second run failed:\n{whole.text}")
     stages = whole.stages()
     rows = [
-        [
-            each["name"],
-            each["version"] or "",
-            each["licence"] or "",
-            f"{each['files']:,}",
-            f"{each['chunks']:,}",
-        ]
+        [each["name"], each["version"] or "", each["licence"] or ""]
+        + [f"{each[key]:,}" for key in ("files", "chunks")]
         for each in sources
     ]
     took = [
@@ -155,25 +152,13 @@ def main() -> None:
     publish(Path(__file__).parent / "results" / "sources", command, text, record)
 
 
-_STAGES = ("reading", "embedding", "publishing")
-
-
 def _done_again(run: Run) -> str:
     """What a run over an unchanged list did that it need not do."""
     done = [word for word in ("embedding", "publishing") if f"\n{word}" in run.text]
     return f"AGAIN {' AND '.join(done).upper()}." if done else "nothing embedded or published."
 
 
-def _kb(place: Path, *arguments: str) -> str:
-    env = {**os.environ, "KB_INDEX": str(place / "index")}
-    return subprocess.run(
-        [KB, *arguments], env=env, text=True, capture_output=True, check=True
-    ).stdout
-
-
 def _cached(place: Path) -> int:
-    import sqlite3
-
     with sqlite3.connect(place / "index" / "embeddings.sqlite") as connection:
         return int(connection.execute("SELECT count(*) FROM embedding").fetchone()[0])
 

@@ -7,19 +7,21 @@ the sample of `sample.py` and the labels of `recall.yaml`, and writes `results/t
 import argparse
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.results import machine, publish, table
-from benchmarks.tagging.material import Place, chunks
-from benchmarks.tagging.sample import labels, sample, tags, verdicts
+from benchmarks.tagging.sample import Place, chunks, labels, sample, tags, verdicts
+from benchmarks.timing import interleaved
 from kb.corpus.detection import Detector
 from kb.corpus.loader import load_corpus, shipped_corpus
 
 TARGET_PRECISION = 0.9
 TARGET_RECALL = 0.7
 TIMED_PACKAGE = "liger-kernel"
+_HALVES = ("development", "test")
 
 
 def _share(right: int, of: int) -> str:
@@ -32,25 +34,21 @@ def precision(tagged: Mapping[Place, tuple[str, ...]]) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for technique, drawn in sample(tagged).items():
         seen = [tag for tag in drawn if tag in said]
-        rows[technique] = {
-            half: [sum(said[tag] for tag in mine), len(mine)]
-            for half, mine in (
-                (half, [tag for tag in seen if tag.half == half])
-                for half in ("development", "test")
-            )
-        } | {"unseen": len(drawn) - len(seen)}
+        rows[technique] = {"unseen": len(drawn) - len(seen)}
+        for half in _HALVES:
+            mine = [said[tag] for tag in seen if tag.half == half]
+            rows[technique][half] = [sum(mine), len(mine)]
     return rows
 
 
-def recall(tagged: Mapping[Place, tuple[str, ...]], known: Iterable[str]) -> dict[str, Any]:
+def recall(tagged: Mapping[Place, tuple[str, ...]], known: Collection[str]) -> dict[str, Any]:
     """By technique: how many of the labelled chunks that show it are tagged with it."""
-    have = frozenset(known)
     rows: dict[str, list[int]] = {}
     for place, shown in labels().items():
         found = tagged.get(place)
         if found is None:
             raise SystemExit(f"{place.package} has no chunk {place.path}:{place.lines} any more")
-        for technique in shown & have:
+        for technique in shown.intersection(known):
             row = rows.setdefault(technique, [0, 0])
             row[0] += technique in found
             row[1] += 1
@@ -64,24 +62,20 @@ def speed(techniques: Sequence[Any]) -> dict[str, Any]:
         for place, piece in chunks().items()
         if place.package.startswith(TIMED_PACKAGE + "==")
     ]
-    took: dict[str, list[float]] = {"with": [], "without": []}
     found: dict[str, list[Any]] = {}
-    for _ in range(2):
-        for name, precheck in (("with", True), ("without", False)):
-            detector = Detector(techniques, precheck=precheck)
-            started = time.process_time()
-            found[name] = [detector.techniques(*each) for each in code]
-            took[name].append(time.process_time() - started)
+
+    def tag(name: str) -> None:
+        detector = Detector(techniques, precheck=name == "with")
+        found[name] = [detector.techniques(*each) for each in code]
+
+    took = interleaved({n: partial(tag, n) for n in ("with", "without")}, 2, time.process_time)
     if found["with"] != found["without"]:
         raise SystemExit("the pre-check changes what is found")
-    ratio = min(took["without"]) / min(took["with"])
+    fast, slow = min(took["with"]), min(took["without"])
     return {
-        "package": TIMED_PACKAGE,
-        "chunks": len(code),
-        "with_s": min(took["with"]),
-        "without_s": min(took["without"]),
-        "ratio": ratio,
-    }
+        "package": TIMED_PACKAGE, "chunks": len(code), "with_s": fast, "without_s": slow,
+        "ratio": slow / fast,
+    }  # fmt: skip
 
 
 def _sum(rows: Iterable[Sequence[int]]) -> tuple[int, int]:
@@ -154,8 +148,6 @@ def main() -> None:
     stem = Path(__file__).parent / "results" / "tagging"
     publish(stem, "python -m benchmarks.tagging", "\n\n".join(text), record)
 
-
-_HALVES = ("development", "test")
 
 if __name__ == "__main__":
     main()

@@ -1,19 +1,26 @@
-"""The sample that precision is measured on, and what was said of it by hand.
+"""The chunks that tags are measured on, the sample of them, and what was said of it by hand.
 
-For each technique, the chunks tagged with it stand in an order that a hash of place and technique
-gives; the first `EACH` are the sample. So a technique that is added changes the sample of no other,
-and a pattern that is changed asks for verdicts on those chunks only that it brings in.
+The chunks are those of the curated packages, in their pinned versions; one is stored by where it
+stands and a hash of its text, never by its text. For each technique, the chunks tagged with it
+stand in an order that a hash of place and technique gives; the first `EACH` are the sample. So a
+technique that is added changes the sample of no other, and a pattern that is changed asks for
+verdicts on those chunks only that it brings in.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from benchmarks.tagging.material import Place, chunks
+from benchmarks.packages import read_files
+from ingest.chunkers import Piece, chunk_file
+from ingest.prepare import Options, prepare
 from ingest.roles import role_of
+from ingest.sources.curated import curated
+from ingest.sources.spec import Package
+from ingest.sources.tree import unpacked
 from ingest.tagging import techniques_of
 from kb.corpus.detection import Detector
 from kb.vocabulary import load_yaml
@@ -23,6 +30,20 @@ VERDICTS = Path(__file__).with_name("precision.yaml")
 LABELS = Path(__file__).with_name("recall.yaml")
 
 Half = Literal["development", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a chunk stands, so that it is found again without its text."""
+
+    package: str
+    """`NAME==VERSION`."""
+    path: str
+    symbol: str | None
+    lines: str
+    """`first-last`."""
+    digest: str
+    """Of the chunk's text: blake2b, 8 bytes, in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +65,30 @@ class Tag:
         return "test" if self.key[-1] % 2 else "development"
 
 
+@cache
+def chunks() -> dict[Place, Piece]:
+    """Every chunk of the curated packages, in the list's order; what is not cached is fetched."""
+    return dict(_read())
+
+
+def _read() -> Iterator[tuple[Place, Piece]]:
+    for entry in curated():
+        if not isinstance(entry.spec, Package):
+            continue
+        request = prepare(entry.spec, Options(confirm=lambda _what, _size: True))
+        assert request.origin is not None  # published sources have one
+        fetched = request.origin.fetched
+        package = f"{entry.spec.name}=={fetched.version}"
+        with unpacked(fetched, request.origin.cache) as root:
+            for path, text in read_files(root, request.include, request.exclude):
+                for piece in chunk_file(PurePosixPath(path), text):
+                    if not piece.is_trivial:
+                        lines = f"{piece.start_line}-{piece.end_line}"
+                        content = piece.text.encode("utf-8", "surrogatepass")
+                        digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+                        yield Place(package, path, piece.symbol, lines, digest), piece
+
+
 def tags(detector: Detector) -> dict[Place, tuple[str, ...]]:
     """The techniques of every chunk of the curated packages."""
     return {
@@ -52,41 +97,33 @@ def tags(detector: Detector) -> dict[Place, tuple[str, ...]]:
     }
 
 
-def sample(tagged: Mapping[Place, tuple[str, ...]], each: int = EACH) -> dict[str, list[Tag]]:
-    """By technique, the first `each` of the chunks tagged with it."""
+def sample(tagged: Mapping[Place, tuple[str, ...]]) -> dict[str, list[Tag]]:
+    """By technique, the first `EACH` of the chunks tagged with it."""
     found: dict[str, list[Tag]] = {}
     for place, techniques in tagged.items():
         for technique in techniques:
             found.setdefault(technique, []).append(Tag(place, technique))
     return {
-        technique: sorted(mine, key=lambda tag: tag.key)[:each]
+        technique: sorted(mine, key=lambda tag: tag.key)[:EACH]
         for technique, mine in sorted(found.items())
     }
 
 
-def _records(path: Path, key: str) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    records: list[dict[str, Any]] = load_yaml(path.read_text(encoding="utf-8"))[key]
-    return records
-
-
-def _place(record: Mapping[str, Any]) -> Place:
-    return Place(*(record[name] for name in ("package", "path", "symbol", "lines", "digest")))
+def _records(path: Path, key: str) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for record in load_yaml(path.read_text(encoding="utf-8"))[key]:
+        yield Place(*(record[name] for name in Place.__match_args__)), record
 
 
 @cache
 def verdicts() -> dict[Tag, bool]:
     """What was said of each tag that was looked at: whether the chunk shows the technique."""
     return {
-        Tag(_place(record), record["technique"]): record["verdict"] == "right"
-        for record in _records(VERDICTS, "tags")
+        Tag(place, record["technique"]): record["verdict"] == "right"
+        for place, record in _records(VERDICTS, "tags")
     }
 
 
 @cache
 def labels() -> dict[Place, frozenset[str]]:
     """The techniques that the hundred chunks show, as labelled before any was tagged."""
-    return {
-        _place(record): frozenset(record["techniques"]) for record in _records(LABELS, "chunks")
-    }
+    return {place: frozenset(record["techniques"]) for place, record in _records(LABELS, "chunks")}

@@ -43,7 +43,7 @@ class EvaluationMount:
 
     def add_tools(self, server: "MCPServer[Any]", permit: Permit) -> None:
         """See `server.mounting.Mount`."""
-        from cli.evaluate_api.tools import add_tools  # noqa: PLC0415 - brings the MCP SDK
+        from cli.evaluate_api.tools import add_tools
 
         add_tools(server, self._service, self._host.pool, permit)
 

@@ -12,17 +12,14 @@ from server.pool import WorkPool
 from server.problems import documented
 
 _PATH = "/v1/evaluate"
-
-
-def _to(operation: str) -> dict[str, Any]:
-    """Where a client can go on from a job; stateful tests follow these."""
-    parameters = {"evaluation_id": "$response.body#/id"}
-    return {operation: {"operationId": operation, "parameters": parameters}}
-
-
-def _accepted() -> dict[int | str, dict[str, Any]]:
-    links = _to("getEvaluation") | _to("cancelEvaluation")
-    return {202: {"model": EvaluationJob, "description": "Accepted", "links": links}}
+# Where a client can go on from a job; stateful tests follow these.
+_LINKS = {
+    name: {"operationId": name, "parameters": {"evaluation_id": "$response.body#/id"}}
+    for name in ("getEvaluation", "cancelEvaluation")
+}
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"model": EvaluationJob, "description": "Accepted", "links": _LINKS}
+}
 
 
 def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
@@ -34,7 +31,7 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
         operation_id="evaluate",
         status_code=202,
         response_model=EvaluationJob,
-        responses=documented() | _accepted(),
+        responses=documented() | _ACCEPTED,
         summary="Have a kernel judged",
     )
     async def evaluate(body: EvaluationRequest) -> Response:

@@ -109,8 +109,7 @@ def add_tools(
         ] = None,
         tf32: Annotated[bool, Field(description="Allow TF32 to all contenders.")] = False,
         interpret: Annotated[
-            bool,
-            Field(description="Check a Triton kernel's results without a GPU; no times."),
+            bool, Field(description="Check a Triton kernel's results without a GPU; no times.")
         ] = False,
         baselines: Annotated[
             list[ModelForm] | None,
@@ -147,12 +146,9 @@ def add_tools(
         goes on: call get_evaluation with its id. It also goes on if this call is cancelled.
         """
         permit(ctx)
-        wanted: dict[str, Any] | None = {
-            "query": query,
-            "gpu": gpu,
-            "max_tokens": max_tokens,
-            "max_examples": max_examples,
-        }
+        wanted = {"query": query, "gpu": gpu, "max_tokens": max_tokens}
+        context = None if max_tokens == 0 else {**wanted, "max_examples": max_examples}
+        fields = EvaluationRequest.model_fields
         request = _valid(
             problem=problem,
             kernel=kernel,
@@ -161,13 +157,11 @@ def add_tools(
             dtype=dtype,
             tf32=tf32,
             interpret=interpret,
-            baselines=EvaluationRequest.model_fields["baselines"].default
-            if baselines is None
-            else baselines,
+            baselines=fields["baselines"].default if baselines is None else baselines,
             quick=quick,
             call_seconds=call_seconds,
             profile=profile,
-            context=None if max_tokens == 0 else wanted,
+            context=context,
             exclude=exclude or [],
             previous=previous,
         )

@@ -14,7 +14,6 @@ from benchmarks.embedder.training.batches import batches
 from benchmarks.embedder.training.dataset import build
 from benchmarks.embedder.training.exclusion import EVALUATION, Exclusion, judged_queries
 from benchmarks.embedder.training.model import Encoder, mixed, read_start
-from benchmarks.embedder.training.objective import contrastive_loss
 from benchmarks.embedder.training.records import MANIFEST_FILE, TrainingSet
 from benchmarks.embedder.training.sources import (
     TrainingPackage,
@@ -22,7 +21,7 @@ from benchmarks.embedder.training.sources import (
     training_packages,
 )
 from benchmarks.embedder.training.texts import Texts, TokenRows
-from benchmarks.embedder.training.train import PLAN_FILE, Plan, earlier_models
+from benchmarks.embedder.training.train import PLAN_FILE, Plan, contrastive_loss, earlier_models
 from benchmarks.retrieval.sentences import normalized
 from ingest.sources.cache import Cache, Fetched
 from kb.embedders.onnx import OnnxEmbedder

@@ -106,9 +106,10 @@ def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
     if not alone:
         names |= {name: f"{name}_{suffix}" for name in _defined(tree) if name != ENTRY}
     edits: dict[int, list[tuple[int, str, str]]] = {}
+    parameters = _of_parameters(tree)
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=name) if name in names:
+            case ast.Name(id=name) if name in names and id(node) not in parameters:
                 edits.setdefault(node.lineno, []).append((node.col_offset, name, names[name]))
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name in names:
                 word = "def " if isinstance(node, ast.FunctionDef) else "class "
@@ -147,6 +148,17 @@ def _for_checks(tree: ast.Module) -> set[str]:
         if not more:
             return dropped
         dropped |= more
+
+
+def _of_parameters(tree: ast.Module) -> set[int]:
+    """Identities of the names that are parameters of the function they stand in."""
+    return {
+        id(node)
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef)
+        for node in ast.walk(each)
+        if isinstance(node, ast.Name) and node.id in {a.arg for a in each.args.args}
+    }
 
 
 def _names(nodes: Iterable[ast.AST]) -> set[str]:

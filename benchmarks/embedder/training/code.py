@@ -6,7 +6,6 @@ does.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,8 +25,7 @@ MIN_LETTERS = 60
 MAX_CHARS = 2_400
 """Of a document: above what any model here reads (512 tokens)."""
 MAX_HOST_CHARS = 1_400
-"""Of one that is not for a GPU: what is read in 256 tokens, since only kernels are tried with
-more."""
+"""Of one that is not for a GPU: what is read in 256 tokens (only kernels are tried with more)."""
 READ_CHARS = 900
 """What the model reads of a function, about: a comment further down is no part of its vector."""
 MAX_COMMENTS = 2
@@ -41,7 +39,7 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_:.]
 # The text of what is raised, thrown or checked.
 _ERROR = re.compile(
     r"(?:raise \w*(?:Error|Exception|Warning)|throw [\w:]+|assert\b[^\n]*?,|TORCH_CHECK\([^\n\"]*,"
-    r"|static_assert\([^\n\"]*,|fatal\w*|PADDLE_ENFORCE\w*|CHECK\w*\([^\n\"]*)\s*\(?\s*f?\"([^\"\n]{20,200})\"",
+    r"|static_assert\([^\n\"]*,|fatal\w*|PADDLE_ENFORCE\w*|CHECK\w*\([^\n\"]*)\s*\(?\s*f?\"([^\"\n]{20,200})\""
 )
 _CODE_LIKE = re.compile(r"[=;{}]|\w\(|->|\bif\b.*:$|^\W")
 
@@ -67,18 +65,13 @@ def pairs_of_file(file: SourceFile) -> Iterator[Found]:
     pieces = [piece for piece in chunk_file(file.path, bare) if piece.symbol]
     described: dict[int, list[Documented]] = {}
     for each in documented:
-        at = next(
-            (i for i, p in enumerate(pieces) if p.start_line <= each.line <= p.end_line), None
-        )
-        if at is not None:
-            described.setdefault(at, []).append(each)
-    named: Counter[str] = Counter()
-    for at, piece in enumerate(pieces):
-        named[piece.symbol or ""] += 1
-        if named[piece.symbol or ""] == 1 and _worth(
-            piece
-        ):  # later parts of an over-long one repeat it
-            yield from _variants(file, piece, described.get(at, []))
+        holders = (at for at, p in enumerate(pieces) if p.start_line <= each.line <= p.end_line)
+        described.setdefault(next(holders, -1), []).append(each)
+    # Later parts of an over-long function have its name, too.
+    first = {piece.symbol: at for at, piece in reversed(list(enumerate(pieces)))}
+    for at in sorted(first.values()):
+        if _worth(pieces[at]):
+            yield from _variants(file, pieces[at], described.get(at, []))
 
 
 def _worth(piece: Piece) -> bool:
@@ -87,17 +80,13 @@ def _worth(piece: Piece) -> bool:
 
 
 def _variants(file: SourceFile, piece: Piece, documented: list[Documented]) -> Iterator[Found]:
-    """The function as it stands, and once more for each comment that was taken out to ask for
-    it."""
+    """The function as it stands, and once more without each comment that asks for it."""
     symbol = piece.symbol or ""
     queries: list[tuple[Kind, str]] = []
     for each in documented:
-        sentence = first_sentence(each.doc)
-        if is_query(sentence, each.symbol):
-            queries.append(("docstring", sentence))
-        second = second_sentence(each.doc, sentence)
-        if second and is_query(second, each.symbol):
-            queries.append(("docstring", second))
+        first = first_sentence(each.doc)
+        sentences = (first, second_sentence(each.doc, first))
+        queries += [("docstring", text) for text in sentences if is_query(text, each.symbol)]
     queries += [("error", text) for text in error_texts(piece.text)[:1]]
     if piece.language != "python":  # which has names enough in what documents it
         queries.append(("symbol", spoken(symbol)))
@@ -126,8 +115,7 @@ def embedded(chunk: Chunk) -> str:
 
 
 def is_query(sentence: str, symbol: str) -> bool:
-    """Whether a sentence says enough to be asked with: KernelRetrieve's rules, but shorter ones
-    pass."""
+    """Whether a sentence says enough: by KernelRetrieve's rules, but shorter ones pass."""
     if len(sentence) > MAX_QUERY_CHARS:
         return False
     reason = refusal(sentence, symbol)
@@ -136,14 +124,10 @@ def is_query(sentence: str, symbol: str) -> bool:
     )
 
 
-def second_sentence(doc: str, first: str) -> str | None:
-    """What the documentation says after its first sentence, as one sentence."""
-    flat = " ".join(doc.split())
-    at = flat.find(first[-20:])
-    if not first or at < 0:
-        return None
-    rest = flat[at + len(first[-20:]) :].lstrip(" .")
-    return first_sentence(rest) or None
+def second_sentence(doc: str, first: str) -> str:
+    """What the documentation says after its first sentence, as one sentence; may be empty."""
+    _, _, rest = " ".join(doc.split()).partition(first[-20:] or "\0")
+    return first_sentence(rest.lstrip(" ."))
 
 
 def error_texts(code: str) -> list[str]:
@@ -154,9 +138,8 @@ def error_texts(code: str) -> list[str]:
 
 def spoken(symbol: str) -> str:
     """A name as words: `ns::fooBar_baz` is asked for as "foo bar baz"."""
-    last = re.split(r"::|\.", symbol)[-1] or symbol
-    scope = re.split(r"::|\.", symbol)[-2:-1]
-    words = _WORD_START.sub(" ", " ".join([*scope, last])).split()
+    *scope, last = re.split(r"::|\.", symbol)
+    words = _WORD_START.sub(" ", " ".join([*scope[-1:], last or symbol])).split()
     return " ".join(words).lower()
 
 

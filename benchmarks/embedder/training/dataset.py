@@ -8,22 +8,17 @@ licences, what was excluded, counts, versions). The same inputs give the same fi
 import argparse
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.embedder.training.analogues import analogues
+from benchmarks.embedder.training.code import spoken
 from benchmarks.embedder.training.entries import QUESTIONS_FILE, entry_pairs
 from benchmarks.embedder.training.exclusion import Exclusion, evaluation_exclusion
 from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvested
 from benchmarks.embedder.training.records import Document, Kind, Pair, TrainingSet
-from benchmarks.embedder.training.sources import (
-    PACKAGES_FILE,
-    TrainingPackage,
-    files_of,
-    training_packages,
-)
+from benchmarks.embedder.training.sources import TrainingPackage, files_of, training_packages
 from benchmarks.retrieval.sentences import normalized
 from ingest.sources.cache import Cache
 from kb.embedders.tokens import well_formed
@@ -33,6 +28,11 @@ MOST_CHARS_GPU = 1_700
 """Of a function's text: what is read of it in 256 tokens, and more of a kernel."""
 MAX_SHARED = 3
 """Functions that may be asked for by the same words; more of them make the query ambiguous."""
+MIN_NAME_WORDS = 2
+MAX_NAMESAKES = 6
+"""Functions of one name from which pairs are made: a name that more have is as good as none."""
+NAMED_LANGUAGES = frozenset({"triton", "cuda", "python"})
+_NOTED = ("name", "version", "sha256", "licence", "held_out")
 _VERSIONS = ("tree-sitter", "tree-sitter-python", "tree-sitter-cpp", "bm25s", "numpy")
 
 
@@ -40,18 +40,14 @@ def main() -> None:
     """Build and write the set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
-    parser.add_argument("--packages", type=Path, default=PACKAGES_FILE)
-    parser.add_argument("--questions", type=Path, default=QUESTIONS_FILE)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     cache = Cache()
-    packages = training_packages(arguments.packages)
+    packages = training_packages()
     exclusion = evaluation_exclusion(cache)
-    print(
-        f"excluded: {len(exclusion.known):,} runs, {len(exclusion.sentences):,} sentences",
-        flush=True,
-    )
-    built = build(packages, cache, exclusion, arguments.questions, arguments.workers)
+    known, sentences = len(exclusion.known), len(exclusion.sentences)
+    print(f"excluded: {known:,} runs, {sentences:,} sentences", flush=True)
+    built = build(packages, cache, exclusion, QUESTIONS_FILE, arguments.workers)
     built.write(arguments.out)
     print(f"{len(built.documents):,} documents, {len(built.pairs):,} pairs")
     for name, count in sorted(built.manifest["kinds"].items()):
@@ -77,11 +73,9 @@ def build(
         notes.append((each.package, each.left_out))
     if questions is not None:
         assembly.add_entries(questions)
-    pairs = assembly.unambiguous()
-    documents, pairs = _compacted(assembly.documents, pairs)
+    documents, pairs = _compacted(assembly.documents, assembly.unambiguous())
     pairs += analogues(documents, assembly.symbols, MAX_SHARED)
-    manifest = _manifest(notes, exclusion, pairs, documents)
-    return TrainingSet(documents, pairs, manifest)
+    return TrainingSet(documents, pairs, _manifest(notes, exclusion, pairs, documents))
 
 
 class _Assembly:
@@ -96,21 +90,19 @@ class _Assembly:
         self._seen: set[str] = set()
 
     def add(self, harvest: Harvest) -> None:
+        held_out = harvest.package.held_out
         for found in harvest.found:
             document = found.document
             document.text = document.text[: MOST_CHARS.get(document.language, MOST_CHARS_GPU)]
-            key = f"{found.fold or found.document.text}\0{found.code}"
-            if key in self._seen:
-                continue
-            self._seen.add(key)
-            group = self._group(found.fold or found.document.text)
-            self.symbols.setdefault(group, found.symbol)
-            self._add(found.document, group, found.queries, harvest.package.held_out)
+            fold = found.fold or document.text
+            if self._is_new(f"{fold}\0{found.code}"):
+                group = self._group(fold)
+                self.symbols.setdefault(group, found.symbol)
+                self._add(document, group, found.queries, held_out)
         for heading, section in harvest.sections:
-            if section.text not in self._seen:
-                self._seen.add(section.text)
+            if self._is_new(section.text):
                 group = self._group(section.text)
-                self._add(section, group, (("heading", heading),), harvest.package.held_out)
+                self._add(section, group, (("heading", heading),), held_out)
 
     def add_entries(self, questions: Path) -> None:
         for name, text, queries in entry_pairs(questions):
@@ -130,6 +122,11 @@ class _Assembly:
             and len(pair.query.split()) > 1
         ]
 
+    def _is_new(self, key: str) -> bool:
+        known = key in self._seen
+        self._seen.add(key)
+        return not known
+
     def _group(self, key: str) -> int:
         return self._groups.setdefault(key, len(self._groups))
 
@@ -144,8 +141,7 @@ class _Assembly:
 
 
 def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Document], list[Pair]]:
-    """Without documents that no query is left for; those for a GPU stay, as negatives and
-    analogues."""
+    """Without documents that no query is left for; those for a GPU stay as negatives."""
     asked = {pair.document for pair in pairs}
     kept = [
         at
@@ -158,6 +154,36 @@ def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Docum
     return [documents[at] for at in kept], pairs
 
 
+def analogues(documents: Sequence[Document], symbols: Mapping[int, str], most: int) -> list[Pair]:
+    """Pairs of functions that do the same in different packages; at most `most` for each.
+
+    Two authors who call a function `chunk_scan_fwd_kernel` mean the same operator; what they wrote
+    differs. A function is asked with as a pasted one is: without its header.
+    """
+    named: dict[str, dict[int, int]] = {}
+    for at, document in enumerate(documents):
+        symbol = symbols.get(document.group)
+        if symbol is None or document.language not in NAMED_LANGUAGES:
+            continue
+        words = spoken(symbol.rsplit("::", 1)[-1].rsplit(".", 1)[-1])
+        if len(words.split()) >= MIN_NAME_WORDS:
+            named.setdefault(words, {}).setdefault(document.group, at)
+    pairs: list[Pair] = []
+    for _, functions in sorted(named.items()):
+        ats = list(functions.values())
+        if not 2 <= len(ats) <= MAX_NAMESAKES:
+            continue
+        for at in ats:
+            others = [
+                other
+                for other in ats
+                if documents[other].package != documents[at].package
+                and documents[other].held_out == documents[at].held_out
+            ]
+            pairs += [Pair("", other, "analogue", asked_with=at) for other in others[:most]]
+    return pairs
+
+
 def _manifest(
     notes: Iterable[tuple[TrainingPackage, Counter[str]]],
     exclusion: Exclusion,
@@ -167,15 +193,8 @@ def _manifest(
     of_package = Counter(document.package for document in documents)
     return {
         "packages": [
-            {
-                "name": package.name,
-                "version": package.version,
-                "sha256": package.sha256,
-                "licence": package.licence,
-                "held_out": package.held_out,
-                "documents": of_package[package.name],
-                "left_out": dict(left_out),
-            }
+            {name: getattr(package, name) for name in _NOTED}
+            | {"documents": of_package[package.name], "left_out": dict(left_out)}
             for package, left_out in notes
         ],
         "excluded": {

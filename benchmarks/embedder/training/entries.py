@@ -46,8 +46,7 @@ def entry_pairs(
     for name, entry in chunks.items():
         for chunk in entry:
             queries = asked.get(chunk.id, [])
-            if chunk.section and chunk.section != "card":
-                queries.append(("heading", f"{chunk.title}: {chunk.section}"))
-            elif chunk.section == "card":
-                queries.append(("heading", chunk.title))
+            if chunk.section:
+                section = "" if chunk.section == "card" else f": {chunk.section}"
+                queries.append(("heading", chunk.title + section))
             yield name, embedded(chunk), queries

@@ -7,6 +7,7 @@ what trials were compared on, it prints alone.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -59,7 +60,7 @@ def main() -> None:
         for query in queries:
             embedder.embed_query(query)
 
-    asking = {name: (lambda each=each: ask(each)) for name, each in embedders.items()}
+    asking = {name: partial(ask, each) for name, each in embedders.items()}
     for name, took in interleaved(asking, REPEATS).items():
         models[name]["query_ms"] = 1e3 * median(took) / len(queries)
     if arguments.half == "dev":
@@ -74,32 +75,33 @@ def _by_style(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Mean nDCG@10 without abstention, which is calibrated for one model, of all and by style."""
     values: dict[str, list[float]] = {"": []}
     for outcome in outcomes:
-        measured = outcome.unjudged or outcome.metrics
-        if measured:
-            values[""].append(measured[METRIC])
-            style = outcome.case.labels.get("style")
-            if style:
+        if measured := outcome.unjudged or outcome.metrics:
+            for style in {"", outcome.case.labels.get("style", "")}:
                 values.setdefault(style, []).append(measured[METRIC])
     return {name: {"mean": float(np.mean(v)), "queries": len(v)} for name, v in values.items()}
 
 
 def _tables(models: dict[str, Any], halves: str) -> str:
-    parts = list(next(iter(models.values()))["parts"])
-    rows = []
-    for name, each in models.items():
-        for contender in CONTENDERS:
-            cells = [f"{each['parts'][part][contender]['']['mean']:.3f}" for part in parts]
-            rows.append(
-                [name, contender, *cells, f"{each['bytes'] / 1e6:.1f}", f"{each['query_ms']:.1f}"]
-            )
-    header = ["model", "search", *parts, "MB", "ms of a query"]
+    first = next(iter(models.values()))["parts"]
+
+    def mean(model: str, part: str, contender: str, style: str = "") -> str:
+        return f"{models[model]['parts'][part][contender][style]['mean']:.3f}"
+
+    rows = [
+        [
+            name, contender, *(mean(name, part, contender) for part in first),
+            f"{each['bytes'] / 1e6:.1f}", f"{each['query_ms']:.1f}",
+        ]
+        for name, each in models.items()
+        for contender in CONTENDERS
+    ]  # fmt: skip
+    header = ["model", "search", *first, "MB", "ms of a query"]
     text = f"{METRIC}, {halves}, without abstention:\n\n" + table(header, rows)
-    for part in (part for part in parts if part.startswith("techniques")):
-        styles = [style for style in next(iter(models.values()))["parts"][part]["dense"] if style]
+    for part in (part for part in first if part.startswith("techniques")):
+        styles = [style for style in first[part]["dense"] if style]
         rows = [
-            [name, contender]
-            + [f"{each['parts'][part][contender][style]['mean']:.3f}" for style in styles]
-            for name, each in models.items()
+            [name, contender, *(mean(name, part, contender, style) for style in styles)]
+            for name in models
             for contender in ("dense", "product")
         ]
         text += f"\n\n`{part}` by style:\n\n" + table(["model", "search", *styles], rows)

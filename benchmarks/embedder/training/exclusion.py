@@ -1,5 +1,4 @@
-"""What must never be trained on: the evaluation packages, all code that they carry, and their
-sentences.
+"""What must never be trained on: code and sentences of the evaluation packages.
 
 Code is compared without comments, docstrings and white space between tokens: a function is left out
 when half of its runs of eight tokens stand anywhere in an evaluation package, so renamed files,
@@ -47,8 +46,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def runs(code: str, *, python: bool) -> Digests:
-    """A digest of every run of `RUN` tokens of `code`, in order; of all tokens where there are
-    fewer.
+    """A digest of every run of `RUN` tokens of `code`, in order; of all where there are fewer.
 
     Comments do not count; docstrings must have been taken out.
     """
@@ -110,13 +108,7 @@ class Exclusion:
 
 
 def evaluation_exclusion(cache: Cache) -> Exclusion:
-    """The exclusion of the evaluation packages and of KernelRetrieve, as they are pinned.
-
-    Raises
-    ------
-    SourceError
-        If a package cannot be fetched.
-    """
+    """The exclusion of the evaluation packages and of KernelRetrieve, as they are pinned."""
     found = Exclusion()
     for fetched in _evaluation_archives(cache):
         name = fetched.location.removeprefix("pypi:")

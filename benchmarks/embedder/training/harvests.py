@@ -5,7 +5,6 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from benchmarks.embedder.training.code import Found, pairs_of_file
 from benchmarks.embedder.training.exclusion import Exclusion, runs
@@ -58,8 +57,7 @@ def harvest(
         for each in pairs_of_file(file):
             if not _useful(each):
                 continue
-            reason = refused(each, file, exclusion, held, package.held_out)
-            if reason:
+            if reason := refused(each, file, exclusion, held, package.held_out):
                 left_out[reason] += 1
             else:
                 found.append(each)
@@ -79,7 +77,7 @@ def refused(
     found: Found, file: SourceFile, exclusion: Exclusion, held: Exclusion, held_out: bool
 ) -> str | None:
     """Why a function may not be trained on, or None."""
-    python = PurePosixPath(file.path).suffix.lower() in PYTHON_SUFFIXES
+    python = file.path.suffix.lower() in PYTHON_SUFFIXES
     digests = runs(found.code, python=python)
     if exclusion.holds_runs(digests):
         return "in an evaluation package"

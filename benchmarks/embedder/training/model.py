@@ -1,4 +1,8 @@
-"""The encoder in torch, its weights out of an exported model, and means of weights."""
+"""The encoder in torch, its weights out of an exported model, and means of weights.
+
+On a GPU it reads texts laid end to end, so no token is computed that no text has: attention runs on
+FlashAttention's variable-length kernel, and hidden states are kept in bfloat16.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,22 +14,28 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor, nn
+from torch.nn import functional
 
-from benchmarks.embedder.graph import HEADS, HIDDEN, LAYERS, UINT8_ZERO
+from benchmarks.embedder.graph import (
+    HEADS,
+    HIDDEN,
+    LAYER_NORM_EPSILON,
+    LAYERS,
+    UINT8_ZERO,
+    Float32,
+    Weights,
+)
 from benchmarks.embedder.graph import MAX_TOKENS as POSITIONS
 
 FFN, VOCABULARY = 1536, 30_522
 _QKV = ("attention.self.query", "attention.self.key", "attention.self.value")
 _LINEAR = ("attention.output.dense", "intermediate.dense", "output.dense")
 
-Arrays = dict[str, NDArray[np.float32]]
-
 
 class Encoder(nn.Module):  # type: ignore[misc]
-    """BERT with mean pooling: token ids and their mask (n, tokens) → unit vectors (n, 384)
-    float32."""
+    """BERT with mean pooling: token ids and mask (n, tokens) → unit vectors (n, 384) float32."""
 
-    def __init__(self, weights: Mapping[str, NDArray[np.float32]]) -> None:
+    def __init__(self, weights: Weights) -> None:
         super().__init__()
         from transformers import BertConfig, BertModel
 
@@ -45,17 +55,15 @@ class Encoder(nn.Module):  # type: ignore[misc]
         self.bert.load_state_dict(state)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Encode a padded batch, on a GPU without computing its padding (`packed.py`)."""
+        """Encode a padded batch, on a GPU without computing its padding."""
         if ids.device.type == "cuda":
-            from benchmarks.embedder.training.packed import packed_forward
-
             return packed_forward(self, ids[mask], mask.sum(1))
         hidden = self.bert(input_ids=ids, attention_mask=mask.long()).last_hidden_state.float()
         kept = mask.unsqueeze(-1).float()
         mean = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
-        return nn.functional.normalize(mean, dim=-1)
+        return functional.normalize(mean, dim=-1)
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> Weights:
         """Return the weights by the names of the published file."""
         return {
             name: value.detach().float().cpu().numpy()
@@ -64,7 +72,63 @@ class Encoder(nn.Module):  # type: ignore[misc]
         }
 
 
-def mixed(*models: tuple[float, Arrays]) -> Arrays:
+def packed_forward(model: Encoder, ids: Tensor, lengths: Tensor) -> Tensor:
+    """Unit vectors (n, 384) float32 of texts.
+
+    Parameters
+    ----------
+    ids
+        Token ids of all texts, one after another, (tokens,) int64.
+    lengths
+        Tokens of each, (n,) int64; they add up to `tokens`.
+    """
+    starts = functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+    rows = torch.repeat_interleave(
+        torch.arange(len(lengths), device=ids.device), lengths, output_size=len(ids)
+    )
+    positions = torch.arange(len(ids), device=ids.device) - starts[rows]
+    hidden = _body(model, ids, positions, starts, int(lengths.max()))
+    sums = torch.zeros(len(lengths), HIDDEN, device=ids.device).index_add(0, rows, hidden.float())
+    return functional.normalize(sums / lengths[:, None], dim=-1)
+
+
+def _body(model: Encoder, ids: Tensor, positions: Tensor, starts: Tensor, longest: int) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    kind = torch.bfloat16
+    embeddings = model.bert.embeddings
+    hidden = (
+        functional.embedding(ids, embeddings.word_embeddings.weight)
+        + functional.embedding(positions, embeddings.position_embeddings.weight)
+        + embeddings.token_type_embeddings.weight[0]
+    ).to(kind)
+    hidden = _norm(embeddings.LayerNorm, hidden)
+    for layer in model.bert.encoder.layer:
+        attention = layer.attention
+        parts = (attention.self.query, attention.self.key, attention.self.value)
+        weight = torch.cat([part.weight for part in parts]).to(kind)
+        bias = torch.cat([part.bias for part in parts]).to(kind)
+        mixed = functional.linear(hidden, weight, bias).view(-1, 3, HEADS, HIDDEN // HEADS)
+        query, key, value = (each.contiguous() for each in mixed.unbind(1))
+        context = varlen_attn(query, key, value, starts, starts, longest, longest)
+        inner = _linear(attention.output.dense, context.flatten(1))
+        hidden = _norm(attention.output.LayerNorm, inner + hidden)
+        wide = functional.gelu(_linear(layer.intermediate.dense, hidden))
+        hidden = _norm(layer.output.LayerNorm, _linear(layer.output.dense, wide) + hidden)
+    return hidden
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    return functional.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
+
+
+def _norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
+    return functional.layer_norm(
+        x, (HIDDEN,), layer.weight.to(x.dtype), layer.bias.to(x.dtype), LAYER_NORM_EPSILON
+    )
+
+
+def mixed(*models: tuple[float, Weights]) -> Weights:
     """Return the weighted mean of models trained from one start (Wortsman et al. 2022)."""
     total = sum(share for share, _ in models)
     return {
@@ -73,10 +137,10 @@ def mixed(*models: tuple[float, Arrays]) -> Arrays:
     }
 
 
-def read_start(path: Path) -> Arrays:
+def read_start(path: Path) -> Weights:
     """Return the weights of an exported model, brought back to float32."""
     stored = {each.name: numpy_helper.to_array(each) for each in onnx.load(path).graph.initializer}
-    found: Arrays = {
+    found: dict[str, Float32] = {
         "embeddings.word_embeddings.weight": stored["words.int8"].astype(np.float32)
         * stored["words.scale"],
         # The type embedding of the only type is added in.
@@ -97,9 +161,7 @@ def read_start(path: Path) -> Arrays:
     return found
 
 
-def _matrix(
-    stored: Mapping[str, NDArray[Any]], name: str
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _matrix(stored: Mapping[str, NDArray[Any]], name: str) -> tuple[Float32, Float32]:
     """Return a matrix (outputs, inputs) stored in blocks of 8 bits, and its bias."""
     values = stored[f"{name}.int8"].astype(np.float32) - UINT8_ZERO
     scaled = values * stored[f"{name}.scale"].reshape(*values.shape[:2], 1)

@@ -1,10 +1,9 @@
-"""The training set's records, and how they lie on disk: two compressed JSON-lines files and a
-manifest."""
+"""The training set's records, and their files: two of compressed JSON lines, and a manifest."""
 
 import json
 import lzma
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,15 +11,7 @@ DOCUMENTS_FILE = "documents.jsonl.xz"
 PAIRS_FILE = "pairs.jsonl.xz"
 MANIFEST_FILE = "manifest.json"
 
-Kind = Literal[
-    "docstring",
-    "comment",
-    "heading",
-    "symbol",
-    "error",
-    "question",
-    "analogue",
-]
+Kind = Literal["docstring", "comment", "heading", "symbol", "error", "question", "analogue"]
 """What a query was made of: the sentence that documents a function, a comment inside it, the
 heading of a section, a function's name, the text of an error, a written question, a function that
 does the same."""
@@ -36,8 +27,7 @@ class Document:
     language: str
     package: str
     group: int
-    """Documents of one group answer each other's queries: copies of a function, sections of an
-    entry."""
+    """Documents of one group (copies of a function, sections of an entry) answer alike."""
     held_out: bool = False
 
 
@@ -64,8 +54,8 @@ class TrainingSet:
     def write(self, folder: Path) -> None:
         """Write the files; the same set gives the same bytes."""
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / DOCUMENTS_FILE, map(_compact, self.documents))
-        _write(folder / PAIRS_FILE, map(_compact, self.pairs))
+        _write(folder / DOCUMENTS_FILE, self.documents)
+        _write(folder / PAIRS_FILE, self.pairs)
         text = json.dumps(self.manifest, indent=1, ensure_ascii=False) + "\n"
         (folder / MANIFEST_FILE).write_text(text, encoding="utf-8")
 
@@ -77,14 +67,10 @@ class TrainingSet:
         return cls(documents, pairs, json.loads((folder / MANIFEST_FILE).read_text()))
 
 
-def _compact(record: Document | Pair) -> Sequence[Any]:
-    return [getattr(record, each.name) for each in fields(record)]
-
-
-def _write(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+def _write(path: Path, records: Sequence[Document | Pair]) -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 3, "dict_size": 1 << 26}]
     with lzma.open(path, "wt", encoding="utf-8", format=lzma.FORMAT_XZ, filters=filters) as stream:
-        for row in rows:
+        for row in map(astuple, records):
             stream.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 

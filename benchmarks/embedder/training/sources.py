@@ -37,15 +37,8 @@ _VENDORED = (
     "extern/", "_vendor/", "vendored/", "vendored_packages/", "submodules/",
 )  # fmt: skip
 _TESTS = (
-    "tests/",
-    "test/",
-    "testing/",
-    "test_*",
-    "*_test.py",
-    "conftest.py",
-    "locale/",
-    "_generated/",
-)
+    "tests/", "test/", "testing/", "test_*", "*_test.py", "conftest.py", "locale/", "_generated/",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

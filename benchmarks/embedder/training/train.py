@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from safetensors.numpy import save_file
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
+from benchmarks.embedder.graph import Weights
 from benchmarks.embedder.training.batches import batches
-from benchmarks.embedder.training.model import Arrays, Encoder, mixed, read_start
-from benchmarks.embedder.training.objective import contrastive_loss
+from benchmarks.embedder.training.model import Encoder, mixed, read_start
 from benchmarks.embedder.training.records import Kind, Pair, TrainingSet
 from benchmarks.embedder.training.texts import Texts
 
@@ -83,15 +84,9 @@ def main() -> None:
     plan = Plan.model_validate_json(arguments.plan.read_text(encoding="utf-8"))
     models = earlier_models(plan, arguments.earlier)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    training = TrainingSet.read(arguments.data)
-    trial = plan.trial
-    texts = Texts.of(
-        training,
-        arguments.start / "tokenizer.json",
-        trial.document_tokens,
-        trial.query_tokens,
-        device,
-    )
+    training, trial = TrainingSet.read(arguments.data), plan.trial
+    tokenizer = arguments.start / "tokenizer.json"
+    texts = Texts.of(training, tokenizer, trial.document_tokens, trial.query_tokens, device)
     start = read_start(arguments.start / "model.onnx")
     models[trial.name] = train(training, texts, start, trial, device).arrays()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -100,7 +95,7 @@ def main() -> None:
     print(path)
 
 
-def earlier_models(plan: Plan, given: list[str]) -> dict[str, Arrays]:
+def earlier_models(plan: Plan, given: list[str]) -> dict[str, Weights]:
     """Return the models of earlier releases that a plan names, from files given as NAME=ONNX.
 
     Raises
@@ -121,7 +116,7 @@ def earlier_models(plan: Plan, given: list[str]) -> dict[str, Arrays]:
 
 
 def train(
-    training: TrainingSet, texts: Texts, start: Arrays, trial: Trial, device: torch.device
+    training: TrainingSet, texts: Texts, start: Weights, trial: Trial, device: torch.device
 ) -> Encoder:
     """Train one model; pairs of documents that are held out are left alone."""
     chance = np.random.default_rng(trial.seed + 1)
@@ -133,13 +128,9 @@ def train(
     model: Encoder = Encoder(start).to(device)
     decaying, others = _parameters(model)
     optimizer = torch.optim.AdamW(
-        [
-            {"params": decaying, "weight_decay": WEIGHT_DECAY},
-            {"params": others, "weight_decay": 0.0},
-        ],
-        lr=trial.learning_rate,
-        fused=device.type == "cuda",
-    )
+        [{"params": decaying, "weight_decay": WEIGHT_DECAY}, {"params": others}],
+        lr=trial.learning_rate, weight_decay=0.0, fused=device.type == "cuda",
+    )  # fmt: skip
     stream = batches(pairs, documents, trial.batch, trial.pools, trial.kinds, trial.seed)
     warm = max(1.0, trial.warmup * trial.steps)
     began, running = time.time(), 0.0
@@ -189,9 +180,32 @@ def batch_loss(
     return contrastive_loss(torch.cat(queries), found, groups[answers], trial.temperature)
 
 
+def contrastive_loss(
+    queries: Tensor, documents: Tensor, groups: Tensor, temperature: float
+) -> Tensor:
+    """Return the symmetric InfoNCE loss (van den Oord et al. 2018) of a batch.
+
+    Known as MultipleNegativesRankingLoss in sentence-transformers. A document of the group of
+    another query's answer (a copy, a section of the same entry) is neither an answer nor a
+    negative of it.
+
+    Parameters
+    ----------
+    queries, documents
+        Unit vectors (n, d); row i of one answers row i of the other.
+    groups
+        Of the documents, (n,).
+    """
+    scores = queries @ documents.T / temperature
+    own = torch.arange(len(queries), device=queries.device)
+    same = groups[:, None] == groups[None, :]
+    same[own, own] = False
+    scores = scores.masked_fill(same, float("-inf"))
+    return (cross_entropy(scores, own) + cross_entropy(scores.T, own)) / 2
+
+
 def _parameters(model: torch.nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Return what decays and what does not: matrices do; biases, norms and embeddings do not, since
-    most words are seldom met."""
+    """What decays, and what does not: biases, norms and embeddings (most words are rare)."""
     decaying: list[Tensor] = []
     others: list[Tensor] = []
     for name, value in model.named_parameters():

@@ -31,6 +31,7 @@ def summary(found: Sequence[Record]) -> dict[str, Any]:
     """Of all records."""
     spent = [each["gpu_seconds"] for each in found if "gpu_seconds" in each]
     good = measure.within(found)
+    speedups = [each["speedup"] for each in found if each.get("speedup")]
     return {
         "kernels": len(found),
         "operators": len({each["operator"] for each in found if "operator" in each}),
@@ -39,9 +40,7 @@ def summary(found: Sequence[Record]) -> dict[str, Any]:
         "missed": sorted({each["name"] for each in found} - set(good)),
         "gpu_seconds_median": statistics.median(spent) if spent else None,
         "gpu_seconds_most": max(spent, default=None),
-        "speedup_geometric_mean": statistics.geometric_mean(
-            [each["speedup"] for each in found if each.get("speedup")] or [1.0]
-        ),
+        "speedup_geometric_mean": statistics.geometric_mean(speedups or [1.0]),
     }
 
 
@@ -62,17 +61,16 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.optimize.mistuned")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
     parser.add_argument("--kernels", type=lambda text: text.split(","), help="only these, by name")
-    parser.add_argument(
-        "--interpret", action="store_true", help="in Triton's interpreter: shows that it runs (CPU)"
-    )
     parser.add_argument("--seconds", type=float, default=42.0, help="for tune, each kernel")
     parser.add_argument("--reference-seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--check", action="store_true", help="have the judge check what was found")
-    parser.add_argument(
-        "--small", action="store_true", help="tiny problems: only shows that it runs (CPU)"
-    )
-    parser.add_argument("--trust", action="store_true")
+    for flag, told in (
+        ("--interpret", "in Triton's interpreter: shows that it runs (CPU)"),
+        ("--check", "have the judge check what was found"),
+        ("--small", "tiny problems: only shows that it runs (CPU)"),
+        ("--trust", "run although the sandbox is incomplete"),
+    ):
+        parser.add_argument(flag, action="store_true", help=told)
     tasks.add_options(parser)
     return parser.parse_args(arguments)
 

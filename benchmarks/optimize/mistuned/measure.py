@@ -88,12 +88,9 @@ def measure(
     with SourceTimer(subject, zygote, say) as timer:
         started = timer.held_seconds
         tunable, listed = opened(case.kernel)
+        left = seconds - started
         request = Tuning(
-            problem=case.problem,
-            kernel=case.kernel,
-            device=device,
-            seconds=seconds - started,
-            seed=seed,
+            problem=case.problem, kernel=case.kernel, device=device, seconds=left, seed=seed
         )
         tuned = tune_with(timer, tunable, listed, request, say)
         gpu_seconds = timer.held_seconds

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import bm25s
 import numpy as np
 
-from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
+from benchmarks.retrieval.baselines.base import DEPTH, Contender, Ranked, Scope
 from benchmarks.retrieval.baselines.tokens import query_tokens, tokens
 from benchmarks.retrieval.indexes import Corpus
 from kb.embedders import Embedder
@@ -13,7 +13,7 @@ from kb.index.vectors import top
 from kb.records import Chunk
 
 
-class BodyBM25:
+class BodyBM25(Contender):
     """bm25s with its own parameters: Lucene's form, k1 1.5, b 0.75."""
 
     title = "BM25, bodies"
@@ -31,6 +31,3 @@ class BodyBM25:
             return Ranked([])
         scores = np.asarray(self._index.get_scores(known), dtype=np.float32)
         return Ranked(top(scores, DEPTH, scope.mask & (scores > 0)).tolist())
-
-    def deepen(self, _query: str, _scope: Scope, ranked: Ranked) -> Ranked:
-        return ranked

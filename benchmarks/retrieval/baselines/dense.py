@@ -1,12 +1,12 @@
 """The embedder alone: chunks by the cosine of their vector to the query's."""
 
-from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
+from benchmarks.retrieval.baselines.base import DEPTH, Contender, Ranked, Scope
 from benchmarks.retrieval.indexes import Corpus
 from kb.embedders import Embedder
 from kb.index.vectors import top
 
 
-class Dense:
+class Dense(Contender):
     """The dense half of search, exact."""
 
     title = "dense"
@@ -18,6 +18,3 @@ class Dense:
     def rank(self, query: str, scope: Scope) -> Ranked:
         scores = self._vectors.similarities(self._embedder.embed_query(query))
         return Ranked(top(scores, DEPTH, scope.mask).tolist())
-
-    def deepen(self, _query: str, _scope: Scope, ranked: Ranked) -> Ranked:
-        return ranked

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
+from benchmarks.retrieval.baselines.base import DEPTH, Contender, Ranked, Scope
 from benchmarks.retrieval.indexes import Corpus
 from kb.embedders import Embedder
 from kb.search.engine import Searcher
@@ -11,7 +11,7 @@ from kb.search.models import Filters
 SHOWN = 10
 
 
-class Product:
+class Product(Contender):
     """`Searcher.search` for ten results, and its ranking for what a token budget holds."""
 
     title = "whole search"

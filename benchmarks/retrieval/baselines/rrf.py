@@ -1,6 +1,6 @@
 """Plain reciprocal rank fusion of symbol-weighted BM25 and the embedder (Cormack et al., 2009)."""
 
-from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
+from benchmarks.retrieval.baselines.base import DEPTH, Contender, Ranked, Scope
 from benchmarks.retrieval.baselines.dense import Dense
 from benchmarks.retrieval.baselines.symbol_bm25 import SymbolBM25
 from benchmarks.retrieval.indexes import Corpus
@@ -10,7 +10,7 @@ K = 60
 """The constant of the paper, which nearly everyone uses."""
 
 
-class ReciprocalRanks:
+class ReciprocalRanks(Contender):
     """Sum of 1 / (60 + rank) over both orders, each 100 deep."""
 
     title = "plain RRF of those two"
@@ -24,6 +24,3 @@ class ReciprocalRanks:
             for rank, row in enumerate(order.rank(query, scope).rows, start=1):
                 fused[row] = fused.get(row, 0.0) + 1 / (K + rank)
         return Ranked(sorted(fused, key=lambda row: (-fused[row], row))[:DEPTH])
-
-    def deepen(self, _query: str, _scope: Scope, ranked: Ranked) -> Ranked:
-        return ranked

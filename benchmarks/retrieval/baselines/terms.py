@@ -7,7 +7,7 @@ import numpy as np
 from bm25s.stopwords import STOPWORDS_EN_PLUS
 from numpy.typing import NDArray
 
-from benchmarks.retrieval.baselines.base import DEPTH, Ranked, Scope
+from benchmarks.retrieval.baselines.base import DEPTH, Contender, Ranked, Scope
 from benchmarks.retrieval.indexes import Corpus
 from kb.embedders import Embedder
 from kb.index.vectors import top
@@ -18,7 +18,7 @@ _BELOW_ONE = 1e-6
 """Occurrences decide between chunks with equally many of the words, and no more."""
 
 
-class Terms:
+class Terms(Contender):
     """`rg -i -F` for each word, chunks in the order of words matched, then of occurrences."""
 
     title = "term match"
@@ -50,9 +50,6 @@ class Terms:
             rows, counts = self._counts(word)
             scores[rows] += 1 + np.minimum(counts, 1000) * _BELOW_ONE
         return Ranked(top(scores, DEPTH, scope.mask & (scores > 0)).tolist())
-
-    def deepen(self, _query: str, _scope: Scope, ranked: Ranked) -> Ranked:
-        return ranked
 
     def _count(self, word: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows that hold the word, and how often."""

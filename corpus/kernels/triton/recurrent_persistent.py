@@ -330,9 +330,11 @@ def reference(
     layers, _, hidden = h0.shape
     given = _parameters(weights, x.shape[2], hidden, layers, GATES[kind])
     rest = (True, layers, 0.0, False, False, False)
+    form = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh}[kind]
+    # As in nn.LSTM, which torch.compile leaves to the library: it would unroll all steps.
+    form = torch.compiler.disable(form)
     if kind == "lstm":
-        return torch.lstm(x, (h0, c0), given, *rest)
-    form = {"gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}[kind]
+        return form(x, (h0, c0), given, *rest)
     y, h_n = form(x, h0, given, *rest)
     return y, h_n, h_n
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.optimize import problems
-from benchmarks.optimize.operators.cases import LISTS, load
+from benchmarks.optimize.operators import LISTS, load
 from judge.problem.shapes import input_shapes
 from judge.problem.source import ProblemFile
 from judge.problem.variants import propose

@@ -13,8 +13,7 @@ from agent.optimize.events import Continued
 from agent.optimize.journal import read
 from agent.optimize.judge_requests import Evaluate
 from agent.proposers.recipe.stock import EmptyShelf
-from benchmarks.optimize import asking, problems, retrieval
-from benchmarks.optimize.operators import __main__ as operators
+from benchmarks.optimize import asking, operators, problems, retrieval
 from benchmarks.optimize.records import timed
 from benchmarks.tasks import done, go_through, load, main
 from kb.errors import KbError

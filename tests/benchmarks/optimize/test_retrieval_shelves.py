@@ -3,7 +3,7 @@
 import pytest
 
 from agent.proposers.recipe.stock import CorpusShelf
-from benchmarks.optimize.operators.figures import counted
+from benchmarks.optimize.records import counted
 from benchmarks.optimize.retrieval import ARMS, OtherFamily, families, speedup, summary
 
 

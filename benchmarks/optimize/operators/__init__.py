@@ -1,1 +1,0 @@
-"""Operators that the optimizer was not built on: what it makes of them without a model."""

@@ -1,0 +1,41 @@
+"""Options of commands: flags and values in a line each, and the `--dtype` that several have."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from kb.dtypes import DTYPES, full_dtype
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def flag(name: str, told: str) -> Callable[[F], F]:
+    """An option without a value; `told` is its help."""
+    return click.option(name, is_flag=True, help=told)
+
+
+def value(name: str, metavar: str, told: str, kind: Any = None) -> Callable[[F], F]:
+    """An option with a value of the type `kind`, by default a text."""
+    return click.option(name, metavar=metavar, type=kind, help=told)
+
+
+class Dtype(click.ParamType[str]):
+    """PyTorch's name of a floating-point type, or the usual short one."""
+
+    name = "dtype"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The full name; a usage error for anything else."""
+        found = full_dtype(value)
+        if found not in DTYPES:
+            self.fail(f"'{value}' is none of {', '.join(DTYPES)} (or bf16, fp16, …)", param, ctx)
+        return str(found)
+
+
+dtype_option = value(
+    "--dtype",
+    "NAME",
+    "Floating-point inputs and parameters as bfloat16 (bf16), float16, float32 or float64.",
+    Dtype(),
+)
