@@ -34,7 +34,7 @@ QUOTED = [
     ("programmatic-dependent-launch", "0.90", "smooth-steps-pdl", "smooth-steps-plain", "speedup"),
     ("programmatic-dependent-launch", "3.2", "smooth-steps-graph-cuda", "smooth-steps-plain",
      "speedup"),
-    ("implicit-gemm", "1.32", "conv-tma", "eager", "speedup"),
+    ("implicit-gemm", "1.31", "conv-tma", "eager", "speedup"),
     ("implicit-gemm", "1.07", "conv-tma", "torch.compile", "speedup"),
     ("implicit-gemm", "0.33", "conv-implicit-gemm", "eager", "speedup"),
     ("block-scaled-layouts", "0.127", "mxfp8-quantize-tiled-scales", "eager", "measured_ms"),

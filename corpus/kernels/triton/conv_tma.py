@@ -46,10 +46,10 @@ verified:
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: conv-implicit-gemm
-  baseline_ms: 0.3268
-  measured_ms: 0.08243
-  speedup: 3.965
-  floor_fraction: 0.467
+  baseline_ms: 0.3255
+  measured_ms: 0.08154
+  speedup: 3.992
+  floor_fraction: 0.4551
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -59,10 +59,10 @@ verified:
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 0.1086
-  measured_ms: 0.08243
-  speedup: 1.317
-  floor_fraction: 0.467
+  baseline_ms: 0.1069
+  measured_ms: 0.08154
+  speedup: 1.311
+  floor_fraction: 0.4551
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -72,10 +72,10 @@ verified:
   shape: 32x128x128x56x56x3x1x1x1x1x0
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.08845
-  measured_ms: 0.08243
+  baseline_ms: 0.08749
+  measured_ms: 0.08154
   speedup: 1.073
-  floor_fraction: 0.467
+  floor_fraction: 0.4551
 ---
 
 The left operand of a convolution's matrix product is, for one tap, the image moved by that tap.

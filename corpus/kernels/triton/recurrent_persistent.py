@@ -4,7 +4,7 @@ slug: recurrent-persistent
 title: LSTM, GRU and RNN layers as one persistent launch, weights kept on chip
 op: recurrent-layers
 language: triton
-techniques: [persistent-kernel, shared-memory-tiling, synchronization-reduction]
+techniques: [persistent-kernel, shared-memory-tiling]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:
