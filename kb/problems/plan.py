@@ -1,5 +1,6 @@
 """What a problem's shapes settle for its kernels, in one line: what to know before writing."""
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
@@ -130,10 +131,11 @@ def _ends(analysis: Analysis) -> Iterator[str]:
     if data is not None and data.shape and step is not None and step.kind != "attention":
         length, size = data.shape[-1], DTYPE_BYTES.get(data.dtype, 4)
         if length and length > _ALIGNMENT and length * size % _ALIGNMENT:
+            together = _ALIGNMENT // math.gcd(_ALIGNMENT, length * size)
             yield (
                 f"rows of {length:,} {data.dtype} begin at addresses that are no multiple of "
                 f"{_ALIGNMENT} bytes: no tensor descriptor, and wide loads only from the next "
-                "multiple on, with the ends of a row apart, or of 16 rows taken as one"
+                f"multiple on, with the ends of a row apart, or of {together} rows taken as one"
             )
     made = step.operators[0].outputs if step is not None else []
     for out in analysis.problem.outputs[:1]:

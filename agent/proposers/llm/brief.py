@@ -95,9 +95,9 @@ class Brief:
         """Of the knowledge base, what a plan is made from."""
         return self.shown.weighed(self.state.context.reasons, measured=bool(self.evidence))
 
-    def used(self, cited: Collection[str], *, example: bool = False) -> str:
+    def used(self, cited: Collection[str]) -> str:
         """Of the knowledge base, what a file is written with that rests on these ids."""
-        return self.shown.used(cited, example=example)
+        return self.shown.used(cited)
 
     @property
     def accepted(self) -> frozenset[str]:

@@ -111,13 +111,11 @@ class LlmProposer(Proposer):
             # The planner comes first and alone, so that all others know what it found out, in a
             # replay as well.
             self._abilities, self._planned = talk.abilities, True
-        # An example that no plan cites still goes to the most promising one.
-        cited = any(not brief.shown.examples.isdisjoint(each.evidence) for each in plans)
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
             tasks.append(partial(self._combined, brief, system, state.crossover))
         tasks += [
-            partial(self._coded, brief, system, plan, number, number == 1 and not cited)
+            partial(self._coded, brief, system, plan, number)
             for number, plan in enumerate(plans, start=1)
         ]
         return self._gathered(tasks)
@@ -182,9 +180,9 @@ class LlmProposer(Proposer):
         had = (*(brief.state.context.chunks if given is None else given), *self._hidden)
         return SearchTool(self._searcher, brief.state.architecture, had)
 
-    def _coded(self, brief: Brief, system: str, plan: Plan, number: int, example: bool) -> Proposal:
+    def _coded(self, brief: Brief, system: str, plan: Plan, number: int) -> Proposal:
         talk, tool = self._talk(f"r{brief.state.round:02d}.coder.{number}"), self._tool(brief)
-        code = coder.write(talk, system, brief, plan, tool, example=example)
+        code = coder.write(talk, system, brief, plan, tool)
         return Proposal(
             source=code.code,
             parents=(plan.parent,),

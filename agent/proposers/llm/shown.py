@@ -94,10 +94,9 @@ class Shown:
             told.append("\n".join(_line(part, reasons.get(part.slug, "")) for part in techniques))
         return "\n\n".join(each for each in told if each)
 
-    def used(self, cited: Collection[str], *, example: bool) -> str:
-        """What a programmer reads: what was cited; with `example` the first one in any case."""
-        nearest = next((part for part in self.parts if part.example), None) if example else None
-        told = [part.text for part in self.parts if part.slug in cited or part is nearest]
+    def used(self, cited: Collection[str]) -> str:
+        """What a programmer reads: what the plan cites."""
+        told = [part.text for part in self.parts if part.slug in cited]
         if not self.parts and self.facts:
             told = [self.facts]
         return "\n\n".join(told)

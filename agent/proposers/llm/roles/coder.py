@@ -28,10 +28,8 @@ def write(
     brief: Brief,
     plan: Plan,
     tool: SearchTool | None,
-    *,
-    example: bool = False,
 ) -> Code:
-    """The file that carries out a plan; `example`: with the nearest one also if it is not cited.
+    """The file that carries out a plan.
 
     Raises
     ------
@@ -45,7 +43,7 @@ def write(
         plan=plan,
         parent=parent,
         suffix=parent.suffix,
-        known=brief.used({plan.technique, *plan.evidence}, example=example),
+        known=brief.used({plan.technique, *plan.evidence}),
         CUT=CUT,
     )
     return _ask(conversation, system, prompt, tool, base=parent.base, sources=(parent.source,))
