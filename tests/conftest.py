@@ -1,5 +1,6 @@
 """Fixtures for all tests: no test touches the user's index, home or network settings."""
 
+import gc
 import json
 import os
 import shutil
@@ -22,6 +23,10 @@ os.environ["ANONYMIZED_TELEMETRY"] = "False"
 # Workers share the cores. Threads of one that wait for each other by spinning take the time of the
 # rest: with one thread each, judging takes half the processor time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Collecting the tests makes a million objects that stay: going through them again and again, while
+# they are made and in every test that collects garbage, takes more time than many files.
+gc.disable()
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, their children as well.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -91,6 +96,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.nodeid.startswith((*LONGEST, *SLOW))]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in set(slow)]
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the collection made out of later searches for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Give it back: some extensions complain at the end about objects that are left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
