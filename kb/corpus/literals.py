@@ -4,6 +4,7 @@ Most chunks of code hold not one word of an expression. The words are read off i
 so they follow from it and cannot disagree.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ Clauses = tuple[frozenset[str], ...]
 """Each clause must be met; it is met by any one of its words. All in lower case."""
 
 
+# The shipped corpus has some hundred, which every index that is opened asks for again.
+@functools.lru_cache(maxsize=1 << 12)
 def required(pattern: str) -> Clauses:
     """The words that a text must hold, in lower case, for `pattern` to match it; maybe none."""
     if _parser is None:

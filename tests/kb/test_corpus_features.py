@@ -9,7 +9,7 @@ from kb.corpus.features import (
     operator_families,
     operators_named,
 )
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_families_are_told_once_and_architectures_can_be_read():
 
 def test_the_operator_of_most_shipped_kernels_is_recognised_from_their_code():
     """The words are for production code; our own kernels are a check that nobody tuned them on."""
-    kernels = load_corpus(shipped_corpus()).kernels
+    kernels = load_shipped_corpus().kernels
     known = [each for each in kernels if each.entry.op in operator_families()]
     right = 0
     for each in known:
