@@ -71,6 +71,7 @@ def create_app(
                     working.enter_context(mount.running())
                 yield {"settings": settings}  # the connections read their limits there
         state.pool.close()
+        state.service.searchers.close()
         limiter.close()
 
     app = FastAPI(
