@@ -136,7 +136,7 @@ def main() -> None:
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     # An interrupt at the terminal is the judge's to handle; it then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Nothing of what is loaded is garbage: to look for some while it loads takes a fifth of the time,
+    # Nothing of what is loaded is garbage: a search for some takes a fifth of the time,
     # and in each fork it would copy the pages of all that it looks at.
     gc.disable()
     if options.torch:
