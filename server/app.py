@@ -61,6 +61,7 @@ def create_app(
                     working.enter_context(mount.running())
                 yield {"settings": settings}  # the connections read their limits there
         host.pool.close()
+        host.service.searchers.close()
         limiter.close()
 
     app = FastAPI(

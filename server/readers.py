@@ -106,3 +106,8 @@ class CurrentSearcher:
         with self._opening:
             if self._searcher is searcher:
                 self._searcher = None
+
+    def close(self) -> None:
+        """Let the open generation go: its files and lease, unless a request still reads it."""
+        with self._opening:
+            self._searcher = None

@@ -1,5 +1,6 @@
 """Fixtures for all tests: no test touches the user's index, home or network settings."""
 
+import gc
 import json
 import os
 import shutil
@@ -23,6 +24,10 @@ os.environ["ANONYMIZED_TELEMETRY"] = "False"
 # rest: with one thread each, judging takes half the processor time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Collecting the tests makes a million objects that stay: going through them again and again, while
+# they are made and in every test that collects garbage, takes more time than many files.
+gc.disable()
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, their children as well.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,28 +36,41 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # one of them at the end. By processor and waiting time, the longest first; a name that is no more
 # does no harm.
 LONGEST = (
-    "tests/corpus/test_kernels.py",
     "tests/server/test_evaluate_http.py",
     "tests/server/web/test_browser.py",
+    "tests/kb/test_verify.py",
+    "tests/corpus/test_kernels.py",
+    "tests/server/test_reload.py",
+    "tests/ingest/test_linear_chunking.py",
+    "tests/judge/evaluate/test_attacks.py",
+    "tests/server/test_evaluate_mcp.py",
+    "tests/ingest/test_pipeline_kill.py",
+    "tests/ingest/sources/test_packages.py",
+    "tests/kb/test_index_generations.py",
+    "tests/server/web/test_pages.py",
+    "tests/ingest/test_bad_input.py",
+    "tests/server/test_clients.py",
+    "tests/server/test_robustness.py",
     "tests/judge/evaluate/test_seeds.py",
     "tests/judge/evaluate/test_timed_values.py",
     "tests/corpus/test_kernels_memory.py",
-    "tests/judge/evaluate/test_attacks.py",
     "tests/judge/evaluate/test_interpreted.py",
-    "tests/kb/test_verify.py",
-    "tests/ingest/test_pipeline_kill.py",
-    "tests/kb/test_index_generations.py",
-    "tests/server/test_robustness.py",
-    "tests/server/test_evaluate_mcp.py",
-    "tests/ingest/test_bad_input.py",
-    "tests/server/test_reload.py",
-    "tests/corpus/test_kernels_matrix.py",
-    "tests/server/test_clients.py",
-    "tests/agent/cards/test_cluster.py",
+    "tests/corpus/test_kernels_measure.py",
+    "tests/kb/test_context_short.py",
     "tests/agent/optimize/test_custom_op.py",
+    "tests/benchmarks/optimize/test_lift.py",
+    "tests/corpus/test_techniques.py",
+    "tests/agent/proposers/recipe/test_families.py",
+    "tests/agent/proposers/recipe/test_whole_graphs.py",
+    "tests/agent/proposers/recipe/test_windows.py",
+    "tests/kb/test_context_problem.py",
     "tests/kb/test_index_damage.py",
-    "tests/server/web/test_pages.py",
+    "tests/cli/test_evaluate.py",
+    "tests/corpus/test_kernels_matrix.py",
+    "tests/agent/cards/test_cluster.py",
     "tests/corpus/test_kernels_drawn.py",
+    "tests/benchmarks/test_retrieval_slice.py",
+    "tests/agent/proposers/tune/test_tune_parameters.py",
     "tests/ingest/test_runs.py",
     "tests/server/test_readme.py",
     "tests/corpus/test_kernels_nvfp4_fused.py",
@@ -83,14 +101,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="Leave out what takes long: make check.")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `--fast`, do not even read what is left out: reading it takes longer than the rest."""
+    if not config.getoption("--fast"):
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    slow = (*LONGEST, *SLOW)
+    return True if name in slow or f"{name}/" in slow else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; with xdist, `--no-loadscope-reorder` keeps that order."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
-    if config.getoption("--fast"):
-        slow = [item for item in items if item.nodeid.startswith((*LONGEST, *SLOW))]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in set(slow)]
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the collection made out of later searches for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Give it back: some extensions complain at the end about objects that are left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ from agent.diagnose.result import Advice, Bottleneck, Finding
 from kb.architectures import any_runs_on, describe_targets
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Kernel, Technique
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_corpus, load_shipped_corpus
 from kb.errors import KbError
 from kb.search.gates import judge_gates
 
@@ -65,7 +65,7 @@ class Shelf:
 @cache
 def shelf_from_corpus(root: Path | None = None) -> Shelf:
     """The techniques of a corpus folder, read once; by default of the shipped one."""
-    corpus = load_corpus(root or shipped_corpus())
+    corpus = load_corpus(root) if root else load_shipped_corpus()
     return Shelf(
         _ordered(file.entry for file in corpus.techniques),
         {file.entry.slug: file.entry for file in corpus.kernels},

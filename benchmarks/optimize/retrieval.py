@@ -25,7 +25,7 @@ from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, kept_judges, parser
 from benchmarks.optimize.operators import load
 from benchmarks.tasks import Record
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 
 START = "start"
 INDEX = "index"
@@ -60,7 +60,7 @@ class OtherFamily:
 
 def families() -> list[str]:
     """Operator families of the shipped corpus's kernels."""
-    corpus = load_corpus(shipped_corpus())
+    corpus = load_shipped_corpus()
     return sorted({each.entry.op for each in corpus.kernels if each.entry.language == "triton"})
 
 

@@ -16,7 +16,7 @@ from benchmarks.results import machine, publish, table
 from benchmarks.tagging.sample import Place, chunks, labels, sample, tags, verdicts
 from benchmarks.timing import interleaved
 from kb.corpus.detection import Detector
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 
 TARGET_PRECISION = 0.9
 TARGET_RECALL = 0.7
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-speed", action="store_true", help="leave the timing out")
     options = parser.parse_args()
-    techniques = [technique.entry for technique in load_corpus(shipped_corpus()).techniques]
+    techniques = [technique.entry for technique in load_shipped_corpus().techniques]
     slugs = [entry.slug for entry in techniques]
     detector = Detector(techniques)
     tagged = tags(detector)

@@ -1,5 +1,6 @@
 """Load a corpus folder: every technique and kernel entry, with references between them checked."""
 
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -220,3 +221,15 @@ def shipped_corpus() -> Path:
         if is_corpus(candidate):
             return candidate
     raise EntryError("this installation has no corpus: give the path of one")
+
+
+@functools.cache
+def load_shipped_corpus() -> Corpus:
+    """The shipped corpus, read once: an installation does not change under a process.
+
+    Raises
+    ------
+    EntryError
+        The installation has none.
+    """
+    return load_corpus(shipped_corpus())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.vocabulary import taxonomy
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -39,7 +39,7 @@ def queries(name):
 
 @pytest.fixture(scope="module")
 def entries():
-    corpus = load_corpus(shipped_corpus())
+    corpus = load_shipped_corpus()
     return {file.entry.slug: file for file in corpus.techniques}
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.kernels.records import has_technique
 from kb.corpus.entries import Technique
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.corpus.measured import BASELINES
 
-CORPUS = load_corpus(shipped_corpus())
+CORPUS = load_shipped_corpus()
 KERNELS = {each.entry.slug: each.entry for each in CORPUS.kernels}
 TECHNIQUES = {each.entry.slug: each for each in CORPUS.techniques}
 

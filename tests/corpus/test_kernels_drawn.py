@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 
 KERNELS = [
     kernel.entry.slug
-    for kernel in load_corpus(shipped_corpus()).kernels
+    for kernel in load_shipped_corpus().kernels
     if kernel.entry.language == "triton" and kernel.entry.interpretable
 ]
 # Some 20 s of processor time, on a busy machine minutes.

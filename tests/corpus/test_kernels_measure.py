@@ -19,7 +19,7 @@ from benchmarks.kernels.records import (
     write_records,
 )
 from kb.corpus.entries import Verified
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_corpus, load_shipped_corpus, shipped_corpus
 from kb.errors import KbError
 
 ROOT = Path(__file__).parents[2]
@@ -156,7 +156,7 @@ def test_records_are_written_in_place_and_everything_else_stays(measured):
 
 
 def test_a_technique_takes_no_record_of_a_gpu_that_lacks_it():
-    techniques = {each.entry.slug: each.entry for each in load_corpus(shipped_corpus()).techniques}
+    techniques = {each.entry.slug: each.entry for each in load_shipped_corpus().techniques}
     tensor_memory = techniques["blackwell-tcgen05"]
     assert not has_technique(tensor_memory, "NVIDIA H200")
     assert has_technique(tensor_memory, "NVIDIA B200")

@@ -11,10 +11,10 @@ from benchmarks.context.execute import run
 from benchmarks.context.problems import small_job
 from kb.context.assuming import Assumed
 from kb.context.shortening import ShortForm, short_form
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus, shipped_corpus
 from kb.embedders.tokens import count_tokens
 
-CORPUS = load_corpus(shipped_corpus())
+CORPUS = load_shipped_corpus()
 TRITON = {k.entry.slug: k for k in CORPUS.kernels if k.entry.language == "triton"}
 
 

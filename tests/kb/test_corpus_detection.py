@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Technique
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.patterns import LinearPattern, Screen, encoded
 
 PATTERNS = [
@@ -42,7 +42,7 @@ def test_words_rule_out_what_lacks_them():
 
 
 def test_the_shipped_patterns_find_the_same_with_and_without_the_check():
-    corpus = load_corpus(shipped_corpus())
+    corpus = load_shipped_corpus()
     entries = [each.entry for each in corpus.techniques]
     fast, slow = Detector(entries), Detector(entries, precheck=False)
     texts = [(each.text, each.entry.language) for each in corpus.kernels]
@@ -61,9 +61,7 @@ def test_the_shipped_patterns_find_the_same_with_and_without_the_check():
 
 def test_what_only_comments_and_docstrings_say_is_not_recognised():
     entry = next(
-        each.entry
-        for each in load_corpus(shipped_corpus()).techniques
-        if each.entry.slug == "tensor-cores"
+        each.entry for each in load_shipped_corpus().techniques if each.entry.slug == "tensor-cores"
     )
     assert isinstance(entry, Technique)
     detector = Detector([entry])

@@ -8,7 +8,7 @@ from kb.corpus.features import (
     features,
     operators_named,
 )
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.vocabulary import read_data
 
 
@@ -122,7 +122,7 @@ def test_architectures_can_be_read():
 
 def test_the_operator_of_most_shipped_kernels_is_recognised_from_their_code():
     """The words are for production code; our own kernels are a check that nobody tuned them on."""
-    kernels = load_corpus(shipped_corpus()).kernels
+    kernels = load_shipped_corpus().kernels
     known = [each for each in kernels if each.entry.op in read_data("operators.yaml")]
     right = 0
     for each in known:

@@ -1,6 +1,6 @@
 """What is claimed of a technique is what it alone gained; the rest is the kernel's."""
 
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.corpus.measured import (
     BASELINES,
     is_slow,
@@ -10,7 +10,7 @@ from kb.corpus.measured import (
     technique_line,
 )
 
-CORPUS = load_corpus(shipped_corpus())
+CORPUS = load_shipped_corpus()
 KERNELS = {each.entry.slug: each.entry for each in CORPUS.kernels}
 TECHNIQUES = {each.entry.slug: each.entry for each in CORPUS.techniques}
 

@@ -131,7 +131,9 @@ def test_generations_go_to_the_server_and_are_searched_there(
     assert "fn3" in found[0].text
     assert one.nearest.problem is None
     monkeypatch.delenv("KB_CHROMA_URL")
-    alone = searcher(index).search(QUERY, 3).results
+    other = searcher(index)
+    alone = other.search(QUERY, 3).results
+    other.generation.close()
     assert [each.id for each in found] == [each.id for each in alone]
     monkeypatch.setenv("KB_CHROMA_URL", door.url)
     one.generation.close()

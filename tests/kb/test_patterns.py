@@ -7,7 +7,7 @@ import pytest
 from kb.caching import cached_by_word
 from kb.corpus.comments import without_comments
 from kb.corpus.detection import Detector
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.errors import InvalidInputError
 from kb.patterns import AnyOf, LinearPattern, encoded
 
@@ -67,7 +67,7 @@ OPENINGS = [
 
 @pytest.fixture(scope="module")
 def detector() -> Detector:
-    entries = [file.entry for file in load_corpus(shipped_corpus()).techniques]
+    entries = [file.entry for file in load_shipped_corpus().techniques]
     return Detector(entries, precheck=False)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support import add, searcher
 
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.embedders import load_embedder
 from kb.search.engine import Searcher
 from kb.search.meanings import field_of, meant_by, shown_by
@@ -160,7 +160,7 @@ def test_what_good_kernels_have_as_well_is_no_symptom(code):
 
 
 def test_meanings_name_entries_and_metrics_that_exist():
-    corpus = load_corpus(shipped_corpus())
+    corpus = load_shipped_corpus()
     slugs = {each.entry.slug for each in (*corpus.techniques, *corpus.kernels)}
     for each in load_yaml((DATA / "meanings.yaml").read_text()):
         assert {*each.get("techniques", ()), *each.get("kernels", ())} <= slugs

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.search.models import IndexInfo, Result, ResultSource, SearchResponse
 from server.mcp.results import (
     fenced,
@@ -59,7 +59,7 @@ def test_titles_paths_and_texts_of_results_are_quoted() -> None:
 
 @pytest.fixture(scope="module")
 def corpus():
-    return load_corpus(shipped_corpus())
+    return load_shipped_corpus()
 
 
 def test_entries_are_quoted(corpus) -> None:

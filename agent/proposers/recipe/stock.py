@@ -11,7 +11,7 @@ from agent.proposers.recipe.carry import Stock
 from kb.architectures import any_runs_on
 from kb.context.materials import kernel_chunks
 from kb.corpus.entries import Kernel
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_corpus, load_shipped_corpus
 from kb.index.state import KernelRecord
 from kb.search.engine import Searcher
 from kb.search.models import MAX_K, Filters
@@ -36,7 +36,7 @@ class CorpusShelf:
     """The kernels of a corpus folder, by default of the shipped one."""
 
     def __init__(self, root: Path | None = None) -> None:
-        self._corpus = load_corpus(root or shipped_corpus())
+        self._corpus = load_corpus(root) if root else load_shipped_corpus()
 
     def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
         """See `Shelf.kernels`."""

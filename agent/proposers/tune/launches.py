@@ -46,6 +46,7 @@ class Module:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
+        self._assigned: dict[ast.AST, dict[str, list[ast.expr]]] = {}
         self.parents = {
             child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
         }
@@ -99,12 +100,21 @@ class Module:
         """What a name is assigned where it is seen from, its default as a parameter included."""
         function = self.function_of(name)
         while function is not None:
-            found = [value for target, value in _bindings(function) if target == name.id]
+            found = list(self._bound(function).get(name.id, ()))
             found += [value for target, value in defaults(function) if target == name.id]
             if found or any(a.arg == name.id for a in all_parameters(function)):
                 return found
             function = self.function_of(function)
-        return [value for target, value in _bindings(self.tree) if target == name.id]
+        return list(self._bound(self.tree).get(name.id, ()))
+
+    def _bound(self, scope: ast.AST) -> dict[str, list[ast.expr]]:
+        """What each name is assigned in a function or module, which is read once."""
+        if scope not in self._assigned:
+            found: dict[str, list[ast.expr]] = {}
+            for target, value in _bindings(scope):
+                found.setdefault(target, []).append(value)
+            self._assigned[scope] = found
+        return self._assigned[scope]
 
     def resolved(self, node: ast.expr) -> ast.expr:
         """The one expression that a name stands for; the node itself where there is not one."""

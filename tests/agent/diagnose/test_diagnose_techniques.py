@@ -16,7 +16,7 @@ from support import TinyCorpus
 from agent.diagnose.diagnose import diagnose
 from agent.diagnose.rules_utilization import RULES
 from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
-from kb.corpus.loader import load_corpus, shipped_corpus
+from kb.corpus.loader import load_shipped_corpus
 from kb.errors import IndexUnavailableError
 from kb.gpus import find_spec
 from kb.vocabulary import find_metric
@@ -157,7 +157,7 @@ def test_nothing_known_says_that_nothing_can_be_said(shelf):
 
 @pytest.mark.parametrize(("rule", "waves"), [("small-grid", 0.4), ("partial-wave", 1.2)])
 def test_a_rule_about_waves_offers_what_helps_at_that_many(rule: str, waves: float) -> None:
-    corpus = load_corpus(shipped_corpus())
+    corpus = load_shipped_corpus()
     techniques = {each.entry.slug: each.entry for each in corpus.techniques}
     (offered,) = [each.techniques for each in RULES if each.name == rule]
     metric = find_metric("waves_per_sm")
