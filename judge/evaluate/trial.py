@@ -359,5 +359,6 @@ class Trial:
         if self.report is not None:
             self.evidence.wrong += self.report.wrong
             self.evidence.cheats += self.report.cheats
-        if self.evidence.wrong and all(each.contender != "candidate" for each in timings):
-            self.evidence.untimed = self.evidence.wrong[-1]
+        if all(each.contender != "candidate" for each in timings):
+            known = self.evidence.wrong or contest.notes or ["no launch of it was timed"]
+            self.evidence.untimed = known[-1]

@@ -21,7 +21,33 @@ sources:
   - title: "PTX ISA: memory consistency model"
     url: https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#memory-consistency-model
     licence: proprietary
-verified: []
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 512x10x128x256x6x4
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 38.06
+  measured_ms: 1.528
+  speedup: 24.91
+  floor_fraction: 0.001556
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-26
+  shape: 512x10x128x256x6x4
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 38.65
+  measured_ms: 1.528
+  speedup: 25.29
+  floor_fraction: 0.001556
 ---
 
 A recurrent layer is a chain: step t multiplies the state of step t - 1 by weights that never
@@ -236,7 +262,7 @@ def kernel_function(
     batch_first: bool = False,
     block_h: int = 16,
     block_b: int = 16,
-    num_warps: int = 8,
+    num_warps: int = 4,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return outputs [T, B, D * H] ([B, T, D * H] with `batch_first`), the last states and, for an
     LSTM, the last cells (else the states again), both [L * D, B, H].
