@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.proposers.recipe.beside import DRAWN, MADE, RANDOM, SIZED, VIEWS, one_shape, view_sizes
+from agent.proposers.recipe.beside import (
+    DRAWN,
+    MADE,
+    RANDOM,
+    SIZED,
+    VIEWS,
+    drawn_sizes,
+    one_shape,
+    view_sizes,
+)
 from agent.proposers.recipe.carry import Signature, Stock, carried, identifier, signature
 from agent.proposers.recipe.core import NAMED, Core, argument, plain_name
 from agent.proposers.recipe.fuse import (
@@ -304,7 +313,10 @@ class _Writer:
                 # A kernel's result may lie in memory in another way than PyTorch's.
                 return f"{args[0]}.reshape({args[1]})"
         elif base in MADE | DRAWN:
-            self.fixed = True
+            fixed = True
+            if base in DRAWN:
+                args[0], fixed = drawn_sizes(self.graph, name, self.names)
+            self.fixed = self.fixed or fixed
             args += [f"device={self._device()}"]
         # Where tensors live is the caller's choice.
         given = {key: value for key, value in node.kwargs.items() if key != "device"}

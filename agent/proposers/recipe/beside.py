@@ -49,6 +49,23 @@ def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, 
     return f"[{', '.join(sizes)}]", same == 0 and len(left) > 1
 
 
+def drawn_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, bool]:
+    """The sizes of a drawn tensor as Python, and whether they hold for the problem's own shape
+    alone: one that several dimensions of inputs have is ambiguous, one that none has is the
+    model's own."""
+    found = {
+        place: [f"{names[node.name]}.shape[{dim}]"
+                for node in graph.nodes.values() if node.input is not None and node.tensors
+                for dim, size in enumerate(graph.shape(node.name)) if size == wanted > 1]
+        for place, wanted in enumerate(graph.shape(name))
+    }  # fmt: skip
+    sizes = [
+        found[place][0] if len(found[place]) == 1 else str(wanted)
+        for place, wanted in enumerate(graph.shape(name))
+    ]
+    return f"[{', '.join(sizes)}]", any(len(each) > 1 for each in found.values())
+
+
 def one_shape(graph: Graph, names: Mapping[str, str]) -> list[str]:
     """Lines that refuse inputs of shapes other than the problem's."""
     lines = []

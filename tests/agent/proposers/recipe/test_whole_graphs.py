@@ -142,3 +142,24 @@ def test_running_statistics_are_not_updated_and_the_file_says_so(
     problem.write_text(source)
     found, _ = proposals(problem, "float32", CorpusShelf(), lambda *_: graph)
     assert "Not updated: norm.running_mean" in " ".join(found[0].source.split())
+
+
+def test_numbers_are_drawn_in_the_order_and_sizes_of_the_model(
+    interpreting, tmp_path: Path
+) -> None:
+    init = "self.rnn = nn.GRU(8, 12, batch_first=True)"
+    forward = "self.rnn(x, torch.randn(1, x.shape[0], 12) + torch.rand(1, x.shape[0], 12))[0]"
+    problem = tmp_path / "problem.py"
+    problem.write_text(
+        FILE.format(init=init, names="x", forward=forward, inputs="torch.randn(B + 1, 6, 8)")
+    )
+    found, why = proposals(
+        problem, "bfloat16", CorpusShelf(), lambda *given: export_graph(*given, interpreting)
+    )
+    assert found, why
+    drawn = [line.strip() for line in found[0].source.splitlines() if "aten.rand" in line]
+    assert [line.partition(" = ")[2] for line in drawn] == [
+        f"torch.ops.aten.{name}.default([1, x.shape[0], 12], device=x.device, dtype=torch.bfloat16)"
+        for name in ("randn", "rand")
+    ]
+    assert "alone" not in found[0].source.rpartition("def kernel_function")[2]
