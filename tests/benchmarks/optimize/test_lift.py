@@ -149,13 +149,13 @@ def test_arms_differ_in_knowledge_alone_and_are_compared_in_pairs(sweep, tmp_pat
     }
     for index, empty, shuffled in zip(*(prompts[arm] for arm in ARMS), strict=True):
         assert "# Knowledge base" not in empty
-        shown = [set(re.findall(r"Quoted data.*?techniques/\w+/([\w-]+)\.md", text))
-                 for text in (index, shuffled)]  # fmt: skip
+        told = [text[text.index("# Knowledge base") : text.index("# Tech")]
+                for text in (index, shuffled)]  # fmt: skip
+        shown = [set(re.findall(r"^# [^\n]+ \(([\w-]+)\)", text, re.MULTILINE)) for text in told]
         assert shown[0]
         assert shown[1]
         assert not shown[0] & shown[1]
-        knowledge = shuffled[shuffled.index("# Knowledge base") : shuffled.index("# Tech")]
-        rest = shuffled.replace(knowledge, "")
+        rest = shuffled.replace(told[1], "")
         # Facts of problem, judge and card, the kernel and the task are the same.
         for head in ("What can be read of it", "# How files are judged", "# State of the search"):
             assert empty[empty.index(head) :].split("\n\n#")[0] in rest
