@@ -25,13 +25,26 @@ LIMITS: Final = {
 TF32_LIMITS: Final = (2e-3, 4e-3)
 _RATES: Final = ("fp32", "tf32", "bf16", "fp16", "fp8")
 _VERSIONS: Final = ("torch", "triton", "cuda")
+_EXACT: Final = (
+    "An element counts by |got − exact| / (|exact| + rms(exact)). Integers and booleans have to be "
+    "equal, and results in which nothing is rounded (maxima, copies, places) bit for bit: of equal "
+    "values the first one's place, and NaN as PyTorch treats it."
+)
+_TIMES: Final = (
+    "medians of the GPU's time for a call, in turn with PyTorch's, on inputs that rotate so that "
+    "the L2 is cold; calls of less than 20 us as CUDA graphs. First calls and compilation are not "
+    "timed. Work on the host counts only where the GPU has to wait for it. A file may hold "
+    "`triton.autotune`, which runs again at every shape that is checked: few configurations, or "
+    "none, since parameters with defaults are tuned afterwards."
+)
 
 
 def conditions(state: SearchState) -> tuple[str, ...]:
     """All lines; what is not known is said, and never guessed."""
     return (
-        f"Errors: {_errors(state)}",
+        f"Errors: {_errors(state)} {_EXACT}",
         f"Shapes: {_shapes(state)}",
+        f"Times: {_TIMES}",
         *_card(state),
         f"Versions: {_versions(state)}",
     )
@@ -95,8 +108,10 @@ def _shapes(state: SearchState) -> str:
     words = "times are of those in the problem file. Results are also checked at smaller sizes and "
     words += "at sizes that are odd, 1, or no multiple of a tile"
     parts = [f"by changing {', '.join(free)}"] if free else []
-    parts += [f"{'perhaps' if free else 'by changing'} {', '.join(fixed)}"] if fixed else []
-    return f"{words}, {', '.join(parts)}."
+    if fixed:
+        start = "and, where the model can be built so," if free else "by changing"
+        parts.append(f"{start} {', '.join(fixed)}")
+    return f"{words}, {' '.join(parts)}. Other sizes stay as they are."
 
 
 def _spec(state: SearchState) -> GpuSpec | None:

@@ -102,9 +102,13 @@ def test_the_reference_stands_in_a_prompt_once(prompts):
     eager = candidate_of(eager_start(LINEAR))
     start = judged(eager.source, proposer="start")
     told = state(problem=INFO, beam=(start,), start=start, context=Context())
-    for text in prompts(told, a_plan(parent=start.id, evidence=["source"], metric=None)):
+    asked = prompts(told, a_plan(parent=start.id, evidence=["source"], metric=None))
+    assert ["there is no kernel yet" in text for text in asked] == [True, False]
+    for text in asked:
         assert text.count("self.linear = nn.Linear") == 1
-        assert "there is no kernel yet" in text
+        assert "# Kernel to change" not in text
+        assert "Integers and booleans have to be equal" in text
+        assert "so that the L2 is cold" in text
         assert "<<<<<<< SEARCH" not in text  # there is nothing to edit
         assert "expect it to be bound by compute" in text
         assert "Same outputs as `Model`" in text
