@@ -35,9 +35,9 @@ from kb.errors import KbError
 POINTWISE: Final = frozenset({
     "_to_copy", "abs", "add", "clamp", "clamp_max", "clamp_min", "cos", "div", "elu", "eq", "erf",
     "exp", "exp2", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le", "leaky_relu",
-    "log", "log1p", "log2", "lt", "maximum", "minimum", "mish", "mul", "ne", "neg", "pow",
-    "reciprocal", "relu", "relu6", "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu", "sin",
-    "softplus", "sqrt", "square", "sub", "tanh", "where",
+    "log", "log1p", "log2", "lt", "masked_fill", "maximum", "minimum", "mish", "mul", "ne",
+    "neg", "pow", "reciprocal", "relu", "relu6", "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu",
+    "sin", "softplus", "sqrt", "square", "sub", "tanh", "where",
 })  # fmt: skip
 _RESERVED: Final = frozenset({"torch", "triton", "tl", "kernel_function"})
 

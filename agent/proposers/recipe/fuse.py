@@ -5,6 +5,7 @@ of a contiguous result. An operand has the result's shape, or that of its last d
 or one element.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -53,6 +54,7 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "maximum.default": "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})",
     "minimum.default": "tl.where(({0} < {1}) | ({0} != {0}), {0}, {1})",
     "where.self": "tl.where({0} != 0.0, {1}, {2})",
+    "masked_fill.Scalar": "tl.where({1} != 0.0, {2}, {0})",
     "hardsigmoid.default": "tl.where({0} < -3.0, 0.0, tl.where({0} > 3.0, 1.0, {0} / 6.0 + 0.5))",
     "hardswish.default": "tl.where({0} < -3.0, 0.0,"
     " tl.where({0} > 3.0, {0}, {0} * ({0} + 3.0) / 6.0))",
@@ -180,11 +182,18 @@ def _known_operands(graph: Graph, name: str) -> bool:
     for each in node.args:
         operand = reference(each)
         if operand is None:
-            if isinstance(each, bool) or not isinstance(each, int | float):
+            if number(each) is None:
                 return False
         elif not graph.is_tensor(operand) or graph.dtype(operand) not in _OPERANDS:
             return False
     return True
+
+
+def number(value: Any) -> float | None:
+    """A constant argument; infinities and NaN have a spelling of their own."""
+    if isinstance(value, dict) and isinstance(value.get("float"), str):
+        return float(value["float"])
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
 
 
 def spreads(graph: Graph, name: str, shape: Sequence[int]) -> bool:
@@ -315,7 +324,11 @@ def expression(node: Any, values: Mapping[str, str]) -> str:
         if index >= len(node.args):
             return found[2] or "0.0"
         name = reference(node.args[index])
-        return f"({float(node.args[index])!r})" if name is None else values[name]
+        if name is not None:
+            return values[name]
+        value = number(node.args[index])
+        assert value is not None  # `expressible` looked
+        return f"({value!r})" if math.isfinite(value) else f'float("{value}")'
 
     short = node.op.removeprefix("aten.")
     known = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _power(node) or _CONDITIONS[short]

@@ -189,6 +189,7 @@ def test_the_best_kernel_of_a_family_is_right(
         "F.logsigmoid(x)",
         "F.relu6(x)",
         "F.threshold(x, 0.1, 0.5) * (x.abs() + 1) ** -0.5",
+        "torch.relu((2 * x).masked_fill(x > 0.5, float('-inf'))) + 0.5",
     ],
 )
 def test_elementwise_operators_are_right(
