@@ -15,9 +15,8 @@ from kb.context.packing import SEPARATOR
 from kb.vocabulary import technique_titles
 
 # Headings of entries end with their slug; those of ingested code have none.
-_SLUG = r"\((?P<slug>[a-z0-9-]{1,80})\)"
-_TECHNIQUE = re.compile(rf"# (?P<title>.{{1,300}}) {_SLUG}")
-_EXAMPLE = re.compile(rf"## Example: (?P<title>.{{1,300}}?)(?: {_SLUG})?")
+_TECHNIQUE: Final = re.compile(r"# (?P<title>.{1,300}) \((?P<slug>[a-z0-9-]{1,80})\)")
+_EXAMPLE: Final = re.compile(r"## Example: (?P<title>.{1,300}?)(?: \((?P<slug>[a-z0-9-]{1,80})\))?")
 _FENCE: Final = "```"
 _MEASURED: Final = "Measured on "
 _FOOT: Final = ("(Showing ", "Not shown: ", "Sources:")

@@ -282,7 +282,7 @@ def kernel_function(
     gates, directions = GATES[kind], 1 + bidirectional
     lanes = 1 if gates == 1 else 4
     layers, (_, batch, hidden) = h0.shape[0] // directions, h0.shape
-    x, h0 = x.contiguous(), h0.contiguous()
+    x, h0, weights = x.contiguous(), h0.contiguous(), weights.contiguous()
     lead = (batch, x.shape[1]) if batch_first else (x.shape[0], batch)
     time = int(batch_first)  # which dimension the steps are
     steps = lead[time]
