@@ -102,7 +102,8 @@ def _after_convolution(step: Step) -> Iterator[str]:
 
 
 def _beyond_a_tile(step: Step, row: int) -> str:
-    text = f"{step.name} spans {row:,} columns, more than a tile"
+    along = "rows" if step.name == "batch_norm" else "columns"
+    text = f"{step.name} spans {row:,} {along}, more than a tile"
     if step.kind == "reduce":
         return (
             f"{text}: the epilogue leaves a partial result for each row and tile, which a small "

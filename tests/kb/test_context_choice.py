@@ -205,7 +205,16 @@ PLANS = {
     ),
     "unaligned": (
         problem("a.sum(1)", "torch.rand(128, 4096, 4095)"),
-        "rows of 4,095 float32 begin at addresses that are no multiple of 16 bytes",
+        "rows of 4,095 float32 begin at addresses that are no multiple of 16 bytes: no tensor "
+        "descriptor, and wide loads only from the next multiple on, with the ends of a row apart, "
+        "or of 4 rows taken as one",
+    ),
+    "statistics over rows": (
+        problem(
+            "F.batch_norm(self.f(a), None, None, training=True)", "torch.rand(512, 1024)",
+            layers="self.f = nn.Linear(1024, 1024)",
+        ),
+        "batch_norm spans 512 rows, more than a tile: a launch after the product",
     ),
     "inside a tile": (
         problem(
