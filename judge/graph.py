@@ -1,11 +1,11 @@
 """The graph of a problem's model, with what matching needs: users, shapes, constants."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from judge.graph_spelling import replaced, spelled, with_values
+from judge.graph_spelling import references, replaced, spelled, with_values
 from judge.sandbox.launch import Zygote
 from judge.worker import messages as m
 from kb.errors import KbError
@@ -87,7 +87,7 @@ def reference(value: Any) -> str | None:
 
 def operands(node: m.GraphNode) -> list[str]:
     """Names of the values that a node is computed from, in the order of its arguments."""
-    return list(_references([*node.args, *node.kwargs.values()]))
+    return list(references([*node.args, *node.kwargs.values()]))
 
 
 def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[str, m.GraphNode]:
@@ -117,7 +117,7 @@ def _without_broadcasts(
     nodes: dict[str, m.GraphNode] = {}
     for each in given:
         node = with_values(each, same)
-        parts = list(_references(node.args))
+        parts = list(references(node.args))
         if node.op == "aten.broadcast_tensors.default" and all(
             shapes[part] == shapes[parts[0]] for part in parts
         ):
@@ -127,15 +127,6 @@ def _without_broadcasts(
         else:
             nodes[node.name] = node
     return nodes, same
-
-
-def _references(values: Any) -> Iterator[str]:
-    for value in values:
-        name = reference(value)
-        if name is not None:
-            yield name
-        elif isinstance(value, list):
-            yield from _references(value)
 
 
 def export_graph(

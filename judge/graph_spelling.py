@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from judge.worker import messages as m
@@ -89,8 +89,8 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
 def _pooled_first(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNode]:
     """The average of what is linear in each element is that of the averages, of which there are
     fewer: a convolution with a window of one element goes behind the pooling after it."""
-    users = Counter(_names([[*node.args, *node.kwargs.values()] for node in nodes]))
-    users.update(_names(outputs))
+    users = Counter(references([[*node.args, *node.kwargs.values()] for node in nodes]))
+    users.update(references(outputs))
     shapes = {node.name: node.tensors[0].shape for node in nodes if node.tensors}
     kept: dict[str, m.GraphNode] = {}
     for node in nodes:
@@ -138,12 +138,13 @@ def _listed(value: Any) -> list[int]:
     return value if isinstance(value, list) else [value]
 
 
-def _names(argument: Any) -> list[str]:
-    """Of the nodes that an argument refers to."""
+def references(argument: Any) -> Iterator[str]:
+    """Names of the nodes that an argument, or a list of them, refers to."""
     if isinstance(argument, list):
-        return [name for each in argument for name in _names(each)]
-    name = argument.get("node") if isinstance(argument, dict) else None
-    return [name] if isinstance(name, str) else []
+        for each in argument:
+            yield from references(each)
+    elif isinstance(argument, dict) and isinstance(argument.get("node"), str):
+        yield argument["node"]
 
 
 def _times(node: m.GraphNode, args: list[Any]) -> m.GraphNode:

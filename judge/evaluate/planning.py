@@ -8,7 +8,6 @@ import torch
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
 from judge.evaluate.sets import (
-    FEW_SETS,
     InputSets,
     caches_matter,
     l2_bytes,
@@ -60,7 +59,7 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     l2 = l2_bytes(sets.device)
     set_bytes = sets.nbytes + interleaver.output_bytes
     matters = not cuda or caches_matter(set_bytes, min(found.values(), default=0.0))
-    grow(interleaver, sets_wanted(set_bytes, l2, fewest) if matters else FEW_SETS)
+    grow(interleaver, sets_wanted(set_bytes, l2, fewest, cold=matters))
     count = len(sets.seeds)
     cold = count * set_bytes >= 2 * l2
     if not cold and matters:

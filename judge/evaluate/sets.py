@@ -40,7 +40,7 @@ _MEMORY_SHARE: Final = 0.5
 _SEED_BITS: Final = 48
 # What the problem's buffer for new contents is lent as.
 _MADE: Final = "made"
-FEW_SETS: Final = 4
+_FEW_SETS: Final = 4
 _READING_SHARE: Final = 0.005
 # A terabyte a second: less than what cards read whose L2 is large.
 _BYTES_PER_MS: Final = 1e9
@@ -55,8 +55,8 @@ def caches_matter(set_bytes: int, fastest_ms: float) -> bool:
     return set_bytes / _BYTES_PER_MS > _READING_SHARE * fastest_ms
 
 
-def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2) -> int:
-    """How many sets keep the cache cold, between `at_least` and `MAX_SETS`.
+def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2, *, cold: bool = True) -> int:
+    """How many sets keep the cache cold, between `at_least` and `MAX_SETS`; a few if not `cold`.
 
     Parameters
     ----------
@@ -67,9 +67,11 @@ def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2) -> int:
     at_least
         A lower limit, such as what makes a graph long enough to time.
     """
-    cold = -(-L2_MULTIPLE * l2_bytes // max(set_bytes, 1))
+    if not cold:
+        return max(_FEW_SETS, at_least)
+    rotated = -(-L2_MULTIPLE * l2_bytes // max(set_bytes, 1))
     comfortable = min(_COMFORTABLE_SETS, _COMFORTABLE_BYTES // max(set_bytes, 1))
-    return min(MAX_SETS, max(cold, comfortable, at_least, 2))
+    return min(MAX_SETS, max(rotated, comfortable, at_least, 2))
 
 
 def sets_fitting(per_set: int, free: int) -> int:

@@ -54,11 +54,6 @@ class Shown:
         """What can be cited of it."""
         return tuple(part.slug for part in self.parts if part.slug)
 
-    @property
-    def examples(self) -> frozenset[str]:
-        """Slugs of its examples."""
-        return frozenset(part.slug for part in self.parts if part.example and part.slug)
-
     @classmethod
     def of(cls, context: Context, known: Collection[str]) -> "Shown":
         """Take a context apart, without the lines that are `known` from elsewhere."""

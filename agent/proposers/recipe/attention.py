@@ -33,9 +33,8 @@ class _Found:
     scale: float | None = None
     """Of the products; None: 1 / sqrt(width)."""
     bias: str | None = None
+    """Added to scores; where one of bool is true the score is hidden."""
     causal: bool = False
-    mask: str | None = None
-    """Of scores that are hidden, where it is no triangle."""
 
 
 def _whole(graph: Graph, root: str) -> _Found | None:
@@ -88,17 +87,17 @@ def _scores(graph: Graph, name: str, found: _Found) -> bool:
         if scale is not None:
             factor *= scale
         elif node.op == "aten.masked_fill.Scalar" and node.args[2] == _INFINITY:
-            if factor != 1.0 or found.bias or found.mask or found.causal:
+            if factor != 1.0 or found.bias or found.causal:
                 return False
             mask = seen(graph, str(operands[1]), graph.shape(name))
             if mask is not None and mask[0] == 0:
                 found.causal = True
                 found.nodes |= mask[1]
             else:
-                found.mask = operands[1]
+                found.bias = operands[1]
         elif node.op == "aten.add.Tensor" and not node.kwargs and None not in operands:
             side = _scored(graph, [str(each) for each in operands])
-            if side is None or found.bias or found.mask or factor != 1.0:
+            if side is None or found.bias or factor != 1.0:
                 return False
             found.bias = str(operands[1 - side])
             name = str(operands[side])
@@ -210,10 +209,11 @@ def _attention(graph: Graph, root: str, family: str = "attention") -> Core | Non
         arguments["causal"] = "True"
     if found.scale is not None and abs(found.scale * q[-1] ** 0.5 - 1) > 1e-6:
         arguments["scale"] = repr(float(found.scale))
-    added = found.bias or found.mask
-    if added is not None and len(graph.shape(added)) > 4:
+    if found.bias is not None and len(graph.shape(found.bias)) > 4:
         return None
-    arguments |= values(bias=added)
+    if found.bias is not None and family != "attention" and graph.dtype(found.bias) == "bool":
+        return None
+    arguments |= values(bias=found.bias)
     return single(family, root, arguments, f"{{r}}{back}", nodes=found.nodes)
 
 

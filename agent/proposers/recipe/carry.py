@@ -152,13 +152,13 @@ def _for_checks(tree: ast.Module) -> set[str]:
 
 def _of_parameters(tree: ast.Module) -> set[int]:
     """Identities of the names that are parameters of the function they stand in."""
-    return {
-        id(node)
-        for each in tree.body
-        if isinstance(each, ast.FunctionDef)
-        for node in ast.walk(each)
-        if isinstance(node, ast.Name) and node.id in {a.arg for a in each.args.args}
-    }
+    found: set[int] = set()
+    for each in tree.body:
+        if isinstance(each, ast.FunctionDef):
+            taken = {argument.arg for argument in each.args.args}
+            names = (node for node in ast.walk(each) if isinstance(node, ast.Name))
+            found |= {id(node) for node in names if node.id in taken}
+    return found
 
 
 def _names(nodes: Iterable[ast.AST]) -> set[str]:

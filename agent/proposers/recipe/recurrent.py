@@ -3,7 +3,8 @@
 from typing import Any, Final
 
 from agent.proposers.recipe.core import Core, Finder, operand, result_of
-from judge.graph import Graph, operands, reference
+from judge.graph import Graph, operands
+from judge.graph_spelling import references
 
 _KINDS: Final = {
     "aten.lstm.input": "lstm",
@@ -22,8 +23,8 @@ def _recurrent(graph: Graph, root: str) -> Core | None:
     node = graph[layer]
     kind = _KINDS[node.op]
     x = operand(node)
-    states = _tensors(node.args[1] if kind == "lstm" else [node.args[1]])
-    weights = _tensors(node.args[2])
+    states = list(references(node.args[1]))
+    weights = list(references(node.args[2]))
     rest: list[Any] = node.args[3:9]
     bias, layers, dropout, training, bidirectional, batch_first = rest
     groups = layers * (2 if bidirectional else 1)
@@ -45,11 +46,6 @@ def _recurrent(graph: Graph, root: str) -> Core | None:
     results = {each: _RESULTS[int(str(graph[each].args[1]))] for each in graph.users[layer]}
     nodes = frozenset({layer, *results})
     return Core("recurrent-layers", nodes, arguments, results, returns=3)
-
-
-def _tensors(given: Any) -> list[str]:
-    """Names of a list of tensors."""
-    return [name for each in given if (name := reference(each)) is not None]
 
 
 RECURRENT: Final[tuple[Finder, ...]] = (_recurrent,)

@@ -322,7 +322,7 @@ def test_results_of_the_batch_before_are_told_as_such(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With two sets the same set is at the same place in every second batch or so.
-    monkeypatch.setattr(planning, "sets_wanted", lambda *_: 2)
+    monkeypatch.setattr(planning, "sets_wanted", lambda *_, **__: 2)
     found = judge.time(FakeWorker(cached_for_a_batch()), limits=Effort(launches=60))
     assert any("results of an earlier batch" in text for text in found.cheats), found
 
@@ -445,6 +445,8 @@ def test_sets_hold_four_times_the_cache_within_limits() -> None:
     assert sets_wanted(8 << 30, 50 * megabyte) == 2
     assert sets_wanted(100, 50 * megabyte) == MAX_SETS
     assert sets_wanted(50 * megabyte, 50 * megabyte, at_least=32) == 32
+    assert sets_wanted(100, 50 * megabyte, cold=False) == 4
+    assert sets_wanted(100, 50 * megabyte, at_least=32, cold=False) == 32
 
 
 def test_caches_matter_unless_launches_take_far_longer_than_reading() -> None:

@@ -23,11 +23,7 @@ _VERDICTS = {
 
 
 def write(
-    conversation: Conversation,
-    system: str,
-    brief: Brief,
-    plan: Plan,
-    tool: SearchTool | None,
+    conversation: Conversation, system: str, brief: Brief, plan: Plan, tool: SearchTool | None
 ) -> Code:
     """The file that carries out a plan.
 
