@@ -9,7 +9,7 @@ from typing import Literal
 from judge.evaluate.options import LEAST_SEEDS
 from judge.evaluate.result import Case
 from judge.problem.source import ProblemFile
-from judge.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose
+from judge.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose, shortened
 from judge.worker.messages import ValueKind
 
 ShapeLabel = Literal["full", "reduced", "variant"]
@@ -70,6 +70,8 @@ class PlannedShape:
     """The problem's text with the shape's constants."""
     constants: Mapping[str, int] = field(default_factory=dict)
     cases: tuple[PlannedCase, ...] = ()
+    spare: bool = False
+    """Judged only while the other smaller shapes leave a deliberate mistake unnoticed."""
 
     @property
     def described(self) -> str:
@@ -139,6 +141,17 @@ def plan(
     ]
     if tiny and smaller:
         return shapes
+    shapes += [
+        PlannedShape(
+            each.label,
+            problem.with_constants(each.constants),
+            dict(each.constants),
+            drawn.cases((ValueKind.NORMAL,), observe=False),
+            spare=True,
+        )
+        for each in shortened(problem)
+        if shapes and not any(each.constants == other.constants for other in proposals)
+    ]
     kinds = (ValueKind.NORMAL, ValueKind.GIVEN) if shapes else EVERY_KIND
     # The given distribution at the given shape under a seed of its own, whatever came before.
     given = drawn.cases(kinds, observe=True)

@@ -13,7 +13,7 @@ from judge.evaluate.enlarge import CALL_SECONDS, MOST_ACCESSES, Enlargement, Loo
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.floor import StructuralZeros
 from judge.evaluate.options import Options
-from judge.evaluate.power import Power, with_more
+from judge.evaluate.power import Power, unproven, with_more
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, Session, Worker, WorkerError
@@ -107,6 +107,8 @@ class Trial:
         try:
             for shape in shapes:
                 if self._unloadable and shape.label != "full":
+                    continue
+                if shape.spare and unproven(smaller.checks()) is None:
                     continue
                 if self._broken:  # by values that are none of the problem's
                     self._worker.stop()

@@ -34,6 +34,9 @@ _LEAST = (1, 2, 4)
 _LEAST_BATCH = 2
 # Times what is given: a dimension that is no longer than that is not a long one.
 _LEAST_LONG = 2
+# Few enough for the last step to depend on the first, and more than one, so that there are steps.
+_FEW_STEPS = 3
+_MOST_SHORTENED = 2
 # How often a kind of variant is tried before the choices count as exhausted.
 _ATTEMPTS = 40
 
@@ -108,6 +111,19 @@ def propose(
             seen.append(proposal)
             new.append(Variant(proposal, "variant"))
     return found + new
+
+
+def shortened(problem: ProblemFile) -> list[Variant]:
+    """Shapes at which one long dimension has a few elements; the longest such list is two.
+
+    After some tens of steps a recurrence has forgotten its first state, so at longer shapes no
+    wrong use of it can be told. The first dimension and those of parameters stay.
+    """
+    sizes = Sizes(problem, REDUCED_ELEMENTS)
+    first = min(sizes.places.values(), default=0)
+    names = [n for n in sizes.large if not sizes.structural(n) and sizes.places[n] > first]
+    found = [sizes.admitted(sizes.base | {name: _FEW_STEPS}) for name in names[:_MOST_SHORTENED]]
+    return [Variant(values, "variant") for values in found if values]
 
 
 def partial_blocks(block: int) -> int:

@@ -42,6 +42,30 @@ HARD = {
     ),
     "a saturated output": ("torch.sigmoid(x.sum(-1))", "", ""),
 }  # fmt: skip
+RECURRENT = """
+import torch
+
+BATCH = 4
+STEPS = 64
+WIDTH = 16
+
+
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = torch.nn.GRU(width, width, batch_first=True)
+
+    def forward(self, x, state):
+        return self.layer(x, state)[1]
+
+
+def get_inputs():
+    return [torch.rand(BATCH, STEPS, WIDTH), torch.rand(1, BATCH, WIDTH)]
+
+
+def get_init_inputs():
+    return [WIDTH]
+"""
 RANDOM = {
     "dropout": ("torch.softmax(torch.nn.functional.dropout(x, 0.2), -1)", "", ""),
     "a random state": ("x + 0.01 * torch.randn(x.shape)", "", ""),
@@ -81,6 +105,15 @@ def test_the_same_operators_in_another_file_get_the_same_class_at_any_seed(judge
     other = problem.replace("class Model(", "class ModelNew(")
     verdicts = {judge(problem, other).verdict for _ in range(SEEDS)}
     assert verdicts == {Verdict.LIBRARY}
+
+
+def test_a_first_state_that_many_steps_forget_is_told_at_few_steps(judge) -> None:
+    other = RECURRENT.replace("class Model(", "class ModelNew(")
+    found = judge(RECURRENT, other)
+    assert found.verdict is Verdict.LIBRARY, found.reasons
+    assert any(each.constants.get("STEPS") == 3 for each in found.cases)
+    forgets = other.replace("(x, state)[1]", "(x, 0 * state)[1]")
+    assert judge(RECURRENT, forgets).verdict is Verdict.WRONG
 
 
 def test_what_cannot_be_shown_of_pytorch_itself_is_told(judge) -> None:
