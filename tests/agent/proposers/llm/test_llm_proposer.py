@@ -90,6 +90,15 @@ def test_planner_and_coder_are_told_what_is_known(proposer, endpoint):
     assert not re.search(r"\bNone\b|\{\{|\{%", planner + coder)
 
 
+def test_a_leader_below_the_floor_makes_it_no_bound(proposer, endpoint):
+    server = endpoint(planner=[says(plans())], coder=[says(code())])
+    fast = judged(kernel(), proposer="start", ms=0.4, profile={DRAM: 31.0, L2: 40.0})
+    proposer(server).propose(state(beam=(fast,), start=fast))
+    planner = text_of(server.requests[0])
+    assert "floor of all of PyTorch's work (memory-bound): 0.5 ms; the leader is below" in planner
+    assert "no kernel can be faster" not in planner
+
+
 def test_several_plans_are_written_side_by_side_and_keep_their_order(proposer, endpoint):
     techniques = ["pid-swizzling", "split-k", "loop-unrolling", "async-copy"]
     server = endpoint(
