@@ -46,7 +46,9 @@ def outcome_of(
     disclosures = [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]
     reasons = list(evaluation.reasons)
     if evaluation.verdict not in RIGHT:
-        reasons += [case.problem for case in evaluation.cases if case.problem is not None]
+        problems = [case.problem for case in evaluation.cases if case.problem is not None]
+        # Reasons name the case, and so are longer.
+        reasons += [each for each in problems if not any(each in reason for reason in reasons)]
     reasons = list(dict.fromkeys(plain(each) for each in reasons))
     if stage is Stage.TIME and not reasons:
         reasons = ["it is right, but no time was had"]

@@ -12,6 +12,7 @@ from judge.worker.messages import (
     Error,
     Failed,
     Reply,
+    is_device_error,
     one_line,
 )
 
@@ -80,7 +81,10 @@ def failure(number: int, error: BaseException) -> Failed:
     with contextlib.suppress(BaseException):
         kind = one_line(str(type(error).__name__), 200) or kind
     with contextlib.suppress(BaseException):
-        message = one_line(str(error))
+        text = str(error)
+        first = text.partition("\n")[0]
+        # PyTorch goes on with five lines on how to debug, alike for every error of a device.
+        message = one_line(first if is_device_error(first) else text)
     with contextlib.suppress(BaseException):
         compiling = _is_refusal(error)
     return Failed(id=number, error=Error(type=kind, message=message, compiling=compiling))

@@ -30,6 +30,8 @@ NAME = "llm"
 PLANS = 4
 # Requests under way at a time: below the limits of a free account, above one by one.
 PARALLEL = 4
+# Characters of a plan that a request to correct its kernel repeats.
+_CLAIM = 1600
 
 
 class LlmProposer(Proposer):
@@ -189,7 +191,7 @@ class LlmProposer(Proposer):
             proposer=NAME,
             family=plan.technique,
             hypothesis=Hypothesis(
-                claim=flat(plan.claim), metric=plan.metric, expected=plan.expected
+                claim=flat(plan.claim, _CLAIM), metric=plan.metric, expected=plan.expected
             ),
             chunks=_with_found(brief.state.context.chunks, tool),
             suffix=brief.kernel(plan.parent).suffix,

@@ -1,7 +1,7 @@
 """Coder, combiner and fixer: a whole kernel file for a plan, from two kernels, after a failure."""
 
 from agent.optimize.candidate import Outcome, Proposal, Stage
-from agent.proposers.llm.brief import Brief, KernelText
+from agent.proposers.llm.brief import COMBINED, Brief, KernelText
 from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import render
@@ -94,6 +94,7 @@ def fix(
         what=what,
         task=task,
         reasons=failure.reasons or ("(no more is known)",),
+        known=brief.used(set(proposal.family.split(COMBINED))),
     )
     source = proposal.source
     return _ask(conversation, system, prompt, tool, base=source, sources=(source,))
@@ -128,6 +129,8 @@ def _told(failure: Outcome) -> tuple[str, str]:
             "Keep the idea, and remove what made it slower.",
         )
     verdict = failure.verdict
+    if verdict is Verdict.WRONG and failure.error is not None:
+        return ("A call of it fails.", "Correct this without giving up what it was to do.")
     what = _VERDICTS.get(verdict) if verdict is not None else None
     return (
         what or _WHAT.get(failure.stage, "It failed."),
