@@ -94,8 +94,7 @@ def search(
         if exhausted or (stale > 2 * _PATIENCE):
             break
     ranked = _run_off(space, ledger)
-    failed = sum(1 for each in ledger.trials.values() if each.error)
-    return Found(tuple(ranked), len(ledger.trials), failed, exhausted)
+    return Found(tuple(ranked), len(ledger.trials), len(ledger.errors), exhausted)
 
 
 def first(
