@@ -50,11 +50,7 @@ class KernelFacts:
 def is_jit(node: ast.FunctionDef) -> bool:
     """Whether a function is a Triton kernel."""
     targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    return any(
-        (isinstance(each, ast.Attribute) and each.attr == "jit")
-        or (isinstance(each, ast.Name) and each.id == "jit")
-        for each in targets
-    )
+    return any(_last_name(each) == "jit" for each in targets)
 
 
 def autotuned(kernel: ast.FunctionDef) -> list[ast.expr]:
@@ -74,11 +70,14 @@ def all_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast
 
 def called(node: ast.AST) -> str:
     """`dot` of `tl.dot(...)`, "" for other nodes."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            return node.func.attr
-        if isinstance(node.func, ast.Name):
-            return node.func.id
+    return _last_name(node.func) if isinstance(node, ast.Call) else ""
+
+
+def _last_name(node: ast.expr) -> str:
+    """`dot` of `tl.dot` and of `dot`."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
     return ""
 
 
@@ -237,16 +236,13 @@ def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Names and what they are assigned, in the order of the text."""
     for child in ast.iter_child_nodes(node):
         match child:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                | ast.AugAssign(target=ast.Name(id=name), value=value)
+                | ast.For(target=ast.Name(id=name), iter=value)
+            ):
                 yield name, value
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
-                for each in targets:
-                    if isinstance(each, ast.Name):
-                        yield each.id, value
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                yield name, value
-            case ast.AugAssign(target=ast.Name(id=name), value=value):
-                yield name, value
-            case ast.For(target=ast.Name(id=name), iter=iterated):
-                yield name, iterated
+                yield from ((each.id, value) for each in targets if isinstance(each, ast.Name))
         yield from _assignments(child)

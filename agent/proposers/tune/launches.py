@@ -12,6 +12,7 @@ from agent.proposers.tune.kernel_facts import (
     is_jit,
     kernel_facts,
 )
+from judge.problem.syntax import assignment, named_values
 
 # Names may be defined in terms of each other.
 _DEPTH: Final = 8
@@ -241,21 +242,10 @@ def defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
 def _bindings(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Assignments of a function or module, those of functions and classes inside left out."""
     for child in ast.iter_child_nodes(scope):
-        match child:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
-                continue
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    yield from _paired(target, value)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                yield name, value
+        if isinstance(child, Function | ast.ClassDef | ast.Lambda):
+            continue
+        if (assigned := assignment(child)) is not None:
+            targets, value = assigned
+            for target in targets:
+                yield from named_values(target, value)
         yield from _bindings(child)
-
-
-def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    match target, value:
-        case ast.Name(id=name), _:
-            yield name, value
-        case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
-            for each, one in zip(names, values, strict=True):
-                yield from _paired(each, one)

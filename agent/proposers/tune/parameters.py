@@ -220,8 +220,8 @@ class _Finder:
             elif not kernel.dots and call.args and language:
                 sites.append(self.offsets.keyword(call, "num_stages"))
                 if isinstance(call.func, ast.Name):
-                    start, end = self.offsets.start(call.func), self.offsets.end(call.func)
-                    sites.append(Site(start, end, f"{language}.range", fixed=True))
+                    span = self.offsets.span(call.func)
+                    sites.append(Site(*span, f"{language}.range", fixed=True))
         if sites:
             draft = _Draft("loop_stages", Role.LOOP_STAGES, inserts=sites, value=1)
             draft.aliases.add(f"{kernel.node.name}.loop_stages")
