@@ -20,6 +20,7 @@ from agent.proposers.recipe.beside import (
 from agent.proposers.recipe.carry import Signature, Stock, carried, identifier, signature
 from agent.proposers.recipe.core import NAMED, Core, argument, plain_name
 from agent.proposers.recipe.fuse import (
+    ELEMENTWISE,
     chain,
     expressible,
     helpers,
@@ -31,14 +32,6 @@ from judge.graph import Graph, operands, reference
 from judge.worker import messages as m
 from kb.errors import KbError
 
-# One value for each element and nothing else: they may stand before and after a core.
-POINTWISE: Final = frozenset({
-    "_to_copy", "abs", "add", "clamp", "clamp_max", "clamp_min", "cos", "div", "elu", "eq", "erf",
-    "exp", "exp2", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le", "leaky_relu",
-    "log", "log1p", "log2", "lt", "masked_fill", "maximum", "minimum", "mish", "mul", "ne",
-    "neg", "pow", "reciprocal", "relu", "relu6", "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu",
-    "sin", "softplus", "sqrt", "square", "sub", "tanh", "where",
-})  # fmt: skip
 _RESERVED: Final = frozenset({"torch", "triton", "tl", "kernel_function"})
 
 
@@ -73,7 +66,7 @@ def fits(core: Core, stock: Stock) -> str | None:
     if absent := core.words - words:
         return f"it computes no {', '.join(sorted(absent))}"
     # A kernel with an activation of its own computes something else than one without.
-    if core.op == "matmul" and (extra := (words & POINTWISE) - core.words):
+    if core.op == "matmul" and (extra := (words & ELEMENTWISE) - core.words):
         return f"it computes {', '.join(sorted(extra))} as well"
     return None
 
@@ -132,7 +125,7 @@ class _Writer:
                 f"From the knowledge base: {stock.slug}. {stock.citation}", 96,
                 initial_indent="# ", subsequent_indent="# ",
             )  # fmt: skip
-            texts.append(f"{cited}\n\n{carried(stock, alone=self.alone)[0]}")
+            texts.append(f"{cited}\n\n{carried(stock, alone=self.alone)}")
         texts += [text for core, _ in self.chosen for text in core.functions]
         texts += self.fused
         texts += helpers("\n".join(texts))

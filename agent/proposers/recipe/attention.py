@@ -7,6 +7,7 @@ from agent.proposers.recipe.core import (
     Core,
     Finder,
     argument,
+    named,
     operand,
     out_dtype,
     single,
@@ -20,6 +21,11 @@ from judge.graph import Graph, reference
 _FEW_QUERIES: Final = 16
 _PRODUCTS: Final = ("aten.matmul.default", "aten.bmm.default")
 _INFINITY: Final = {"float": "-inf"}
+# Arguments of PyTorch's operator, with the defaults of the schema.
+_WHOLE: Final = (
+    ("query", None), ("key", None), ("value", None), ("attn_mask", None), ("dropout_p", 0.0),
+    ("is_causal", False), ("scale", None), ("enable_gqa", False),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -42,19 +48,15 @@ def _whole(graph: Graph, root: str) -> _Found | None:
     node = graph[root]
     if node.op != "aten.scaled_dot_product_attention.default":
         return None
-    given = dict(zip(("q", "k", "v", "mask", "dropout", "causal"), node.args, strict=False))
-    given |= {"mask" if key == "attn_mask" else key: value for key, value in node.kwargs.items()}
-    causal = given.get("causal", given.get("is_causal", False))
-    names = [reference(given.get(each)) for each in ("q", "k", "v")]
-    mask, scale = given.get("mask"), given.get("scale")
-    dropout = given.get("dropout", given.get("dropout_p", 0.0))
-    if None in names or dropout not in (0, 0.0) or not isinstance(scale, float | None):
+    given = named(node, _WHOLE)
+    if given is None or given["dropout_p"] != 0 or not isinstance(given["scale"], float | None):
         return None
-    bias = reference(mask)
-    if mask is not None and (bias is None or "float" not in graph.dtype(bias)):
+    q, k, v, bias = (reference(given[each]) for each in ("query", "key", "value", "attn_mask"))
+    if q is None or k is None or v is None:
         return None
-    q, k, v = (str(each) for each in names)
-    return _Found(q, k, v, {root}, scale, bias, causal is True)
+    if given["attn_mask"] is not None and (bias is None or "float" not in graph.dtype(bias)):
+        return None
+    return _Found(q, k, v, {root}, given["scale"], bias, given["is_causal"] is True)
 
 
 def _written(graph: Graph, root: str) -> _Found | None:

@@ -77,6 +77,14 @@ def values(**names: str | None) -> dict[str, str]:
     return {parameter: f"{{{name}}}" for parameter, name in names.items() if name is not None}
 
 
+def hookable(  # noqa: PLR0917 (the parts of a core)
+    graph: Graph, root: str, family: str, x: str, arguments: dict[str, str], lanes: int, **more: Any
+) -> Core:
+    """A core whose kernels take any dtype in and out and fuse what is around."""
+    arguments = arguments | out_dtype(graph, root, x)
+    return single(family, root, arguments, main=x, lanes=lanes, out_lanes=lanes, **more)
+
+
 def out_dtype(graph: Graph, root: str, x: str) -> dict[str, str]:
     """The argument `out_dtype`, where the result's dtype is another than that of `x`."""
     wanted = graph.dtype(root)
@@ -86,6 +94,16 @@ def out_dtype(graph: Graph, root: str, x: str) -> dict[str, str]:
 def argument(node: m.GraphNode, place: int, default: Any = None) -> Any:
     """An operator's positional argument; `default` where it is not given."""
     return node.args[place] if place < len(node.args) else default
+
+
+def named(node: m.GraphNode, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+    """An operator's arguments by name, from names and defaults in order; None if it has others."""
+    found = dict(defaults)
+    if len(node.args) > len(found):
+        return None
+    given = {"x" if key == "input" else key: value for key, value in node.kwargs.items()}
+    given |= dict(zip(found, node.args, strict=False))
+    return found | given if given.keys() <= found.keys() else None
 
 
 def operand(node: m.GraphNode, place: int = 0) -> str | None:

@@ -118,6 +118,10 @@ _CONDITIONS: Final[Mapping[str, str]] = {
     )
     for form in ("Scalar", "Tensor")
 }  # fmt: skip
+ELEMENTWISE: Final = frozenset(
+    {"pow", "log1p", "sign"} | {each.partition(".")[0] for each in (*_EXPRESSIONS, *_CONDITIONS)}
+)
+"""Names of operators that give one value for each element."""
 _OPERANDS: Final = FLOATS | {"bool"}
 # Arguments beyond these are another function.
 _MOST_ARGUMENTS: Final = {"elu.default": 2}

@@ -2,15 +2,7 @@
 
 from typing import Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    operand,
-    out_dtype,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, argument, operand, out_dtype, single, values
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph
 

@@ -8,6 +8,7 @@ from agent.proposers.recipe.core import (
     along,
     argument,
     as_root,
+    hookable,
     only_axis,
     operand,
     out_dtype,
@@ -19,6 +20,12 @@ from agent.proposers.recipe.hooks import fusing
 from agent.proposers.recipe.patterns import Match, match, uncast
 from agent.proposers.recipe.spellings import LAYERNORM, RMSNORM
 from judge.graph import Graph
+
+# Operator → family, and where it has its epsilon.
+_BATCH_NORMS: Final = {
+    "aten._native_batch_norm_legit_no_training.default": ("batch-norm", 6),
+    "aten._native_batch_norm_legit.no_stats": ("batch-norm-training", 5),
+}
 
 
 def add_rmsnorm(graph: Graph, root: str) -> Core | None:
@@ -74,11 +81,12 @@ def _is_last(graph: Graph, root: str, found: Match) -> bool:
     """Whether an RMSNorm is over the last dimension with a weight along it, or none."""
     shape = graph.shape(found.tensors["x"])
     weight = found.tensors.get("weight")
-    last = _rms_axis(graph, root, found) == len(shape) - 1
+    last = _axis(graph, root, found) == len(shape) - 1
     return last and (weight is None or graph.shape(weight) == shape[-1:])
 
 
-def _rms_axis(graph: Graph, root: str, found: Match) -> int | None:
+def _axis(graph: Graph, root: str, found: Match) -> int | None:
+    """The one dimension of a norm; None where it is over several, or broadcasts."""
     shape = graph.shape(found.tensors["x"])
     axis = only_axis(found.constants.get("dim", [-1]), len(shape))
     named = found.constants.get("shape")
@@ -86,41 +94,27 @@ def _rms_axis(graph: Graph, root: str, found: Match) -> int | None:
     return axis if whole and isinstance(found.constants["eps"], float | int) else None
 
 
-def _rmsnorm_dim(graph: Graph, root: str) -> Core | None:
-    """Over any dimension, where it lies."""
-    found = match(graph, RMSNORM, root)
-    if found is None or (axis := _rms_axis(graph, root, found)) is None:
-        return None
-    return _along_axis(graph, root, found, "rmsnorm", axis)
+def _along_axis(pattern: Any, family: str) -> Finder:
+    """A finder of norms over any one dimension, which their weight and bias lie along."""
 
+    def found(graph: Graph, root: str) -> Core | None:
+        norm = match(graph, pattern, root)
+        if norm is None or (axis := _axis(graph, root, norm)) is None:
+            return None
+        x = norm.tensors["x"]
+        shape = graph.shape(x)
+        arguments = values(x=x) | {"dim": str(axis), "eps": repr(float(norm.constants["eps"]))}
+        for name in ("weight", "bias"):
+            if name in norm.tensors:
+                vector = along(graph, norm.tensors[name], axis, shape)
+                if vector is None:
+                    return None
+                arguments[name] = vector
+        # Along a dimension that is not the last, a lane is all that lies after it.
+        lanes = max(1, len(shape) - axis - 1)
+        return hookable(graph, root, family, x, arguments, lanes, nodes=norm.nodes)
 
-def _layernorm(graph: Graph, root: str) -> Core | None:
-    """Of any dimension, spelled out."""
-    found = match(graph, LAYERNORM, root)
-    if found is None:
-        return None
-    shape = graph.shape(found.tensors["x"])
-    axis = only_axis(found.constants["dim"], len(shape))
-    eps = found.constants["eps"]
-    if axis is None or graph.shape(root) != shape or not isinstance(eps, float | int):
-        return None
-    return _along_axis(graph, root, found, "layer-norm", axis)
-
-
-def _along_axis(graph: Graph, root: str, found: Match, family: str, axis: int) -> Core | None:
-    """A core over one dimension, which its weight and bias lie along."""
-    x = found.tensors["x"]
-    shape = graph.shape(x)
-    arguments = values(x=x) | {"dim": str(axis), "eps": repr(float(found.constants["eps"]))}
-    for name in ("weight", "bias"):
-        if name in found.tensors:
-            vector = along(graph, found.tensors[name], axis, shape)
-            if vector is None:
-                return None
-            arguments[name] = vector
-    # Along a dimension that is not the last, a lane is all that lies after it.
-    lanes = max(1, len(shape) - axis - 1)
-    return _hookable(graph, root, family, x, arguments, lanes, nodes=found.nodes)
+    return found
 
 
 def _layernorm_op(graph: Graph, root: str) -> Core | None:
@@ -140,7 +134,7 @@ def _layernorm_op(graph: Graph, root: str) -> Core | None:
         "eps": repr(float(argument(node, 4, 1e-5))),
         **{name: f"{vector}{flat_vector}" for name, vector in vectors.items()},
     }
-    return _hookable(graph, root, "layer-norm", x, arguments, count, result="{r}" + back)
+    return hookable(graph, root, "layer-norm", x, arguments, count, result="{r}" + back)
 
 
 def _group_norm(graph: Graph, root: str) -> Core | None:
@@ -160,37 +154,26 @@ def _group_norm(graph: Graph, root: str) -> Core | None:
     number = f"{{{x}}}.shape[1]" if groups is None else str(groups)
     arguments = values(x=x) | {"groups": number, "eps": repr(float(eps))}
     arguments |= values(weight=operand(node, first), bias=operand(node, first + 1))
-    return _hookable(graph, root, "group-norm", x, arguments, len(graph.shape(x)))
+    return hookable(graph, root, "group-norm", x, arguments, len(graph.shape(x)))
 
 
 def _batch_norm(graph: Graph, root: str) -> Core | None:
-    """Of a model that is not trained: a scale and a shift a channel."""
-    source = result_of(graph, root, ("aten._native_batch_norm_legit_no_training.default",), 0)
+    """Of a model that is not trained (a scale and a shift a channel), or by the batch's own
+    statistics, which nobody keeps."""
+    source = result_of(graph, root, _BATCH_NORMS, 0)
     if source is None:
         return None
     node = graph[source]
-    x, weight, bias, mean, variance = (operand(node, place) for place in range(5))
-    if x is None or mean is None or variance is None or len(graph.shape(x)) < 2:
+    family, eps = _BATCH_NORMS[node.op]
+    training = family == "batch-norm-training"
+    if training and (len(graph.users[source]) != 1 or node.args[3] is not True):
         return None
-    arguments = values(x=x, mean=mean, variance=variance)
-    arguments |= {"eps": repr(float(argument(node, 6)))} | values(weight=weight, bias=bias)
-    lanes = len(graph.shape(x))
-    return _hookable(graph, root, "batch-norm", x, arguments, lanes, nodes=[source])
-
-
-def _batch_norm_training(graph: Graph, root: str) -> Core | None:
-    """By the batch's own statistics, which nobody keeps."""
-    source = result_of(graph, root, ("aten._native_batch_norm_legit.no_stats",), 0)
-    if source is None or len(graph.users[source]) != 1 or graph[source].args[3] is not True:
+    x, weight, bias, *statistics = (operand(node, place) for place in range(3 if training else 5))
+    if x is None or None in statistics or len(graph.shape(x)) < 2:
         return None
-    node = graph[source]
-    x, weight, bias = (operand(node, place) for place in range(3))
-    if x is None or len(graph.shape(x)) < 2:
-        return None
-    arguments = values(x=x) | {"eps": repr(float(argument(node, 5)))}
-    arguments |= values(weight=weight, bias=bias)
-    lanes = len(graph.shape(x))
-    return _hookable(graph, root, "batch-norm-training", x, arguments, lanes, nodes=[source])
+    arguments = values(x=x, **dict(zip(("mean", "variance"), statistics, strict=False)))
+    arguments |= {"eps": repr(float(argument(node, eps)))} | values(weight=weight, bias=bias)
+    return hookable(graph, root, family, x, arguments, len(graph.shape(x)), nodes=[source])
 
 
 def _normalize(graph: Graph, root: str) -> Core | None:
@@ -222,17 +205,10 @@ def _normalize(graph: Graph, root: str) -> Core | None:
     return single("normalize", root, arguments | out_dtype(graph, root, x), nodes=nodes)
 
 
-def _hookable(  # noqa: PLR0917 (the parts of a core)
-    graph: Graph, root: str, family: str, x: str, arguments: dict[str, str], lanes: int, **more: Any
-) -> Core:
-    """A core whose kernels take any dtype in and out and fuse what is around."""
-    arguments = arguments | out_dtype(graph, root, x)
-    return single(family, root, arguments, main=x, lanes=lanes, out_lanes=lanes, **more)
-
-
+_rmsnorm_dim = _along_axis(RMSNORM, "rmsnorm")
+_layernorm = _along_axis(LAYERNORM, "layer-norm")
 NORMS: Final[tuple[Finder, ...]] = (
     add_rmsnorm, fusing(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
     fusing(_layernorm_op), _layernorm_op, fusing(_layernorm), _layernorm,
-    fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm,
-    fusing(_batch_norm_training), _batch_norm_training, _normalize,
+    fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm, _normalize,
 )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Patterns over the operators of a graph: what they match, and which values they use up."""
+"""Patterns over the operators of a graph: what they match, and which values they use up.
+
+A tuple of patterns is the first of them that matches.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,13 +37,6 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Either:
-    """The first of several patterns that matches."""
-
-    patterns: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
 class Match:
     """A match of a pattern."""
 
@@ -59,11 +55,6 @@ def op(name: str, *args: Any) -> Op:
 def only(name: str, *args: Any) -> Op:
     """As `op`, without further arguments."""
     return Op(f"aten.{name}", args, exact=True)
-
-
-def either(*patterns: Any) -> Either:
-    """The first that matches."""
-    return Either(patterns)
 
 
 def match(graph: Graph, pattern: Any, root: str) -> Match | None:
@@ -95,8 +86,8 @@ def _match(  # noqa: PLR0912 (one branch for each kind of pattern)
     graph: Graph, pattern: Any, value: Any, so_far: Match
 ) -> Iterator[Match]:
     name = reference(value)
-    if isinstance(pattern, Either):
-        for each in pattern.patterns:
+    if isinstance(pattern, tuple):
+        for each in pattern:
             yield from _match(graph, each, value, so_far)
     elif isinstance(pattern, Const):
         if name is None and so_far.constants.get(pattern.name, value) == value:

@@ -19,9 +19,8 @@ def _gelu_linear(graph: Graph, root: str) -> Core | None:
 
 
 def _linear(graph: Graph, root: str) -> Core | None:
-    found = match(graph, LINEAR, root)
-    if found is not None:
-        return _product(graph, root, found)
+    if (core := _plain(graph, root)) is not None:
+        return core
     # Without an activation the bias is what stands after, unless the operator has it built in.
     found = match(graph, op("linear.default", Var("a"), Var("w"), Var("bias")), root)
     found = found or match(graph, op("addmm.default", Var("bias"), Var("a"), Var("b")), root)
@@ -86,18 +85,19 @@ def _row_reduced(graph: Graph, root: str) -> Core | None:
     reduction = of_rows(graph, root)
     if reduction is None:
         return None
+    kind, place, nodes = reduction
     finders = (finishing(_biased), finishing(_plain), _biased, _plain)
-    cores = (find(graph, reduction.x) for find in finders)
+    cores = (find(graph, place.x) for find in finders)
     core = next((core for core in cores if core is not None and core.op == "matmul"), None)
     if core is None:
         return None
-    arguments = {"kind": repr(reduction.kind), "out_dtype": f"torch.{graph.dtype(root)}"}
+    arguments = {"kind": repr(kind), "out_dtype": f"torch.{graph.dtype(root)}"}
     return single(
         "matmul-reduce",
         root,
         core.arguments | arguments,
-        "{r}[:, None]" if reduction.keep else "{r}",
-        nodes=core.nodes | reduction.nodes,
+        "{r}[:, None]" if place.keep else "{r}",
+        nodes=core.nodes | nodes,
         functions=core.functions,
         fused=core.fused,
     )

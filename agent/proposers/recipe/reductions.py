@@ -1,5 +1,6 @@
 """Recognises reductions and running sums in a graph: over one dimension, neighbouring ones, all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -7,10 +8,10 @@ from agent.proposers.recipe.core import (
     Core,
     Finder,
     argument,
+    hookable,
     operand,
     out_dtype,
     result_of,
-    single,
     values,
 )
 from agent.proposers.recipe.hooks import fusing
@@ -25,6 +26,11 @@ _REDUCTIONS: Final = {
     "aten.amin.default": "min", "aten.min.default": "min",
     "aten.prod.default": "prod", "aten.prod.dim_int": "prod",
 }  # fmt: skip
+# Of the rows of a product.
+_ROW_REDUCTIONS: Final = {
+    **{operator: kind for operator, kind in _REDUCTIONS.items() if kind != "prod"},
+    "aten.logsumexp.default": "logsumexp",
+}
 # Operator → whether the largest is sought.
 _PAIRS: Final = {"aten.max.dim": True, "aten.min.dim": False}
 _PLACES: Final = {"aten.argmax.default": True, "aten.argmin.default": False}
@@ -34,28 +40,11 @@ _PAIRED_VARIANCES: Final = ("aten.var_mean.dim", "aten.var_mean.correction")
 
 def _reduce(graph: Graph, root: str) -> Core | None:
     """Sum, mean, product, maximum or minimum."""
-    node = graph[root]
-    kind = _REDUCTIONS.get(node.op)
-    if kind is None or set(node.kwargs) - {"dtype"}:
+    found = _reduction(graph, root, _REDUCTIONS)
+    if found is None:
         return None
-    dims = argument(node, 1)
-    place = _place(graph, node, [dims] if isinstance(dims, int) else dims)
-    if place is None:
-        return None
-    return _core(graph, root, "reduce", place, {"kind": repr(kind)})
-
-
-def _extreme(graph: Graph, root: str) -> Core | None:
-    """Values of `max` along a dimension, whose indices nobody reads."""
-    source = result_of(graph, root, _PAIRS, 0)
-    if source is None or len(graph.users[source]) != 1:
-        return None
-    node = graph[source]
-    place = _place(graph, node, [node.args[1]])
-    if place is None:
-        return None
-    given = {"kind": repr("max" if _PAIRS[node.op] else "min")}
-    return _core(graph, root, "reduce", place, given, frozenset({source}))
+    kind, place, inner = found
+    return _core(graph, root, "reduce", place, {"kind": repr(kind)}, inner)
 
 
 def _argmax(graph: Graph, root: str) -> Core | None:
@@ -104,7 +93,7 @@ def _variance(graph: Graph, root: str) -> Core | None:
     return replace(core, nodes=core.nodes | {mean}, results=core.results | more.results)
 
 
-def _same_mean(graph: Graph, variance: str, place: "_Place") -> str | None:
+def _same_mean(graph: Graph, variance: str, place: "Place") -> str | None:
     """The mean along the same dimensions, which the kernel gives with the variance."""
     for name in graph.users[place.x]:
         node = graph[name]
@@ -179,9 +168,7 @@ def _scan(graph: Graph, root: str) -> Core | None:
         return None
     axis = int(argument(node, 1)) % rank
     arguments = values(x=x) | {"dim": str(axis), "kind": repr(kinds[node.op])}
-    arguments |= out_dtype(graph, root, x)
-    lanes = max(1, rank - axis - 1)
-    return single("cumsum", root, arguments, main=x, lanes=lanes, out_lanes=lanes)
+    return hookable(graph, root, "cumsum", x, arguments, max(1, rank - axis - 1))
 
 
 def _reverse_scan(graph: Graph, root: str) -> Core | None:
@@ -205,7 +192,7 @@ def _reverse_scan(graph: Graph, root: str) -> Core | None:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Neighbouring dimensions that are reduced."""
 
     x: str
@@ -215,7 +202,7 @@ class _Place:
     keep: bool
 
 
-def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> _Place | None:
+def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> Place | None:
     """None where the dimensions are not neighbours, or the values no floating-point numbers.
     `keep_at` is where the operator has `keepdim`."""
     x = operand(node)
@@ -228,42 +215,44 @@ def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> _Pla
     if not chosen or chosen != [*range(chosen[0], chosen[0] + len(chosen))]:
         return None
     given = argument(node, keep_at, node.kwargs.get("keepdim"))
-    return _Place(x, chosen[0], len(chosen), rank, keep=given is True)
+    return Place(x, chosen[0], len(chosen), rank, keep=given is True)
 
 
-@dataclass(frozen=True)
-class RowReduction:
-    """A reduction of each row of a matrix to one number."""
-
-    x: str
-    kind: str
-    keep: bool
-    nodes: frozenset[str]
-    """Its operators."""
-
-
-def of_rows(graph: Graph, root: str) -> RowReduction | None:
-    """The reduction of a matrix's last dimension that ends in `root`; None where it is none."""
-    node, nodes = graph[root], frozenset({root})
-    kind = "logsumexp" if node.op == "aten.logsumexp.default" else _REDUCTIONS.get(node.op)
-    dims = argument(node, 1)
+def _reduction(
+    graph: Graph, root: str, kinds: Mapping[str, str]
+) -> tuple[str, Place, frozenset[str]] | None:
+    """What a reduction is called, where it lies, and the operator inside of it, if there is one:
+    values of `max` along a dimension are a reduction where nobody reads the indices."""
+    node, inner = graph[root], frozenset[str]()
+    kind = kinds.get(node.op)
     pair = result_of(graph, root, _PAIRS, 0)
     if pair is not None and len(graph.users[pair]) == 1:
-        node, nodes = graph[pair], nodes | {pair}
-        kind, dims = "max" if _PAIRS[node.op] else "min", [node.args[1]]
-    if kind is None or set(node.kwargs) - {"dtype"}:
+        node, inner = graph[pair], frozenset({pair})
+        kind = "max" if _PAIRS[node.op] else "min"
+    if kind is None or set(node.kwargs) - {"dtype", "keepdim"}:
         return None
-    place = _place(graph, node, dims)
-    if place is None or (place.rank, place.first, place.count) != (2, 1, 1):
+    dims = argument(node, 1)
+    place = _place(graph, node, [dims] if isinstance(dims, int) else dims)
+    return None if place is None else (kind, place, inner)
+
+
+def of_rows(graph: Graph, root: str) -> tuple[str, Place, frozenset[str]] | None:
+    """The reduction of a matrix's last dimension that ends in `root`: what it is called, where it
+    lies and its operators; None where it is none."""
+    found = _reduction(graph, root, _ROW_REDUCTIONS)
+    if found is None:
         return None
-    return RowReduction(place.x, kind, place.keep, nodes)
+    kind, place, inner = found
+    if (place.rank, place.first, place.count) != (2, 1, 1):
+        return None
+    return kind, place, inner | {root}
 
 
 def _core(  # noqa: PLR0917 (each is a part of the core)
     graph: Graph,
     root: str,
     family: str,
-    place: _Place,
+    place: Place,
     given: dict[str, str],
     inner: frozenset[str] = frozenset(),
     results: dict[str, int] | None = None,
@@ -301,8 +290,8 @@ def _parts(graph: Graph, source: str) -> dict[str, int]:
 
 # With what is around them; then alone.
 FUSED_REDUCTIONS: Final[tuple[Finder, ...]] = tuple(
-    fusing(find) for find in (_variance, _extreme, _argmax, _reduce, _reverse_scan, _scan)
+    fusing(find) for find in (_variance, _reduce, _argmax, _reverse_scan, _scan)
 )
 REDUCTIONS: Final[tuple[Finder, ...]] = (
-    _variance, _extreme, _argmax, _reduce, _norm, _divergence, _reverse_scan, _scan,
+    _variance, _reduce, _argmax, _norm, _divergence, _reverse_scan, _scan,
 )  # fmt: skip

@@ -1,27 +1,27 @@
 """Recognises softmax and what is made of it in a graph: log-softmax, cross entropy."""
 
-from typing import Final
+from typing import Any, Final
 
 from agent.proposers.recipe.core import (
     Core,
     Finder,
     argument,
     as_root,
+    hookable,
     only_axis,
     operand,
-    out_dtype,
     single,
     values,
 )
 from agent.proposers.recipe.hooks import fusing
-from agent.proposers.recipe.patterns import Const, either, match, op
+from agent.proposers.recipe.patterns import Const, match, op
 from agent.proposers.recipe.spellings import X
 from judge.graph import Graph
 
 _SOFTMAX_OPS: Final = ("softmax.int", "_softmax.default")
 _LOG_OPS: Final = ("log_softmax.int", "_log_softmax.default")
-_SOFTMAX: Final = either(*(op(each, X, Const("dim")) for each in _SOFTMAX_OPS))
-_LOG: Final = either(*(op(each, X, Const("dim")) for each in _LOG_OPS))
+_SOFTMAX: Final = tuple(op(each, X, Const("dim")) for each in _SOFTMAX_OPS)
+_LOG: Final = tuple(op(each, X, Const("dim")) for each in _LOG_OPS)
 
 
 def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | None:
@@ -46,27 +46,23 @@ def _rows(graph: Graph, root: str) -> Core | None:
     return single("softmax", root, arguments, nodes=found.nodes, optional=optional)
 
 
-def _softmax(graph: Graph, root: str) -> Core | None:
-    return _over(graph, root, _SOFTMAX, "softmax")
+def _over(pattern: Any, family: str) -> Finder:
+    """A finder over any dimension, where it lies."""
 
+    def found(graph: Graph, root: str) -> Core | None:
+        whole = match(graph, pattern, root)
+        if whole is None:
+            return None
+        x = whole.tensors["x"]
+        rank = len(graph.shape(x))
+        axis = only_axis([whole.constants["dim"]], rank)
+        if axis is None:
+            return None
+        arguments = values(x=x) | {"dim": str(axis)}
+        lanes = max(1, rank - axis - 1)
+        return hookable(graph, root, family, x, arguments, lanes, nodes=whole.nodes)
 
-def _log_softmax(graph: Graph, root: str) -> Core | None:
-    return _over(graph, root, _LOG, "log-softmax")
-
-
-def _over(graph: Graph, root: str, pattern: object, family: str) -> Core | None:
-    """Over any dimension, where it lies."""
-    found = match(graph, pattern, root)
-    if found is None:
-        return None
-    x = found.tensors["x"]
-    rank = len(graph.shape(x))
-    axis = only_axis([found.constants["dim"]], rank)
-    if axis is None:
-        return None
-    arguments = {**values(x=x), "dim": str(axis), **out_dtype(graph, root, x)}
-    lanes = max(1, rank - axis - 1)
-    return single(family, root, arguments, nodes=found.nodes, main=x, lanes=lanes, out_lanes=lanes)
+    return found
 
 
 def _cross_entropy(graph: Graph, root: str) -> Core | None:
@@ -88,6 +84,7 @@ def _cross_entropy(graph: Graph, root: str) -> Core | None:
     return single("cross-entropy", root, arguments)
 
 
+_softmax, _log_softmax = _over(_SOFTMAX, "softmax"), _over(_LOG, "log-softmax")
 SOFTMAX: Final[tuple[Finder, ...]] = (
     _cross_entropy, fusing(_log_softmax), _log_softmax, fusing(_softmax), _rows, _softmax,
 )  # fmt: skip

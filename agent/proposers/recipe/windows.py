@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from agent.proposers.recipe.core import FLOATS, Core, Finder, result_of, single, values
+from agent.proposers.recipe.core import FLOATS, Core, Finder, named, result_of, single, values
 from agent.proposers.recipe.hooks import finishing
 from judge.graph import Graph, reference
 
@@ -53,7 +53,7 @@ def _pool(graph: Graph, root: str) -> Core | None:
     kind = _POOLS.get(node.op) if source is None else _WITH_INDICES[node.op]
     if kind is None:
         return None
-    given = _given(node, (("x", None), ("kernel_size", None), *_AFTER[kind[0]]))
+    given = named(node, (("x", None), ("kernel_size", None), *_AFTER[kind[0]]))
     x = reference(given.pop("x")) if given is not None else None
     if given is None or x is None or graph.dtype(x) not in FLOATS:
         return None
@@ -145,7 +145,7 @@ def _read(
     if rank is None and not general:
         return None
     arguments = _TRANSPOSED_ARGUMENTS if transposed else _ARGUMENTS
-    given = _given(node, _GENERAL if general else arguments)
+    given = named(node, _GENERAL if general else arguments)
     if given is None or given.pop("transposed", transposed) is not transposed:
         return None
     tensors = _tensors(graph, given)
@@ -175,20 +175,6 @@ def _finishable(
         else:
             sizes.append(f"(({size} + {twice} - {reach} - 1) // {stride} + 1)")
     return replace(core, main=x, out_lanes=rank, lane_size=" * ".join(sizes))
-
-
-def _given(node: Any, names: tuple[tuple[str, Any], ...]) -> dict[str, Any] | None:
-    """An operator's arguments by name; None where it has others."""
-    if len(node.args) > len(names):
-        return None
-    found = dict(names) | {name: value for (name, _), value in zip(names, node.args, strict=False)}
-    known = {"input": "x"}
-    for key, value in node.kwargs.items():
-        name = known.get(key, key)
-        if name not in found:
-            return None
-        found[name] = value
-    return found
 
 
 def _tensors(graph: Graph, given: dict[str, Any]) -> dict[str, str] | None:
