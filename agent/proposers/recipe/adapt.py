@@ -26,7 +26,7 @@ from agent.proposers.recipe.fuse import (
     helpers,
     kernel_text,
     operands_of,
-    spreads,
+    trailing,
 )
 from judge.graph import Graph, operands, reference
 from judge.worker import messages as m
@@ -226,7 +226,8 @@ class _Writer:
         steps = chain(self.graph, root, self.inside)
         given = operands_of(self.graph, steps)
         shape = self.graph.shape(root)
-        if not all(spreads(self.graph, each, shape) for each in given):
+        shapes = [self.graph.shape(each) for each in given]
+        if shape not in shapes or any(trailing(each, shape) is None for each in shapes):
             return False
         # A product that only this chain reads gets its bias here.
         biases = {
@@ -237,8 +238,6 @@ class _Writer:
             and name not in self.graph.outputs
             and self.graph.shape(name) == shape
         }
-        if not any(self.graph.shape(each) == shape for each in given):
-            return False
         for name in biases:
             del self.biases[name]
         number = len(self.fused)

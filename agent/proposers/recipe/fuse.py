@@ -200,11 +200,6 @@ def number(value: Any) -> float | None:
     return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
 
 
-def spreads(graph: Graph, name: str, shape: Sequence[int]) -> bool:
-    """Whether a value can be an operand of a result of this shape."""
-    return trailing(graph.shape(name), shape) is not None
-
-
 def trailing(mine: Sequence[int], shape: Sequence[int]) -> int | None:
     """How many last dimensions of `shape` an operand is repeated along: with `inner` the elements
     of these, the element at `offset` needs the operand's at `offset // inner % its elements`.

@@ -19,7 +19,7 @@ from agent.proposers.recipe.fuse import (
     expression,
     operands_of,
     repeated,
-    spreads,
+    trailing,
 )
 from judge.graph import Graph, reference
 
@@ -146,9 +146,7 @@ def _before(graph: Graph, core: Core) -> Core:
 def _reaches(graph: Graph, name: str, of: str, lanes: int) -> bool:
     """Whether an operand can be read at the places of `of`'s elements."""
     shape, mine = graph.shape(of), graph.shape(name)
-    if not graph.is_tensor(name) or not spreads(graph, name, shape):
-        return False
-    if repeated(mine, shape):
+    if not graph.is_tensor(name) or trailing(mine, shape) is None or repeated(mine, shape):
         return False
     return mine == shape or all(each == 1 for each in mine) or len(mine) >= lanes
 
@@ -193,30 +191,24 @@ def _text(
     inner = sizes + sum(_repeats(graph, each, shape) for each in others)
     for index, each in enumerate(others):
         values[each] = f"x{index}"
-        if graph.shape(each) == shape:
-            place = f"operands[{index}] + lead + lane, mask=mask, other=0.0"
-        elif repeated(graph.shape(each), shape):
-            place = f"operands[{index}] + lead // operands[{inner}] % operands[{sizes}]"
-            sizes += 1
-        elif _repeats(graph, each, shape):
-            size = f"operands[{sizes}]"
+        mine, repeats, size = graph.shape(each), _repeats(graph, each, shape), f"operands[{sizes}]"
+        place = f"operands[{index}]"
+        if mine == shape:
+            place += " + lead + lane, mask=mask, other=0.0"
+        elif repeated(mine, shape):
+            place += f" + lead // operands[{inner}] % {size}"
+        elif repeats:
             at = f"(lead + lane) % {size}" if images else f"lead % {size} + lane"
-            place = f"operands[{index}] + {at}, mask=mask, other=0.0"
-            if rows and graph.shape(each) == shape[-1:]:
-                # One value a column: a load of each, not of one for every element.
-                row = f"operands[{index}] + lane, mask=lane < operands[{sizes}], other=0.0"
-                lines += [
-                    "if len(lane.shape) == 2:",
-                    f"    x{index} = tl.load({row}).to(tl.float32)",
-                    "else:",
-                    f"    x{index} = tl.load({place}).to(tl.float32)",
-                ]
-                sizes += 1
-                continue
-            sizes += 1
+            place += f" + {at}, mask=mask, other=0.0"
+        load = f"x{index} = tl.load({place}).to(tl.float32)"
+        if rows and repeats and mine == shape[-1:]:
+            # One value a column: a load of each, not of one for every element.
+            row = f"operands[{index}] + lane, mask=lane < {size}, other=0.0"
+            by_column = f"    x{index} = tl.load({row}).to(tl.float32)"
+            lines += ["if len(lane.shape) == 2:", by_column, "else:", f"    {load}"]
         else:
-            place = f"operands[{index}]"
-        lines.append(f"x{index} = tl.load({place}).to(tl.float32)")
+            lines.append(load)
+        sizes += repeats
     for index, each in enumerate(steps):
         lines.append(f"v{index} = {expression(graph[each], values)}")
         values[each] = f"v{index}"

@@ -1,6 +1,5 @@
 """Recognises operators that slide a window over images: pooling and convolutions."""
 
-import ast
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -85,7 +84,7 @@ def _convolution(graph: Graph, root: str) -> Core | None:
     if groups == 1:
         del given["groups"]
     core = _windowed(graph, root, ("conv", rank), tensors, given)
-    return _finishable(core, tensors, rank, transposed=False)
+    return _finishable(core, tensors, given, rank, transposed=False)
 
 
 def _transposed(graph: Graph, root: str) -> Core | None:
@@ -97,7 +96,7 @@ def _transposed(graph: Graph, root: str) -> Core | None:
     if given["groups"] == 1:
         del given["groups"]
     core = _windowed(graph, root, ("conv-transpose", rank), tensors, given)
-    return _finishable(core, tensors, rank, transposed=True)
+    return _finishable(core, tensors, given, rank, transposed=True)
 
 
 def _turned(graph: Graph, root: str) -> Core | None:
@@ -126,7 +125,7 @@ def _turned(graph: Graph, root: str) -> Core | None:
     axes = ", ".join(str(axis + 2) for axis in range(rank))
     weight = f"{core.arguments['weight']}.transpose(0, 1).flip({axes})"
     core = replace(core, arguments={**core.arguments, "weight": weight})
-    return _finishable(core, tensors, rank, transposed=False)
+    return _finishable(core, tensors, given, rank, transposed=False)
 
 
 def _numbers(value: Any, rank: int) -> list[int]:
@@ -153,27 +152,28 @@ def _read(
 
 
 def _finishable(
-    core: Core | None, tensors: dict[str, str], rank: int, *, transposed: bool
+    core: Core | None,
+    tensors: dict[str, str],
+    given: dict[str, Any],
+    rank: int,
+    *,
+    transposed: bool,
 ) -> Core | None:
     """A core whose kernels may fuse what stands after: a lane runs along an image's positions."""
     if core is None or "[None]" in core.arguments["x"]:
         return core
     x, weight = tensors["x"], tensors["weight"]
-
-    def setting(name: str, place: int) -> int:
-        value = ast.literal_eval(core.arguments.get(name, "0"))
-        return int(value[place] if isinstance(value, tuple) else value)
-
+    defaults = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+    settings = (_numbers(given.get(name, plain), rank) for name, plain in defaults.items())
     sizes = []
-    for place in range(rank):
-        size, taps = f"{{{x}}}.shape[{place + 2}]", f"{{{weight}}}.shape[{place + 2}]"
-        stride, twice = setting("stride", place), 2 * setting("padding", place)
-        reach = f"{setting('dilation', place)} * ({taps} - 1)"
+    for place, (stride, padding, dilation, further) in enumerate(zip(*settings, strict=True), 2):
+        size = f"{{{x}}}.shape[{place}]"
+        reach = f"{dilation} * ({{{weight}}}.shape[{place}] - 1)"
         if transposed:
-            more = setting("output_padding", place) + 1 - twice
+            more = further + 1 - 2 * padding
             sizes.append(f"(({size} - 1) * {stride} + {reach} + {more})")
         else:
-            sizes.append(f"(({size} + {twice} - {reach} - 1) // {stride} + 1)")
+            sizes.append(f"(({size} + {2 * padding} - {reach} - 1) // {stride} + 1)")
     return replace(core, main=x, out_lanes=rank, lane_size=" * ".join(sizes))
 
 
