@@ -3,11 +3,12 @@
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from judge.graph import Graph, reference
 from judge.worker import messages as m
 
+T = TypeVar("T")
 FLOATS: Final = frozenset({"float64", "float32", "float16", "bfloat16"})
 NAMED: Final = re.compile(r"\{(\w+)\}")
 """A value in an expression of a core."""
@@ -55,8 +56,45 @@ class Core:
         return frozenset([*named, self.bias] if self.bias else named)
 
 
-Finder = Callable[[Graph, str], Core | None]
-"""Finds a core whose last value is the given one."""
+Finder = Callable[[Graph, str], Core]
+"""Finds a core whose last value is the given one; raises `NoMatchError` where there is none."""
+
+
+class NoMatchError(Exception):
+    """The graph has something else there than what is looked for."""
+
+
+def require(condition: bool) -> None:
+    """Go on where this holds.
+
+    Raises
+    ------
+    NoMatchError
+        It does not.
+    """
+    if not condition:
+        raise NoMatchError
+
+
+def needed(value: T | None) -> T:
+    """A value that has to be there.
+
+    Raises
+    ------
+    NoMatchError
+        It is None.
+    """
+    if value is None:
+        raise NoMatchError
+    return value
+
+
+def attempt(find: Callable[..., T], *given: Any) -> T | None:
+    """What a function finds; None where it finds no match."""
+    try:
+        return find(*given)
+    except NoMatchError:
+        return None
 
 
 def single(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core, Finder, plain_name
+from agent.proposers.recipe.core import Core, Finder, NoMatchError, attempt, plain_name, require
 from agent.proposers.recipe.fuse import (
     chain,
     expressible,
@@ -31,13 +31,12 @@ def fusing(find: Finder) -> Finder:
     """A finder of what `find` finds together with the elementwise operators around it; of nothing
     where there are none. Put it before `find`, for kernels that cannot fuse."""
 
-    def found(graph: Graph, root: str) -> Core | None:
-        core = find(graph, root)
-        core = _after(graph, root, find) if core is None else core
-        if core is None or not core.main:
-            return None
+    def found(graph: Graph, root: str) -> Core:
+        core = attempt(find, graph, root) or _after(graph, root, find)
+        require(bool(core.main))
         core = _before(graph, core)
-        return core if core.functions else None
+        require(bool(core.functions))
+        return core
 
     return found
 
@@ -45,16 +44,16 @@ def fusing(find: Finder) -> Finder:
 def finishing(find: Finder) -> Finder:
     """As `fusing`, for kernels that fuse what stands after them alone."""
 
-    def found(graph: Graph, root: str) -> Core | None:
-        return None if find(graph, root) is not None else _after(graph, root, find)
+    def found(graph: Graph, root: str) -> Core:
+        require(attempt(find, graph, root) is None)
+        return _after(graph, root, find)
 
     return found
 
 
-def _after(graph: Graph, root: str, find: Finder) -> Core | None:
+def _after(graph: Graph, root: str, find: Finder) -> Core:
     """A core whose result alone is worked on until `root`."""
-    if not expressible(graph, root):
-        return None
+    require(expressible(graph, root))
     shape = graph.shape(root)
     left, seen = [root], {root}
     while left and len(seen) < _REACH:
@@ -63,19 +62,19 @@ def _after(graph: Graph, root: str, find: Finder) -> Core | None:
             if name is None or name in seen:
                 continue
             seen.add(name)
-            core = find(graph, name)
+            core = attempt(find, graph, name)
             if core is not None and core.main and name in core.results:
                 return _finished(graph, core, name, root)
             if expressible(graph, name) and graph.shape(name) == shape:
                 left.append(name)
-    return None
+    raise NoMatchError
 
 
-def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
+def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
     steps = chain(graph, root, core.nodes)
     given = operands_of(graph, steps)
     users = set(graph.users[result])
-    fits = (
+    require(
         len(core.results) == 1
         and result in given
         and users <= set(steps)
@@ -84,11 +83,9 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
         and not core.nodes & set(given) - {result}
     )
     others = [each for each in given if each != result]
-    if not fits or not all(
-        _reaches(graph, each, result, core.out_lanes) or _of_lanes(graph, each, result, core)
-        for each in others
-    ):
-        return None
+    for each in others:
+        in_reach = _reaches(graph, each, result, core.out_lanes)
+        require(in_reach or _of_lanes(graph, each, result, core))
     name = f"_after_{root}"
     text = _text(
         graph, name, steps, result, others, rows=core.op == "matmul", images=bool(core.lane_size)

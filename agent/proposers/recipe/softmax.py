@@ -8,8 +8,10 @@ from agent.proposers.recipe.core import (
     argument,
     as_root,
     hookable,
+    needed,
     only_axis,
     operand,
+    require,
     single,
     values,
 )
@@ -33,14 +35,12 @@ def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | Non
     return operand(node) if last else None
 
 
-def _rows(graph: Graph, root: str) -> Core | None:
+def _rows(graph: Graph, root: str) -> Core:
     """Softmax over the last dimension, as the kernels of rows take it."""
-    found = match(graph, _SOFTMAX, root)
-    if found is None:
-        return None
+    found = needed(match(graph, _SOFTMAX, root))
     x = found.tensors["x"]
-    if only_axis([found.constants["dim"]], len(graph.shape(x))) != len(graph.shape(x)) - 1:
-        return None
+    rank = len(graph.shape(x))
+    require(only_axis([found.constants["dim"]], rank) == rank - 1)
     arguments = {"x": as_root(graph, root, x), "dim": "-1"}
     optional = frozenset({"dim"})
     return single("softmax", root, arguments, nodes=found.nodes, optional=optional)
@@ -49,15 +49,11 @@ def _rows(graph: Graph, root: str) -> Core | None:
 def _over(pattern: Any, family: str) -> Finder:
     """A finder over any dimension, where it lies."""
 
-    def found(graph: Graph, root: str) -> Core | None:
-        whole = match(graph, pattern, root)
-        if whole is None:
-            return None
+    def found(graph: Graph, root: str) -> Core:
+        whole = needed(match(graph, pattern, root))
         x = whole.tensors["x"]
         rank = len(graph.shape(x))
-        axis = only_axis([whole.constants["dim"]], rank)
-        if axis is None:
-            return None
+        axis = needed(only_axis([whole.constants["dim"]], rank))
         arguments = values(x=x) | {"dim": str(axis)}
         lanes = max(1, rank - axis - 1)
         return hookable(graph, root, family, x, arguments, lanes, nodes=whole.nodes)
@@ -65,16 +61,12 @@ def _over(pattern: Any, family: str) -> Finder:
     return found
 
 
-def _cross_entropy(graph: Graph, root: str) -> Core | None:
+def _cross_entropy(graph: Graph, root: str) -> Core:
     """Of logits [..., classes] against class indices, all weights equal."""
     node = graph[root]
-    if node.op != "aten.cross_entropy_loss.default":
-        return None
-    x, target = operand(node), operand(node, 1)
-    if x is None or target is None or argument(node, 2) is not None or len(graph.shape(x)) > 2:
-        return None
-    if "int" not in graph.dtype(target):
-        return None
+    require(node.op == "aten.cross_entropy_loss.default" and argument(node, 2) is None)
+    x, target = needed(operand(node)), needed(operand(node, 1))
+    require(len(graph.shape(x)) <= 2 and "int" in graph.dtype(target))
     arguments = {
         **values(logits=x, target=target),
         "reduction": repr(("none", "mean", "sum")[int(argument(node, 3, 1))]),
