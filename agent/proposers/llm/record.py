@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import json
 import re
-import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,31 +101,16 @@ def spent_in(exchanges: Iterable[Exchange]) -> Spending:
     return sum((each.spending for each in exchanges if not each.replayed), Spending())
 
 
-class Recorder:
-    """Writes exchanges into a run folder; safe to use from several threads.
+def write_exchange(run: Path, exchange: Exchange) -> None:
+    """Add an exchange to a run folder under its number.
 
-    It is the folder's one writer: a run holds the lock of its folder.
+    Raises
+    ------
+    RunFolderError
+        The disk is full, or the folder cannot be written.
     """
-
-    def __init__(self, run: Path, after: int = 0) -> None:
-        self._folder = run / FOLDER
-        self._number = after
-        self._lock = threading.Lock()
-
-    def write(self, exchange: Exchange) -> None:
-        """Add an exchange under the next number.
-
-        Raises
-        ------
-        RunFolderError
-            The disk is full, or the folder cannot be written.
-        """
-        with self._lock:
-            number = self._number + 1
-            numbered = exchange.model_copy(update={"number": number})
-            text = numbered.model_dump_json(indent=1) + "\n"
-            write_atomically(self._folder / f"{number:04d}.json", text)
-            self._number = number
+    text = exchange.model_dump_json(indent=1) + "\n"
+    write_atomically(run / FOLDER / f"{exchange.number:04d}.json", text)
 
 
 class Past:

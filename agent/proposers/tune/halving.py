@@ -17,7 +17,7 @@ from judge.progress import Progress, Say, silent
 P = TypeVar("P", bound=Hashable)
 
 # Launches on each rung; a third goes on, so that all rungs cost about the same.
-RUNGS: Final = (3, 7, 20)
+RUNGS: Final = (3, 7)
 _KEPT: Final = 3
 # Survivors beside the kept third, where the clock cannot tell.
 _MOST_DOUBTFUL: Final = 4

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.halving import RUNGS, Ledger, Trial, halve
+from agent.proposers.tune.halving import Ledger, Trial, halve
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Ranking, Screened, Screening, Version
 from agent.proposers.tune.search import first, search
@@ -127,7 +127,7 @@ def _race(timer: SourceTimer, entries: Sequence[_Entry], deadline: float, say: S
         for number, entry in enumerate(entries)
         if index < len(entry.points)
     ]
-    halve(ledger, places, places[0], RUNGS[:2], say=say)
+    halve(ledger, places, places[0], say=say)
     for (number, point), trial in ledger.trials.items():
         entries[number].ledger.trials[point] = Trial(point, trial.ms, trial.error, trial.slow)
 

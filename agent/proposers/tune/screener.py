@@ -44,14 +44,10 @@ class Screener:
     def __init__(self, rank: Rank, *, seconds: float = SECONDS) -> None:
         self._rank = rank
         self._seconds = seconds
-        self._spent = Spending()
+        self.spent = Spending()
+        """GPU time of the screenings."""
         self.notes: tuple[str, ...] = ()
         """Kernels of the last screening that do not work or are slower than eager PyTorch."""
-
-    @property
-    def spent(self) -> Spending:
-        """GPU time of the screenings."""
-        return self._spent
 
     def screen(self, state: SearchState, proposals: Sequence[Proposal]) -> list[Proposal]:
         """The proposals in their best configurations, the fastest first; those that do not work, or
@@ -76,7 +72,7 @@ class Screener:
         except KbError as error:
             self.notes = (f"not screened: {error}",)
             return list(proposals)
-        self._spent += Spending(gpu_seconds=ranking.held_seconds)
+        self.spent += Spending(gpu_seconds=ranking.held_seconds)
         others = [each for each in proposals if not _is_function(each)]
         return [*self._ordered(usable, ranking), *others]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.proposers.tune.halving import RUNGS, Ledger, Trial, halve, survivors
+from agent.proposers.tune.halving import Ledger, Trial, halve, survivors
 from agent.proposers.tune.space import Point, Space
 from judge.progress import Progress, Say, silent
 
@@ -76,7 +76,7 @@ def search(
     points = first(space, generator, starts, batch)
     while points and ledger.left > run_off:
         before, clock, known = ledger.best_ms, ledger.left, len(ledger.trials)
-        halve(ledger, points, incumbent, RUNGS[:2])
+        halve(ledger, points, incumbent)
         _freeze(space, ledger)
         best = ledger.best_ms
         say(Progress(f"{len(ledger.trials)} configurations, the best takes {best:.4g} ms"))

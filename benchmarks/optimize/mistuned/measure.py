@@ -141,7 +141,7 @@ def reference(
     ledger = ledger_of(space.text, timer, timer.clock() + seconds)
     generator = random.Random(seed)
     sample = wide(space, generator)
-    halve(ledger, [known, *sample], space.start, (3, 7))
+    halve(ledger, [known, *sample], space.start)
     starts = [each.point for each in ledger.ranking()[:_STARTS]]
     found = search(space, ledger, generator, starts=[known, *starts], batch=2 * _STARTS)
     return [each.point for each in found.ranking[:_FINALISTS]], found.tried
