@@ -18,7 +18,7 @@ from agent.proposers.recipe.beside import (
     view_sizes,
 )
 from agent.proposers.recipe.carry import Signature, Stock, carried, identifier, signature
-from agent.proposers.recipe.core import NAMED, Core, argument, plain_name
+from agent.proposers.recipe.core import NAMED, Core, plain_name
 from agent.proposers.recipe.fuse import (
     ELEMENTWISE,
     chain,
@@ -28,6 +28,7 @@ from agent.proposers.recipe.fuse import (
     operands_of,
     trailing,
 )
+from agent.proposers.recipe.operands import argument
 from judge.graph import Graph, operands, reference
 from judge.worker import messages as m
 from kb.errors import KbError

@@ -3,21 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    NoMatchError,
-    argument,
-    attempt,
-    named,
-    needed,
-    operand,
-    out_dtype,
-    require,
-    single,
-    values,
-)
-from agent.proposers.recipe.patterns import uncast
+from agent.proposers.recipe.core import Core, Finder, out_dtype, single, values
+from agent.proposers.recipe.operands import argument, named, operand
+from agent.proposers.recipe.patterns import NoMatchError, attempt, needed, require, uncast
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph, reference
 

@@ -1,14 +1,13 @@
 """A part of a graph that one kernel can take over."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from judge.graph import Graph, reference
-from judge.worker import messages as m
+from agent.proposers.recipe.operands import operand
+from judge.graph import Graph
 
-T = TypeVar("T")
 FLOATS: Final = frozenset({"float64", "float32", "float16", "bfloat16"})
 NAMED: Final = re.compile(r"\{(\w+)\}")
 """A value in an expression of a core."""
@@ -60,43 +59,6 @@ Finder = Callable[[Graph, str], Core]
 """Finds a core whose last value is the given one; raises `NoMatchError` where there is none."""
 
 
-class NoMatchError(Exception):
-    """The graph has something else there than what is looked for."""
-
-
-def require(condition: bool) -> None:
-    """Go on where this holds.
-
-    Raises
-    ------
-    NoMatchError
-        It does not.
-    """
-    if not condition:
-        raise NoMatchError
-
-
-def needed(value: T | None) -> T:
-    """A value that has to be there.
-
-    Raises
-    ------
-    NoMatchError
-        It is None.
-    """
-    if value is None:
-        raise NoMatchError
-    return value
-
-
-def attempt(find: Callable[..., T], *given: Any) -> T | None:
-    """What a function finds; None where it finds no match."""
-    try:
-        return find(*given)
-    except NoMatchError:
-        return None
-
-
 def single(
     family: str,
     root: str,
@@ -129,35 +91,6 @@ def out_dtype(graph: Graph, root: str, x: str) -> dict[str, str]:
     return {} if wanted == graph.dtype(x) else {"out_dtype": f"torch.{wanted}"}
 
 
-def argument(node: m.GraphNode, place: int, default: Any = None) -> Any:
-    """An operator's positional argument; `default` where it is not given."""
-    return node.args[place] if place < len(node.args) else default
-
-
-def named(node: m.GraphNode, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
-    """An operator's arguments by name, from names and defaults in order; None if it has others."""
-    found = dict(defaults)
-    if len(node.args) > len(found):
-        return None
-    given = {"x" if key == "input" else key: value for key, value in node.kwargs.items()}
-    given |= dict(zip(found, node.args, strict=False))
-    return found | given if given.keys() <= found.keys() else None
-
-
-def operand(node: m.GraphNode, place: int = 0) -> str | None:
-    """The value that is an operator's positional argument; None where it is none."""
-    return reference(argument(node, place))
-
-
-def result_of(
-    graph: Graph, root: str, operators: Collection[str], place: int | None = None
-) -> str | None:
-    """The operator, one of several results of which (that at `place`) a value is."""
-    node = graph[root]
-    source = operand(node) if node.op == "getitem" and place in (None, node.args[1]) else None
-    return source if source is not None and graph[source].op in operators else None
-
-
 def plain_name(operator: str) -> str:
     """`aten.relu.default` as relu."""
     return operator.removeprefix("aten.").partition(".")[0].strip("_")
@@ -169,13 +102,6 @@ def as_root(graph: Graph, root: str, name: str) -> str:
     wanted = graph.dtype(root)
     converts = graph.dtype(name) != wanted and "float" in wanted
     return f"{{{name}}}.to(torch.{wanted})" if converts else f"{{{name}}}"
-
-
-def only_axis(dims: Any, rank: int) -> int | None:
-    """The one dimension of a list, counted from the front; None where there is no such."""
-    if isinstance(dims, list) and len(dims) == 1 and isinstance(dims[0], int) and rank:
-        return int(dims[0]) % rank
-    return None
 
 
 def along(graph: Graph, name: str, axis: int, shape: tuple[int, ...]) -> str | None:

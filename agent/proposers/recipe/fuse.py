@@ -231,15 +231,14 @@ def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
     found = {root}
     for name in reversed(graph.computed):
         users = set(graph.users[name])
-        joins = (
+        if (
             name not in barred
             and name not in graph.outputs
             and users
             and users <= found
             and _joins(graph, name)
             and graph.shape(name) == graph.shape(root)
-        )
-        if joins:
+        ):
             found.add(name)
     return [name for name in graph.computed if name in found]
 

@@ -1,6 +1,7 @@
 """Tells halves of a tensor along its last dimension."""
 
-from agent.proposers.recipe.core import argument, needed, operand, require, result_of
+from agent.proposers.recipe.operands import argument, operand, result_of
+from agent.proposers.recipe.patterns import needed, require
 from judge.graph import Graph
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core, Finder, NoMatchError, attempt, plain_name, require
+from agent.proposers.recipe.core import Core, Finder, plain_name
 from agent.proposers.recipe.fuse import (
     chain,
     expressible,
@@ -21,6 +21,7 @@ from agent.proposers.recipe.fuse import (
     repeated,
     trailing,
 )
+from agent.proposers.recipe.patterns import NoMatchError, attempt, require
 from judge.graph import Graph, reference
 
 # How far from the last operator a core is looked for: chains are short.

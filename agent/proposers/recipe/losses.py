@@ -2,17 +2,9 @@
 
 from typing import Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    needed,
-    operand,
-    out_dtype,
-    require,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, out_dtype, single, values
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import needed, require
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph
 

@@ -6,20 +6,15 @@ from agent.proposers.recipe.core import (
     Core,
     Finder,
     along,
-    argument,
     as_root,
     hookable,
-    needed,
-    only_axis,
-    operand,
     out_dtype,
-    require,
-    result_of,
     single,
     values,
 )
 from agent.proposers.recipe.hooks import fusing
-from agent.proposers.recipe.patterns import Match, match, uncast
+from agent.proposers.recipe.operands import argument, only_axis, operand, result_of
+from agent.proposers.recipe.patterns import Match, match, needed, require, uncast
 from agent.proposers.recipe.spellings import LAYERNORM, RMSNORM
 from judge.graph import Graph
 

@@ -10,22 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.proposers.recipe.attention import ATTENTION
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    as_root,
-    attempt,
-    needed,
-    operand,
-    require,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, as_root, single, values
 from agent.proposers.recipe.halves import halved
 from agent.proposers.recipe.losses import LOSSES
 from agent.proposers.recipe.norms import NORMS, add_rmsnorm
-from agent.proposers.recipe.patterns import Const, Var, match, op, uncast
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import Const, Var, attempt, match, needed, op, require, uncast
 from agent.proposers.recipe.products import PRODUCTS
 from agent.proposers.recipe.quantization import nvfp4, quantized
 from agent.proposers.recipe.recurrent import RECURRENT

@@ -3,11 +3,13 @@
 A tuple of patterns is the first of them that matches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from judge.graph import Graph, reference
+
+T = TypeVar("T")
 
 # Operators whose first two operands may change places.
 _COMMUTATIVE: Final = frozenset({"aten.add.Tensor", "aten.mul.Tensor"})
@@ -45,6 +47,43 @@ class Match:
     constants: dict[str, Any] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
     """Nodes that the match covers, including the root."""
+
+
+class NoMatchError(Exception):
+    """The graph has something else there than what is looked for."""
+
+
+def require(condition: bool) -> None:
+    """Go on where this holds.
+
+    Raises
+    ------
+    NoMatchError
+        It does not.
+    """
+    if not condition:
+        raise NoMatchError
+
+
+def needed(value: T | None) -> T:
+    """A value that has to be there.
+
+    Raises
+    ------
+    NoMatchError
+        It is None.
+    """
+    if value is None:
+        raise NoMatchError
+    return value
+
+
+def attempt(find: Callable[..., T], *given: Any) -> T | None:
+    """What a function finds; None where it finds no match."""
+    try:
+        return find(*given)
+    except NoMatchError:
+        return None
 
 
 def op(name: str, *args: Any) -> Op:

@@ -3,19 +3,10 @@
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    as_root,
-    attempt,
-    needed,
-    operand,
-    require,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, as_root, single, values
 from agent.proposers.recipe.hooks import finishing
-from agent.proposers.recipe.patterns import Match, Var, match, op
+from agent.proposers.recipe.operands import operand
+from agent.proposers.recipe.patterns import Match, Var, attempt, match, needed, op, require
 from agent.proposers.recipe.reductions import of_rows
 from agent.proposers.recipe.spellings import GELU_LINEAR, LINEAR, LINEAR_BIAS, PRODUCT
 from judge.graph import Graph

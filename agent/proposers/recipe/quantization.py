@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core, Finder, argument, needed, operand, require
-from agent.proposers.recipe.patterns import uncast
+from agent.proposers.recipe.core import Core, Finder
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import needed, require, uncast
 from judge.graph import Graph, operands, reference
 
 # E2M1's rounding: half-way points between its magnitudes, ties to the even code.

@@ -2,7 +2,9 @@
 
 from typing import Any, Final
 
-from agent.proposers.recipe.core import Core, Finder, needed, operand, require, result_of
+from agent.proposers.recipe.core import Core, Finder
+from agent.proposers.recipe.operands import operand, result_of
+from agent.proposers.recipe.patterns import needed, require
 from judge.graph import Graph, operands
 from judge.graph_spelling import references
 

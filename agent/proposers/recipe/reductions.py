@@ -4,20 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    attempt,
-    hookable,
-    needed,
-    operand,
-    out_dtype,
-    require,
-    result_of,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, hookable, out_dtype, values
 from agent.proposers.recipe.hooks import fusing
+from agent.proposers.recipe.operands import argument, operand, result_of
+from agent.proposers.recipe.patterns import attempt, needed, require
 from judge.graph import Graph
 from judge.worker import messages as m
 

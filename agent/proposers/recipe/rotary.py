@@ -2,18 +2,10 @@
 
 from itertools import permutations
 
-from agent.proposers.recipe.core import (
-    Core,
-    NoMatchError,
-    argument,
-    attempt,
-    needed,
-    operand,
-    require,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, single, values
 from agent.proposers.recipe.halves import halved
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import NoMatchError, attempt, needed, require
 from judge.graph import Graph, reference
 
 

@@ -2,21 +2,10 @@
 
 from typing import Any, Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    as_root,
-    hookable,
-    needed,
-    only_axis,
-    operand,
-    require,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, as_root, hookable, single, values
 from agent.proposers.recipe.hooks import fusing
-from agent.proposers.recipe.patterns import Const, match, op
+from agent.proposers.recipe.operands import argument, only_axis, operand
+from agent.proposers.recipe.patterns import Const, match, needed, op, require
 from agent.proposers.recipe.spellings import X
 from judge.graph import Graph
 

@@ -4,18 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from agent.proposers.recipe.core import (
-    FLOATS,
-    Core,
-    Finder,
-    named,
-    needed,
-    require,
-    result_of,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import FLOATS, Core, Finder, single, values
 from agent.proposers.recipe.hooks import finishing
+from agent.proposers.recipe.operands import named, result_of
+from agent.proposers.recipe.patterns import needed, require
 from judge.graph import Graph, reference
 
 _POOLS: Final = {

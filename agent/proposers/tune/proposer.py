@@ -44,15 +44,12 @@ class TuneProposer(Proposer):
     ----------
     run
         Does the tuning.
-    seconds
-        Of GPU time for one kernel.
     """
 
     name = TUNE
 
-    def __init__(self, run: Run, *, seconds: float = SECONDS) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._seconds = seconds
         self._done: set[str] = set()
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
@@ -69,7 +66,7 @@ class TuneProposer(Proposer):
         proposals: list[Proposal] = []
         failure: KbError | None = None
         for judged in self._candidates(state)[:_MOST_KERNELS]:
-            seconds = self._seconds
+            seconds = SECONDS
             if state.gpu_seconds_left is not None:
                 # The state does not know of this round's earlier searches yet.
                 left = state.gpu_seconds_left - (self._spent.gpu_seconds - before)

@@ -37,13 +37,10 @@ class Screener:
     ----------
     rank
         Does it.
-    seconds
-        For one screening.
     """
 
-    def __init__(self, rank: Rank, *, seconds: float = SECONDS) -> None:
+    def __init__(self, rank: Rank) -> None:
         self._rank = rank
-        self._seconds = seconds
         self.spent = Spending()
         """GPU time of the screenings."""
         self.notes: tuple[str, ...] = ()
@@ -79,8 +76,8 @@ class Screener:
     def _allowed(self, state: SearchState) -> float:
         left = state.gpu_seconds_left
         if left is None:
-            return self._seconds
-        return min(self._seconds, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
+            return SECONDS
+        return min(SECONDS, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
 
     def _ordered(self, proposals: Sequence[Proposal], ranking: Ranking) -> list[Proposal]:
         found: list[tuple[float, Proposal]] = []

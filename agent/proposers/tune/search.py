@@ -41,8 +41,6 @@ class Found:
     """Points that were tried."""
     failed: int
     """Number of tried points that fail to compile or give other results."""
-    exhausted: bool
-    """Nothing near the best is left untried, or all of the space was tried."""
 
 
 def search(
@@ -72,7 +70,7 @@ def search(
         Takes a line of progress.
     """
     run_off = ledger.left * _RUN_OFF_SHARE
-    incumbent, stale, exhausted = space.start, 0, False
+    incumbent, stale = space.start, 0
     points = first(space, generator, starts, batch)
     while points and ledger.left > run_off:
         before, clock, known = ledger.best_ms, ledger.left, len(ledger.trials)
@@ -90,11 +88,10 @@ def search(
         affordable = int(max(4.0, 0.5 * ledger.left * new / max(clock - ledger.left, 1e-6)))
         near = [p for p in space.neighbours(incumbent, 1) if p not in ledger.trials]
         points = _next(space, ledger, generator, min(_GENERATION, affordable))
-        exhausted = not points or (stale >= _PATIENCE and not near)
-        if exhausted or (stale > 2 * _PATIENCE):
+        if stale > 2 * _PATIENCE or (stale >= _PATIENCE and not near):
             break
     ranked = _run_off(space, ledger)
-    return Found(tuple(ranked), len(ledger.trials), len(ledger.errors), exhausted)
+    return Found(tuple(ranked), len(ledger.trials), len(ledger.errors))
 
 
 def first(

@@ -70,12 +70,9 @@ def tune_with(
         given_ms=given_ms,
         versions=tuple(versions),
         start=tunable.start,
-        points=space.size,
         tried=found.tried,
         failed=found.failed,
         reasons=dict(reasons.most_common(5)),
-        exhausted=found.exhausted,
-        ahead_seconds=timer.ahead_seconds,
     )
 
 
