@@ -12,15 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from agent.proposers.recipe import fuse
 from agent.proposers.recipe.core import Core, Finder, plain_name
-from agent.proposers.recipe.fuse import (
-    chain,
-    expressible,
-    expression,
-    operands_of,
-    repeated,
-    trailing,
-)
 from agent.proposers.recipe.patterns import NoMatchError, attempt, require
 from judge.graph import Graph, reference
 
@@ -54,7 +47,7 @@ def finishing(find: Finder) -> Finder:
 
 def _after(graph: Graph, root: str, find: Finder) -> Core:
     """A core whose result alone is worked on until `root`."""
-    require(expressible(graph, root))
+    require(fuse.expressible(graph, root))
     shape = graph.shape(root)
     left, seen = [root], {root}
     while left and len(seen) < _REACH:
@@ -66,14 +59,14 @@ def _after(graph: Graph, root: str, find: Finder) -> Core:
             core = attempt(find, graph, name)
             if core is not None and core.main and name in core.results:
                 return _finished(graph, core, name, root)
-            if expressible(graph, name) and graph.shape(name) == shape:
+            if fuse.expressible(graph, name) and graph.shape(name) == shape:
                 left.append(name)
     raise NoMatchError
 
 
 def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
-    steps = chain(graph, root, core.nodes)
-    given = operands_of(graph, steps)
+    steps = fuse.chain(graph, root, core.nodes)
+    given = fuse.operands_of(graph, steps)
     users = set(graph.users[result])
     require(
         len(core.results) == 1
@@ -109,13 +102,13 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
 def _before(graph: Graph, core: Core) -> Core:
     """The core with the chain that its main operand comes from, where that is one."""
     main = core.main
-    if not expressible(graph, main) or not set(graph.users[main]) <= core.nodes:
+    if not fuse.expressible(graph, main) or not set(graph.users[main]) <= core.nodes:
         return core
     if main in graph.outputs or main in core.nodes:
         return core
-    steps = chain(graph, main, frozenset())
+    steps = fuse.chain(graph, main, frozenset())
     shape = graph.shape(main)
-    given = operands_of(graph, steps)
+    given = fuse.operands_of(graph, steps)
     full = [e for e in given if graph.shape(e) == shape and "float" in graph.dtype(e)]
     if not full or core.nodes & {*steps, *given}:
         return core
@@ -144,16 +137,15 @@ def _before(graph: Graph, core: Core) -> Core:
 def _reaches(graph: Graph, name: str, of: str, lanes: int) -> bool:
     """Whether an operand can be read at the places of `of`'s elements."""
     shape, mine = graph.shape(of), graph.shape(name)
-    if not graph.is_tensor(name) or trailing(mine, shape) is None or repeated(mine, shape):
+    if fuse.trailing(mine, shape) is None or fuse.repeated(mine, shape):
         return False
     return mine == shape or all(each == 1 for each in mine) or len(mine) >= lanes
 
 
 def _of_lanes(graph: Graph, name: str, of: str, core: Core) -> bool:
     """Whether an operand has one element for each lane of the result, such as a channel's bias."""
-    if not core.lane_size or not graph.is_tensor(name):
-        return False
-    return repeated(graph.shape(name), graph.shape(of)) == core.out_lanes
+    spread = fuse.repeated(graph.shape(name), graph.shape(of))
+    return bool(core.lane_size) and spread == core.out_lanes
 
 
 def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...], lane_size: str = "") -> str:
@@ -161,7 +153,7 @@ def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...], lane_size
     the result share one of theirs."""
     given = [f"{{{each}}}.contiguous()" for each in names]
     given += [f"{{{each}}}.numel()" for each in names if _repeats(graph, each, shape)]
-    given += [lane_size for each in names if repeated(graph.shape(each), shape)][:1]
+    given += [lane_size for each in names if fuse.repeated(graph.shape(each), shape)][:1]
     return f"({', '.join(given)}{',' * (len(given) == 1)})"
 
 
@@ -193,7 +185,7 @@ def _text(
         place = f"operands[{index}]"
         if mine == shape:
             place += " + lead + lane, mask=mask, other=0.0"
-        elif repeated(mine, shape):
+        elif fuse.repeated(mine, shape):
             place += f" + lead // operands[{inner}] % {size}"
         elif repeats:
             at = f"(lead + lane) % {size}" if images else f"lead % {size} + lane"
@@ -208,7 +200,7 @@ def _text(
             lines.append(load)
         sizes += repeats
     for index, each in enumerate(steps):
-        lines.append(f"v{index} = {expression(graph[each], values)}")
+        lines.append(f"v{index} = {fuse.expression(graph[each], values)}")
         values[each] = f"v{index}"
     body = "\n    ".join(lines)
     return (

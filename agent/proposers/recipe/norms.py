@@ -67,7 +67,7 @@ def _scale(graph: Graph, root: str, x: str, weight: str | None) -> str:
 
 def _of_rows(graph: Graph, root: str) -> Match:
     """An RMSNorm over the last dimension with a weight along it, or none."""
-    found = needed(match(graph, RMSNORM, root))
+    found = match(graph, RMSNORM, root)
     shape, weight = graph.shape(found.tensors["x"]), found.tensors.get("weight")
     require(_axis(graph, root, found) == len(shape) - 1)
     require(weight is None or graph.shape(weight) == shape[-1:])
@@ -87,7 +87,7 @@ def _along_axis(pattern: Any, family: str) -> Finder:
     """A finder of norms over any one dimension, which their weight and bias lie along."""
 
     def found(graph: Graph, root: str) -> Core:
-        norm = needed(match(graph, pattern, root))
+        norm = match(graph, pattern, root)
         axis = _axis(graph, root, norm)
         x = norm.tensors["x"]
         shape = graph.shape(x)

@@ -91,7 +91,7 @@ def _is_all(graph: Graph, core: Core) -> bool:
 
 
 def _column_sum(graph: Graph, root: str) -> Core:
-    found = needed(match(graph, op("sum.dim_IntList", X, Const("dims")), root))
+    found = match(graph, op("sum.dim_IntList", X, Const("dims")), root)
     require(not graph[root].kwargs)
     x = found.tensors["x"]
     rank = len(graph.shape(x))
@@ -107,7 +107,7 @@ def _column_sum(graph: Graph, root: str) -> Core:
 
 
 def _silu_mul(graph: Graph, root: str) -> Core:
-    found = needed(match(graph, op("mul.Tensor", SILU, Var("up")), root))
+    found = match(graph, op("mul.Tensor", SILU, Var("up")), root)
     halves = halved(graph, found.tensors["gate"], found.tensors["up"])
     source, casts = uncast(graph, halves[0])
     used = found.nodes | halves[1] | casts
@@ -117,7 +117,7 @@ def _silu_mul(graph: Graph, root: str) -> Core:
 
 
 def _transpose(graph: Graph, root: str) -> Core:
-    found = needed(match(graph, op("clone.default", Var("view")), root))
+    found = match(graph, op("clone.default", Var("view")), root)
     view = graph[found.tensors["view"]]
     source = needed(operand(view))
     require(len(graph.shape(source)) == 2)
@@ -131,7 +131,7 @@ def _transpose(graph: Graph, root: str) -> Core:
 
 
 def _add(graph: Graph, root: str) -> Core:
-    found = needed(match(graph, op("add.Tensor", Var("a"), Var("b")), root))
+    found = match(graph, op("add.Tensor", Var("a"), Var("b")), root)
     shape, dtype = graph.shape(root), graph.dtype(root)
     one, other = sides = [found.tensors["a"], found.tensors["b"]]
     require(bool(shape) and "float" in dtype)
@@ -145,7 +145,7 @@ def _add(graph: Graph, root: str) -> Core:
 
 def _scale(graph: Graph, root: str) -> Core:
     products = tuple(op(each, X, Const("factor")) for each in ("mul.Tensor", "mul.Scalar"))
-    found = needed(match(graph, products, root))
+    found = match(graph, products, root)
     require(isinstance(found.constants["factor"], int | float) and "float" in graph.dtype(root))
     factor = repr(float(found.constants["factor"]))
     arguments = {"x": as_root(graph, root, found.tensors["x"]), "factor": factor}

@@ -96,13 +96,18 @@ def only(name: str, *args: Any) -> Op:
     return Op(f"aten.{name}", args, exact=True)
 
 
-def match(graph: Graph, pattern: Any, root: str) -> Match | None:
+def match(graph: Graph, pattern: Any, root: str) -> Match:
     """The first way in which `pattern` matches at the value `root`.
 
     Conversions between floating-point dtypes are looked through on the way to an operand: kernels
     compute in float32 whatever their inputs are.
+
+    Raises
+    ------
+    NoMatchError
+        It does not match.
     """
-    return next(_match(graph, pattern, {"node": root}, Match()), None)
+    return needed(next(_match(graph, pattern, {"node": root}, Match()), None))
 
 
 def uncast(graph: Graph, name: str) -> tuple[str, frozenset[str]]:

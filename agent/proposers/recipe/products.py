@@ -8,12 +8,18 @@ from agent.proposers.recipe.hooks import finishing
 from agent.proposers.recipe.operands import operand
 from agent.proposers.recipe.patterns import Match, Var, attempt, match, needed, op, require
 from agent.proposers.recipe.reductions import of_rows
-from agent.proposers.recipe.spellings import GELU_LINEAR, LINEAR, LINEAR_BIAS, PRODUCT
+from agent.proposers.recipe.spellings import (
+    BUILT_IN_BIAS,
+    GELU_LINEAR,
+    LINEAR,
+    LINEAR_BIAS,
+    PRODUCT,
+)
 from judge.graph import Graph
 
 
 def _gelu_linear(graph: Graph, root: str) -> Core:
-    found = needed(match(graph, GELU_LINEAR, root))
+    found = match(graph, GELU_LINEAR, root)
     require(graph[root].kwargs.get("approximate", "none") == "none")
     return _product(graph, root, found, words=frozenset({"gelu"}))
 
@@ -22,9 +28,7 @@ def _linear(graph: Graph, root: str) -> Core:
     if (core := attempt(_plain, graph, root)) is not None:
         return core
     # Without an activation the bias is what stands after, unless the operator has it built in.
-    found = match(graph, op("linear.default", Var("a"), Var("w"), Var("bias")), root)
-    found = found or match(graph, op("addmm.default", Var("bias"), Var("a"), Var("b")), root)
-    found = needed(found)
+    found = match(graph, BUILT_IN_BIAS, root)
     core, bias = _product(graph, root, found), found.tensors["bias"]
     require(not graph[root].kwargs and graph.dtype(bias) == graph.dtype(root))
     arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
@@ -62,14 +66,14 @@ def _product(graph: Graph, root: str, found: Match, words: frozenset[str] = froz
 
 def _biased(graph: Graph, root: str) -> Core:
     """With the bias that kernels add themselves."""
-    found = needed(match(graph, LINEAR_BIAS, root))
+    found = match(graph, LINEAR_BIAS, root)
     require(not graph[root].kwargs and graph.dtype(root) == graph.dtype(found.tensors["a"]))
     return _product(graph, root, found)
 
 
 def _plain(graph: Graph, root: str) -> Core:
     """Without one: what stands after it is the kernel's, if it can."""
-    return _product(graph, root, needed(match(graph, LINEAR, root)))
+    return _product(graph, root, match(graph, LINEAR, root))
 
 
 def _row_reduced(graph: Graph, root: str) -> Core:
@@ -92,7 +96,7 @@ def _row_reduced(graph: Graph, root: str) -> Core:
 
 def _batched(graph: Graph, root: str) -> Core:
     """Of two tensors of three dimensions and more; leading dimensions are broadcast."""
-    found = needed(match(graph, PRODUCT, root) or match(graph, _BMM, root))
+    found = match(graph, (PRODUCT, op("bmm.default", Var("a"), Var("b"))), root)
     a, b = found.tensors["a"], found.tensors["b"]
     ranks = [len(graph.shape(each)) for each in (a, b)]
     dtypes = {graph.dtype(each) for each in (a, b, root)}
@@ -105,7 +109,7 @@ def _triangular(graph: Graph, root: str) -> Core:
     triangles themselves, zeros are not read."""
     part = _triangle(graph, root)
     inner = needed(operand(graph[root])) if part is not None else root
-    found = needed(match(graph, PRODUCT, inner))
+    found = match(graph, PRODUCT, inner)
     a, b = found.tensors["a"], found.tensors["b"]
     parts = [_triangle(graph, each) for each in (a, b)]
     require(all(len(graph.shape(each)) == 2 for each in (a, b)))
@@ -126,7 +130,6 @@ def _triangle(graph: Graph, name: str) -> int | None:
     return parts[node.op]
 
 
-_BMM: Final = op("bmm.default", Var("a"), Var("b"))
 PRODUCTS: Final[tuple[Finder, ...]] = (
     _triangular, _row_reduced,
     finishing(_biased), finishing(_plain), finishing(_batched),

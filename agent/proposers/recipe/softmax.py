@@ -26,7 +26,7 @@ def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | Non
 
 def _rows(graph: Graph, root: str) -> Core:
     """Softmax over the last dimension, as the kernels of rows take it."""
-    found = needed(match(graph, _SOFTMAX, root))
+    found = match(graph, _SOFTMAX, root)
     x = found.tensors["x"]
     rank = len(graph.shape(x))
     require(only_axis([found.constants["dim"]], rank) == rank - 1)
@@ -39,7 +39,7 @@ def _over(pattern: Any, family: str) -> Finder:
     """A finder over any dimension, where it lies."""
 
     def found(graph: Graph, root: str) -> Core:
-        whole = needed(match(graph, pattern, root))
+        whole = match(graph, pattern, root)
         x = whole.tensors["x"]
         rank = len(graph.shape(x))
         axis = needed(only_axis([whole.constants["dim"]], rank))

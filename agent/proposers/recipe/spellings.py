@@ -42,9 +42,12 @@ PRODUCT: Final = (
     op("mm.default", Var("a"), Var("b")),
     op("mv.default", Var("a"), Var("b")),
 )
-LINEAR_BIAS: Final = (
+BUILT_IN_BIAS: Final = (
     op("linear.default", Var("a"), Var("w"), Var("bias")),
     op("addmm.default", Var("bias"), Var("a"), Var("b")),
+)
+LINEAR_BIAS: Final = (
+    *BUILT_IN_BIAS,
     op("add.Tensor", PRODUCT, Var("bias")),
     op("add.Tensor", only("linear.default", Var("a"), Var("w")), Var("bias")),
 )
