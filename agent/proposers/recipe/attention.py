@@ -75,15 +75,16 @@ def _scores(graph: Graph, name: str, found: _Found) -> None:
             factor *= scale
         elif node.op == "aten.masked_fill.Scalar" and node.args[2] == _INFINITY:
             require(factor == 1.0 and not found.bias and not found.causal)
-            mask = seen(graph, str(operands[1]), graph.shape(name))
+            mask = attempt(_seen, graph, str(operands[1]), graph.shape(name))
             if mask is not None and mask[0] == 0:
                 found.causal = True
                 found.nodes |= mask[1]
             else:
                 found.bias = operands[1]
         elif node.op == "aten.add.Tensor" and not node.kwargs and None not in operands:
-            side = needed(_scored(graph, [str(each) for each in operands]))
-            require(not found.bias and factor == 1.0)
+            sides = [n for n, each in enumerate(operands) if _reaches_product(graph, str(each))]
+            require(len(sides) == 1 and not found.bias and factor == 1.0)
+            side = sides[0]
             found.bias = str(operands[1 - side])
             name = str(operands[side])
             continue
@@ -99,12 +100,6 @@ def _scale(graph: Graph, name: str, *operators: str) -> float | None:
     if node.op not in operators or not isinstance(constant, int | float) or not constant:
         return None
     return 1 / constant if "div" in node.op else constant
-
-
-def _scored(graph: Graph, operands: list[str]) -> int | None:
-    """Which of two operands comes from a product, where one does."""
-    sides = [index for index, each in enumerate(operands) if _reaches_product(graph, each)]
-    return sides[0] if len(sides) == 1 else None
 
 
 def _reaches_product(graph: Graph, name: str) -> bool:
@@ -137,28 +132,25 @@ def _product(graph: Graph, name: str, found: _Found, factor: float) -> None:
     found.scale = factor
 
 
-def seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]] | None:
+def _seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]]:
     """Of a mask that hides what is above a diagonal in the last two dimensions of `shape`: the
     last diagonal that is seen, and the values that the mask is made of."""
     node, nodes, hides = graph[mask], {mask}, True
     while node.op in ("aten.eq.Scalar", "aten.logical_not.default", "aten.bitwise_not.default"):
-        if node.op == "aten.eq.Scalar" and node.args[1] not in (0, False):
-            return None
+        require(node.op != "aten.eq.Scalar" or node.args[1] in (0, False))
         hides = not hides
         node = graph[str(operand(node))]
         nodes.add(node.name)
     while node.op in ("aten._to_copy.default", "aten.unsqueeze.default", "aten.view.default"):
         node = graph[str(operand(node))]
         nodes.add(node.name)
-    if node.op != ("aten.triu.default" if hides else "aten.tril.default"):
-        return None
+    require(node.op == ("aten.triu.default" if hides else "aten.tril.default"))
     diagonal = int(argument(node, 1, 0))
     ones = graph[str(operand(node))]
     filled = ones.op == "aten.ones.default" or (
         ones.op == "aten.full.default" and ones.args[1] in (1, True)
     )
-    if not filled or graph.shape(ones.name) != shape[-2:]:
-        return None
+    require(filled and graph.shape(ones.name) == shape[-2:])
     return (diagonal - 1 if hides else diagonal), nodes | {ones.name}
 
 
@@ -197,7 +189,7 @@ def _causal_softmax(graph: Graph, root: str) -> Core:
     masked, casts = uncast(graph, needed(softmax_of(graph, root)))
     fill = graph[masked]
     require(fill.op == "aten.masked_fill.Scalar" and fill.args[2] == _INFINITY)
-    hidden = needed(seen(graph, str(operand(fill, 1)), graph.shape(masked)))
+    hidden = _seen(graph, str(operand(fill, 1)), graph.shape(masked))
     x, more = uncast(graph, str(operand(fill)))
     nodes = {masked, *casts, *more, *hidden[1]}
     scale = _scale(graph, x, "aten.mul.Tensor", "aten.div.Tensor")

@@ -5,7 +5,7 @@ from typing import Final
 
 from agent.proposers.recipe.core import Core, Finder
 from agent.proposers.recipe.operands import argument, operand
-from agent.proposers.recipe.patterns import needed, require, uncast
+from agent.proposers.recipe.patterns import NoMatchError, require, uncast
 from judge.graph import Graph, operands, reference
 
 # E2M1's rounding: half-way points between its magnitudes, ties to the even code.
@@ -46,7 +46,7 @@ def nvfp4(graph: Graph, root: str) -> Core:
     # Constants that are filled in, and what is only made of them.
     fills = {n for n in cone if n not in inside and not _depends_on_inputs(graph, n)}
     x, casts = uncast(graph, values)
-    factor = needed(_global_scale(graph, inside))
+    factor = _global_scale(graph, inside)
     inside |= {root} | fills
     inside |= {each for each in casts if set(graph.users[each]) <= inside}
     wide = "" if graph.dtype(x) == graph.dtype(values) else ".float()"
@@ -85,11 +85,10 @@ def quantized(find: Finder, family: str) -> Finder:
     return found
 
 
-def _global_scale(graph: Graph, inside: set[str]) -> float | None:
+def _global_scale(graph: Graph, inside: set[str]) -> float:
     """What the largest magnitudes are multiplied with before they are divided by 6."""
     largest = [name for name in inside if graph[name].op == "aten.amax.default"]
-    if len(largest) != 1:
-        return None
+    require(len(largest) == 1)
     for user in graph.users[largest[0]]:
         if graph[user].op == "aten.div.Tensor":
             return 1.0
@@ -100,8 +99,9 @@ def _global_scale(graph: Graph, inside: set[str]) -> float | None:
                     return float(each)
                 if name is not None and graph[name].op == "aten.full.default":
                     filled = argument(graph[name], 1)
-                    return float(filled) if isinstance(filled, int | float) else None
-    return None
+                    require(isinstance(filled, int | float))
+                    return float(filled)
+    raise NoMatchError
 
 
 def _ancestors(graph: Graph, name: str) -> set[str]:
