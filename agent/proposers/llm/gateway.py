@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.endpoint import errors
-from agent.endpoint.batch import BatchEndpoint
+from agent.endpoint.batch import BatchEndpoint, digest_of
 from agent.endpoint.client import Completion, Endpoint
 from agent.endpoint.errors import CancelledError, EndpointError, LlmError, ReplayError
 from agent.optimize.proposers import Spending
@@ -18,7 +18,6 @@ from agent.proposers.llm.record import (
     Exchange,
     Failure,
     Past,
-    digest_of,
     read_exchanges,
     spent_in,
     write_exchange,

@@ -5,9 +5,7 @@ side by side, so order is kept within each of them. Files hold bodies of request
 no headers, so no key is in them.
 """
 
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -16,6 +14,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from agent.endpoint.batch import digest_of
 from agent.endpoint.errors import ReplayError, one_line
 from agent.optimize.files import write_atomically
 from agent.optimize.proposers import Spending
@@ -71,12 +70,6 @@ class Exchange(Model):
         """What it cost."""
         money = self.money or 0.0
         return Spending(tokens_in=self.tokens_in, tokens_out=self.tokens_out, money=money)
-
-
-def digest_of(request: Mapping[str, Any]) -> str:
-    """SHA-256 of a request's body, whatever the order of its keys."""
-    text = json.dumps(request, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def read_exchanges(run: Path) -> list[Exchange]:
@@ -165,14 +158,14 @@ class Past:
         place = f"request {turn + 1} of '{conversation}'"
         if found is None:
             raise ReplayError(f"the replay diverges: the record has no {place}")
-        if found.digest != digest_of(request):
-            if not self._exact:
-                self.differing += 1
-                return found
+        if found.digest == digest_of(request):
+            return found
+        if self._exact:
             where = difference(found.request, request)
             raise ReplayError(
                 f"the replay diverges at {place} ({FOLDER}/{found.number:04d}.json): {where}"
             )
+        self.differing += 1
         return found
 
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:

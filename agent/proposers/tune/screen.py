@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from agent.proposers.tune.autotune import opened
@@ -18,7 +19,14 @@ from agent.proposers.tune.request import Ranking, Screened, Screening, Version
 from agent.proposers.tune.search import first, search
 from agent.proposers.tune.space import Point, Space
 from agent.proposers.tune.timing import SourceTimer, processes
-from agent.proposers.tune.tuner import LAST_SECONDS, final_times, ledger_of, starts_of
+from agent.proposers.tune.tuner import (
+    LAST_SECONDS,
+    final_times,
+    ledger_of,
+    starts_of,
+    versions_of,
+    with_times,
+)
 from judge.problem.kernel import KernelFile
 from judge.progress import Say, silent
 from judge.sandbox.launch import Zygote
@@ -120,13 +128,8 @@ def _race(timer: SourceTimer, entries: Sequence[_Entry], deadline: float, say: S
 
     ledger = ledger_of(text, timer, deadline)
     # In turn, the given configurations first: where time runs out every kernel was seen.
-    longest = max(len(entry.points) for entry in entries)
-    places = [
-        (number, entry.points[index])
-        for index in range(longest)
-        for number, entry in enumerate(entries)
-        if index < len(entry.points)
-    ]
+    of_each = ([(number, p) for p in entry.points] for number, entry in enumerate(entries))
+    places = [each for turn in zip_longest(*of_each) for each in turn if each is not None]
     halve(ledger, places, places[0], say=say)
     for (number, point), trial in ledger.trials.items():
         entries[number].ledger.trials[point] = Trial(point, trial.ms, trial.error, trial.slow)
@@ -134,35 +137,23 @@ def _race(timer: SourceTimer, entries: Sequence[_Entry], deadline: float, say: S
 
 def _final(timer: SourceTimer, request: Screening, entries: Sequence[_Entry]) -> Ranking:
     """Time the best of every kernel in turn with the reference."""
-    bests = [next(iter(entry.ledger.ranking()), None) for entry in entries]
-    texts = [
-        entry.space.text(best.point)
-        for entry, best in zip(entries, bests, strict=True)
-        if best is not None
-    ]
+    bests = [versions_of(entry.space, entry.ledger.ranking()[:1]) for entry in entries]
+    texts = [version.source for best in bests for version in best]
     final = final_times(timer, [request.reference, *texts], _LAUNCHES)
+    pairs = zip(entries, bests, strict=True)
     return Ranking(
-        kernels=tuple(
-            _screened(entry, best, final) for entry, best in zip(entries, bests, strict=True)
-        ),
+        kernels=tuple(_screened(entry, with_times(best, final)) for entry, best in pairs),
         reference_ms=final[request.reference],
     )
 
 
-def _screened(entry: _Entry, best: Trial[Point] | None, final: dict[str, float | None]) -> Screened:
+def _screened(entry: _Entry, best: Sequence[Version]) -> Screened:
     errors = entry.ledger.errors
-    version = None
-    if best is not None:
-        source = entry.space.text(best.point)
-        version = Version(
-            source=source,
-            values=entry.space.named(best.point),
-            ms=final.get(source) or best.median,
-        )
+    version = next(iter(best), None)
     return Screened(
         version=version,
         start=entry.space.tunable.start,
         tried=len(entry.ledger.trials),
         failed=len(errors),
-        why="" if best is not None else (errors[0] if errors else "there was no time for it"),
+        why="" if version is not None else (errors[0] if errors else "there was no time for it"),
     )

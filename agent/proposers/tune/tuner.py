@@ -3,11 +3,11 @@
 import random
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.halving import Ledger, Measured, P
+from agent.proposers.tune.halving import Ledger, Measured, P, Trial
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.rewrite import RewriteError
@@ -60,10 +60,7 @@ def tune_with(
         batch=request.batch,
         say=say,
     )
-    versions = [
-        Version(source=space.text(each.point), values=space.named(each.point), ms=each.median)
-        for each in found.ranking[:_LISTED]
-    ]
+    versions = versions_of(space, found.ranking[:_LISTED])
     reasons = Counter(error[:120] for error in ledger.errors)
     given_ms, versions = _compared(timer, request.kernel, versions)
     return Tuned(
@@ -102,6 +99,22 @@ def starts_of(space: Space, listed: Sequence[Tunable]) -> list[Point]:
     return [p for p in points if all(v in d for v, d in zip(p, space.domains, strict=True))]
 
 
+def versions_of(space: Space, trials: Sequence[Trial[Point]]) -> list[Version]:
+    """What was tried, written out."""
+    return [
+        Version(source=space.text(each.point), values=space.named(each.point), ms=each.median)
+        for each in trials
+    ]
+
+
+def with_times(versions: Sequence[Version], final: Mapping[str, float | None]) -> list[Version]:
+    """Versions with their final times; those that have none keep the earlier one."""
+    return [
+        each if (ms := final.get(each.source)) is None else each.model_copy(update={"ms": ms})
+        for each in versions
+    ]
+
+
 def final_times(timer: SourceTimer, texts: Sequence[str], launches: int) -> dict[str, float | None]:
     """Median of each file's times, launched in turn; None where one fails."""
     timed = timer.times(texts, launches, LAST_SECONDS)
@@ -115,8 +128,4 @@ def _compared(
     """Time the given file and the best versions in turn: their final times."""
     best = [each for each in versions[:3] if each.source != given]
     final = final_times(timer, [given, *(each.source for each in best)], _LAST_LAUNCHES)
-    again = [
-        each if (ms := final.get(each.source)) is None else each.model_copy(update={"ms": ms})
-        for each in versions
-    ]
-    return final[given], sorted(again, key=lambda each: each.ms)
+    return final[given], sorted(with_times(versions, final), key=lambda each: each.ms)
