@@ -294,9 +294,14 @@ class BatchEndpoint:
 
 
 def custom_id(body: Mapping[str, Any]) -> str:
-    """The id of a request: a digest of its body, model included, whatever the keys' order."""
+    """The id of a request: a digest of its body, model included."""
+    return f"kb-{digest_of(body)[:_ID_DIGITS]}"
+
+
+def digest_of(body: Mapping[str, Any]) -> str:
+    """SHA-256 of a request's body, whatever the order of its keys."""
     text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return f"kb-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def requests_in(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ _REQUIRED: tuple[tuple[str, type[ast.stmt], str], ...] = (
     ("get_init_inputs", ast.FunctionDef, "function"),
 )
 _DECLARATION = "JUDGE"
-_LINE_END = re.compile(rb"\r\n|\r|\n")
+LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
     """Integers assigned once, from literals alone; derived ones follow by themselves."""
     used = reachable_names(module, ["get_inputs"])
     structural = reachable_names(module, ["get_init_inputs", "Model"])
-    starts = _line_starts(text)
+    starts = line_starts(text)
     statements = [*top_level(module.body)]
     # A loop's variable counts as assigned as often as it stands there.
     assigned = Counter(name for each in statements for name in names_assigned(each))
@@ -180,10 +180,10 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
             value = integer(node, {})
             if value is None or base not in used or assigned[base] != 1:
                 continue
-            span = _span(starts, node)
-            if any(each.span == span for each in found.values()):
+            place = span(starts, node)
+            if any(each.span == place for each in found.values()):
                 continue  # `N = M = 4` is one constant
-            found[name] = Constant(name, value, span, base in structural)
+            found[name] = Constant(name, value, place, base in structural)
     return found
 
 
@@ -200,12 +200,13 @@ def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
     return named_values(targets[0], value)
 
 
-def _line_starts(text: str) -> list[int]:
+def line_starts(text: str) -> list[int]:
     """Byte offsets of the lines as `ast` counts them."""
-    return [0, *(match.end() for match in _LINE_END.finditer(text.encode()))]
+    return [0, *(match.end() for match in LINE_END.finditer(text.encode()))]
 
 
-def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:
+def span(starts: list[int], node: ast.expr | ast.keyword) -> tuple[int, int]:
+    """The first byte of a node and the one after it, from `line_starts` of its text."""
     assert node.end_lineno is not None and node.end_col_offset is not None
     start = starts[node.lineno - 1] + node.col_offset
     return start, starts[node.end_lineno - 1] + node.end_col_offset

@@ -73,8 +73,7 @@ class SourceBench:
         results = [m.BenchedSource() for _ in keys]
         if command.stage == "compile":
             compiled = self._compile(command, keys, deadline, results)
-            seconds = self._clock() - start
-            return m.Benched(results=results, ahead_seconds=seconds, compiled_ahead=compiled)
+            return m.Benched(results=results, compiled_ahead=compiled)
         if command.refer:
             self._refer(task)
         new = self._load_new(task, keys, results)

@@ -181,10 +181,8 @@ class Benched(Reply):
     """Every source's times, in the order of the command."""
 
     results: list[BenchedSource] = Field(max_length=MAX_SOURCES)
-    ahead_seconds: float = 0.0
-    """Of stage `compile`."""
     compiled_ahead: int = 0
-    """Sources that were."""
+    """Sources that stage `compile` compiled."""
     lost: bool = False
     """The device reported an error that the process cannot recover from: start another."""
 

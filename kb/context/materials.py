@@ -12,6 +12,7 @@ from kb.context.cutting import prose_blocks
 from kb.context.shortening import Options, short_form
 from kb.index.reader import Generation
 from kb.records import QUESTION, Chunk, Source
+from kb.search.models import ResultSource
 
 # The section that says what to do; where an entry has none, the one after it says what it is.
 IN_SHORT = "In short"
@@ -81,7 +82,7 @@ class Example:
     slug: str | None = None
 
 
-def provenance(source: Source, place: str) -> str:
+def provenance(source: Source | ResultSource, place: str) -> str:
     """The line that marks quoted text as data and says where it is from."""
     version = f" {source.version}" if source.version else ""
     licence = source.licence or "licence unknown"

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent.endpoint.client import Usage
+from agent.endpoint.client import Completion
 from agent.endpoint.errors import BudgetSpentError, one_line
 from agent.optimize.proposers import Spending
 from agent.pause import WaitingError
@@ -138,14 +138,17 @@ class Charge:
     """None: the model's price is not known."""
 
     @classmethod
-    def of(cls, usage: Usage | None, request: str, reply: str, price: Price | None) -> "Charge":
+    def of(cls, reply: Completion, request: str, price: Price | None) -> "Charge":
         """The cost of a request and its reply, given as the endpoint counts or by their lengths."""
-        if usage is not None and usage.prompt_tokens > 0:
-            into, out, estimated = usage.prompt_tokens, max(usage.completion_tokens, 0), False
+        usage, message = reply.usage, reply.choices[0].message
+        counted = usage is not None and usage.prompt_tokens > 0
+        if usage is not None and counted:
+            into, out = usage.prompt_tokens, max(usage.completion_tokens, 0)
         else:
-            into, out = (_tokens(text, _ASSUMED_BYTES_PER_TOKEN) for text in (request, reply))
-            estimated = True
-        return cls(into, out, estimated, price.of(into, out) if price else None)
+            calls = [call.function for call in message.tool_calls or []]
+            written = (message.content or "") + "".join(c.name + c.arguments for c in calls)
+            into, out = (_tokens(text, _ASSUMED_BYTES_PER_TOKEN) for text in (request, written))
+        return cls(into, out, not counted, price.of(into, out) if price else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,18 +196,17 @@ class Ledger:
         self._reserved: list[Reservation] = []
         self._held: list[Reservation] = []
         self._estimated = 0
-        self._lock = threading.Lock()
-        self._settled = threading.Condition(self._lock)
+        self._settled = threading.Condition()
 
     @property
     def spent(self) -> Spending:
         """By this process."""
-        with self._lock:
+        with self._settled:
             return self._spent
 
     def summary(self) -> str:
         """What the run spent, in words."""
-        with self._lock:
+        with self._settled:
             total, estimated = self._already + self._spent, self._estimated
         words = f"{total.tokens_in:,} tokens in, {total.tokens_out:,} out"
         if estimated:
@@ -263,13 +265,13 @@ class Ledger:
 
         That process ended before it could report what it had spent; the sum stays the same.
         """
-        with self._lock:
+        with self._settled:
             self._already -= part
             self._spent += part
 
     def repeat(self, part: Spending) -> None:
         """Count what a replayed run paid, so that what depends on it is decided as it was."""
-        with self._lock:
+        with self._settled:
             self._spent += part
 
     def hold(self, reservation: Reservation) -> None:

@@ -1,6 +1,6 @@
 """A search as the roles read it: the same facts in the same words for each."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,10 +94,6 @@ class Brief:
     def weighed(self) -> str:
         """Of the knowledge base, what a plan is made from."""
         return self.shown.weighed(self.state.context.reasons, measured=bool(self.evidence))
-
-    def used(self, cited: Collection[str]) -> str:
-        """Of the knowledge base, what a file is written with that rests on these ids."""
-        return self.shown.used(cited)
 
     @property
     def accepted(self) -> frozenset[str]:

@@ -7,7 +7,6 @@ parameter is asked again without, and the schema then stands in the prompt.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from agent.endpoint.client import Choice, Message
@@ -85,32 +84,43 @@ class Conversation:
         The way to the model.
     name : str
         Unique in the run, and the same when the run is repeated.
+    system : str
+        The system prompt.
     abilities : Abilities
         What is known so far; `abilities` of the object tells afterwards.
+    tool : SearchTool, optional
+        What the model may call before it answers.
     """
 
     def __init__(
         self,
         gateway: Gateway,
         name: str,
+        system: str,
         abilities: Abilities | None = None,
         *,
+        tool: SearchTool | None = None,
         max_reply_tokens: int = MAX_REPLY_TOKENS,
     ) -> None:
         self.name = name
         self.abilities = abilities or Abilities()
+        self.tool = tool
         self._gateway = gateway
+        self._system = system
         self._limit = max_reply_tokens
         self._turn = 0
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """Ids of the chunks that searches gave."""
+        return self.tool.given if self.tool is not None else ()
 
     def ask(
         self,
         kind: type[Answer],
-        system: str,
         prompt: str,
         *,
         objection: Callable[[Answer], str] = lambda _: "",
-        tool: SearchTool | None = None,
         base: str | None = None,
     ) -> Answer:
         """The model's answer.
@@ -121,8 +131,6 @@ class Conversation:
             The form it has to have.
         objection
             Says what is wrong with an answer of the right form; empty if nothing.
-        tool
-            What the model may call before it answers.
         base
             The file that edits in the answer change.
 
@@ -138,17 +146,17 @@ class Conversation:
         history: list[dict[str, Any]] = []
         problem, failed = "", 0
         while failed < ATTEMPTS:
-            choice = self._send(partial(self._request, kind, system, prompt, history, tool))
+            choice = self._send(kind, prompt, history)
             message = choice.message
             if message.refusal or choice.finish_reason == "content_filter":
                 said = one_line(message.refusal or "the endpoint's filter held the answer")
                 raise RefusedError(f"model '{self._gateway.model}' refused ({self.name}): {said}")
+            tool = self.tool
             if message.tool_calls and tool is not None and self.abilities.tools:
                 if tool.spent:
                     failed, problem = failed + 1, "it calls a tool that may not be called any more"
                 history += self._answered(message, tool)
                 continue
-            text = message.content or ""
             try:
                 answer = self._read(choice, kind, base)
             except NotUsableError as error:
@@ -159,7 +167,7 @@ class Conversation:
                     return answer
             failed += 1
             history += [
-                {"role": "assistant", "content": text or "(nothing)"},
+                {"role": "assistant", "content": message.content or "(nothing)"},
                 {"role": "user", "content": render("correction", problem=one_line(problem))},
             ]
         raise UnusableReplyError(
@@ -172,10 +180,10 @@ class Conversation:
             raise NotUsableError(f"it was cut off after {self._limit} tokens: be shorter")
         return extract(choice.message.content or "", kind, base)
 
-    def _send(self, build: Callable[[], dict[str, Any]]) -> Choice:
+    def _send(self, kind: type[Answer], prompt: str, history: list[dict[str, Any]]) -> Choice:
         """The next reply, asked for with what the endpoint turns out to support."""
         while True:
-            request = build()
+            request = self._request(kind, prompt, history)
             turn, self._turn = self._turn, self._turn + 1
             try:
                 return self._gateway.send(self.name, turn, request).choices[0]
@@ -186,23 +194,18 @@ class Conversation:
                 self.abilities = left
 
     def _request(
-        self,
-        kind: type[Answer],
-        system: str,
-        prompt: str,
-        history: list[dict[str, Any]],
-        tool: SearchTool | None,
+        self, kind: type[Answer], prompt: str, history: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        with_tools = tool is not None and self.abilities.tools
+        tool = self.tool if self.abilities.tools else None
         # A file inside a JSON string is what models write worst.
         schema = wire_schema(kind) if kind is not Code else None
         if schema is not None and not self.abilities.structured:
             prompt += "\n" + render("format", schema=json.dumps(schema, indent=1))
-        if with_tools:
+        if tool is not None:
             prompt += "\n" + render("tools")
         request: dict[str, Any] = {
             "messages": [
-                {"role": "system", "content": system},
+                {"role": "system", "content": self._system},
                 {"role": "user", "content": prompt},
                 *history,
             ],
@@ -213,7 +216,7 @@ class Conversation:
                 "type": "json_schema",
                 "json_schema": {"name": kind.__name__.lower(), "schema": schema, "strict": True},
             }
-        if with_tools and tool is not None:
+        if tool is not None:
             request["tools"] = [SPECIFICATION]
             request["tool_choice"] = "none" if tool.spent else "auto"
         return request
@@ -224,20 +227,15 @@ class Conversation:
         said: dict[str, Any] = {
             "role": "assistant",
             "content": message.content or "",
-            "tool_calls": [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": call.function.name,
-                        "arguments": arguments_as_json(call.function.arguments),
-                    },
-                }
-                for call in calls
-            ],
+            "tool_calls": [],
         }
         answers = []
         for call in calls:
+            function = {
+                "name": call.function.name,
+                "arguments": arguments_as_json(call.function.arguments),
+            }
+            said["tool_calls"].append({"id": call.id, "type": "function", "function": function})
             answer = self._gateway.tool_answer(self.name, self._turn, call.id)
             if answer is None:
                 answer = tool.call(call.function.name, call.function.arguments)

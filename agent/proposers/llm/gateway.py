@@ -2,14 +2,14 @@
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from agent.endpoint import errors
-from agent.endpoint.batch import BatchEndpoint
-from agent.endpoint.client import Completion, Endpoint, Reply
+from agent.endpoint.batch import BatchEndpoint, digest_of
+from agent.endpoint.client import Completion, Endpoint
 from agent.endpoint.errors import CancelledError, EndpointError, LlmError, ReplayError
 from agent.optimize.proposers import Spending
 from agent.pause import WaitingError
@@ -18,10 +18,9 @@ from agent.proposers.llm.record import (
     Exchange,
     Failure,
     Past,
-    Recorder,
-    digest_of,
     read_exchanges,
     spent_in,
+    write_exchange,
 )
 
 
@@ -34,11 +33,15 @@ class Gateway:
     def __init__(
         self,
         endpoint: Endpoint | BatchEndpoint | None,
-        recorder: Recorder,
+        run: Path,
+        recorded: Sequence[Exchange],
         ledger: Ledger,
         past: Past,
     ) -> None:
-        self._endpoint, self._recorder, self._ledger = endpoint, recorder, ledger
+        self._endpoint, self._run, self._ledger = endpoint, run, ledger
+        self._number = max((each.number for each in recorded), default=0)
+        # A run holds the lock of its folder, so its threads alone write here.
+        self._recording = threading.Lock()
         self._cancelled = threading.Event()
         self.past = past
         """What is recorded already: of this run before it was interrupted, or of the replayed."""
@@ -69,8 +72,7 @@ class Gateway:
         if price is not None and isinstance(endpoint, BatchEndpoint):
             price = price.batched
         ledger = Ledger(price, max_tokens=max_tokens, max_money=max_money, already=spent_in(before))
-        last = max((each.number for each in before), default=0)
-        return cls(endpoint, Recorder(run, last), ledger, Past(before))
+        return cls(endpoint, run, before, ledger, Past(before))
 
     @classmethod
     def open_replay(cls, recorded: Path, run: Path, *, exact: bool = True) -> "Gateway":
@@ -88,8 +90,8 @@ class Gateway:
         exchanges = read_exchanges(recorded)
         if not exchanges:
             raise ReplayError(f"{recorded} holds no record of a model to replay")
-        last = max((each.number for each in read_exchanges(run)), default=0)
-        gateway = cls(None, Recorder(run, last), Ledger(), Past(exchanges, exact=exact))
+        past = Past(exchanges, exact=exact)
+        gateway = cls(None, run, read_exchanges(run), Ledger(), past)
         gateway.model, gateway._url = exchanges[0].model, exchanges[0].url
         return gateway
 
@@ -183,7 +185,7 @@ class Gateway:
         held = False
         try:
             reply = endpoint.complete(exchange.request)
-            charge = _charge(reply, text, self._ledger.price)
+            charge = Charge.of(reply.completion, text, self._ledger.price)
         except EndpointError as error:
             self._write(exchange, failure=_failure(error))
             raise
@@ -216,15 +218,10 @@ class Gateway:
         # another process may go on in it.
         if self._cancelled.is_set():
             raise CancelledError("the run is being ended")
-        self._recorder.write(exchange.model_copy(update=changed))
-
-
-def _charge(reply: Reply, request: str, price: Price | None) -> Charge:
-    message = reply.completion.choices[0].message
-    written = (message.content or "") + "".join(
-        call.function.name + call.function.arguments for call in message.tool_calls or []
-    )
-    return Charge.of(reply.completion.usage, request, written, price)
+        with self._recording:
+            numbered = changed | {"number": self._number + 1}
+            write_exchange(self._run, exchange.model_copy(update=numbered))
+            self._number += 1
 
 
 def _failure(error: LlmError) -> Failure:

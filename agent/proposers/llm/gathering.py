@@ -2,27 +2,19 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Gathered(Generic[T]):
-    """The result of one task: a value, or the exception that it raised."""
-
-    value: T | None = None
-    error: BaseException | None = None
-
-
-def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Gathered[T]]:
+def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Future[T]]:
     """Run all tasks, at most `most` at a time; their results in the tasks' order.
 
     The threads are daemons: when the waiting thread is interrupted, a request that is under way
     does not hold up the end of the process.
     """
-    results = [Gathered[T]() for _ in tasks]
+    results = [Future[T]() for _ in tasks]
     left = zip(tasks, results, strict=True)
     lock = threading.Lock()
 
@@ -34,9 +26,9 @@ def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Gathered[T
                 return
             task, result = found
             try:
-                result.value = task()
+                result.set_result(task())
             except BaseException as error:
-                result.error = error
+                result.set_exception(error)
 
     threads = [
         threading.Thread(target=work, name=f"llm-{number}", daemon=True)

@@ -100,25 +100,22 @@ class LlmProposer(Proposer):
         if state.round == 1 and not self._gateway.counts_money:
             self.notes = ["the model's price is not known: tokens are counted, money is not"]
         self._brief = brief = Brief.of(state)
-        system = _system(brief)
         most = min(PLANS, state.branching * len(state.beam))
         count = max(most - (state.crossover is not None), 1)
         if not self._planned:
             self._abilities = self._known_before(state.round)
-        tool = self._tool(brief)
-        talk = self._talk(_planner(state.round))
+        talk = self._talk(_planner(state.round), brief, state.context.chunks)
         try:
-            plans = planner.plan(talk, system, brief, count, tool)
+            plans = planner.plan(talk, brief, count)
         finally:
             # The planner comes first and alone, so that all others know what it found out, in a
             # replay as well.
             self._abilities, self._planned = talk.abilities, True
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
-            tasks.append(partial(self._combined, brief, system, state.crossover))
+            tasks.append(partial(self._combined, brief, *state.crossover))
         tasks += [
-            partial(self._coded, brief, system, plan, number)
-            for number, plan in enumerate(plans, start=1)
+            partial(self._coded, brief, plan, number) for number, plan in enumerate(plans, start=1)
         ]
         return self._gathered(tasks)
 
@@ -133,10 +130,9 @@ class LlmProposer(Proposer):
         brief = self._brief
         if brief is None:
             return None
-        tool = self._tool(brief, given=())
-        talk = self._talk(f"fixer.{digest_id(proposal.source)}")
-        code = coder.fix(talk, _system(brief), brief, proposal, failure, tool=tool)
-        chunks = _with_found(proposal.chunks, tool)
+        talk = self._talk(f"fixer.{digest_id(proposal.source)}", brief, ())
+        code = coder.fix(talk, brief, proposal, failure)
+        chunks = _with_found(proposal.chunks, talk)
         return proposal.model_copy(
             update={"source": code.code, "note": flat(code.note), "chunks": chunks}
         )
@@ -153,8 +149,8 @@ class LlmProposer(Proposer):
         if not cases:
             return []
         brief = Brief.of(state)
-        talk = self._talk(f"r{state.round:02d}.reflector")
-        return reflector.reflect(talk, _system(brief), brief, cases)
+        talk = self._talk(f"r{state.round:02d}.reflector", brief, None)
+        return reflector.reflect(talk, brief, cases)
 
     def _known_before(self, round_: int) -> Abilities:
         """What the endpoint supports as the record has it at the beginning of a round.
@@ -169,22 +165,24 @@ class LlmProposer(Proposer):
                 return Abilities.shown_by(request, searches=past.searches)
         return Abilities()
 
-    def _talk(self, name: str) -> Conversation:
-        return Conversation(self._gateway, name, self._abilities)
-
-    def _tool(self, brief: Brief, given: Sequence[str] | None = None) -> SearchTool | None:
+    def _talk(self, name: str, brief: Brief, given: Sequence[str] | None) -> Conversation:
+        """A conversation that can search for chunks other than `given`; None: it cannot search."""
         searches = self._gateway.searches
         if searches is None:
             # In a batch each search would cost a journey to the other machine.
             searches = self._searcher is not None and not self._gateway.waits
-        if not searches:
-            return None
-        had = (*(brief.state.context.chunks if given is None else given), *self._hidden)
-        return SearchTool(self._searcher, brief.state.architecture, had)
+        tool = None
+        if searches and given is not None:
+            had = (*given, *self._hidden)
+            tool = SearchTool(self._searcher, brief.state.architecture, had)
+        cuda = bool(brief.kernels) and all(each.suffix != ".py" for each in brief.kernels)
+        system = render("system", language="CUDA C++" if cuda else "Triton")
+        return Conversation(self._gateway, name, system, self._abilities, tool=tool)
 
-    def _coded(self, brief: Brief, system: str, plan: Plan, number: int) -> Proposal:
-        talk, tool = self._talk(f"r{brief.state.round:02d}.coder.{number}"), self._tool(brief)
-        code = coder.write(talk, system, brief, plan, tool)
+    def _coded(self, brief: Brief, plan: Plan, number: int) -> Proposal:
+        given = brief.state.context.chunks
+        talk = self._talk(f"r{brief.state.round:02d}.coder.{number}", brief, given)
+        code = coder.write(talk, brief, plan)
         return Proposal(
             source=code.code,
             parents=(plan.parent,),
@@ -193,15 +191,16 @@ class LlmProposer(Proposer):
             hypothesis=Hypothesis(
                 claim=flat(plan.claim, _CLAIM), metric=plan.metric, expected=plan.expected
             ),
-            chunks=_with_found(brief.state.context.chunks, tool),
+            chunks=_with_found(given, talk),
             suffix=brief.kernel(plan.parent).suffix,
             note=_note(plan, code),
         )
 
-    def _combined(self, brief: Brief, system: str, pair: tuple[Judged, Judged]) -> Proposal:
-        talk, tool = self._talk(f"r{brief.state.round:02d}.combiner"), self._tool(brief)
+    def _combined(self, brief: Brief, *pair: Judged) -> Proposal:
+        given = brief.state.context.chunks
+        talk = self._talk(f"r{brief.state.round:02d}.combiner", brief, given)
         first, second = (kernel_text(each, brief.state.problem.source) for each in pair)
-        code = coder.combine(talk, system, brief, (first, second), tool)
+        code = coder.combine(talk, brief, first, second)
         return Proposal(
             source=code.code,
             parents=(first.id, second.id),
@@ -210,7 +209,7 @@ class LlmProposer(Proposer):
                 sorted({part for each in pair for part in each.family.split(COMBINED)})
             ),
             hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
-            chunks=_with_found(brief.state.context.chunks, tool),
+            chunks=_with_found(given, talk),
             suffix=first.suffix,
             note=f"combines {first.id} and {second.id}",
         )
@@ -222,11 +221,11 @@ class LlmProposer(Proposer):
             self.close()  # Ctrl-C: what is under way must write no more
             raise
         # All of them were asked, also where one has to wait.
-        errors = [each.error for each in results if each.error is not None]
+        errors = [error for each in results if (error := each.exception()) is not None]
         for error in sorted(errors, key=lambda each: isinstance(each, PausedError)):
             if not isinstance(error, LlmError):
                 raise error
-        proposals = [each.value for each in results if each.value is not None]
+        proposals = [each.result() for each in results if each.exception() is None]
         if errors and not proposals:
             raise errors[0]
         self.notes = [*self.notes, *(str(each) for each in errors)]
@@ -286,14 +285,9 @@ def _planner(round_: int) -> str:
     return f"r{round_:02d}.planner"
 
 
-def _system(brief: Brief) -> str:
-    cuda = bool(brief.kernels) and all(each.suffix != ".py" for each in brief.kernels)
-    return render("system", language="CUDA C++" if cuda else "Triton")
-
-
-def _with_found(chunks: Sequence[str], tool: SearchTool | None) -> tuple[str, ...]:
+def _with_found(chunks: Sequence[str], talk: Conversation) -> tuple[str, ...]:
     """Ids of the chunks that a model had: those of its prompt, and what it found."""
-    return tuple(dict.fromkeys((*chunks, *(tool.given if tool is not None else ()))))
+    return tuple(dict.fromkeys((*chunks, *talk.found)))
 
 
 def _note(plan: Plan, code: Code) -> str:

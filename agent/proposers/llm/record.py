@@ -5,11 +5,8 @@ side by side, so order is kept within each of them. Files hold bodies of request
 no headers, so no key is in them.
 """
 
-import hashlib
 import itertools
-import json
 import re
-import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from agent.endpoint.batch import digest_of
 from agent.endpoint.errors import ReplayError, one_line
 from agent.optimize.files import write_atomically
 from agent.optimize.proposers import Spending
@@ -74,12 +72,6 @@ class Exchange(Model):
         return Spending(tokens_in=self.tokens_in, tokens_out=self.tokens_out, money=money)
 
 
-def digest_of(request: Mapping[str, Any]) -> str:
-    """SHA-256 of a request's body, whatever the order of its keys."""
-    text = json.dumps(request, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
-
-
 def read_exchanges(run: Path) -> list[Exchange]:
     """All exchanges of a run folder, in order; none if it has no record.
 
@@ -102,31 +94,16 @@ def spent_in(exchanges: Iterable[Exchange]) -> Spending:
     return sum((each.spending for each in exchanges if not each.replayed), Spending())
 
 
-class Recorder:
-    """Writes exchanges into a run folder; safe to use from several threads.
+def write_exchange(run: Path, exchange: Exchange) -> None:
+    """Add an exchange to a run folder under its number.
 
-    It is the folder's one writer: a run holds the lock of its folder.
+    Raises
+    ------
+    RunFolderError
+        The disk is full, or the folder cannot be written.
     """
-
-    def __init__(self, run: Path, after: int = 0) -> None:
-        self._folder = run / FOLDER
-        self._number = after
-        self._lock = threading.Lock()
-
-    def write(self, exchange: Exchange) -> None:
-        """Add an exchange under the next number.
-
-        Raises
-        ------
-        RunFolderError
-            The disk is full, or the folder cannot be written.
-        """
-        with self._lock:
-            number = self._number + 1
-            numbered = exchange.model_copy(update={"number": number})
-            text = numbered.model_dump_json(indent=1) + "\n"
-            write_atomically(self._folder / f"{number:04d}.json", text)
-            self._number = number
+    text = exchange.model_dump_json(indent=1) + "\n"
+    write_atomically(run / FOLDER / f"{exchange.number:04d}.json", text)
 
 
 class Past:
@@ -181,14 +158,14 @@ class Past:
         place = f"request {turn + 1} of '{conversation}'"
         if found is None:
             raise ReplayError(f"the replay diverges: the record has no {place}")
-        if found.digest != digest_of(request):
-            if not self._exact:
-                self.differing += 1
-                return found
+        if found.digest == digest_of(request):
+            return found
+        if self._exact:
             where = difference(found.request, request)
             raise ReplayError(
                 f"the replay diverges at {place} ({FOLDER}/{found.number:04d}.json): {where}"
             )
+        self.differing += 1
         return found
 
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:

@@ -21,7 +21,6 @@ from kb.context.materials import provenance
 from kb.embedders.tokens import count_tokens
 from kb.errors import IndexUnavailableError
 from kb.index.reader import Generation
-from kb.records import Source
 from kb.search.engine import Searcher
 from kb.search.models import Filters, Result
 
@@ -173,18 +172,11 @@ class SearchTool:
 
 def _quoted(result: Result, room: Budget) -> str | None:
     """A result between marks, cut to what there is room for; None if that is nothing."""
-    origin = Source(
-        name=result.source.name,
-        location="",
-        version=result.source.version,
-        licence=result.source.licence,
-        url=result.source.url,
-    )
     place = f"{result.path}:{result.start_line}-{result.end_line}"
     mark = mark_of(result.text)
     head = (
         f"-----{mark} begin chunk {result.id}-----\n"
-        f"{one_line(result.title, 200)}\n{one_line(provenance(origin, place), 300)}\n\n"
+        f"{one_line(result.title, 200)}\n{one_line(provenance(result.source, place), 300)}\n\n"
     )
     foot = f"\n-----{mark} end-----"
     if result.language in _CODE:

@@ -7,38 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.proposers.recipe.beside import (
-    DRAWN,
-    MADE,
-    RANDOM,
-    SIZED,
-    VIEWS,
-    drawn_sizes,
-    one_shape,
-    view_sizes,
-)
+from agent.proposers.recipe import beside, fuse
 from agent.proposers.recipe.carry import Signature, Stock, carried, identifier, signature
-from agent.proposers.recipe.core import NAMED, Core, argument, plain_name
-from agent.proposers.recipe.fuse import (
-    chain,
-    expressible,
-    helpers,
-    kernel_text,
-    operands_of,
-    spreads,
-)
+from agent.proposers.recipe.core import NAMED, Core, plain_name
+from agent.proposers.recipe.operands import argument
 from judge.graph import Graph, operands, reference
 from judge.worker import messages as m
 from kb.errors import KbError
 
-# One value for each element and nothing else: they may stand before and after a core.
-POINTWISE: Final = frozenset({
-    "_to_copy", "abs", "add", "clamp", "clamp_max", "clamp_min", "cos", "div", "elu", "eq", "erf",
-    "exp", "exp2", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le", "leaky_relu",
-    "log", "log1p", "log2", "lt", "masked_fill", "maximum", "minimum", "mish", "mul", "ne",
-    "neg", "pow", "reciprocal", "relu", "relu6", "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu",
-    "sin", "softplus", "sqrt", "square", "sub", "tanh", "where",
-})  # fmt: skip
 _RESERVED: Final = frozenset({"torch", "triton", "tl", "kernel_function"})
 
 
@@ -73,7 +49,7 @@ def fits(core: Core, stock: Stock) -> str | None:
     if absent := core.words - words:
         return f"it computes no {', '.join(sorted(absent))}"
     # A kernel with an activation of its own computes something else than one without.
-    if core.op == "matmul" and (extra := (words & POINTWISE) - core.words):
+    if core.op == "matmul" and (extra := (words & fuse.ELEMENTWISE) - core.words):
         return f"it computes {', '.join(sorted(extra))} as well"
     return None
 
@@ -122,7 +98,7 @@ class _Writer:
         self.fused_names: list[str] = []
 
     def written(self) -> Adapted:
-        drawn = [name for name in self.graph.computed if self._base(name) in DRAWN]
+        drawn = [name for name in self.graph.computed if self._base(name) in beside.DRAWN]
         for name in (*drawn, *self.graph.outputs):
             self._value(name)
         results = ", ".join(self.names[name] for name in self.graph.outputs)
@@ -132,10 +108,10 @@ class _Writer:
                 f"From the knowledge base: {stock.slug}. {stock.citation}", 96,
                 initial_indent="# ", subsequent_indent="# ",
             )  # fmt: skip
-            texts.append(f"{cited}\n\n{carried(stock, alone=self.alone)[0]}")
+            texts.append(f"{cited}\n\n{carried(stock, alone=self.alone)}")
         texts += [text for core, _ in self.chosen for text in core.functions]
         texts += self.fused
-        texts += helpers("\n".join(texts))
+        texts += fuse.helpers("\n".join(texts))
         if not any("import triton.language as tl" in each for each in texts):
             texts.insert(0, "import triton\nimport triton.language as tl")
         within = [name for core, _ in self.chosen for name in core.fused]
@@ -144,7 +120,7 @@ class _Writer:
             listed = "".join(f"    {name!r}: {each!r},\n" for name, each in self.choices.items())
             parts.append(f"TUNABLES = {{\n{listed}}}")
         signature_ = "".join(f"    {each},\n" for each in self._parameters())
-        guards = one_shape(self.graph, self.names) if self.fixed else []
+        guards = beside.one_shape(self.graph, self.names) if self.fixed else []
         body = "".join(f"    {line}\n" for line in [*guards, *self.body])
         parts.append(f"def kernel_function(\n{signature_}):\n{body}    return {results}")
         text = "\n\n\n".join(parts) + "\n"
@@ -222,7 +198,7 @@ class _Writer:
         if name in self.core_of:
             self._core(self.core_of[name])
             return
-        if expressible(self.graph, name) and self._chained(name):
+        if fuse.expressible(self.graph, name) and self._chained(name):
             return
         for each in operands(node):
             self._value(each)
@@ -230,10 +206,11 @@ class _Writer:
 
     def _chained(self, root: str) -> bool:
         """Write a chain of elementwise operators as one kernel, if it can be."""
-        steps = chain(self.graph, root, self.inside)
-        given = operands_of(self.graph, steps)
+        steps = fuse.chain(self.graph, root, self.inside)
+        given = fuse.operands_of(self.graph, steps)
         shape = self.graph.shape(root)
-        if not all(spreads(self.graph, each, shape) for each in given):
+        shapes = [self.graph.shape(each) for each in given]
+        if shape not in shapes or any(fuse.trailing(each, shape) is None for each in shapes):
             return False
         # A product that only this chain reads gets its bias here.
         biases = {
@@ -244,12 +221,10 @@ class _Writer:
             and name not in self.graph.outputs
             and self.graph.shape(name) == shape
         }
-        if not any(self.graph.shape(each) == shape for each in given):
-            return False
         for name in biases:
             del self.biases[name]
         number = len(self.fused)
-        text, given = kernel_text(self.graph, steps, number, biases)
+        text, given = fuse.kernel_text(self.graph, steps, number, biases)
         # Before the operands, which may be chains of their own.
         self.fused.append(text)
         for each in given:
@@ -300,10 +275,11 @@ class _Writer:
         base = self._base(name)
         if base in ("split", "chunk") and reference(node.args[0]) is not None:
             return self._chunked(node)
-        sizes = view_sizes(self.graph, name, self.names) if base in SIZED else None
-        if base in RANDOM or not node.op.startswith("aten.") or (base in SIZED and sizes is None):
+        sized = base in beside.SIZED
+        sizes = beside.view_sizes(self.graph, name, self.names) if sized else None
+        if base in beside.RANDOM or not node.op.startswith("aten.") or (sized and sizes is None):
             raise CannotAdaptError(f"there is {node.op.removeprefix('aten.')} beside the kernel")
-        if base not in VIEWS and base not in SIZED:
+        if base not in beside.VIEWS and not sized:
             self.beside.append(plain_name(node.op))
         args = [self._literal(each) for each in node.args]
         if sizes is not None:
@@ -312,15 +288,15 @@ class _Writer:
             if not node.op.startswith("aten.expand."):
                 # A kernel's result may lie in memory in another way than PyTorch's.
                 return f"{args[0]}.reshape({args[1]})"
-        elif base in MADE | DRAWN:
+        elif base in beside.MADE | beside.DRAWN:
             fixed = True
-            if base in DRAWN:
-                args[0], fixed = drawn_sizes(self.graph, name, self.names)
+            if base in beside.DRAWN:
+                args[0], fixed = beside.drawn_sizes(self.graph, name, self.names)
             self.fixed = self.fixed or fixed
             args += [f"device={self._device()}"]
         # Where tensors live is the caller's choice.
         given = {key: value for key, value in node.kwargs.items() if key != "device"}
-        if base in DRAWN:
+        if base in beside.DRAWN:
             given = {"dtype": {"torch": self.graph.dtype(name)}}
         args += [f"{key}={self._literal(value)}" for key, value in given.items()]
         return f"torch.ops.{node.op}({', '.join(args)})"

@@ -3,16 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    operand,
-    out_dtype,
-    single,
-    values,
-)
-from agent.proposers.recipe.patterns import uncast
+from agent.proposers.recipe.core import Core, Finder, out_dtype, single, values
+from agent.proposers.recipe.operands import argument, named, operand
+from agent.proposers.recipe.patterns import NoMatchError, attempt, needed, require, uncast
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph, reference
 
@@ -20,6 +13,11 @@ from judge.graph import Graph, reference
 _FEW_QUERIES: Final = 16
 _PRODUCTS: Final = ("aten.matmul.default", "aten.bmm.default")
 _INFINITY: Final = {"float": "-inf"}
+# Arguments of PyTorch's operator, with the defaults of the schema.
+_WHOLE: Final = (
+    ("query", None), ("key", None), ("value", None), ("attn_mask", None), ("dropout_p", 0.0),
+    ("is_causal", False), ("scale", None), ("enable_gqa", False),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -37,44 +35,32 @@ class _Found:
     causal: bool = False
 
 
-def _whole(graph: Graph, root: str) -> _Found | None:
+def _whole(graph: Graph, root: str) -> _Found:
     """PyTorch's operator, without dropout."""
     node = graph[root]
-    if node.op != "aten.scaled_dot_product_attention.default":
-        return None
-    given = dict(zip(("q", "k", "v", "mask", "dropout", "causal"), node.args, strict=False))
-    given |= {"mask" if key == "attn_mask" else key: value for key, value in node.kwargs.items()}
-    causal = given.get("causal", given.get("is_causal", False))
-    names = [reference(given.get(each)) for each in ("q", "k", "v")]
-    mask, scale = given.get("mask"), given.get("scale")
-    dropout = given.get("dropout", given.get("dropout_p", 0.0))
-    if None in names or dropout not in (0, 0.0) or not isinstance(scale, float | None):
-        return None
-    bias = reference(mask)
-    if mask is not None and (bias is None or "float" not in graph.dtype(bias)):
-        return None
-    q, k, v = (str(each) for each in names)
-    return _Found(q, k, v, {root}, scale, bias, causal is True)
+    require(node.op == "aten.scaled_dot_product_attention.default")
+    given = needed(named(node, _WHOLE))
+    require(given["dropout_p"] == 0 and isinstance(given["scale"], float | None))
+    q, k, v = (needed(reference(given[each])) for each in ("query", "key", "value"))
+    bias = reference(given["attn_mask"])
+    require(bias is not None or given["attn_mask"] is None)
+    require(bias is None or "float" in graph.dtype(bias))
+    return _Found(q, k, v, {root}, given["scale"], bias, given["is_causal"] is True)
 
 
-def _written(graph: Graph, root: str) -> _Found | None:
+def _written(graph: Graph, root: str) -> _Found:
     """A product with a softmax over the last dimension of a product."""
     node = graph[root]
-    if node.op not in _PRODUCTS:
-        return None
-    weights, v = operand(node), operand(node, 1)
-    if weights is None or v is None:
-        return None
-    weights, casts = uncast(graph, weights)
-    scores = softmax_of(graph, weights)
-    if scores is None:
-        return None
-    found = _Found("", "", v, {root, weights, *casts}, 1.0)
-    return found if _scores(graph, scores, found) else None
+    require(node.op in _PRODUCTS)
+    weights, casts = uncast(graph, needed(operand(node)))
+    scores = needed(softmax_of(graph, weights))
+    found = _Found("", "", needed(operand(node, 1)), {root, weights, *casts}, 1.0)
+    _scores(graph, scores, found)
+    return found
 
 
-def _scores(graph: Graph, name: str, found: _Found) -> bool:
-    """Walk from the softmax down to the product; whether all on the way is known."""
+def _scores(graph: Graph, name: str, found: _Found) -> None:
+    """Walk from the softmax down to the product, where all on the way is known."""
     factor = 1.0
     for _ in range(8):
         name, casts = uncast(graph, name)
@@ -82,30 +68,30 @@ def _scores(graph: Graph, name: str, found: _Found) -> bool:
         found.nodes |= {name, *casts}
         operands = [operand(node, place) for place in (0, 1)]
         if node.op in _PRODUCTS:
-            return _product(graph, name, found, factor)
+            _product(graph, name, found, factor)
+            return
         scale = _scale(graph, name, "aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor")
         if scale is not None:
             factor *= scale
         elif node.op == "aten.masked_fill.Scalar" and node.args[2] == _INFINITY:
-            if factor != 1.0 or found.bias or found.causal:
-                return False
-            mask = seen(graph, str(operands[1]), graph.shape(name))
+            require(factor == 1.0 and not found.bias and not found.causal)
+            mask = attempt(_seen, graph, str(operands[1]), graph.shape(name))
             if mask is not None and mask[0] == 0:
                 found.causal = True
                 found.nodes |= mask[1]
             else:
                 found.bias = operands[1]
         elif node.op == "aten.add.Tensor" and not node.kwargs and None not in operands:
-            side = _scored(graph, [str(each) for each in operands])
-            if side is None or found.bias or factor != 1.0:
-                return False
+            sides = [n for n, each in enumerate(operands) if _reaches_product(graph, str(each))]
+            require(len(sides) == 1 and not found.bias and factor == 1.0)
+            side = sides[0]
             found.bias = str(operands[1 - side])
             name = str(operands[side])
             continue
         else:
-            return False
+            break
         name = str(operands[0])
-    return False
+    raise NoMatchError
 
 
 def _scale(graph: Graph, name: str, *operators: str) -> float | None:
@@ -114,12 +100,6 @@ def _scale(graph: Graph, name: str, *operators: str) -> float | None:
     if node.op not in operators or not isinstance(constant, int | float) or not constant:
         return None
     return 1 / constant if "div" in node.op else constant
-
-
-def _scored(graph: Graph, operands: list[str]) -> int | None:
-    """Which of two operands comes from a product, where one does."""
-    sides = [index for index, each in enumerate(operands) if _reaches_product(graph, each)]
-    return sides[0] if len(sides) == 1 else None
 
 
 def _reaches_product(graph: Graph, name: str) -> bool:
@@ -134,74 +114,62 @@ def _reaches_product(graph: Graph, name: str) -> bool:
     return False
 
 
-def _product(graph: Graph, name: str, found: _Found, factor: float) -> bool:
-    q, turned = operand(graph[name]), operand(graph[name], 1)
-    if q is None or turned is None:
-        return False
+def _product(graph: Graph, name: str, found: _Found, factor: float) -> None:
+    q, turned = needed(operand(graph[name])), needed(operand(graph[name], 1))
     view, rank = graph[turned], len(graph.shape(turned))
-    k = operand(view)
     if view.op == "aten.transpose.int":
         turns = {int(argument(view, place)) % rank for place in (1, 2)} == {rank - 1, rank - 2}
     else:
         swapped = [*range(rank - 2), rank - 1, rank - 2]
         turns = view.op == "aten.permute.default" and view.args[1] == swapped
-    if k is None or not turns:
-        return False
-    found.q, found.k = q, k
+    require(turns)
+    found.q, found.k = q, needed(operand(view))
     found.nodes.add(turned)
     scale = _scale(graph, q, "aten.mul.Tensor")
     if scale is not None:
         found.q, factor = str(operand(graph[q])), factor * scale
         found.nodes.add(q)
     found.scale = factor
-    return True
 
 
-def seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]] | None:
+def _seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]]:
     """Of a mask that hides what is above a diagonal in the last two dimensions of `shape`: the
     last diagonal that is seen, and the values that the mask is made of."""
     node, nodes, hides = graph[mask], {mask}, True
     while node.op in ("aten.eq.Scalar", "aten.logical_not.default", "aten.bitwise_not.default"):
-        if node.op == "aten.eq.Scalar" and node.args[1] not in (0, False):
-            return None
+        require(node.op != "aten.eq.Scalar" or node.args[1] in (0, False))
         hides = not hides
         node = graph[str(operand(node))]
         nodes.add(node.name)
     while node.op in ("aten._to_copy.default", "aten.unsqueeze.default", "aten.view.default"):
         node = graph[str(operand(node))]
         nodes.add(node.name)
-    if node.op != ("aten.triu.default" if hides else "aten.tril.default"):
-        return None
+    require(node.op == ("aten.triu.default" if hides else "aten.tril.default"))
     diagonal = int(argument(node, 1, 0))
     ones = graph[str(operand(node))]
     filled = ones.op == "aten.ones.default" or (
         ones.op == "aten.full.default" and ones.args[1] in (1, True)
     )
-    if not filled or graph.shape(ones.name) != shape[-2:]:
-        return None
+    require(filled and graph.shape(ones.name) == shape[-2:])
     return (diagonal - 1 if hides else diagonal), nodes | {ones.name}
 
 
-def _decode(graph: Graph, root: str) -> Core | None:
+def _decode(graph: Graph, root: str) -> Core:
     """With few queries, none of which is masked."""
     core = _attention(graph, root, "attention-decode")
-    few = len(graph[root].tensors) == 1 and graph.shape(root)[-2:-1] <= (_FEW_QUERIES,)
-    return core if core is not None and few and "causal" not in core.arguments else None
+    require(graph.is_tensor(root) and graph.shape(root)[-2:-1] <= (_FEW_QUERIES,))
+    require("causal" not in core.arguments)
+    return core
 
 
-def _attention(graph: Graph, root: str, family: str = "attention") -> Core | None:
-    found = _whole(graph, root) or _written(graph, root)
-    if found is None:
-        return None
+def _attention(graph: Graph, root: str, family: str = "attention") -> Core:
+    found = attempt(_whole, graph, root) or _written(graph, root)
     names = (found.q, found.k, found.v)
     ranks = {len(graph.shape(each)) for each in names}
     dtypes = {graph.dtype(each) for each in (*names, root)}
-    if len(ranks) != 1 or len(dtypes) != 1 or not ranks <= {3, 4}:
-        return None
+    require(len(ranks) == 1 and len(dtypes) == 1 and ranks <= {3, 4})
     q, k, v = (graph.shape(each) for each in names)
-    together = q[0] == k[0] and k[:-1] == v[:-1] and k[-1] == q[-1] and q[-3] % k[-3] == 0
-    if not together or (ranks == {3} and q[0] != k[0]):
-        return None
+    require(q[0] == k[0] and k[:-1] == v[:-1] and k[-1] == q[-1] and q[-3] % k[-3] == 0)
     # Heads without a batch: one batch.
     lead, back = ("[None]", "[0]") if ranks == {3} else ("", "")
     arguments = {key: f"{{{name}}}{lead}" for key, name in zip(("q", "k", "v"), names, strict=True)}
@@ -209,26 +177,19 @@ def _attention(graph: Graph, root: str, family: str = "attention") -> Core | Non
         arguments["causal"] = "True"
     if found.scale is not None and abs(found.scale * q[-1] ** 0.5 - 1) > 1e-6:
         arguments["scale"] = repr(float(found.scale))
-    if found.bias is not None and len(graph.shape(found.bias)) > 4:
-        return None
-    if found.bias is not None and family != "attention" and graph.dtype(found.bias) == "bool":
-        return None
-    arguments |= values(bias=found.bias)
+    if found.bias is not None:
+        require(len(graph.shape(found.bias)) <= 4)
+        require(family == "attention" or graph.dtype(found.bias) != "bool")
+        arguments |= values(bias=found.bias)
     return single(family, root, arguments, f"{{r}}{back}", nodes=found.nodes)
 
 
-def _causal_softmax(graph: Graph, root: str) -> Core | None:
+def _causal_softmax(graph: Graph, root: str) -> Core:
     """Softmax over the last dimension of what is masked above a diagonal."""
-    masked = softmax_of(graph, root)
-    if masked is None:
-        return None
-    masked, casts = uncast(graph, masked)
+    masked, casts = uncast(graph, needed(softmax_of(graph, root)))
     fill = graph[masked]
-    if fill.op != "aten.masked_fill.Scalar" or fill.args[2] != _INFINITY:
-        return None
-    hidden = seen(graph, str(operand(fill, 1)), graph.shape(masked))
-    if hidden is None:
-        return None
+    require(fill.op == "aten.masked_fill.Scalar" and fill.args[2] == _INFINITY)
+    hidden = _seen(graph, str(operand(fill, 1)), graph.shape(masked))
     x, more = uncast(graph, str(operand(fill)))
     nodes = {masked, *casts, *more, *hidden[1]}
     scale = _scale(graph, x, "aten.mul.Tensor", "aten.div.Tensor")

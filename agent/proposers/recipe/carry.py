@@ -83,8 +83,8 @@ def signature(stock: Stock) -> Signature | None:
     )
 
 
-def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
-    """The kernel's text for another file, and the name of its launcher there.
+def carried(stock: Stock, *, alone: bool) -> str:
+    """The kernel's text for another file, whose launcher has the slug's `identifier` as its name.
 
     Its docstring, `reference`, `make_inputs` and what else only checks need are left out. Where it
     is not `alone` in the file, all names that it defines get its slug as a suffix; comments and
@@ -125,7 +125,7 @@ def carried(stock: Stock, *, alone: bool) -> tuple[str, str]:
             data = data[:column] + new.encode() + data[column + len(old.encode()) :]
         kept.append(data.decode())
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(kept)).strip("\n")
-    return (_with_cuda(text, stock.cuda, suffix) if stock.cuda else text), suffix
+    return _with_cuda(text, stock.cuda, suffix) if stock.cuda else text
 
 
 def _with_cuda(text: str, cuda: str, suffix: str) -> str:

@@ -1,12 +1,12 @@
 """A part of a graph that one kernel can take over."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from judge.graph import Graph, reference
-from judge.worker import messages as m
+from agent.proposers.recipe.operands import operand
+from judge.graph import Graph
 
 FLOATS: Final = frozenset({"float64", "float32", "float16", "bfloat16"})
 NAMED: Final = re.compile(r"\{(\w+)\}")
@@ -55,8 +55,8 @@ class Core:
         return frozenset([*named, self.bias] if self.bias else named)
 
 
-Finder = Callable[[Graph, str], Core | None]
-"""Finds a core whose last value is the given one."""
+Finder = Callable[[Graph, str], Core]
+"""Finds a core whose last value is the given one; raises `NoMatchError` where there is none."""
 
 
 def single(
@@ -77,29 +77,18 @@ def values(**names: str | None) -> dict[str, str]:
     return {parameter: f"{{{name}}}" for parameter, name in names.items() if name is not None}
 
 
+def hookable(  # noqa: PLR0917 (the parts of a core)
+    graph: Graph, root: str, family: str, x: str, arguments: dict[str, str], lanes: int, **more: Any
+) -> Core:
+    """A core whose kernels take any dtype in and out and fuse what is around."""
+    arguments = arguments | out_dtype(graph, root, x)
+    return single(family, root, arguments, main=x, lanes=lanes, out_lanes=lanes, **more)
+
+
 def out_dtype(graph: Graph, root: str, x: str) -> dict[str, str]:
     """The argument `out_dtype`, where the result's dtype is another than that of `x`."""
     wanted = graph.dtype(root)
     return {} if wanted == graph.dtype(x) else {"out_dtype": f"torch.{wanted}"}
-
-
-def argument(node: m.GraphNode, place: int, default: Any = None) -> Any:
-    """An operator's positional argument; `default` where it is not given."""
-    return node.args[place] if place < len(node.args) else default
-
-
-def operand(node: m.GraphNode, place: int = 0) -> str | None:
-    """The value that is an operator's positional argument; None where it is none."""
-    return reference(argument(node, place))
-
-
-def result_of(
-    graph: Graph, root: str, operators: Collection[str], place: int | None = None
-) -> str | None:
-    """The operator, one of several results of which (that at `place`) a value is."""
-    node = graph[root]
-    source = operand(node) if node.op == "getitem" and place in (None, node.args[1]) else None
-    return source if source is not None and graph[source].op in operators else None
 
 
 def plain_name(operator: str) -> str:
@@ -113,13 +102,6 @@ def as_root(graph: Graph, root: str, name: str) -> str:
     wanted = graph.dtype(root)
     converts = graph.dtype(name) != wanted and "float" in wanted
     return f"{{{name}}}.to(torch.{wanted})" if converts else f"{{{name}}}"
-
-
-def only_axis(dims: Any, rank: int) -> int | None:
-    """The one dimension of a list, counted from the front; None where there is no such."""
-    if isinstance(dims, list) and len(dims) == 1 and isinstance(dims[0], int) and rank:
-        return int(dims[0]) % rank
-    return None
 
 
 def along(graph: Graph, name: str, axis: int, shape: tuple[int, ...]) -> str | None:

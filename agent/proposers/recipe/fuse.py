@@ -118,6 +118,10 @@ _CONDITIONS: Final[Mapping[str, str]] = {
     )
     for form in ("Scalar", "Tensor")
 }  # fmt: skip
+ELEMENTWISE: Final = frozenset(
+    {"pow", "log1p", "sign"} | {each.partition(".")[0] for each in (*_EXPRESSIONS, *_CONDITIONS)}
+)
+"""Names of operators that give one value for each element."""
 _OPERANDS: Final = FLOATS | {"bool"}
 # Arguments beyond these are another function.
 _MOST_ARGUMENTS: Final = {"elu.default": 2}
@@ -196,11 +200,6 @@ def number(value: Any) -> float | None:
     return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
 
 
-def spreads(graph: Graph, name: str, shape: Sequence[int]) -> bool:
-    """Whether a value can be an operand of a result of this shape."""
-    return trailing(graph.shape(name), shape) is not None
-
-
 def trailing(mine: Sequence[int], shape: Sequence[int]) -> int | None:
     """How many last dimensions of `shape` an operand is repeated along: with `inner` the elements
     of these, the element at `offset` needs the operand's at `offset // inner % its elements`.
@@ -232,15 +231,14 @@ def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
     found = {root}
     for name in reversed(graph.computed):
         users = set(graph.users[name])
-        joins = (
+        if (
             name not in barred
             and name not in graph.outputs
             and users
             and users <= found
             and _joins(graph, name)
             and graph.shape(name) == graph.shape(root)
-        )
-        if joins:
+        ):
             found.add(name)
     return [name for name in graph.computed if name in found]
 

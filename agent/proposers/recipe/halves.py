@@ -1,25 +1,24 @@
 """Tells halves of a tensor along its last dimension."""
 
-from agent.proposers.recipe.core import argument, operand, result_of
+from agent.proposers.recipe.operands import argument, operand, result_of
+from agent.proposers.recipe.patterns import needed, require
 from judge.graph import Graph
 
 
-def halved(graph: Graph, first: str, second: str) -> tuple[str, set[str]] | None:
+def halved(graph: Graph, first: str, second: str) -> tuple[str, set[str]]:
     """The value whose first and second half along the last dimension two others are, and the
-    operators that halve it; None where they are something else."""
+    operators that halve it."""
     one, other = _half(graph, first), _half(graph, second)
-    if one is None or other is None or one[:2] != (other[0], 0) or other[1] != 1:
-        return None
+    require(one[:2] == (other[0], 0) and other[1] == 1)
     return one[0], {first, second} | one[2] | other[2]
 
 
-def _half(graph: Graph, name: str) -> tuple[str, int, set[str]] | None:
+def _half(graph: Graph, name: str) -> tuple[str, int, set[str]]:
     """The value that one is a half of, which half, and the split that makes it."""
     split = result_of(graph, name, ("aten.split.Tensor", "aten.chunk.default"))
     node = graph[split or name]
-    source = operand(node)
-    if source is None or (split is None and node.op != "aten.slice.Tensor"):
-        return None
+    require(split is not None or node.op == "aten.slice.Tensor")
+    source = needed(operand(node))
     rank, length = len(graph.shape(source)), graph.shape(source)[-1]
     if split is not None:
         dim, index = argument(node, 2, 0), argument(graph[name], 1)
@@ -30,6 +29,5 @@ def _half(graph: Graph, name: str) -> tuple[str, int, set[str]] | None:
         index = 0 if start in (0, None) else 1
         whole = argument(node, 4, 1) == 1 and 2 * graph.shape(name)[-1] == length
         halves = len(node.args) >= 4 and whole and start in (0, None, length // 2)
-    if not halves or not isinstance(dim, int) or dim % rank != rank - 1:
-        return None
+    require(halves and isinstance(dim, int) and dim % rank == rank - 1)
     return source, index, set() if split is None else {split}

@@ -12,15 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from agent.proposers.recipe import fuse
 from agent.proposers.recipe.core import Core, Finder, plain_name
-from agent.proposers.recipe.fuse import (
-    chain,
-    expressible,
-    expression,
-    operands_of,
-    repeated,
-    spreads,
-)
+from agent.proposers.recipe.patterns import NoMatchError, attempt, require
 from judge.graph import Graph, reference
 
 # How far from the last operator a core is looked for: chains are short.
@@ -31,13 +25,12 @@ def fusing(find: Finder) -> Finder:
     """A finder of what `find` finds together with the elementwise operators around it; of nothing
     where there are none. Put it before `find`, for kernels that cannot fuse."""
 
-    def found(graph: Graph, root: str) -> Core | None:
-        core = find(graph, root)
-        core = _after(graph, root, find) if core is None else core
-        if core is None or not core.main:
-            return None
+    def found(graph: Graph, root: str) -> Core:
+        core = attempt(find, graph, root) or _after(graph, root, find)
+        require(bool(core.main))
         core = _before(graph, core)
-        return core if core.functions else None
+        require(bool(core.functions))
+        return core
 
     return found
 
@@ -45,16 +38,16 @@ def fusing(find: Finder) -> Finder:
 def finishing(find: Finder) -> Finder:
     """As `fusing`, for kernels that fuse what stands after them alone."""
 
-    def found(graph: Graph, root: str) -> Core | None:
-        return None if find(graph, root) is not None else _after(graph, root, find)
+    def found(graph: Graph, root: str) -> Core:
+        require(attempt(find, graph, root) is None)
+        return _after(graph, root, find)
 
     return found
 
 
-def _after(graph: Graph, root: str, find: Finder) -> Core | None:
+def _after(graph: Graph, root: str, find: Finder) -> Core:
     """A core whose result alone is worked on until `root`."""
-    if not expressible(graph, root):
-        return None
+    require(fuse.expressible(graph, root))
     shape = graph.shape(root)
     left, seen = [root], {root}
     while left and len(seen) < _REACH:
@@ -63,19 +56,19 @@ def _after(graph: Graph, root: str, find: Finder) -> Core | None:
             if name is None or name in seen:
                 continue
             seen.add(name)
-            core = find(graph, name)
+            core = attempt(find, graph, name)
             if core is not None and core.main and name in core.results:
                 return _finished(graph, core, name, root)
-            if expressible(graph, name) and graph.shape(name) == shape:
+            if fuse.expressible(graph, name) and graph.shape(name) == shape:
                 left.append(name)
-    return None
+    raise NoMatchError
 
 
-def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
-    steps = chain(graph, root, core.nodes)
-    given = operands_of(graph, steps)
+def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
+    steps = fuse.chain(graph, root, core.nodes)
+    given = fuse.operands_of(graph, steps)
     users = set(graph.users[result])
-    fits = (
+    require(
         len(core.results) == 1
         and result in given
         and users <= set(steps)
@@ -84,11 +77,9 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
         and not core.nodes & set(given) - {result}
     )
     others = [each for each in given if each != result]
-    if not fits or not all(
-        _reaches(graph, each, result, core.out_lanes) or _of_lanes(graph, each, result, core)
-        for each in others
-    ):
-        return None
+    for each in others:
+        in_reach = _reaches(graph, each, result, core.out_lanes)
+        require(in_reach or _of_lanes(graph, each, result, core))
     name = f"_after_{root}"
     text = _text(
         graph, name, steps, result, others, rows=core.op == "matmul", images=bool(core.lane_size)
@@ -111,13 +102,13 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core | None:
 def _before(graph: Graph, core: Core) -> Core:
     """The core with the chain that its main operand comes from, where that is one."""
     main = core.main
-    if not expressible(graph, main) or not set(graph.users[main]) <= core.nodes:
+    if not fuse.expressible(graph, main) or not set(graph.users[main]) <= core.nodes:
         return core
     if main in graph.outputs or main in core.nodes:
         return core
-    steps = chain(graph, main, frozenset())
+    steps = fuse.chain(graph, main, frozenset())
     shape = graph.shape(main)
-    given = operands_of(graph, steps)
+    given = fuse.operands_of(graph, steps)
     full = [e for e in given if graph.shape(e) == shape and "float" in graph.dtype(e)]
     if not full or core.nodes & {*steps, *given}:
         return core
@@ -146,18 +137,15 @@ def _before(graph: Graph, core: Core) -> Core:
 def _reaches(graph: Graph, name: str, of: str, lanes: int) -> bool:
     """Whether an operand can be read at the places of `of`'s elements."""
     shape, mine = graph.shape(of), graph.shape(name)
-    if not graph.is_tensor(name) or not spreads(graph, name, shape):
-        return False
-    if repeated(mine, shape):
+    if fuse.trailing(mine, shape) is None or fuse.repeated(mine, shape):
         return False
     return mine == shape or all(each == 1 for each in mine) or len(mine) >= lanes
 
 
 def _of_lanes(graph: Graph, name: str, of: str, core: Core) -> bool:
     """Whether an operand has one element for each lane of the result, such as a channel's bias."""
-    if not core.lane_size or not graph.is_tensor(name):
-        return False
-    return repeated(graph.shape(name), graph.shape(of)) == core.out_lanes
+    spread = fuse.repeated(graph.shape(name), graph.shape(of))
+    return bool(core.lane_size) and spread == core.out_lanes
 
 
 def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...], lane_size: str = "") -> str:
@@ -165,7 +153,7 @@ def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...], lane_size
     the result share one of theirs."""
     given = [f"{{{each}}}.contiguous()" for each in names]
     given += [f"{{{each}}}.numel()" for each in names if _repeats(graph, each, shape)]
-    given += [lane_size for each in names if repeated(graph.shape(each), shape)][:1]
+    given += [lane_size for each in names if fuse.repeated(graph.shape(each), shape)][:1]
     return f"({', '.join(given)}{',' * (len(given) == 1)})"
 
 
@@ -193,32 +181,26 @@ def _text(
     inner = sizes + sum(_repeats(graph, each, shape) for each in others)
     for index, each in enumerate(others):
         values[each] = f"x{index}"
-        if graph.shape(each) == shape:
-            place = f"operands[{index}] + lead + lane, mask=mask, other=0.0"
-        elif repeated(graph.shape(each), shape):
-            place = f"operands[{index}] + lead // operands[{inner}] % operands[{sizes}]"
-            sizes += 1
-        elif _repeats(graph, each, shape):
-            size = f"operands[{sizes}]"
+        mine, repeats, size = graph.shape(each), _repeats(graph, each, shape), f"operands[{sizes}]"
+        place = f"operands[{index}]"
+        if mine == shape:
+            place += " + lead + lane, mask=mask, other=0.0"
+        elif fuse.repeated(mine, shape):
+            place += f" + lead // operands[{inner}] % {size}"
+        elif repeats:
             at = f"(lead + lane) % {size}" if images else f"lead % {size} + lane"
-            place = f"operands[{index}] + {at}, mask=mask, other=0.0"
-            if rows and graph.shape(each) == shape[-1:]:
-                # One value a column: a load of each, not of one for every element.
-                row = f"operands[{index}] + lane, mask=lane < operands[{sizes}], other=0.0"
-                lines += [
-                    "if len(lane.shape) == 2:",
-                    f"    x{index} = tl.load({row}).to(tl.float32)",
-                    "else:",
-                    f"    x{index} = tl.load({place}).to(tl.float32)",
-                ]
-                sizes += 1
-                continue
-            sizes += 1
+            place += f" + {at}, mask=mask, other=0.0"
+        load = f"x{index} = tl.load({place}).to(tl.float32)"
+        if rows and repeats and mine == shape[-1:]:
+            # One value a column: a load of each, not of one for every element.
+            row = f"operands[{index}] + lane, mask=lane < {size}, other=0.0"
+            by_column = f"    x{index} = tl.load({row}).to(tl.float32)"
+            lines += ["if len(lane.shape) == 2:", by_column, "else:", f"    {load}"]
         else:
-            place = f"operands[{index}]"
-        lines.append(f"x{index} = tl.load({place}).to(tl.float32)")
+            lines.append(load)
+        sizes += repeats
     for index, each in enumerate(steps):
-        lines.append(f"v{index} = {expression(graph[each], values)}")
+        lines.append(f"v{index} = {fuse.expression(graph[each], values)}")
         values[each] = f"v{index}"
     body = "\n    ".join(lines)
     return (

@@ -6,38 +6,35 @@ from agent.proposers.recipe.core import (
     Core,
     Finder,
     along,
-    argument,
     as_root,
-    only_axis,
-    operand,
+    hookable,
     out_dtype,
-    result_of,
     single,
     values,
 )
 from agent.proposers.recipe.hooks import fusing
-from agent.proposers.recipe.patterns import Match, match, uncast
+from agent.proposers.recipe.operands import argument, only_axis, operand, result_of
+from agent.proposers.recipe.patterns import Match, match, needed, require, uncast
 from agent.proposers.recipe.spellings import LAYERNORM, RMSNORM
 from judge.graph import Graph
 
+# Operator → family, and where it has its epsilon.
+_BATCH_NORMS: Final = {
+    "aten._native_batch_norm_legit_no_training.default": ("batch-norm", 6),
+    "aten._native_batch_norm_legit.no_stats": ("batch-norm-training", 5),
+}
 
-def add_rmsnorm(graph: Graph, root: str) -> Core | None:
+
+def add_rmsnorm(graph: Graph, root: str) -> Core:
     """Of a sum over the last dimension; the sum is a result as well."""
-    found = match(graph, RMSNORM, root)
-    if found is None or not _is_last(graph, root, found):
-        return None
+    found = _of_rows(graph, root)
     x, weight = found.tensors["x"], found.tensors.get("weight")
     shape, addition = graph.shape(x), graph[x]
-    sides = [operand(addition, place) for place in (0, 1)]
-    if (
-        addition.op != "aten.add.Tensor"
-        or addition.kwargs
-        or any(each is None or graph.shape(each) != shape for each in sides)
-    ):
-        return None
-    one, other = (uncast(graph, str(each))[0] for each in sides)
-    casts = uncast(graph, str(sides[0]))[1] | uncast(graph, str(sides[1]))[1]
-    used = {x} | {each for each in casts if set(graph.users[each]) <= {x}}
+    require(addition.op == "aten.add.Tensor" and not addition.kwargs)
+    sides = [needed(operand(addition, place)) for place in (0, 1)]
+    require(all(graph.shape(each) == shape for each in sides))
+    (one, casts), (other, more) = (uncast(graph, each) for each in sides)
+    used = {x} | {each for each in casts | more if set(graph.users[each]) <= {x}}
     arguments = {
         "x": as_root(graph, root, one),
         "residual": as_root(graph, root, other),
@@ -48,11 +45,9 @@ def add_rmsnorm(graph: Graph, root: str) -> Core | None:
     return Core("add-rmsnorm", found.nodes | used, arguments, results, returns=2)
 
 
-def _rmsnorm(graph: Graph, root: str) -> Core | None:
+def _rmsnorm(graph: Graph, root: str) -> Core:
     """Over the last dimension, as the kernels of rows take it."""
-    found = match(graph, RMSNORM, root)
-    if found is None or not _is_last(graph, root, found):
-        return None
+    found = _of_rows(graph, root)
     x = found.tensors["x"]
     arguments = {
         "x": as_root(graph, root, x),
@@ -70,64 +65,48 @@ def _scale(graph: Graph, root: str, x: str, weight: str | None) -> str:
     return as_root(graph, root, weight)
 
 
-def _is_last(graph: Graph, root: str, found: Match) -> bool:
-    """Whether an RMSNorm is over the last dimension with a weight along it, or none."""
-    shape = graph.shape(found.tensors["x"])
-    weight = found.tensors.get("weight")
-    last = _rms_axis(graph, root, found) == len(shape) - 1
-    return last and (weight is None or graph.shape(weight) == shape[-1:])
-
-
-def _rms_axis(graph: Graph, root: str, found: Match) -> int | None:
-    shape = graph.shape(found.tensors["x"])
-    axis = only_axis(found.constants.get("dim", [-1]), len(shape))
-    named = found.constants.get("shape")
-    whole = graph.shape(root) == shape and (named is None or len(named) == 1)
-    return axis if whole and isinstance(found.constants["eps"], float | int) else None
-
-
-def _rmsnorm_dim(graph: Graph, root: str) -> Core | None:
-    """Over any dimension, where it lies."""
+def _of_rows(graph: Graph, root: str) -> Match:
+    """An RMSNorm over the last dimension with a weight along it, or none."""
     found = match(graph, RMSNORM, root)
-    if found is None or (axis := _rms_axis(graph, root, found)) is None:
-        return None
-    return _along_axis(graph, root, found, "rmsnorm", axis)
+    shape, weight = graph.shape(found.tensors["x"]), found.tensors.get("weight")
+    require(_axis(graph, root, found) == len(shape) - 1)
+    require(weight is None or graph.shape(weight) == shape[-1:])
+    return found
 
 
-def _layernorm(graph: Graph, root: str) -> Core | None:
-    """Of any dimension, spelled out."""
-    found = match(graph, LAYERNORM, root)
-    if found is None:
-        return None
+def _axis(graph: Graph, root: str, found: Match) -> int:
+    """The one dimension of a norm that does not broadcast."""
     shape = graph.shape(found.tensors["x"])
-    axis = only_axis(found.constants["dim"], len(shape))
-    eps = found.constants["eps"]
-    if axis is None or graph.shape(root) != shape or not isinstance(eps, float | int):
-        return None
-    return _along_axis(graph, root, found, "layer-norm", axis)
+    named = found.constants.get("shape")
+    require(graph.shape(root) == shape and (named is None or len(named) == 1))
+    require(isinstance(found.constants["eps"], float | int))
+    return needed(only_axis(found.constants.get("dim", [-1]), len(shape)))
 
 
-def _along_axis(graph: Graph, root: str, found: Match, family: str, axis: int) -> Core | None:
-    """A core over one dimension, which its weight and bias lie along."""
-    x = found.tensors["x"]
-    shape = graph.shape(x)
-    arguments = values(x=x) | {"dim": str(axis), "eps": repr(float(found.constants["eps"]))}
-    for name in ("weight", "bias"):
-        if name in found.tensors:
-            vector = along(graph, found.tensors[name], axis, shape)
-            if vector is None:
-                return None
-            arguments[name] = vector
-    # Along a dimension that is not the last, a lane is all that lies after it.
-    lanes = max(1, len(shape) - axis - 1)
-    return _hookable(graph, root, family, x, arguments, lanes, nodes=found.nodes)
+def _along_axis(pattern: Any, family: str) -> Finder:
+    """A finder of norms over any one dimension, which their weight and bias lie along."""
+
+    def found(graph: Graph, root: str) -> Core:
+        norm = match(graph, pattern, root)
+        axis = _axis(graph, root, norm)
+        x = norm.tensors["x"]
+        shape = graph.shape(x)
+        arguments = values(x=x) | {"dim": str(axis), "eps": repr(float(norm.constants["eps"]))}
+        for name in ("weight", "bias"):
+            if name in norm.tensors:
+                arguments[name] = needed(along(graph, norm.tensors[name], axis, shape))
+        # Along a dimension that is not the last, a lane is all that lies after it.
+        lanes = max(1, len(shape) - axis - 1)
+        return hookable(graph, root, family, x, arguments, lanes, nodes=norm.nodes)
+
+    return found
 
 
-def _layernorm_op(graph: Graph, root: str) -> Core | None:
+def _layernorm_op(graph: Graph, root: str) -> Core:
     """PyTorch's operator, over the last dimensions as one."""
     node = graph[root]
-    if node.op != "aten.layer_norm.default" or (x := operand(node)) is None:
-        return None
+    require(node.op == "aten.layer_norm.default")
+    x = needed(operand(node))
     count, rank = len(argument(node, 1)), len(graph.shape(x))
     vectors = values(weight=operand(node, 2), bias=operand(node, 3))
     flat, flat_vector, back = "", "", ""
@@ -140,71 +119,53 @@ def _layernorm_op(graph: Graph, root: str) -> Core | None:
         "eps": repr(float(argument(node, 4, 1e-5))),
         **{name: f"{vector}{flat_vector}" for name, vector in vectors.items()},
     }
-    return _hookable(graph, root, "layer-norm", x, arguments, count, result="{r}" + back)
+    return hookable(graph, root, "layer-norm", x, arguments, count, result="{r}" + back)
 
 
-def _group_norm(graph: Graph, root: str) -> Core | None:
+def _group_norm(graph: Graph, root: str) -> Core:
     """Group norm; instance norm is that of one channel a group."""
     node = graph[root]
     if node.op == "aten.group_norm.default":
         groups, eps, first = argument(node, 1), argument(node, 4, 1e-5), 2
-    elif node.op == "aten.instance_norm.default" and node.args[5] is True:
-        if node.args[3:5] != [None, None]:
-            return None  # statistics that are updated
-        groups, eps, first = None, argument(node, 7), 1
     else:
-        return None
-    x = operand(node)
-    if x is None or len(graph.shape(x)) < 2:
-        return None
+        require(node.op == "aten.instance_norm.default" and node.args[5] is True)
+        require(node.args[3:5] == [None, None])  # no statistics that are updated
+        groups, eps, first = None, argument(node, 7), 1
+    x = needed(operand(node))
+    require(len(graph.shape(x)) >= 2)
     number = f"{{{x}}}.shape[1]" if groups is None else str(groups)
     arguments = values(x=x) | {"groups": number, "eps": repr(float(eps))}
     arguments |= values(weight=operand(node, first), bias=operand(node, first + 1))
-    return _hookable(graph, root, "group-norm", x, arguments, len(graph.shape(x)))
+    return hookable(graph, root, "group-norm", x, arguments, len(graph.shape(x)))
 
 
-def _batch_norm(graph: Graph, root: str) -> Core | None:
-    """Of a model that is not trained: a scale and a shift a channel."""
-    source = result_of(graph, root, ("aten._native_batch_norm_legit_no_training.default",), 0)
-    if source is None:
-        return None
+def _batch_norm(graph: Graph, root: str) -> Core:
+    """Of a model that is not trained (a scale and a shift a channel), or by the batch's own
+    statistics, which nobody keeps."""
+    source = needed(result_of(graph, root, _BATCH_NORMS, 0))
     node = graph[source]
-    x, weight, bias, mean, variance = (operand(node, place) for place in range(5))
-    if x is None or mean is None or variance is None or len(graph.shape(x)) < 2:
-        return None
-    arguments = values(x=x, mean=mean, variance=variance)
-    arguments |= {"eps": repr(float(argument(node, 6)))} | values(weight=weight, bias=bias)
-    lanes = len(graph.shape(x))
-    return _hookable(graph, root, "batch-norm", x, arguments, lanes, nodes=[source])
+    family, eps = _BATCH_NORMS[node.op]
+    training = family == "batch-norm-training"
+    require(not training or (len(graph.users[source]) == 1 and node.args[3] is True))
+    x, weight, bias, *statistics = (operand(node, place) for place in range(3 if training else 5))
+    x = needed(x)
+    require(None not in statistics and len(graph.shape(x)) >= 2)
+    arguments = values(x=x, **dict(zip(("mean", "variance"), statistics, strict=False)))
+    arguments |= {"eps": repr(float(argument(node, eps)))} | values(weight=weight, bias=bias)
+    return hookable(graph, root, family, x, arguments, len(graph.shape(x)), nodes=[source])
 
 
-def _batch_norm_training(graph: Graph, root: str) -> Core | None:
-    """By the batch's own statistics, which nobody keeps."""
-    source = result_of(graph, root, ("aten._native_batch_norm_legit.no_stats",), 0)
-    if source is None or len(graph.users[source]) != 1 or graph[source].args[3] is not True:
-        return None
-    node = graph[source]
-    x, weight, bias = (operand(node, place) for place in range(3))
-    if x is None or len(graph.shape(x)) < 2:
-        return None
-    arguments = values(x=x) | {"eps": repr(float(argument(node, 5)))}
-    arguments |= values(weight=weight, bias=bias)
-    lanes = len(graph.shape(x))
-    return _hookable(graph, root, "batch-norm-training", x, arguments, lanes, nodes=[source])
-
-
-def _normalize(graph: Graph, root: str) -> Core | None:
+def _normalize(graph: Graph, root: str) -> Core:
     """A tensor divided by its own norm, or by the mean of its magnitudes, along a dimension."""
     node = graph[root]
-    x, norm = operand(node), operand(node, 1)
-    if node.op != "aten.div.Tensor" or node.kwargs or x is None or norm is None:
-        return None
+    require(node.op == "aten.div.Tensor" and not node.kwargs)
+    x, norm = needed(operand(node)), needed(operand(node, 1))
     nodes, least = {root}, 0.0
     while graph[norm].op in ("aten.expand.default", "aten.clamp_min.default"):
         nodes.add(norm)
         if graph[norm].op == "aten.clamp_min.default":
             least = float(argument(graph[norm], 1))
-        norm = str(operand(graph[norm]))
+        norm = needed(operand(graph[norm]))
     divisor, kind = graph[norm], None
     dims, keeps, source = argument(divisor, 1), argument(divisor, 2), operand(divisor)
     nodes.add(norm)
@@ -214,25 +175,17 @@ def _normalize(graph: Graph, root: str) -> Core | None:
     elif divisor.op == "aten.mean.dim" and source and graph[source].op == "aten.abs.default":
         nodes.add(source)
         kind, source = "mean", operand(graph[source])
-    axis = only_axis(dims, len(graph.shape(x)))
-    alone = all(set(graph.users[each]) <= nodes for each in nodes - {root})
-    if kind is None or source != x or keeps is not True or axis is None or not alone:
-        return None
+    require(kind is not None and source == x and keeps is True)
+    axis = needed(only_axis(dims, len(graph.shape(x))))
+    require(all(set(graph.users[each]) <= nodes for each in nodes - {root}))
     arguments = values(x=x) | {"dim": str(axis), "kind": repr(kind), "eps": repr(least)}
     return single("normalize", root, arguments | out_dtype(graph, root, x), nodes=nodes)
 
 
-def _hookable(  # noqa: PLR0917 (the parts of a core)
-    graph: Graph, root: str, family: str, x: str, arguments: dict[str, str], lanes: int, **more: Any
-) -> Core:
-    """A core whose kernels take any dtype in and out and fuse what is around."""
-    arguments = arguments | out_dtype(graph, root, x)
-    return single(family, root, arguments, main=x, lanes=lanes, out_lanes=lanes, **more)
-
-
+_rmsnorm_dim = _along_axis(RMSNORM, "rmsnorm")
+_layernorm = _along_axis(LAYERNORM, "layer-norm")
 NORMS: Final[tuple[Finder, ...]] = (
     add_rmsnorm, fusing(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
     fusing(_layernorm_op), _layernorm_op, fusing(_layernorm), _layernorm,
-    fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm,
-    fusing(_batch_norm_training), _batch_norm_training, _normalize,
+    fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm, _normalize,
 )  # fmt: skip

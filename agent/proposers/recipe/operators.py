@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.proposers.recipe.attention import ATTENTION
-from agent.proposers.recipe.core import Core, Finder, argument, as_root, operand, single, values
+from agent.proposers.recipe.core import Core, Finder, as_root, single, values
 from agent.proposers.recipe.halves import halved
 from agent.proposers.recipe.losses import LOSSES
 from agent.proposers.recipe.norms import NORMS, add_rmsnorm
-from agent.proposers.recipe.patterns import Const, Var, match, op, uncast
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import Const, Var, attempt, match, needed, op, require, uncast
 from agent.proposers.recipe.products import PRODUCTS
 from agent.proposers.recipe.quantization import nvfp4, quantized
 from agent.proposers.recipe.recurrent import RECURRENT
@@ -57,7 +58,7 @@ def recognise(graph: Graph, usable: Callable[[Core], bool] | None = None) -> Rec
         for root in reversed(graph.computed):
             if root in taken:
                 continue
-            core = find(graph, root)
+            core = attempt(find, graph, root)
             if core is None or core.nodes & taken or not _closed(graph, core):
                 continue
             if (core.op in _LIGHT and not _is_all(graph, core)) or not (
@@ -89,16 +90,14 @@ def _is_all(graph: Graph, core: Core) -> bool:
     return all(graph[name].op.startswith(_LAYOUT) for name in rest)
 
 
-def _column_sum(graph: Graph, root: str) -> Core | None:
+def _column_sum(graph: Graph, root: str) -> Core:
     found = match(graph, op("sum.dim_IntList", X, Const("dims")), root)
-    if found is None or graph[root].kwargs:
-        return None
+    require(not graph[root].kwargs)
     x = found.tensors["x"]
     rank = len(graph.shape(x))
     dims = sorted(int(each) % rank for each in found.constants["dims"] or [])
     count = len(dims)
-    if dims != list(range(count)) or not 0 < count < rank or "float" not in graph.dtype(x):
-        return None
+    require(dims == list(range(count)) and 0 < count < rank and "float" in graph.dtype(x))
     lead = "1, " * count if argument(graph[root], 2) is True else ""
     matrix = as_root(graph, root, x)
     if rank != 2:
@@ -107,11 +106,9 @@ def _column_sum(graph: Graph, root: str) -> Core | None:
     return single("column-sum", root, {"x": matrix}, result, nodes=found.nodes)
 
 
-def _silu_mul(graph: Graph, root: str) -> Core | None:
+def _silu_mul(graph: Graph, root: str) -> Core:
     found = match(graph, op("mul.Tensor", SILU, Var("up")), root)
-    halves = None if found is None else halved(graph, found.tensors["gate"], found.tensors["up"])
-    if found is None or halves is None:
-        return None
+    halves = halved(graph, found.tensors["gate"], found.tensors["up"])
     source, casts = uncast(graph, halves[0])
     used = found.nodes | halves[1] | casts
     # A conversion that others need as well stays outside.
@@ -119,34 +116,26 @@ def _silu_mul(graph: Graph, root: str) -> Core | None:
     return single("silu-mul", root, {"x": as_root(graph, root, source)}, nodes=used)
 
 
-def _transpose(graph: Graph, root: str) -> Core | None:
+def _transpose(graph: Graph, root: str) -> Core:
     found = match(graph, op("clone.default", Var("view")), root)
-    if found is None:
-        return None
     view = graph[found.tensors["view"]]
-    source = operand(view)
-    if source is None or len(graph.shape(source)) != 2:
-        return None
+    source = needed(operand(view))
+    require(len(graph.shape(source)) == 2)
     swaps = view.op == "aten.t.default" or (
         view.op in ("aten.transpose.int", "aten.permute.default")
         and graph.shape(view.name) == graph.shape(source)[::-1]
         and view.args[1:] not in ([[0, 1]], [0, 0], [1, 1])
     )
-    if not swaps or graph[root].kwargs.get("memory_format") != {"torch": "contiguous_format"}:
-        return None
+    require(swaps and graph[root].kwargs.get("memory_format") == {"torch": "contiguous_format"})
     return single("transpose", root, values(x=source), nodes=found.nodes | {view.name})
 
 
-def _add(graph: Graph, root: str) -> Core | None:
+def _add(graph: Graph, root: str) -> Core:
     found = match(graph, op("add.Tensor", Var("a"), Var("b")), root)
-    if found is None:
-        return None
     shape, dtype = graph.shape(root), graph.dtype(root)
     one, other = sides = [found.tensors["a"], found.tensors["b"]]
-    if not shape or "float" not in dtype:
-        return None
-    if any(graph.shape(each) != shape or graph.dtype(each) != dtype for each in sides):
-        return None
+    require(bool(shape) and "float" in dtype)
+    require(all(graph.shape(each) == shape and graph.dtype(each) == dtype for each in sides))
     flat = len(shape) != 2
     rows = f".reshape(-1, {{{one}}}.shape[-1])" if flat else ""
     arguments = {"a": f"{{{one}}}{rows}", "b": f"{{{other}}}{rows}"}
@@ -154,13 +143,10 @@ def _add(graph: Graph, root: str) -> Core | None:
     return single("elementwise-add", root, arguments, result, nodes=found.nodes)
 
 
-def _scale(graph: Graph, root: str) -> Core | None:
-    found = match(graph, op("mul.Tensor", X, Const("factor")), root)
-    found = found or match(graph, op("mul.Scalar", X, Const("factor")), root)
-    if found is None or not isinstance(found.constants["factor"], int | float):
-        return None
-    if "float" not in graph.dtype(root):
-        return None
+def _scale(graph: Graph, root: str) -> Core:
+    products = tuple(op(each, X, Const("factor")) for each in ("mul.Tensor", "mul.Scalar"))
+    found = match(graph, products, root)
+    require(isinstance(found.constants["factor"], int | float) and "float" in graph.dtype(root))
     factor = repr(float(found.constants["factor"]))
     arguments = {"x": as_root(graph, root, found.tensors["x"]), "factor": factor}
     return single("scale", root, arguments, nodes=found.nodes)

@@ -1,10 +1,15 @@
-"""Patterns over the operators of a graph: what they match, and which values they use up."""
+"""Patterns over the operators of a graph: what they match, and which values they use up.
 
-from collections.abc import Iterator
+A tuple of patterns is the first of them that matches.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from judge.graph import Graph, reference
+
+T = TypeVar("T")
 
 # Operators whose first two operands may change places.
 _COMMUTATIVE: Final = frozenset({"aten.add.Tensor", "aten.mul.Tensor"})
@@ -34,13 +39,6 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Either:
-    """The first of several patterns that matches."""
-
-    patterns: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
 class Match:
     """A match of a pattern."""
 
@@ -49,6 +47,43 @@ class Match:
     constants: dict[str, Any] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
     """Nodes that the match covers, including the root."""
+
+
+class NoMatchError(Exception):
+    """The graph has something else there than what is looked for."""
+
+
+def require(condition: bool) -> None:
+    """Go on where this holds.
+
+    Raises
+    ------
+    NoMatchError
+        It does not.
+    """
+    if not condition:
+        raise NoMatchError
+
+
+def needed(value: T | None) -> T:
+    """A value that has to be there.
+
+    Raises
+    ------
+    NoMatchError
+        It is None.
+    """
+    if value is None:
+        raise NoMatchError
+    return value
+
+
+def attempt(find: Callable[..., T], *given: Any) -> T | None:
+    """What a function finds; None where it finds no match."""
+    try:
+        return find(*given)
+    except NoMatchError:
+        return None
 
 
 def op(name: str, *args: Any) -> Op:
@@ -61,18 +96,18 @@ def only(name: str, *args: Any) -> Op:
     return Op(f"aten.{name}", args, exact=True)
 
 
-def either(*patterns: Any) -> Either:
-    """The first that matches."""
-    return Either(patterns)
-
-
-def match(graph: Graph, pattern: Any, root: str) -> Match | None:
+def match(graph: Graph, pattern: Any, root: str) -> Match:
     """The first way in which `pattern` matches at the value `root`.
 
     Conversions between floating-point dtypes are looked through on the way to an operand: kernels
     compute in float32 whatever their inputs are.
+
+    Raises
+    ------
+    NoMatchError
+        It does not match.
     """
-    return next(_match(graph, pattern, {"node": root}, Match()), None)
+    return needed(next(_match(graph, pattern, {"node": root}, Match()), None))
 
 
 def uncast(graph: Graph, name: str) -> tuple[str, frozenset[str]]:
@@ -95,8 +130,8 @@ def _match(  # noqa: PLR0912 (one branch for each kind of pattern)
     graph: Graph, pattern: Any, value: Any, so_far: Match
 ) -> Iterator[Match]:
     name = reference(value)
-    if isinstance(pattern, Either):
-        for each in pattern.patterns:
+    if isinstance(pattern, tuple):
+        for each in pattern:
             yield from _match(graph, each, value, so_far)
     elif isinstance(pattern, Const):
         if name is None and so_far.constants.get(pattern.name, value) == value:

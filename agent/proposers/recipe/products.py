@@ -3,41 +3,40 @@
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core, Finder, as_root, operand, single, values
+from agent.proposers.recipe.core import Core, Finder, as_root, single, values
 from agent.proposers.recipe.hooks import finishing
-from agent.proposers.recipe.patterns import Match, Var, match, op
+from agent.proposers.recipe.operands import operand
+from agent.proposers.recipe.patterns import Match, Var, attempt, match, needed, op, require
 from agent.proposers.recipe.reductions import of_rows
-from agent.proposers.recipe.spellings import GELU_LINEAR, LINEAR, LINEAR_BIAS, PRODUCT
+from agent.proposers.recipe.spellings import (
+    BUILT_IN_BIAS,
+    GELU_LINEAR,
+    LINEAR,
+    LINEAR_BIAS,
+    PRODUCT,
+)
 from judge.graph import Graph
 
 
-def _gelu_linear(graph: Graph, root: str) -> Core | None:
+def _gelu_linear(graph: Graph, root: str) -> Core:
     found = match(graph, GELU_LINEAR, root)
-    if found is None or graph[root].kwargs.get("approximate", "none") != "none":
-        return None
+    require(graph[root].kwargs.get("approximate", "none") == "none")
     return _product(graph, root, found, words=frozenset({"gelu"}))
 
 
-def _linear(graph: Graph, root: str) -> Core | None:
-    found = match(graph, LINEAR, root)
-    if found is not None:
-        return _product(graph, root, found)
+def _linear(graph: Graph, root: str) -> Core:
+    if (core := attempt(_plain, graph, root)) is not None:
+        return core
     # Without an activation the bias is what stands after, unless the operator has it built in.
-    found = match(graph, op("linear.default", Var("a"), Var("w"), Var("bias")), root)
-    found = found or match(graph, op("addmm.default", Var("bias"), Var("a"), Var("b")), root)
-    if found is None or graph[root].kwargs:
-        return None
+    found = match(graph, BUILT_IN_BIAS, root)
     core, bias = _product(graph, root, found), found.tensors["bias"]
-    if core is None or graph.dtype(bias) != graph.dtype(root):
-        return None
+    require(not graph[root].kwargs and graph.dtype(bias) == graph.dtype(root))
     arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
     # What stands around it has no place beside a bias that is added later.
     return replace(core, arguments=arguments, bias=bias, main="")
 
 
-def _product(
-    graph: Graph, root: str, found: Match, words: frozenset[str] = frozenset()
-) -> Core | None:
+def _product(graph: Graph, root: str, found: Match, words: frozenset[str] = frozenset()) -> Core:
     a = found.tensors["a"]
     weight = found.tensors.get("w")
     b = weight or found.tensors["b"]
@@ -48,15 +47,13 @@ def _product(
     if weight is not None:
         second += ".t()"
     bias = found.tensors.get("bias")
-    if bias is not None and len(graph.shape(bias)) != 1:
-        return None
+    require(bias is None or len(graph.shape(bias)) == 1)
     if len(left) == 2 and not words and bias is None and (len(right) == 1 or right[-1:] == (1,)):
         rows = f"{{{a}}}.shape[0]"
         shape = rows if len(right) == 1 else f"{rows}, 1"
         arguments = {"a": first, "x": f"{second}.reshape(-1)"}
         return single("matvec", root, arguments, f"{{r}}.view({shape})", nodes=found.nodes)
-    if len(right) != 2 or len(left) < 2:
-        return None
+    require(len(right) == 2 and len(left) >= 2)
     if len(left) > 2:
         arguments = {"a": f"{first}.reshape(-1, {{{a}}}.shape[-1])", "b": second}
         result = f"{{r}}.reshape(*{{{a}}}.shape[:-1], {{r}}.shape[1])"
@@ -67,70 +64,57 @@ def _product(
     return single("matmul", root, arguments, result, nodes=found.nodes, words=words, main=a)
 
 
-def _biased(graph: Graph, root: str) -> Core | None:
+def _biased(graph: Graph, root: str) -> Core:
     """With the bias that kernels add themselves."""
     found = match(graph, LINEAR_BIAS, root)
-    if found is None or graph[root].kwargs or graph.dtype(root) != graph.dtype(found.tensors["a"]):
-        return None
+    require(not graph[root].kwargs and graph.dtype(root) == graph.dtype(found.tensors["a"]))
     return _product(graph, root, found)
 
 
-def _plain(graph: Graph, root: str) -> Core | None:
+def _plain(graph: Graph, root: str) -> Core:
     """Without one: what stands after it is the kernel's, if it can."""
-    found = match(graph, LINEAR, root)
-    return None if found is None else _product(graph, root, found)
+    return _product(graph, root, match(graph, LINEAR, root))
 
 
-def _row_reduced(graph: Graph, root: str) -> Core | None:
+def _row_reduced(graph: Graph, root: str) -> Core:
     """A product whose rows are reduced to one number each, with what is done in between."""
-    reduction = of_rows(graph, root)
-    if reduction is None:
-        return None
+    kind, place, nodes = of_rows(graph, root)
     finders = (finishing(_biased), finishing(_plain), _biased, _plain)
-    cores = (find(graph, reduction.x) for find in finders)
-    core = next((core for core in cores if core is not None and core.op == "matmul"), None)
-    if core is None:
-        return None
-    arguments = {"kind": repr(reduction.kind), "out_dtype": f"torch.{graph.dtype(root)}"}
+    cores = (attempt(find, graph, place.x) for find in finders)
+    core = needed(next((core for core in cores if core and core.op == "matmul"), None))
+    arguments = {"kind": repr(kind), "out_dtype": f"torch.{graph.dtype(root)}"}
     return single(
         "matmul-reduce",
         root,
         core.arguments | arguments,
-        "{r}[:, None]" if reduction.keep else "{r}",
-        nodes=core.nodes | reduction.nodes,
+        "{r}[:, None]" if place.keep else "{r}",
+        nodes=core.nodes | nodes,
         functions=core.functions,
         fused=core.fused,
     )
 
 
-def _batched(graph: Graph, root: str) -> Core | None:
+def _batched(graph: Graph, root: str) -> Core:
     """Of two tensors of three dimensions and more; leading dimensions are broadcast."""
-    found = match(graph, PRODUCT, root) or match(graph, _BMM, root)
-    if found is None:
-        return None
+    found = match(graph, (PRODUCT, op("bmm.default", Var("a"), Var("b"))), root)
     a, b = found.tensors["a"], found.tensors["b"]
     ranks = [len(graph.shape(each)) for each in (a, b)]
     dtypes = {graph.dtype(each) for each in (a, b, root)}
-    if min(ranks) < 2 or max(ranks) < 3 or ranks[1] < 3 or len(dtypes) != 1:
-        return None
+    require(min(ranks) >= 2 and max(ranks) >= 3 and ranks[1] >= 3 and len(dtypes) == 1)
     return single("batched-matmul", root, values(a=a, b=b), nodes=found.nodes, main=a)
 
 
-def _triangular(graph: Graph, root: str) -> Core | None:
+def _triangular(graph: Graph, root: str) -> Core:
     """A triangle of a product: what is zeroed afterwards is not computed. Of factors that are
     triangles themselves, zeros are not read."""
     part = _triangle(graph, root)
-    inner = operand(graph[root]) if part is not None else root
-    found = match(graph, PRODUCT, inner) if inner is not None else None
-    if found is None:
-        return None
+    inner = needed(operand(graph[root])) if part is not None else root
+    found = match(graph, PRODUCT, inner)
     a, b = found.tensors["a"], found.tensors["b"]
     parts = [_triangle(graph, each) for each in (a, b)]
-    matrices = all(len(graph.shape(each)) == 2 for each in (a, b))
-    if not matrices or len({graph.dtype(each) for each in (a, b, root)}) != 1:
-        return None
-    if part is None and parts == [None, None]:
-        return None
+    require(all(len(graph.shape(each)) == 2 for each in (a, b)))
+    require(len({graph.dtype(each) for each in (a, b, root)}) == 1)
+    require([part, *parts] != [None, None, None])
     arguments = values(a=a, b=b)
     for name, which in zip(("part_a", "part_b", "part_c"), (*parts, part), strict=True):
         arguments[name] = repr(which or 0)
@@ -146,7 +130,6 @@ def _triangle(graph: Graph, name: str) -> int | None:
     return parts[node.op]
 
 
-_BMM: Final = op("bmm.default", Var("a"), Var("b"))
 PRODUCTS: Final[tuple[Finder, ...]] = (
     _triangular, _row_reduced,
     finishing(_biased), finishing(_plain), finishing(_batched),

@@ -33,11 +33,8 @@ class Screen(Protocol):
 
     notes: tuple[str, ...]
     """Notes of the last screening."""
-
-    @property
-    def spent(self) -> Spending:
-        """So far."""
-        ...
+    spent: Spending
+    """So far."""
 
     def screen(self, state: SearchState, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Those that are worth judging, the best first, in their best configurations."""

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from agent.proposers.recipe.core import Core, Finder, argument, operand
-from agent.proposers.recipe.patterns import uncast
+from agent.proposers.recipe.core import Core, Finder
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import NoMatchError, require, uncast
 from judge.graph import Graph, operands, reference
 
 # E2M1's rounding: half-way points between its magnitudes, ties to the even code.
@@ -12,11 +13,10 @@ _TIES_DOWN: Final = (0.25, 1.25, 2.5, 5.0)
 _TIES_UP: Final = (0.75, 1.75, 3.5)
 
 
-def nvfp4(graph: Graph, root: str) -> Core | None:
+def nvfp4(graph: Graph, root: str) -> Core:
     """Codes and scales of NVFP4, told by the format's constants: thresholds of the codes, the
     largest scale, blocks of 16 whose largest magnitude is divided by 6."""
-    if graph.dtype(root) != "uint8" or "__or__" not in graph[root].op:
-        return None
+    require(graph.dtype(root) == "uint8" and "__or__" in graph[root].op)
     cone = _ancestors(graph, root)
     constants = {
         (graph[name].op, float(each))
@@ -26,8 +26,7 @@ def nvfp4(graph: Graph, root: str) -> Core | None:
     }
     down = {("aten.gt.Scalar", each) for each in _TIES_DOWN}
     up = {("aten.ge.Scalar", each) for each in _TIES_UP}
-    if not (down | up) <= constants:
-        return None
+    require(down | up <= constants)
     scales = [
         name
         for name in cone
@@ -41,16 +40,13 @@ def nvfp4(graph: Graph, root: str) -> Core | None:
         and operand(graph[name]) is not None
         and "float" in graph.dtype(name)
     ]
-    if len(scales) != 1 or len(blocks) != 1:
-        return None
+    require(len(scales) == 1 and len(blocks) == 1)
     values = str(operand(graph[blocks[0]]))
     inside = {name for name in cone if blocks[0] in _ancestors(graph, name) or name == blocks[0]}
     # Constants that are filled in, and what is only made of them.
     fills = {n for n in cone if n not in inside and not _depends_on_inputs(graph, n)}
     x, casts = uncast(graph, values)
     factor = _global_scale(graph, inside)
-    if factor is None:
-        return None
     inside |= {root} | fills
     inside |= {each for each in casts if set(graph.users[each]) <= inside}
     wide = "" if graph.dtype(x) == graph.dtype(values) else ".float()"
@@ -68,14 +64,11 @@ def quantized(find: Finder, family: str) -> Finder:
     """A finder of what `find` finds where nothing but NVFP4 quantization takes its result: the
     kernels of `family` do both in one pass, in float32 from operands of any dtype."""
 
-    def found(graph: Graph, root: str) -> Core | None:
+    def found(graph: Graph, root: str) -> Core:
         codes = nvfp4(graph, root)
-        if codes is None:
-            return None
         (values,) = codes.reads
         inner = find(graph, values)
-        if inner is None or values not in inner.results or codes.nodes & inner.nodes:
-            return None
+        require(values in inner.results and not codes.nodes & inner.nodes)
         # The kernel rounds nothing on the way, so its operands need no conversion.
         arguments = {
             name: text.removesuffix(f".to(torch.{graph.dtype(values)})")
@@ -92,11 +85,10 @@ def quantized(find: Finder, family: str) -> Finder:
     return found
 
 
-def _global_scale(graph: Graph, inside: set[str]) -> float | None:
+def _global_scale(graph: Graph, inside: set[str]) -> float:
     """What the largest magnitudes are multiplied with before they are divided by 6."""
     largest = [name for name in inside if graph[name].op == "aten.amax.default"]
-    if len(largest) != 1:
-        return None
+    require(len(largest) == 1)
     for user in graph.users[largest[0]]:
         if graph[user].op == "aten.div.Tensor":
             return 1.0
@@ -107,8 +99,9 @@ def _global_scale(graph: Graph, inside: set[str]) -> float | None:
                     return float(each)
                 if name is not None and graph[name].op == "aten.full.default":
                     filled = argument(graph[name], 1)
-                    return float(filled) if isinstance(filled, int | float) else None
-    return None
+                    require(isinstance(filled, int | float))
+                    return float(filled)
+    raise NoMatchError
 
 
 def _ancestors(graph: Graph, name: str) -> set[str]:

@@ -2,7 +2,9 @@
 
 from typing import Any, Final
 
-from agent.proposers.recipe.core import Core, Finder, operand, result_of
+from agent.proposers.recipe.core import Core, Finder
+from agent.proposers.recipe.operands import operand, result_of
+from agent.proposers.recipe.patterns import needed, require
 from judge.graph import Graph, operands
 from judge.graph_spelling import references
 
@@ -15,23 +17,19 @@ _KINDS: Final = {
 _RESULTS: Final = ("{r0}", "{r1}", "{r2}")
 
 
-def _recurrent(graph: Graph, root: str) -> Core | None:
+def _recurrent(graph: Graph, root: str) -> Core:
     """A layer without dropout in use, packed sequences and projections left out."""
-    layer = result_of(graph, root, _KINDS)
-    if layer is None:
-        return None
+    layer = needed(result_of(graph, root, _KINDS))
     node = graph[layer]
     kind = _KINDS[node.op]
-    x = operand(node)
+    x = needed(operand(node))
     states = list(references(node.args[1]))
     weights = list(references(node.args[2]))
     rest: list[Any] = node.args[3:9]
     bias, layers, dropout, training, bidirectional, batch_first = rest
     groups = layers * (2 if bidirectional else 1)
-    if x is None or (training and dropout) or len(weights) != groups * (4 if bias else 2):
-        return None
-    if len(graph.shape(x)) != 3 or len({graph.dtype(each) for each in operands(node)}) != 1:
-        return None
+    require(not (training and dropout) and len(weights) == groups * (4 if bias else 2))
+    require(len(graph.shape(x)) == 3 and len({graph.dtype(each) for each in operands(node)}) == 1)
     arguments = {
         "x": f"{{{x}}}",
         "h0": f"{{{states[0]}}}",

@@ -1,19 +1,13 @@
 """Recognises reductions and running sums in a graph: over one dimension, neighbouring ones, all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    operand,
-    out_dtype,
-    result_of,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, hookable, out_dtype, values
 from agent.proposers.recipe.hooks import fusing
+from agent.proposers.recipe.operands import argument, operand, result_of
+from agent.proposers.recipe.patterns import attempt, needed, require
 from judge.graph import Graph
 from judge.worker import messages as m
 
@@ -25,6 +19,11 @@ _REDUCTIONS: Final = {
     "aten.amin.default": "min", "aten.min.default": "min",
     "aten.prod.default": "prod", "aten.prod.dim_int": "prod",
 }  # fmt: skip
+# Of the rows of a product.
+_ROW_REDUCTIONS: Final = {
+    **{operator: kind for operator, kind in _REDUCTIONS.items() if kind != "prod"},
+    "aten.logsumexp.default": "logsumexp",
+}
 # Operator → whether the largest is sought.
 _PAIRS: Final = {"aten.max.dim": True, "aten.min.dim": False}
 _PLACES: Final = {"aten.argmax.default": True, "aten.argmin.default": False}
@@ -32,63 +31,35 @@ _VARIANCES: Final = ("aten.var.dim", "aten.var.correction", "aten.std.dim", "ate
 _PAIRED_VARIANCES: Final = ("aten.var_mean.dim", "aten.var_mean.correction")
 
 
-def _reduce(graph: Graph, root: str) -> Core | None:
+def _reduce(graph: Graph, root: str) -> Core:
     """Sum, mean, product, maximum or minimum."""
-    node = graph[root]
-    kind = _REDUCTIONS.get(node.op)
-    if kind is None or set(node.kwargs) - {"dtype"}:
-        return None
-    dims = argument(node, 1)
-    place = _place(graph, node, [dims] if isinstance(dims, int) else dims)
-    if place is None:
-        return None
-    return _core(graph, root, "reduce", place, {"kind": repr(kind)})
+    kind, place, inner = _reduction(graph, root, _REDUCTIONS)
+    return _core(graph, root, "reduce", place, {"kind": repr(kind)}, inner)
 
 
-def _extreme(graph: Graph, root: str) -> Core | None:
-    """Values of `max` along a dimension, whose indices nobody reads."""
-    source = result_of(graph, root, _PAIRS, 0)
-    if source is None or len(graph.users[source]) != 1:
-        return None
-    node = graph[source]
-    place = _place(graph, node, [node.args[1]])
-    if place is None:
-        return None
-    given = {"kind": repr("max" if _PAIRS[node.op] else "min")}
-    return _core(graph, root, "reduce", place, given, frozenset({source}))
-
-
-def _argmax(graph: Graph, root: str) -> Core | None:
+def _argmax(graph: Graph, root: str) -> Core:
     """Indices of extremes, with or without the values."""
     node = graph[root]
     if node.op in _PLACES:
         largest, inner, results = _PLACES[node.op], frozenset[str](), {root: 1}
-    elif (source := result_of(graph, root, _PAIRS)) is not None:
+    else:
+        source = needed(result_of(graph, root, _PAIRS))
         node = graph[source]
         largest, inner, results = _PAIRS[node.op], frozenset({source}), _parts(graph, source)
-    else:
-        return None
     dim = argument(node, 1)
     place = _place(graph, node, None if dim is None else [dim])
-    if place is None:
-        return None
-    given = {"largest": repr(largest)}
-    return _core(graph, root, "argmax", place, given, inner, results)
+    return _core(graph, root, "argmax", place, {"largest": repr(largest)}, inner, results)
 
 
-def _variance(graph: Graph, root: str) -> Core | None:
+def _variance(graph: Graph, root: str) -> Core:
     """Variance or standard deviation, with the mean where it is asked for."""
     node = graph[root]
     if node.op in _VARIANCES:
         source, results = root, {root: 0}
-    elif (found := result_of(graph, root, _PAIRED_VARIANCES)) is not None:
-        source, results = found, _parts(graph, found)
-        node = graph[found]
     else:
-        return None
+        source = needed(result_of(graph, root, _PAIRED_VARIANCES))
+        node, results = graph[source], _parts(graph, source)
     place = _place(graph, node, argument(node, 1), keep_at=3)
-    if place is None:
-        return None
     correction: Any = node.kwargs.get("correction", 1)
     if node.op.endswith(".dim") and len(node.args) > 2:
         correction = 1 if node.args[2] else 0
@@ -104,26 +75,24 @@ def _variance(graph: Graph, root: str) -> Core | None:
     return replace(core, nodes=core.nodes | {mean}, results=core.results | more.results)
 
 
-def _same_mean(graph: Graph, variance: str, place: "_Place") -> str | None:
+def _same_mean(graph: Graph, variance: str, place: "Place") -> str | None:
     """The mean along the same dimensions, which the kernel gives with the variance."""
     for name in graph.users[place.x]:
         node = graph[name]
         if node.op == "aten.mean.dim" and name != variance and not node.kwargs:
-            other = _place(graph, node, node.args[1])
+            other = attempt(_place, graph, node, node.args[1])
             if other is not None and (other.first, other.count) == (place.first, place.count):
                 return name
     return None
 
 
-def _norm(graph: Graph, root: str) -> Core | None:
+def _norm(graph: Graph, root: str) -> Core:
     """Euclidean norm, or sum of magnitudes."""
     node = graph[root]
-    if node.op != "aten.linalg_vector_norm.default" or node.kwargs:
-        return None
+    require(node.op == "aten.linalg_vector_norm.default" and not node.kwargs)
     order = argument(node, 1, 2)
+    require(order in (1, 2))
     place = _place(graph, node, argument(node, 2), keep_at=3)
-    if place is None or order not in (1, 2):
-        return None
     core = _core(graph, root, "reduce", place, {"kind": "'sum'"})
     before, after = f"_power_{root}", f"_root_{root}"
     power, back = ("x * x", "tl.sqrt(x)") if order == 2 else ("tl.abs(x)", "x")
@@ -136,23 +105,20 @@ def _norm(graph: Graph, root: str) -> Core | None:
     return replace(core, arguments=arguments, functions=texts, main="")
 
 
-def _divergence(graph: Graph, root: str) -> Core | None:
+def _divergence(graph: Graph, root: str) -> Core:
     """The sum or mean of a Kullback-Leibler divergence, of logarithms that are taken here as well
     where they have no other use."""
     node = graph[root]
-    if node.op != "aten.kl_div.default" or node.kwargs.get("log_target", False) is not False:
-        return None
-    kind = {1: "mean", 2: "sum"}.get(argument(node, 2, 1))
-    x, target = operand(node), operand(node, 1)
-    if kind is None or x is None or target is None or graph.shape(x) != graph.shape(target):
-        return None
+    require(node.op == "aten.kl_div.default" and node.kwargs.get("log_target", False) is False)
+    kind = needed({1: "mean", 2: "sum"}.get(argument(node, 2, 1)))
+    x, target = needed(operand(node)), needed(operand(node, 1))
+    require(graph.shape(x) == graph.shape(target))
     inner, mine = frozenset[str](), "x"
     if graph[x].op == "aten.log.default" and set(graph.users[x]) == {root}:
         inner, mine = frozenset({x}), "tl.log(x)"
-        x = operand(graph[x])
+        x = needed(operand(graph[x]))
     place = _place(graph, node, None)
-    if x is None or place is None or graph.dtype(x) != graph.dtype(root):
-        return None
+    require(graph.dtype(x) == graph.dtype(root))
     core = _core(graph, root, "reduce", replace(place, x=x), {"kind": repr(kind)}, inner)
     before = f"_divergence_{root}"
     # As PyTorch: 0 times the logarithm of 0 is 0 for the target's own, NaN for the other.
@@ -168,44 +134,37 @@ def _divergence(graph: Graph, root: str) -> Core | None:
     return replace(core, arguments=arguments, functions=(text,), main="")
 
 
-def _scan(graph: Graph, root: str) -> Core | None:
+def _scan(graph: Graph, root: str) -> Core:
     """Running sums or products."""
     node = graph[root]
     kinds = {"aten.cumsum.default": "sum", "aten.cumprod.default": "prod"}
-    x = operand(node) if node.op in kinds else None
-    if x is None or set(node.kwargs) - {"dtype"} or not (rank := len(graph.shape(x))):
-        return None
-    if "float" not in graph.dtype(x) or "float" not in graph.dtype(root):
-        return None
+    kind, x = needed(kinds.get(node.op)), needed(operand(node))
+    rank = len(graph.shape(x))
+    require(rank > 0 and not set(node.kwargs) - {"dtype"})
+    require("float" in graph.dtype(x) and "float" in graph.dtype(root))
     axis = int(argument(node, 1)) % rank
-    arguments = values(x=x) | {"dim": str(axis), "kind": repr(kinds[node.op])}
-    arguments |= out_dtype(graph, root, x)
-    lanes = max(1, rank - axis - 1)
-    return single("cumsum", root, arguments, main=x, lanes=lanes, out_lanes=lanes)
+    arguments = values(x=x) | {"dim": str(axis), "kind": repr(kind)}
+    return hookable(graph, root, "cumsum", x, arguments, max(1, rank - axis - 1))
 
 
-def _reverse_scan(graph: Graph, root: str) -> Core | None:
+def _reverse_scan(graph: Graph, root: str) -> Core:
     """Running sums or products from the end: turned around, scanned, turned back."""
     node = graph[root]
-    inner = operand(node) if node.op == "aten.flip.default" else None
-    core = _scan(graph, inner) if inner is not None else None
-    if core is None:
-        return None
+    require(node.op == "aten.flip.default")
+    core = _scan(graph, needed(operand(node)))
     first = graph[core.main]
-    x = operand(first) if first.op == "aten.flip.default" else None
-    if x is None:
-        return None
+    require(first.op == "aten.flip.default")
+    x = needed(operand(first))
     rank = len(graph.shape(root))
     axes = [[int(axis) % rank for axis in argument(each, 1)] for each in (node, first)]
-    if axes != [[int(core.arguments["dim"])]] * 2:
-        return None
+    require(axes == [[int(core.arguments["dim"])]] * 2)
     arguments = core.arguments | values(x=x) | {"reverse": "True"}
     nodes = core.nodes | {root, first.name}
     return replace(core, nodes=nodes, arguments=arguments, results={root: "{r}"}, main=x)
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Neighbouring dimensions that are reduced."""
 
     x: str
@@ -215,55 +174,48 @@ class _Place:
     keep: bool
 
 
-def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> _Place | None:
-    """None where the dimensions are not neighbours, or the values no floating-point numbers.
-    `keep_at` is where the operator has `keepdim`."""
-    x = operand(node)
-    if x is None or not graph.is_tensor(x) or "float" not in graph.dtype(x):
-        return None
+def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> Place:
+    """Dimensions that are neighbours, of floating-point numbers. `keep_at` is where the operator
+    has `keepdim`."""
+    x = needed(operand(node))
+    require(graph.is_tensor(x) and "float" in graph.dtype(x))
     rank = len(graph.shape(x))
-    if dims is not None and not isinstance(dims, list):
-        return None
+    require(dims is None or isinstance(dims, list))
     chosen = sorted({int(each) % rank for each in dims}) if dims and rank else [*range(rank)]
-    if not chosen or chosen != [*range(chosen[0], chosen[0] + len(chosen))]:
-        return None
+    require(bool(chosen) and chosen == [*range(chosen[0], chosen[0] + len(chosen))])
     given = argument(node, keep_at, node.kwargs.get("keepdim"))
-    return _Place(x, chosen[0], len(chosen), rank, keep=given is True)
+    return Place(x, chosen[0], len(chosen), rank, keep=given is True)
 
 
-@dataclass(frozen=True)
-class RowReduction:
-    """A reduction of each row of a matrix to one number."""
-
-    x: str
-    kind: str
-    keep: bool
-    nodes: frozenset[str]
-    """Its operators."""
-
-
-def of_rows(graph: Graph, root: str) -> RowReduction | None:
-    """The reduction of a matrix's last dimension that ends in `root`; None where it is none."""
-    node, nodes = graph[root], frozenset({root})
-    kind = "logsumexp" if node.op == "aten.logsumexp.default" else _REDUCTIONS.get(node.op)
-    dims = argument(node, 1)
+def _reduction(
+    graph: Graph, root: str, kinds: Mapping[str, str]
+) -> tuple[str, Place, frozenset[str]]:
+    """What a reduction is called, where it lies, and the operator inside of it, if there is one:
+    values of `max` along a dimension are a reduction where nobody reads the indices."""
+    node, inner = graph[root], frozenset[str]()
+    kind = kinds.get(node.op)
     pair = result_of(graph, root, _PAIRS, 0)
     if pair is not None and len(graph.users[pair]) == 1:
-        node, nodes = graph[pair], nodes | {pair}
-        kind, dims = "max" if _PAIRS[node.op] else "min", [node.args[1]]
-    if kind is None or set(node.kwargs) - {"dtype"}:
-        return None
-    place = _place(graph, node, dims)
-    if place is None or (place.rank, place.first, place.count) != (2, 1, 1):
-        return None
-    return RowReduction(place.x, kind, place.keep, nodes)
+        node, inner = graph[pair], frozenset({pair})
+        kind = "max" if _PAIRS[node.op] else "min"
+    require(not set(node.kwargs) - {"dtype", "keepdim"})
+    dims = argument(node, 1)
+    return needed(kind), _place(graph, node, [dims] if isinstance(dims, int) else dims), inner
+
+
+def of_rows(graph: Graph, root: str) -> tuple[str, Place, frozenset[str]]:
+    """The reduction of a matrix's last dimension that ends in `root`: what it is called, where it
+    lies and its operators."""
+    kind, place, inner = _reduction(graph, root, _ROW_REDUCTIONS)
+    require((place.rank, place.first, place.count) == (2, 1, 1))
+    return kind, place, inner | {root}
 
 
 def _core(  # noqa: PLR0917 (each is a part of the core)
     graph: Graph,
     root: str,
     family: str,
-    place: _Place,
+    place: Place,
     given: dict[str, str],
     inner: frozenset[str] = frozenset(),
     results: dict[str, int] | None = None,
@@ -301,8 +253,8 @@ def _parts(graph: Graph, source: str) -> dict[str, int]:
 
 # With what is around them; then alone.
 FUSED_REDUCTIONS: Final[tuple[Finder, ...]] = tuple(
-    fusing(find) for find in (_variance, _extreme, _argmax, _reduce, _reverse_scan, _scan)
+    fusing(find) for find in (_variance, _reduce, _argmax, _reverse_scan, _scan)
 )
 REDUCTIONS: Final[tuple[Finder, ...]] = (
-    _variance, _extreme, _argmax, _reduce, _norm, _divergence, _reverse_scan, _scan,
+    _variance, _reduce, _argmax, _norm, _divergence, _reverse_scan, _scan,
 )  # fmt: skip

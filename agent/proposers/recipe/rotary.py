@@ -2,65 +2,51 @@
 
 from itertools import permutations
 
-from agent.proposers.recipe.core import Core, argument, operand, single, values
+from agent.proposers.recipe.core import Core, single, values
 from agent.proposers.recipe.halves import halved
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import NoMatchError, attempt, needed, require
 from judge.graph import Graph, reference
 
 
-def rope(graph: Graph, root: str) -> Core | None:
+def rope(graph: Graph, root: str) -> Core:
     """Feature i turned with feature D / 2 + i: the halves a, b become a c - b s and b c + a s."""
     node = graph[root]
     parts, dim = argument(node, 0), argument(node, 1, 0)
     rank = len(graph.shape(root))
-    joins = isinstance(parts, list) and len(parts) == 2 and isinstance(dim, int)
-    if node.op != "aten.cat.default" or not joins or dim % rank != rank - 1:
-        return None
-    first, second = (reference(each) for each in parts)
-    if first is None or second is None:
-        return None
+    require(node.op == "aten.cat.default" and isinstance(parts, list) and len(parts) == 2)
+    require(isinstance(dim, int) and dim % rank == rank - 1)
+    first, second = (needed(reference(each)) for each in parts)
     minus, plus = graph[first], graph[second]
-    if minus.op != "aten.sub.Tensor" or plus.op != "aten.add.Tensor":
-        return None
-    products = [operand(each, place) for each in (minus, plus) for place in (0, 1)]
+    require(minus.op == "aten.sub.Tensor" and plus.op == "aten.add.Tensor")
+    require(not minus.kwargs and not plus.kwargs)
+    products = [needed(operand(each, place)) for each in (minus, plus) for place in (0, 1)]
     factors = [_factors(graph, each) for each in products]
-    if minus.kwargs or plus.kwargs or not all(factors):
-        return None
-    nodes = {first, second, *(each for each in products if each is not None)}
+    nodes = {first, second, *products}
     right = [set(each) for each in factors[2:]]
     # a c - b s: the order of the factors and of the sum is free.
     for a, cos in permutations(factors[0]):
         for b, sin in permutations(factors[1]):
             want = [{b, cos}, {a, sin}]
-            if right in (want, want[::-1]) and (
-                core := _core(graph, root, (a, b, cos, sin), nodes)
-            ):
+            parts = (a, b, cos, sin)
+            if right in (want, want[::-1]) and (core := attempt(_core, graph, root, parts, nodes)):
                 return core
-    return None
+    raise NoMatchError
 
 
-def _factors(graph: Graph, name: str | None) -> tuple[str, ...]:
-    """The two factors of a product; empty where a value is none."""
-    if name is None or graph[name].op != "aten.mul.Tensor":
-        return ()
-    factors = [operand(graph[name], place) for place in (0, 1)]
-    return tuple(each for each in factors if each is not None) if None not in factors else ()
+def _factors(graph: Graph, name: str) -> list[str]:
+    """The two factors of a product."""
+    require(graph[name].op == "aten.mul.Tensor")
+    return [needed(operand(graph[name], place)) for place in (0, 1)]
 
 
-def _core(
-    graph: Graph, root: str, parts: tuple[str, str, str, str], nodes: set[str]
-) -> Core | None:
+def _core(graph: Graph, root: str, parts: tuple[str, str, str, str], nodes: set[str]) -> Core:
     a, b, cos, sin = parts
-    halves = halved(graph, a, b)
-    if halves is None:
-        return None
-    x = halves[0]
-    shape = graph.shape(x)
-    angles = {graph.shape(cos), graph.shape(sin)}
-    if len(angles) != 1 or not _spreads(next(iter(angles)), (*shape[:-1], shape[-1] // 2)):
-        return None
-    if len({graph.dtype(each) for each in (x, cos, sin, root)}) != 1:
-        return None
-    return single("rope", root, values(x=x, cos=cos, sin=sin), nodes=nodes | halves[1])
+    x, halving = halved(graph, a, b)
+    shape, angles = graph.shape(x), graph.shape(cos)
+    require(angles == graph.shape(sin) and _spreads(angles, (*shape[:-1], shape[-1] // 2)))
+    require(len({graph.dtype(each) for each in (x, cos, sin, root)}) == 1)
+    return single("rope", root, values(x=x, cos=cos, sin=sin), nodes=nodes | halving)
 
 
 def _spreads(mine: tuple[int, ...], shape: tuple[int, ...]) -> bool:

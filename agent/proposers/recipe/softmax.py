@@ -1,27 +1,18 @@
 """Recognises softmax and what is made of it in a graph: log-softmax, cross entropy."""
 
-from typing import Final
+from typing import Any, Final
 
-from agent.proposers.recipe.core import (
-    Core,
-    Finder,
-    argument,
-    as_root,
-    only_axis,
-    operand,
-    out_dtype,
-    single,
-    values,
-)
+from agent.proposers.recipe.core import Core, Finder, as_root, hookable, single, values
 from agent.proposers.recipe.hooks import fusing
-from agent.proposers.recipe.patterns import Const, either, match, op
+from agent.proposers.recipe.operands import argument, only_axis, operand
+from agent.proposers.recipe.patterns import Const, match, needed, op, require
 from agent.proposers.recipe.spellings import X
 from judge.graph import Graph
 
 _SOFTMAX_OPS: Final = ("softmax.int", "_softmax.default")
 _LOG_OPS: Final = ("log_softmax.int", "_log_softmax.default")
-_SOFTMAX: Final = either(*(op(each, X, Const("dim")) for each in _SOFTMAX_OPS))
-_LOG: Final = either(*(op(each, X, Const("dim")) for each in _LOG_OPS))
+_SOFTMAX: Final = tuple(op(each, X, Const("dim")) for each in _SOFTMAX_OPS)
+_LOG: Final = tuple(op(each, X, Const("dim")) for each in _LOG_OPS)
 
 
 def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | None:
@@ -33,52 +24,38 @@ def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | Non
     return operand(node) if last else None
 
 
-def _rows(graph: Graph, root: str) -> Core | None:
+def _rows(graph: Graph, root: str) -> Core:
     """Softmax over the last dimension, as the kernels of rows take it."""
     found = match(graph, _SOFTMAX, root)
-    if found is None:
-        return None
     x = found.tensors["x"]
-    if only_axis([found.constants["dim"]], len(graph.shape(x))) != len(graph.shape(x)) - 1:
-        return None
+    rank = len(graph.shape(x))
+    require(only_axis([found.constants["dim"]], rank) == rank - 1)
     arguments = {"x": as_root(graph, root, x), "dim": "-1"}
     optional = frozenset({"dim"})
     return single("softmax", root, arguments, nodes=found.nodes, optional=optional)
 
 
-def _softmax(graph: Graph, root: str) -> Core | None:
-    return _over(graph, root, _SOFTMAX, "softmax")
+def _over(pattern: Any, family: str) -> Finder:
+    """A finder over any dimension, where it lies."""
+
+    def found(graph: Graph, root: str) -> Core:
+        whole = match(graph, pattern, root)
+        x = whole.tensors["x"]
+        rank = len(graph.shape(x))
+        axis = needed(only_axis([whole.constants["dim"]], rank))
+        arguments = values(x=x) | {"dim": str(axis)}
+        lanes = max(1, rank - axis - 1)
+        return hookable(graph, root, family, x, arguments, lanes, nodes=whole.nodes)
+
+    return found
 
 
-def _log_softmax(graph: Graph, root: str) -> Core | None:
-    return _over(graph, root, _LOG, "log-softmax")
-
-
-def _over(graph: Graph, root: str, pattern: object, family: str) -> Core | None:
-    """Over any dimension, where it lies."""
-    found = match(graph, pattern, root)
-    if found is None:
-        return None
-    x = found.tensors["x"]
-    rank = len(graph.shape(x))
-    axis = only_axis([found.constants["dim"]], rank)
-    if axis is None:
-        return None
-    arguments = {**values(x=x), "dim": str(axis), **out_dtype(graph, root, x)}
-    lanes = max(1, rank - axis - 1)
-    return single(family, root, arguments, nodes=found.nodes, main=x, lanes=lanes, out_lanes=lanes)
-
-
-def _cross_entropy(graph: Graph, root: str) -> Core | None:
+def _cross_entropy(graph: Graph, root: str) -> Core:
     """Of logits [..., classes] against class indices, all weights equal."""
     node = graph[root]
-    if node.op != "aten.cross_entropy_loss.default":
-        return None
-    x, target = operand(node), operand(node, 1)
-    if x is None or target is None or argument(node, 2) is not None or len(graph.shape(x)) > 2:
-        return None
-    if "int" not in graph.dtype(target):
-        return None
+    require(node.op == "aten.cross_entropy_loss.default" and argument(node, 2) is None)
+    x, target = needed(operand(node)), needed(operand(node, 1))
+    require(len(graph.shape(x)) <= 2 and "int" in graph.dtype(target))
     arguments = {
         **values(logits=x, target=target),
         "reduction": repr(("none", "mean", "sum")[int(argument(node, 3, 1))]),
@@ -88,6 +65,7 @@ def _cross_entropy(graph: Graph, root: str) -> Core | None:
     return single("cross-entropy", root, arguments)
 
 
+_softmax, _log_softmax = _over(_SOFTMAX, "softmax"), _over(_LOG, "log-softmax")
 SOFTMAX: Final[tuple[Finder, ...]] = (
     _cross_entropy, fusing(_log_softmax), _log_softmax, fusing(_softmax), _rows, _softmax,
 )  # fmt: skip

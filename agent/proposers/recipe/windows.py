@@ -1,12 +1,13 @@
 """Recognises operators that slide a window over images: pooling and convolutions."""
 
-import ast
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from agent.proposers.recipe.core import FLOATS, Core, Finder, result_of, single, values
+from agent.proposers.recipe.core import FLOATS, Core, Finder, single, values
 from agent.proposers.recipe.hooks import finishing
+from agent.proposers.recipe.operands import named, result_of
+from agent.proposers.recipe.patterns import needed, require
 from judge.graph import Graph, reference
 
 _POOLS: Final = {
@@ -46,17 +47,14 @@ _GENERAL: Final = (
 )  # fmt: skip
 
 
-def _pool(graph: Graph, root: str) -> Core | None:
+def _pool(graph: Graph, root: str) -> Core:
     """Max and average pooling; with indices where only the values are needed."""
     source = result_of(graph, root, _WITH_INDICES, 0)
     node = graph[source or root]
-    kind = _POOLS.get(node.op) if source is None else _WITH_INDICES[node.op]
-    if kind is None:
-        return None
-    given = _given(node, (("x", None), ("kernel_size", None), *_AFTER[kind[0]]))
-    x = reference(given.pop("x")) if given is not None else None
-    if given is None or x is None or graph.dtype(x) not in FLOATS:
-        return None
+    kind = needed(_POOLS.get(node.op) if source is None else _WITH_INDICES[node.op])
+    given = needed(named(node, (("x", None), ("kernel_size", None), *_AFTER[kind[0]])))
+    x = needed(reference(given.pop("x")))
+    require(graph.dtype(x) in FLOATS)
     if given["stride"] == []:
         given["stride"] = given["kernel_size"]
     # A kernel need not know of what is not asked of it.
@@ -66,18 +64,12 @@ def _pool(graph: Graph, root: str) -> Core | None:
     return _windowed(graph, root, kind, {"x": x}, given, [node.name])
 
 
-def _convolution(graph: Graph, root: str) -> Core | None:
+def _convolution(graph: Graph, root: str) -> Core:
     """Convolutions, and those with a filter of its own for each channel."""
-    read = _read(graph, root, transposed=False)
-    if read is None:
-        return None
-    tensors, given, rank = read
+    tensors, given, rank = _read(graph, root, transposed=False)
     window = graph.shape(tensors["weight"])[2:]
     if isinstance(given["padding"], str):
-        padding = _named_padding(given["padding"], window, given["dilation"])
-        if padding is None:
-            return None
-        given["padding"] = padding
+        given["padding"] = _named_padding(given["padding"], window, given["dilation"])
     groups = given["groups"]
     if graph.shape(tensors["weight"])[1] == 1 and groups > 1 and rank < 3:
         del given["groups"]
@@ -85,48 +77,35 @@ def _convolution(graph: Graph, root: str) -> Core | None:
     if groups == 1:
         del given["groups"]
     core = _windowed(graph, root, ("conv", rank), tensors, given)
-    return _finishable(core, tensors, rank, transposed=False)
+    return _finishable(core, tensors, given, rank, transposed=False)
 
 
-def _transposed(graph: Graph, root: str) -> Core | None:
+def _transposed(graph: Graph, root: str) -> Core:
     """Transposed convolutions, as such."""
-    read = _read(graph, root, transposed=True)
-    if read is None:
-        return None
-    tensors, given, rank = read
+    tensors, given, rank = _read(graph, root, transposed=True)
     if given["groups"] == 1:
         del given["groups"]
     core = _windowed(graph, root, ("conv-transpose", rank), tensors, given)
-    return _finishable(core, tensors, rank, transposed=True)
+    return _finishable(core, tensors, given, rank, transposed=True)
 
 
-def _turned(graph: Graph, root: str) -> Core | None:
+def _turned(graph: Graph, root: str) -> Core:
     """A transposed convolution of stride 1 as the convolution that it is: with the filters turned
     round, their input and output channels exchanged, and padding up to the window's reach."""
-    read = _read(graph, root, transposed=True)
-    if read is None:
-        return None
-    tensors, given, rank = read
+    tensors, given, rank = _read(graph, root, transposed=True)
     numbers = {name: _numbers(given[name], rank) for name in ("stride", "dilation", "padding")}
-    if (
-        given["groups"] != 1
-        or any(each != 1 for each in numbers["stride"])
-        or any(_numbers(given["output_padding"], rank))
-    ):
-        return None
+    require(given["groups"] == 1 and all(each == 1 for each in numbers["stride"]))
+    require(not any(_numbers(given["output_padding"], rank)))
     window = graph.shape(tensors["weight"])[2:]
     settings = zip(numbers["dilation"], window, numbers["padding"], strict=True)
     padding = [dilation * (taps - 1) - less for dilation, taps, less in settings]
-    if min(padding) < 0:
-        return None
+    require(min(padding) >= 0)
     given = {"padding": padding, "dilation": numbers["dilation"]}
     core = _windowed(graph, root, ("conv", rank), tensors, given)
-    if core is None:
-        return None
     axes = ", ".join(str(axis + 2) for axis in range(rank))
     weight = f"{core.arguments['weight']}.transpose(0, 1).flip({axes})"
     core = replace(core, arguments={**core.arguments, "weight": weight})
-    return _finishable(core, tensors, rank, transposed=False)
+    return _finishable(core, tensors, given, rank, transposed=False)
 
 
 def _numbers(value: Any, rank: int) -> list[int]:
@@ -137,81 +116,59 @@ def _numbers(value: Any, rank: int) -> list[int]:
 
 def _read(
     graph: Graph, root: str, *, transposed: bool
-) -> tuple[dict[str, str], dict[str, Any], int] | None:
+) -> tuple[dict[str, str], dict[str, Any], int]:
     """Tensors, settings and rank of a convolution, transposed or not."""
     node = graph[root]
     general = transposed and node.op == "aten.convolution.default"
     rank = (_TRANSPOSED if transposed else _CONVOLUTIONS).get(node.op)
-    if rank is None and not general:
-        return None
+    require(rank is not None or general)
     arguments = _TRANSPOSED_ARGUMENTS if transposed else _ARGUMENTS
-    given = _given(node, _GENERAL if general else arguments)
-    if given is None or given.pop("transposed", transposed) is not transposed:
-        return None
-    tensors = _tensors(graph, given)
-    return None if tensors is None else (tensors, given, rank or len(given["stride"]))
+    given = needed(named(node, _GENERAL if general else arguments))
+    require(given.pop("transposed", transposed) is transposed)
+    return _tensors(graph, given), given, rank or len(given["stride"])
 
 
 def _finishable(
-    core: Core | None, tensors: dict[str, str], rank: int, *, transposed: bool
-) -> Core | None:
+    core: Core, tensors: dict[str, str], given: dict[str, Any], rank: int, *, transposed: bool
+) -> Core:
     """A core whose kernels may fuse what stands after: a lane runs along an image's positions."""
-    if core is None or "[None]" in core.arguments["x"]:
+    if "[None]" in core.arguments["x"]:
         return core
     x, weight = tensors["x"], tensors["weight"]
-
-    def setting(name: str, place: int) -> int:
-        value = ast.literal_eval(core.arguments.get(name, "0"))
-        return int(value[place] if isinstance(value, tuple) else value)
-
+    defaults = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+    settings = (_numbers(given.get(name, plain), rank) for name, plain in defaults.items())
     sizes = []
-    for place in range(rank):
-        size, taps = f"{{{x}}}.shape[{place + 2}]", f"{{{weight}}}.shape[{place + 2}]"
-        stride, twice = setting("stride", place), 2 * setting("padding", place)
-        reach = f"{setting('dilation', place)} * ({taps} - 1)"
+    for place, (stride, padding, dilation, further) in enumerate(zip(*settings, strict=True), 2):
+        size = f"{{{x}}}.shape[{place}]"
+        reach = f"{dilation} * ({{{weight}}}.shape[{place}] - 1)"
         if transposed:
-            more = setting("output_padding", place) + 1 - twice
+            more = further + 1 - 2 * padding
             sizes.append(f"(({size} - 1) * {stride} + {reach} + {more})")
         else:
-            sizes.append(f"(({size} + {twice} - {reach} - 1) // {stride} + 1)")
+            sizes.append(f"(({size} + {2 * padding} - {reach} - 1) // {stride} + 1)")
     return replace(core, main=x, out_lanes=rank, lane_size=" * ".join(sizes))
 
 
-def _given(node: Any, names: tuple[tuple[str, Any], ...]) -> dict[str, Any] | None:
-    """An operator's arguments by name; None where it has others."""
-    if len(node.args) > len(names):
-        return None
-    found = dict(names) | {name: value for (name, _), value in zip(names, node.args, strict=False)}
-    known = {"input": "x"}
-    for key, value in node.kwargs.items():
-        name = known.get(key, key)
-        if name not in found:
-            return None
-        found[name] = value
-    return found
-
-
-def _tensors(graph: Graph, given: dict[str, Any]) -> dict[str, str] | None:
-    """Image, filters and bias, taken from the arguments; None unless they are of one dtype."""
+def _tensors(graph: Graph, given: dict[str, Any]) -> dict[str, str]:
+    """Image, filters and bias, taken from the arguments, all of one dtype."""
     found = {}
     for name in ("x", "weight", "bias"):
         value = given.pop(name)
-        tensor = reference(value)
-        if tensor is not None:
-            found[name] = tensor
-        elif name != "bias" or value is not None:
-            return None
+        if name != "bias" or value is not None:
+            found[name] = needed(reference(value))
     dtypes = {graph.dtype(name) for name in found.values()}
-    return found if len(dtypes) == 1 and dtypes <= FLOATS else None
+    require(len(dtypes) == 1 and dtypes <= FLOATS)
+    return found
 
 
-def _named_padding(name: str, window: tuple[int, ...], dilation: Any) -> list[int] | None:
-    """`valid` and `same` as numbers; None where both sides differ."""
+def _named_padding(name: str, window: tuple[int, ...], dilation: Any) -> list[int]:
+    """`valid` and `same` as numbers, where both sides are equal."""
     if name == "valid":
         return [0] * len(window)
     dilations = _numbers(dilation, len(window))
     reach = [d * (k - 1) for d, k in zip(dilations, window, strict=True)]
-    return None if any(each % 2 for each in reach) else [each // 2 for each in reach]
+    require(not any(each % 2 for each in reach))
+    return [each // 2 for each in reach]
 
 
 def _windowed(  # noqa: PLR0917 (the parts of a core)
@@ -221,17 +178,15 @@ def _windowed(  # noqa: PLR0917 (the parts of a core)
     tensors: dict[str, str],
     settings: dict[str, Any],
     nodes: Iterable[str] = (),
-) -> Core | None:
+) -> Core:
     """A core of a family and rank with one result; an image without a batch gets one of size 1."""
     family, rank = kind
-    if any(each is None or reference(each) is not None for each in settings.values()):
-        return None
-    arguments = values(**tensors)
-    result = "{r}"
-    if len(graph.shape(tensors["x"])) == rank + 1:
+    require(all(each is not None and reference(each) is None for each in settings.values()))
+    batched = len(graph.shape(tensors["x"])) - rank - 1
+    require(batched in (0, 1))
+    arguments, result = values(**tensors), "{r}"
+    if not batched:
         arguments["x"], result = arguments["x"] + "[None]", "{r}[0]"
-    elif len(graph.shape(tensors["x"])) != rank + 2:
-        return None
     arguments |= {
         name: repr(tuple(value)) if isinstance(value, list) else repr(value)
         for name, value in settings.items()

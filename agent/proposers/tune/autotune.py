@@ -2,7 +2,6 @@
 
 import ast
 import itertools
-import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -10,15 +9,12 @@ from agent.proposers.tune.kernel_facts import autotuned, called, is_jit
 from agent.proposers.tune.parameters import find
 from agent.proposers.tune.rewrite import Offsets, Site, rewrite
 from agent.proposers.tune.tunable import Tunable
+from judge.problem.syntax import assignment, named_values
+from kb.problems.arithmetic import COMPARE
 
 # Configurations that a list is taken apart into; more is a search of its own.
 _MOST: Final = 128
 _PLAIN: Final = (int, float, str, bool)
-_ARITHMETIC: Final = {ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
-_COMPARISONS: Final[Mapping[type[ast.cmpop], Any]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
-}  # fmt: skip
 
 
 class _UnknownError(Exception):
@@ -49,20 +45,19 @@ def collapsed(text: str) -> list[str]:
     """
     tree = ast.parse(text)
     offsets = Offsets(text)
-    choices: list[list[tuple[Site, str]]] = []
+    choices: list[list[Site]] = []
     kernels = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
     for node in (configs for each in kernels if is_jit(each) for configs in autotuned(each)):
         configs = list(itertools.islice(_configurations(tree, node), _MOST + 1))
         if 1 < len(configs) <= _MOST:
-            place = Site(offsets.start(node), offsets.end(node))
-            choices.append([(place, f"[{each}]") for each in configs])
+            span = offsets.span(node)
+            choices.append([Site(*span, f"[{each}]", fixed=True) for each in configs])
     if not choices:
         return []
     versions = []
     for number in range(max(map(len, choices))):
         chosen = [each[min(number, len(each) - 1)] for each in choices]
-        edits = [(Site(s.start, s.end, written, fixed=True), 0) for s, written in chosen]
-        versions.append(rewrite(text, edits))
+        versions.append(rewrite(text, [(site, 0) for site in chosen]))
     return versions
 
 
@@ -143,10 +138,10 @@ def _value(tree: ast.Module, node: ast.expr, known: Mapping[str, Any]) -> Any:  
         case ast.BinOp(left=left, op=ast.Mult() | ast.FloorDiv() as sign, right=right):
             one, other = _value(tree, left, known), _value(tree, right, known)
             if isinstance(one, int) and isinstance(other, int):
-                return _ARITHMETIC[type(sign)](one, other)
-        case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in _COMPARISONS:
+                return one * other if isinstance(sign, ast.Mult) else one // other
+        case ast.Compare(left=left, ops=[sign], comparators=[right]):
             one, other = _value(tree, left, known), _value(tree, right, known)
-            return bool(_COMPARISONS[type(sign)](one, other))
+            return bool(COMPARE[type(sign)](one, other))
         case ast.BoolOp(op=sign, values=values):
             every = [_value(tree, each, known) for each in values]
             return all(every) if isinstance(sign, ast.And) else any(every)
@@ -154,24 +149,19 @@ def _value(tree: ast.Module, node: ast.expr, known: Mapping[str, Any]) -> Any:  
 
 
 def _assigned(tree: ast.Module, name: str) -> ast.expr:
-    found = [
-        each.value
-        for each in tree.body
-        if isinstance(each, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == name for target in each.targets)
-    ]
-    if len(found) != 1:
-        raise _UnknownError
-    return found[0]
+    assigned = [found for each in tree.body if (found := assignment(each)) is not None]
+    pairs = (named_values(target, value) for targets, value in assigned for target in targets)
+    match [value for each in pairs for found, value in each if found == name]:
+        case [value]:
+            return value
+    raise _UnknownError
 
 
 def _returned(tree: ast.Module, name: str) -> ast.expr:
     """What a function of one statement returns."""
     for each in tree.body:
         if isinstance(each, ast.FunctionDef) and each.name == name:
-            statements = [s for s in each.body if not isinstance(s, ast.Expr)]
-            if len(statements) == 1 and isinstance(statements[0], ast.Return):
-                value = statements[0].value
-                if value is not None:
+            match [s for s in each.body if not isinstance(s, ast.Expr)]:
+                case [ast.Return(value=ast.expr() as value)]:
                     return value
     raise _UnknownError

@@ -10,15 +10,14 @@ import statistics
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from judge.progress import Progress, Say, silent
 
 P = TypeVar("P", bound=Hashable)
-P_contra = TypeVar("P_contra", bound=Hashable, contravariant=True)
 
 # Launches on each rung; a third goes on, so that all rungs cost about the same.
-RUNGS: Final = (3, 7, 20)
+RUNGS: Final = (3, 7)
 _KEPT: Final = 3
 # Survivors beside the kept third, where the clock cannot tell.
 _MOST_DOUBTFUL: Final = 4
@@ -40,21 +39,9 @@ class Measured:
     """It was given up since it compiles for too long."""
 
 
-class Measure(Protocol[P_contra]):
-    """Times points, compiling what is new."""
-
-    def __call__(
-        self, points: Sequence[P_contra], launches: int, seconds: float
-    ) -> Sequence[Measured]:
-        """Results in the order of `points`; takes little more than `seconds`.
-
-        Parameters
-        ----------
-        launches
-            For each point.
-        seconds
-            What is not begun by then has `tried` False.
-        """
+Measure = Callable[[Sequence[P], int, float], Sequence[Measured]]
+"""Times points with so many launches each; results in their order. It takes little more than the
+given seconds: what is not begun by then has `tried` False."""
 
 
 @dataclass(slots=True)
@@ -109,6 +96,11 @@ class Ledger(Generic[P]):
             trial = self.trials.setdefault(point, Trial(point))
             trial.ms += got.ms
             trial.error, trial.slow = got.error, got.slow
+
+    @property
+    def errors(self) -> list[str]:
+        """Why each failed point failed."""
+        return [trial.error for trial in self.trials.values() if trial.error]
 
     def ranking(self) -> list[Trial[P]]:
         """All points that work, the fastest first."""

@@ -5,6 +5,7 @@ lost, less is known, and nothing false follows from it: every version is compare
 """
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -50,11 +51,7 @@ class KernelFacts:
 def is_jit(node: ast.FunctionDef) -> bool:
     """Whether a function is a Triton kernel."""
     targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    return any(
-        (isinstance(each, ast.Attribute) and each.attr == "jit")
-        or (isinstance(each, ast.Name) and each.id == "jit")
-        for each in targets
-    )
+    return any(_last_name(each) == "jit" for each in targets)
 
 
 def autotuned(kernel: ast.FunctionDef) -> list[ast.expr]:
@@ -74,11 +71,14 @@ def all_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast
 
 def called(node: ast.AST) -> str:
     """`dot` of `tl.dot(...)`, "" for other nodes."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            return node.func.attr
-        if isinstance(node.func, ast.Name):
-            return node.func.id
+    return _last_name(node.func) if isinstance(node, ast.Call) else ""
+
+
+def _last_name(node: ast.expr) -> str:
+    """`dot` of `tl.dot` and of `dot`."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
     return ""
 
 
@@ -103,76 +103,66 @@ def language_name(tree: ast.Module) -> str:
 
 class _Reader:
     def __init__(self, node: ast.FunctionDef) -> None:
-        names = [
-            a.arg for a in all_parameters(node) if a.annotation and _is_constexpr(a.annotation)
-        ]
-        names += [
-            each.target.id
+        noted = [(each.arg, each.annotation) for each in all_parameters(node)]
+        noted += [
+            (each.target.id, each.annotation)
             for each in ast.walk(node)
-            if isinstance(each, ast.AnnAssign)
-            and isinstance(each.target, ast.Name)
-            and _is_constexpr(each.annotation)
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
         ]
-        self.facts = KernelFacts(node, tuple(dict.fromkeys(names)))
-        self._known = frozenset(names)
-        self._lanes: dict[str, frozenset[str]] = {}
-        self._programs: dict[str, frozenset[int]] = {}
+        names = dict.fromkeys(name for name, note in noted if note and _is_constexpr(note))
+        self.facts = KernelFacts(node, tuple(names))
+        self._known = names.keys()
+        self._lanes: dict[str, set[str]] = defaultdict(set)
+        self._programs: dict[str, set[int]] = defaultdict(set)
         for _ in range(2):  # what a loop carries is known in the second pass
-            self._flow(node)
+            for target, value in _assignments(node):
+                self._lanes[target] |= self._lanes_of(value)
+                self._programs[target] |= self._programs_of(value)
         self._read(node, in_loop=False)
 
-    def _flow(self, node: ast.FunctionDef) -> None:
-        for target, value in _assignments(node):
-            self._lanes[target] = self._lanes.get(target, frozenset()) | self._lanes_of(value)
-            axes = self._programs.get(target, frozenset()) | self._programs_of(value)
-            self._programs[target] = axes
+    def _names(self, *nodes: ast.AST) -> set[str]:
+        """Constexprs that occur in these."""
+        return set().union(*map(_names_in, nodes)) & self._known
 
-    def _names(self, node: ast.AST) -> frozenset[str]:
-        found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        return frozenset(found & self._known)
-
-    def _lanes_of(self, node: ast.AST) -> frozenset[str]:
+    def _lanes_of(self, node: ast.AST) -> set[str]:
         """Constexprs that say how many lanes a value has."""
-        name = called(node)
-        if isinstance(node, ast.Call):
-            if name == "arange":
-                return frozenset().union(*(self._names(each) for each in node.args[1:]))
-            if name in _SHAPED and node.args:
-                return self._names(node.args[0])
-            if name in _REDUCING:
-                return frozenset()
-        if isinstance(node, ast.Name):
-            return self._lanes.get(node.id, frozenset())
-        if isinstance(node, ast.Subscript):
-            return self._lanes_of(node.value)
-        return frozenset().union(*(self._lanes_of(each) for each in ast.iter_child_nodes(node)))
+        match node:
+            case ast.Call() if called(node) == "arange":
+                return self._names(*node.args[1:])
+            case ast.Call(args=[shape, *_]) if called(node) in _SHAPED:
+                return self._names(shape)
+            case ast.Call() if called(node) in _REDUCING:
+                return set()
+            case ast.Name(id=name):
+                return self._lanes.get(name, set())
+            case ast.Subscript(value=value):
+                return self._lanes_of(value)
+        return set().union(*map(self._lanes_of, ast.iter_child_nodes(node)))
 
-    def _programs_of(self, node: ast.AST) -> frozenset[int]:
+    def _programs_of(self, node: ast.AST) -> set[int]:
         """Axes of the grid that a value is computed from, loads left out."""
-        name = called(node)
-        if isinstance(node, ast.Call):
-            if name == "program_id":
+        match node:
+            case ast.Call() if called(node) == "program_id":
                 given = [*node.args, *(each.value for each in node.keywords)]
-                return frozenset(
-                    each.value
-                    for each in given
-                    if isinstance(each, ast.Constant) and isinstance(each.value, int)
-                )
-            if name == "load":
-                return frozenset()
-        if isinstance(node, ast.Name):
-            return self._programs.get(node.id, frozenset())
-        return frozenset().union(*(self._programs_of(each) for each in ast.iter_child_nodes(node)))
+                values = (each.value for each in given if isinstance(each, ast.Constant))
+                return {each for each in values if isinstance(each, int)}
+            case ast.Call() if called(node) == "load":
+                return set()
+            case ast.Name(id=name):
+                return self._programs.get(name, set())
+        return set().union(*map(self._programs_of, ast.iter_child_nodes(node)))
 
     def _read(self, node: ast.AST, *, in_loop: bool) -> None:
         facts = self.facts
         match node:
             case ast.For(iter=ast.Call() as over):
                 facts.loops = True
-                self._range(over)
-                if called(over) == "range" and any(
-                    called(each) == "load" for each in ast.walk(node)
-                ):
+                if called(over) in {"range", "static_range"} and len(over.args) == 3:
+                    for each in self._names(over.args[2]):
+                        facts.steps.add(each)
+                        self._bound(each, over.args[1])
+                loads = any(called(each) == "load" for each in ast.walk(node))
+                if called(over) == "range" and loads:
                     facts.ranges.append(over)
                 in_loop = True
             case ast.While():
@@ -191,8 +181,7 @@ class _Reader:
     def _call(self, node: ast.Call, *, in_loop: bool) -> None:
         facts, name = self.facts, called(node)
         if name == "arange":
-            for each in node.args[1:]:
-                facts.extents |= self._names(each)
+            facts.extents |= self._names(*node.args[1:])
         elif name in _DOTS:
             facts.dots = True
             for each in node.args[:2]:
@@ -200,20 +189,14 @@ class _Reader:
         elif name == "num_programs":
             facts.counts_programs = True
         elif name in {"load", "store"} and node.args:
-            lanes = self._lanes_of(node.args[0])
+            lanes = frozenset(self._lanes_of(node.args[0]))
             facts.tiles.add(TileShape(lanes, in_loop, loaded=name == "load"))
         elif name in _SHAPED and node.args:
-            shape = self._names(node.args[0])
+            shape = frozenset(self._names(node.args[0]))
             facts.tiles.add(TileShape(shape, in_loop=False, loaded=False))
         elif name == "cdiv" and len(node.args) == 2:
             for constexpr in self._names(node.args[1]):
                 self._bound(constexpr, node.args[0])
-
-    def _range(self, over: ast.Call) -> None:
-        if called(over) in {"range", "static_range"} and len(over.args) == 3:
-            for each in self._names(over.args[2]):
-                self.facts.steps.add(each)
-                self._bound(each, over.args[1])
 
     def _multiplied(self, node: ast.BinOp) -> None:
         for side, other in ((node.left, node.right), (node.right, node.left)):
@@ -224,8 +207,11 @@ class _Reader:
                     self.facts.axes.setdefault(side.id, set()).update(axes)
 
     def _bound(self, constexpr: str, node: ast.expr) -> None:
-        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        self.facts.bounds.setdefault(constexpr, set()).update(names - self._known)
+        self.facts.bounds.setdefault(constexpr, set()).update(_names_in(node) - self._known)
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _is_constexpr(annotation: ast.expr) -> bool:
@@ -237,16 +223,13 @@ def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Names and what they are assigned, in the order of the text."""
     for child in ast.iter_child_nodes(node):
         match child:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                | ast.AugAssign(target=ast.Name(id=name), value=value)
+                | ast.For(target=ast.Name(id=name), iter=value)
+            ):
                 yield name, value
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
-                for each in targets:
-                    if isinstance(each, ast.Name):
-                        yield each.id, value
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                yield name, value
-            case ast.AugAssign(target=ast.Name(id=name), value=value):
-                yield name, value
-            case ast.For(target=ast.Name(id=name), iter=iterated):
-                yield name, iterated
+                yield from ((each.id, value) for each in targets if isinstance(each, ast.Name))
         yield from _assignments(child)

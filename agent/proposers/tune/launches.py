@@ -12,6 +12,7 @@ from agent.proposers.tune.kernel_facts import (
     is_jit,
     kernel_facts,
 )
+from judge.problem.syntax import assignment, named_values
 
 # Names may be defined in terms of each other.
 _DEPTH: Final = 8
@@ -56,11 +57,10 @@ class Module:
             if isinstance(node, ast.FunctionDef) and is_jit(node)
         }
         self.launches = [
-            self._launch(node, node.func)
+            self._launch(node, func)
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Subscript)
-            and self._is_launch(node, node.func)
+            if isinstance(node, ast.Call) and isinstance(func := node.func, ast.Subscript)
+            if self._kernel(func) or any(each.arg in OPTIONS for each in node.keywords)
         ]
 
     def function_of(self, node: ast.AST) -> Function | None:
@@ -151,12 +151,11 @@ class Module:
                 return {each.arg: each.value for each in given if each.arg}
         return None
 
-    def _is_launch(self, call: ast.Call, func: ast.Subscript) -> bool:
-        name = func.value.id if isinstance(func.value, ast.Name) else ""
-        return name in self.kernels or any(each.arg in OPTIONS for each in call.keywords)
+    def _kernel(self, func: ast.Subscript) -> KernelFacts | None:
+        return self.kernels.get(func.value.id) if isinstance(func.value, ast.Name) else None
 
     def _launch(self, call: ast.Call, func: ast.Subscript) -> Launch:
-        kernel = self.kernels.get(func.value.id) if isinstance(func.value, ast.Name) else None
+        kernel = self._kernel(func)
         given, complete = self._keywords(call)
         arguments: dict[str, ast.expr] = {}
         autotuned = False
@@ -166,8 +165,8 @@ class Module:
             arguments = dict(defaults(kernel.node))
             for position, argument in enumerate(call.args):
                 if isinstance(argument, ast.Starred):
-                    names = names[position:]
-                    self._after_starred(call.args[position:], names, given, arguments)
+                    free = [n for n in names[position:] if n not in given and n not in arguments]
+                    arguments |= _after_starred(call.args[position:], free)
                     break
                 if position < len(names):
                     arguments[names[position]] = argument
@@ -184,20 +183,6 @@ class Module:
             autotuned=autotuned,
         )
 
-    def _after_starred(
-        self,
-        rest: Sequence[ast.expr],
-        names: Sequence[str],
-        given: dict[str, ast.expr],
-        arguments: dict[str, ast.expr],
-    ) -> None:
-        """What follows the last `*something` fills the last parameters that no keyword fills."""
-        last = max(i for i, each in enumerate(rest) if isinstance(each, ast.Starred))
-        plain = rest[last + 1 :]
-        free = [name for name in names if name not in given and name not in arguments]
-        if plain:
-            arguments |= dict(zip(free[-len(plain) :], plain, strict=False))
-
     def _keywords(self, call: ast.Call) -> tuple[dict[str, ast.expr], bool]:
         given: dict[str, ast.expr] = {}
         complete = True
@@ -209,6 +194,13 @@ class Module:
             complete = complete and entries is not None
             given |= entries or {}
         return given, complete
+
+
+def _after_starred(rest: Sequence[ast.expr], free: Sequence[str]) -> dict[str, ast.expr]:
+    """What follows the last `*something` fills the last parameters that no keyword fills."""
+    last = max(i for i, each in enumerate(rest) if isinstance(each, ast.Starred))
+    plain = rest[last + 1 :]
+    return dict(zip(free[-len(plain) :], plain, strict=False)) if plain else {}
 
 
 def number(literal: ast.Constant) -> int:
@@ -241,21 +233,10 @@ def defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
 def _bindings(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Assignments of a function or module, those of functions and classes inside left out."""
     for child in ast.iter_child_nodes(scope):
-        match child:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
-                continue
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    yield from _paired(target, value)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                yield name, value
+        if isinstance(child, Function | ast.ClassDef | ast.Lambda):
+            continue
+        if (assigned := assignment(child)) is not None:
+            targets, value = assigned
+            for target in targets:
+                yield from named_values(target, value)
         yield from _bindings(child)
-
-
-def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    match target, value:
-        case ast.Name(id=name), _:
-            yield name, value
-        case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
-            for each, one in zip(names, values, strict=True):
-                yield from _paired(each, one)

@@ -148,22 +148,18 @@ class _Finder:
 
     def _inner(self, kernel: KernelFacts) -> None:
         """`tl.arange(0, 256)`: equal literals of the kernel are one size."""
+        nodes = [*ast.walk(kernel.node)]
         ends = {
-            each.args[1].value
-            for each in ast.walk(kernel.node)
-            if isinstance(each, ast.Call)
-            and called(each) == "arange"
-            and len(each.args) == 2
-            and isinstance(each.args[1], ast.Constant)
-            and type(each.args[1].value) is int
-            and each.args[1].value >= _LEAST_INNER
+            end.value
+            for each in nodes
+            if isinstance(each, ast.Call) and called(each) == "arange" and len(each.args) == 2
+            if isinstance(end := each.args[1], ast.Constant) and type(end.value) is int
         }
-        for value in sorted(ends):
+        integers = [n for n in nodes if isinstance(n, ast.Constant) and type(n.value) is int]
+        for value in sorted(end for end in ends if end >= _LEAST_INNER):
             draft = _Draft(f"{kernel.node.name}_{value}", Role.TILE, value=value)
             draft.least = 16 if kernel.dots else 1
-            for each in ast.walk(kernel.node):
-                if not isinstance(each, ast.Constant) or type(each.value) is not int:
-                    continue
+            for each in integers:
                 if each.value == value and each not in self.by_node:
                     draft.nodes[each] = 0
                     self.by_node[each] = draft
@@ -220,8 +216,8 @@ class _Finder:
             elif not kernel.dots and call.args and language:
                 sites.append(self.offsets.keyword(call, "num_stages"))
                 if isinstance(call.func, ast.Name):
-                    start, end = self.offsets.start(call.func), self.offsets.end(call.func)
-                    sites.append(Site(start, end, f"{language}.range", fixed=True))
+                    span = self.offsets.span(call.func)
+                    sites.append(Site(*span, f"{language}.range", fixed=True))
         if sites:
             draft = _Draft("loop_stages", Role.LOOP_STAGES, inserts=sites, value=1)
             draft.aliases.add(f"{kernel.node.name}.loop_stages")

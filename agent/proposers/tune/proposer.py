@@ -44,18 +44,13 @@ class TuneProposer(Proposer):
     ----------
     run
         Does the tuning.
-    seconds
-        Of GPU time for one kernel.
     """
 
     name = TUNE
 
-    def __init__(self, run: Run, *, seconds: float = SECONDS) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._seconds = seconds
         self._done: set[str] = set()
-        self._round = (0, 0.0)
-        """The last round, and the GPU time of its searches."""
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """The best configurations of kernels that were not tuned yet, the leader's first.
@@ -67,12 +62,14 @@ class TuneProposer(Proposer):
         """
         if state.interpret:
             return []  # nothing is timed
+        before = self._spent.gpu_seconds
         proposals: list[Proposal] = []
         failure: KbError | None = None
         for judged in self._candidates(state)[:_MOST_KERNELS]:
-            seconds = self._seconds
+            seconds = SECONDS
             if state.gpu_seconds_left is not None:
-                left = state.gpu_seconds_left - self._spent_in(state)
+                # The state does not know of this round's earlier searches yet.
+                left = state.gpu_seconds_left - (self._spent.gpu_seconds - before)
                 seconds = min(seconds, _SHARE * left)
             if seconds < _LEAST_SECONDS:
                 break
@@ -84,10 +81,6 @@ class TuneProposer(Proposer):
         if failure is not None and not proposals:
             raise failure
         return proposals
-
-    def _spent_in(self, state: SearchState) -> float:
-        """GPU time of this round's earlier searches, which the state does not know of yet."""
-        return self._round[1] if self._round[0] == state.round else 0.0
 
     def _candidates(self, state: SearchState) -> list[Judged]:
         """Kernels worth the time: Triton, right, with something to change, not tuned before."""
@@ -120,20 +113,15 @@ class TuneProposer(Proposer):
         start = time.monotonic()
         try:
             tuned = self._run(request)
-            used = tuned.held_seconds
         except BaseException:
-            self._count(state, time.monotonic() - start)
+            self._spent += Spending(gpu_seconds=time.monotonic() - start)
             raise
-        self._count(state, used)
+        self._spent += Spending(gpu_seconds=tuned.held_seconds)
         family = candidate.family if candidate.family != BASELINE else TUNE
         return [
             self._proposal(judged, tuned, version, family)
             for version in chosen(tuned, candidate.source)
         ]
-
-    def _count(self, state: SearchState, seconds: float) -> None:
-        self._round = (state.round, self._spent_in(state) + seconds)
-        self._spent += Spending(gpu_seconds=seconds)
 
     def _proposal(self, judged: Judged, tuned: Tuned, version: Version, family: str) -> Proposal:
         changes = ", ".join(

@@ -27,16 +27,11 @@ class Tuned(Model):
     """The fastest first, at most 20; the given configuration is among them if it is fast enough."""
     start: dict[str, Value]
     """The given values."""
-    points: int
-    """Size of the space, limits of the card not considered."""
     tried: int
     failed: int
     """Number of tried points that fail to compile or give other results."""
     reasons: dict[str, int]
     """Why, by how often; the five most frequent."""
-    exhausted: bool
-    ahead_seconds: float
-    """Seconds of compiling ahead."""
     held_seconds: float = 0.0
     """The device was held, workers' start included."""
 

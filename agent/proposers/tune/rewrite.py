@@ -1,13 +1,10 @@
 """Edits at positions in a file's text; everything else stays byte for byte."""
 
 import ast
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
-# What the parser takes as the end of a line; a form feed is none.
-_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+from judge.problem.source import LINE_END, line_starts, span
 
 Value = int | float | str | bool
 
@@ -44,37 +41,31 @@ class Offsets:
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
-        self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.data))]
+        self._starts = line_starts(text)
 
-    def start(self, node: ast.expr | ast.keyword | ast.stmt) -> int:
-        """First byte of a node."""
-        return self._starts[node.lineno - 1] + node.col_offset
-
-    def end(self, node: ast.expr | ast.keyword | ast.stmt) -> int:
-        """The byte after a node."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self._starts[node.end_lineno - 1] + node.end_col_offset
+    def span(self, node: ast.expr | ast.keyword) -> tuple[int, int]:
+        """The first byte of a node, and the one after it."""
+        return span(self._starts, node)
 
     def site(self, node: ast.expr, *, plus: int = 0) -> Site:
         """The place of a literal."""
-        return Site(self.start(node), self.end(node), plus=plus)
+        return Site(*self.span(node), plus=plus)
 
     def keyword(self, call: ast.Call, name: str) -> Site:
         """Where a keyword argument can be added to a call."""
         if call.keywords:
-            start = self.start(call.keywords[0])
+            start, _ = self.span(call.keywords[0])
             return Site(start, start, f"{name}={{}}, ")
-        close = self.end(call) - 1
+        close = self.span(call)[1] - 1
         if not call.args:
             return Site(close, close, f"{name}={{}}")
         # Parentheses around the last argument are no part of it, nor is a trailing comma.
-        at = last = self.end(call.args[-1])
+        at = last = self.span(call.args[-1])[1]
         comma = False
         while at < close:
             byte = self.data[at : at + 1]
             if byte == b"#":
-                found = _LINE_END.search(self.data, at)
+                found = LINE_END.search(self.data, at)
                 at = found.start() if found else close
                 continue
             if byte in (b",", b")"):

@@ -7,20 +7,26 @@ winner of each is timed in turn with the others and with the reference.
 
 import math
 import random
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.halving import RUNGS, Ledger, Measured, Trial, halve
+from agent.proposers.tune.halving import Ledger, Trial, halve
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Ranking, Screened, Screening, Version
-from agent.proposers.tune.rewrite import RewriteError
 from agent.proposers.tune.search import first, search
-from agent.proposers.tune.space import Point, Space, SpaceLimits
+from agent.proposers.tune.space import Point, Space
 from agent.proposers.tune.timing import SourceTimer, processes
-from agent.proposers.tune.tuner import ledger_of, starts_of
+from agent.proposers.tune.tuner import (
+    LAST_SECONDS,
+    final_times,
+    ledger_of,
+    starts_of,
+    versions_of,
+    with_times,
+)
 from judge.problem.kernel import KernelFile
 from judge.progress import Say, silent
 from judge.sandbox.launch import Zygote
@@ -39,9 +45,8 @@ _SEARCHED: Final = 2
 # Of the time after the race, for the best kernel where there is a second one.
 _SHARE: Final = 0.65
 _BATCH: Final = 24
-# The last comparison, and what it is left.
+# Of the last comparison.
 _LAUNCHES: Final = 30
-_LAST_SECONDS: Final = 3.0
 
 Place = tuple[int, Point]
 """A kernel by number, and a point of its space."""
@@ -79,7 +84,7 @@ def screen(request: Screening, *, zygote: Zygote, say: Say = silent) -> Ranking:
 def _screened_within(timer: SourceTimer, request: Screening, deadline: float, say: Say) -> Ranking:
     """Race within an open timer; `deadline` is on its clock."""
     generator = random.Random(request.seed)  # noqa: S311 (a search)
-    end = deadline - _LAST_SECONDS
+    end = deadline - LAST_SECONDS
     left = max(0.0, end - timer.clock())
     most = _MOST
     if request.device != "cpu":
@@ -109,80 +114,46 @@ def _entry(
     text: str, timer: SourceTimer, deadline: float, generator: random.Random, count: int
 ) -> _Entry:
     tunable, listed = opened(text)
-    space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes))
+    space = Space(tunable, timer.item_bytes)
     points = first(space, generator, starts_of(space, listed), count)[:count]
-    points = [each for each in points if _can_be_written(space, each)] or [space.start]
-    return _Entry(space, ledger_of(space, timer, deadline), points)
+    return _Entry(space, ledger_of(space.text, timer, deadline), points)
 
 
-def _can_be_written(space: Space, point: Point) -> bool:
-    try:
-        space.text(point)
-    except RewriteError:
-        return False
-    return True
-
-
-def _race(
-    timer: SourceTimer,
-    entries: Sequence[_Entry],
-    deadline: float,
-    say: Say,
-) -> None:
+def _race(timer: SourceTimer, entries: Sequence[_Entry], deadline: float, say: Say) -> None:
     """Time all kernels' first points together; what is found goes to their own ledgers."""
 
-    def measure(points: Sequence[Place], launches: int, seconds: float) -> list[Measured]:
-        texts = [entries[number].space.text(point) for number, point in points]
-        return timer.times(texts, launches, seconds)
+    def text(place: Place) -> str:
+        number, point = place
+        return entries[number].space.text(point)
 
-    ledger: Ledger[Place] = Ledger(measure, deadline, timer.clock)
+    ledger = ledger_of(text, timer, deadline)
     # In turn, the given configurations first: where time runs out every kernel was seen.
-    longest = max(len(entry.points) for entry in entries)
-    places = [
-        (number, entry.points[index])
-        for index in range(longest)
-        for number, entry in enumerate(entries)
-        if index < len(entry.points)
-    ]
-    halve(ledger, places, places[0], RUNGS[:2], say=say)
+    of_each = ([(number, p) for p in entry.points] for number, entry in enumerate(entries))
+    places = [each for turn in zip_longest(*of_each) for each in turn if each is not None]
+    halve(ledger, places, places[0], say=say)
     for (number, point), trial in ledger.trials.items():
         entries[number].ledger.trials[point] = Trial(point, trial.ms, trial.error, trial.slow)
 
 
 def _final(timer: SourceTimer, request: Screening, entries: Sequence[_Entry]) -> Ranking:
     """Time the best of every kernel in turn with the reference."""
-    bests = [next(iter(entry.ledger.ranking()), None) for entry in entries]
-    texts = [
-        entry.space.text(best.point)
-        for entry, best in zip(entries, bests, strict=True)
-        if best is not None
-    ]
-    timed = timer.times([request.reference, *texts], _LAUNCHES, _LAST_SECONDS)
-    medians = [statistics.median(one.ms) if one.ms else None for one in timed]
-    final = dict(zip([request.reference, *texts], medians, strict=True))
+    bests = [versions_of(entry.space, entry.ledger.ranking()[:1]) for entry in entries]
+    texts = [version.source for best in bests for version in best]
+    final = final_times(timer, [request.reference, *texts], _LAUNCHES)
+    pairs = zip(entries, bests, strict=True)
     return Ranking(
-        kernels=tuple(
-            _screened(entry, best, final) for entry, best in zip(entries, bests, strict=True)
-        ),
+        kernels=tuple(_screened(entry, with_times(best, final)) for entry, best in pairs),
         reference_ms=final[request.reference],
     )
 
 
-def _screened(entry: _Entry, best: Trial[Point] | None, final: dict[str, float | None]) -> Screened:
-    trials = entry.ledger.trials.values()
-    errors = [trial.error for trial in trials if trial.error]
-    version = None
-    if best is not None:
-        source = entry.space.text(best.point)
-        version = Version(
-            source=source,
-            values=entry.space.named(best.point),
-            ms=final.get(source) or best.median,
-        )
+def _screened(entry: _Entry, best: Sequence[Version]) -> Screened:
+    errors = entry.ledger.errors
+    version = next(iter(best), None)
     return Screened(
         version=version,
         start=entry.space.tunable.start,
-        tried=len(trials),
+        tried=len(entry.ledger.trials),
         failed=len(errors),
-        why="" if best is not None else (errors[0] if errors else "there was no time for it"),
+        why="" if version is not None else (errors[0] if errors else "there was no time for it"),
     )

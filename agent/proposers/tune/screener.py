@@ -37,21 +37,14 @@ class Screener:
     ----------
     rank
         Does it.
-    seconds
-        For one screening.
     """
 
-    def __init__(self, rank: Rank, *, seconds: float = SECONDS) -> None:
+    def __init__(self, rank: Rank) -> None:
         self._rank = rank
-        self._seconds = seconds
-        self._spent = Spending()
+        self.spent = Spending()
+        """GPU time of the screenings."""
         self.notes: tuple[str, ...] = ()
         """Kernels of the last screening that do not work or are slower than eager PyTorch."""
-
-    @property
-    def spent(self) -> Spending:
-        """GPU time of the screenings."""
-        return self._spent
 
     def screen(self, state: SearchState, proposals: Sequence[Proposal]) -> list[Proposal]:
         """The proposals in their best configurations, the fastest first; those that do not work, or
@@ -76,15 +69,15 @@ class Screener:
         except KbError as error:
             self.notes = (f"not screened: {error}",)
             return list(proposals)
-        self._spent += Spending(gpu_seconds=ranking.held_seconds)
+        self.spent += Spending(gpu_seconds=ranking.held_seconds)
         others = [each for each in proposals if not _is_function(each)]
         return [*self._ordered(usable, ranking), *others]
 
     def _allowed(self, state: SearchState) -> float:
         left = state.gpu_seconds_left
         if left is None:
-            return self._seconds
-        return min(self._seconds, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
+            return SECONDS
+        return min(SECONDS, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
 
     def _ordered(self, proposals: Sequence[Proposal], ranking: Ranking) -> list[Proposal]:
         found: list[tuple[float, Proposal]] = []

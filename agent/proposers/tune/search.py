@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.proposers.tune.halving import RUNGS, Ledger, Trial, halve, survivors
+from agent.proposers.tune.halving import Ledger, Trial, halve, survivors
 from agent.proposers.tune.space import Point, Space
 from judge.progress import Progress, Say, silent
 
@@ -41,8 +41,6 @@ class Found:
     """Points that were tried."""
     failed: int
     """Number of tried points that fail to compile or give other results."""
-    exhausted: bool
-    """Nothing near the best is left untried, or all of the space was tried."""
 
 
 def search(
@@ -72,11 +70,11 @@ def search(
         Takes a line of progress.
     """
     run_off = ledger.left * _RUN_OFF_SHARE
-    incumbent, stale, exhausted = space.start, 0, False
+    incumbent, stale = space.start, 0
     points = first(space, generator, starts, batch)
     while points and ledger.left > run_off:
         before, clock, known = ledger.best_ms, ledger.left, len(ledger.trials)
-        halve(ledger, points, incumbent, RUNGS[:2])
+        halve(ledger, points, incumbent)
         _freeze(space, ledger)
         best = ledger.best_ms
         say(Progress(f"{len(ledger.trials)} configurations, the best takes {best:.4g} ms"))
@@ -90,12 +88,10 @@ def search(
         affordable = int(max(4.0, 0.5 * ledger.left * new / max(clock - ledger.left, 1e-6)))
         near = [p for p in space.neighbours(incumbent, 1) if p not in ledger.trials]
         points = _next(space, ledger, generator, min(_GENERATION, affordable))
-        exhausted = not points or (stale >= _PATIENCE and not near)
-        if exhausted or (stale > 2 * _PATIENCE):
+        if stale > 2 * _PATIENCE or (stale >= _PATIENCE and not near):
             break
     ranked = _run_off(space, ledger)
-    failed = sum(1 for each in ledger.trials.values() if each.error)
-    return Found(tuple(ranked), len(ledger.trials), failed, exhausted)
+    return Found(tuple(ranked), len(ledger.trials), len(ledger.errors))
 
 
 def first(

@@ -4,7 +4,6 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -36,6 +35,9 @@ _LISTED: Final[dict[Role, Sequence[int]]] = {
     Role.CTAS: (1, 2, 4),
 }
 _LANES: Final = 32
+# Shared memory of one block: 227 KiB on compute capability 9.0 and 10.0 (CUDA C++ Programming
+# Guide, table of technical specifications).
+_SHARED_BYTES: Final = 232_448
 
 
 # What usually is good for a start: elements of a block and warps; sides, depth, warps and stages of
@@ -64,17 +66,6 @@ class Hint(StrEnum):
     """More warps: schedulers have nothing to issue."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceLimits:
-    """Limits of the GPU and the data."""
-
-    shared_bytes: int = 232_448
-    """Shared memory of one block: 227 KiB on compute capability 9.0 and 10.0 (CUDA C++ Programming
-    Guide, table of technical specifications)."""
-    item_bytes: int = 2
-    """Bytes per item of the smallest floating-point input."""
-
-
 class Space:
     """All points of a file.
 
@@ -82,21 +73,19 @@ class Space:
     ----------
     tunable
         The file and its parameters.
-    limits
-        Combinations beyond them are left out.
+    item_bytes
+        Bytes per item of the smallest floating-point input.
     hints
         Orders neighbours; nothing is left out for them.
     """
 
-    def __init__(
-        self, tunable: Tunable, limits: SpaceLimits = SpaceLimits(), hints: Sequence[Hint] = ()
-    ) -> None:
+    def __init__(self, tunable: Tunable, item_bytes: int = 2, hints: Sequence[Hint] = ()) -> None:
         self.tunable = tunable
         self.parameters = tunable.parameters
         self.start: Point = tuple(each.value for each in self.parameters)
         self.domains = [_domain(each, dots=tunable.dots) for each in self.parameters]
         self._index = {each.name: i for i, each in enumerate(self.parameters)}
-        self._limits = limits
+        self._item_bytes = item_bytes
         self._hints = tuple(hints)
         self._frozen: set[int] = set()
         self._most_per_thread = _PER_THREAD_DOTS if tunable.dots else _PER_THREAD
@@ -131,7 +120,7 @@ class Space:
             return True
         if any(point[i] != self.start[i] for i in self._frozen):
             return False
-        limits = (MOST_ELEMENTS, self._most_per_thread, self._limits.shared_bytes)
+        limits = (MOST_ELEMENTS, self._most_per_thread, _SHARED_BYTES)
         loads = zip(self._loads(point), self._load, limits, strict=True)
         return all(load <= max(limit, before) for load, before, limit in loads) and (
             self._largest(point) >= min(_LANES, self._largest(self.start))
@@ -261,7 +250,7 @@ class Space:
             kept = max(1, max(self._set(Role.STAGES, point), default=3) - 1)
             loaded = {each.names for each in self.tunable.tiles if each.loaded and each.in_loop}
             elements = sum(self._elements(names, point) for names in loaded if len(names) > 1)
-            shared = kept * elements * self._limits.item_bytes
+            shared = kept * elements * self._item_bytes
         return largest, largest // threads, shared
 
     def _set(self, role: Role, point: Point) -> list[int]:

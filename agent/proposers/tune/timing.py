@@ -67,8 +67,6 @@ class SourceTimer:
 
     def __init__(self, subject: Subject, zygote: Zygote | None = None, say: Say = silent) -> None:
         self.subject = subject
-        self.ahead_seconds = 0.0
-        """Seconds of compiling ahead. The GPU is free meanwhile."""
         self.compiled_ahead = 0
         """Number of sources compiled ahead."""
         self._zygote = zygote
@@ -219,7 +217,6 @@ class SourceTimer:
             noted = self._asked(worker, noting)
         compiling = noting.model_copy(update={"stage": "compile", "seconds": seconds()})
         reply = self._asked(worker, compiling)
-        self.ahead_seconds += reply.ahead_seconds
         self.compiled_ahead += reply.compiled_ahead
         return noted, reply
 

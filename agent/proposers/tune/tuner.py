@@ -3,16 +3,16 @@
 import random
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.halving import Ledger, Measured
+from agent.proposers.tune.halving import Ledger, Measured, P, Trial
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.rewrite import RewriteError
 from agent.proposers.tune.search import search
-from agent.proposers.tune.space import Point, Space, SpaceLimits
+from agent.proposers.tune.space import Point, Space
 from agent.proposers.tune.timing import SourceTimer
 from agent.proposers.tune.tunable import Tunable
 from judge.problem.kernel import KernelFile
@@ -22,8 +22,8 @@ from judge.sandbox.launch import Zygote
 # Launches of the last comparison with the given file.
 _LAST_LAUNCHES: Final = 40
 _LISTED: Final = 20
-# Seconds that the last comparison is left.
-_LAST_SECONDS: Final = 3.0
+# Seconds that a last comparison is left.
+LAST_SECONDS: Final = 3.0
 
 
 def tune(request: Tuning, *, zygote: Zygote, say: Say = silent) -> Tuned:
@@ -50,9 +50,8 @@ def tune_with(
     say: Say = silent,
 ) -> Tuned:
     """Search within an open timer."""
-    space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes), request.hints)
-
-    ledger = ledger_of(space, timer, timer.clock() + request.seconds - _LAST_SECONDS)
+    space = Space(tunable, timer.item_bytes, request.hints)
+    ledger = ledger_of(space.text, timer, timer.clock() + request.seconds - LAST_SECONDS)
     found = search(
         space,
         ledger,
@@ -61,34 +60,28 @@ def tune_with(
         batch=request.batch,
         say=say,
     )
-    versions = [
-        Version(source=space.text(each.point), values=space.named(each.point), ms=each.median)
-        for each in found.ranking[:_LISTED]
-    ]
-    reasons = Counter(trial.error[:120] for trial in ledger.trials.values() if trial.error)
+    versions = versions_of(space, found.ranking[:_LISTED])
+    reasons = Counter(error[:120] for error in ledger.errors)
     given_ms, versions = _compared(timer, request.kernel, versions)
     return Tuned(
         given_ms=given_ms,
         versions=tuple(versions),
         start=tunable.start,
-        points=space.size,
         tried=found.tried,
         failed=found.failed,
         reasons=dict(reasons.most_common(5)),
-        exhausted=found.exhausted,
-        ahead_seconds=timer.ahead_seconds,
     )
 
 
-def ledger_of(space: Space, timer: SourceTimer, deadline: float) -> Ledger[Point]:
-    """A ledger of a file's space; a point that cannot be written out has failed."""
+def ledger_of(text: Callable[[P], str], timer: SourceTimer, deadline: float) -> Ledger[P]:
+    """A ledger of points that are written as `text`; one that cannot be written has failed."""
 
-    def measure(points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
+    def measure(points: Sequence[P], launches: int, seconds: float) -> list[Measured]:
         results: list[Measured | None] = []
         sources: list[str] = []
         for point in points:
             try:
-                sources.append(space.text(point))
+                sources.append(text(point))
                 results.append(None)
             except RewriteError as error:
                 results.append(Measured(error=str(error)))
@@ -106,17 +99,33 @@ def starts_of(space: Space, listed: Sequence[Tunable]) -> list[Point]:
     return [p for p in points if all(v in d for v, d in zip(p, space.domains, strict=True))]
 
 
+def versions_of(space: Space, trials: Sequence[Trial[Point]]) -> list[Version]:
+    """What was tried, written out."""
+    return [
+        Version(source=space.text(each.point), values=space.named(each.point), ms=each.median)
+        for each in trials
+    ]
+
+
+def with_times(versions: Sequence[Version], final: Mapping[str, float | None]) -> list[Version]:
+    """Versions with their final times; those that have none keep the earlier one."""
+    return [
+        each if (ms := final.get(each.source)) is None else each.model_copy(update={"ms": ms})
+        for each in versions
+    ]
+
+
+def final_times(timer: SourceTimer, texts: Sequence[str], launches: int) -> dict[str, float | None]:
+    """Median of each file's times, launched in turn; None where one fails."""
+    timed = timer.times(texts, launches, LAST_SECONDS)
+    medians = [statistics.median(each.ms) if each.ms else None for each in timed]
+    return dict(zip(texts, medians, strict=True))
+
+
 def _compared(
     timer: SourceTimer, given: str, versions: list[Version]
 ) -> tuple[float | None, list[Version]]:
     """Time the given file and the best versions in turn: their final times."""
     best = [each for each in versions[:3] if each.source != given]
-    texts = [given, *(each.source for each in best)]
-    timed = timer.times(texts, _LAST_LAUNCHES, _LAST_SECONDS)
-    medians = [statistics.median(each.ms) if each.ms else None for each in timed]
-    final = dict(zip(texts, medians, strict=True))
-    again = [
-        each if (ms := final.get(each.source)) is None else each.model_copy(update={"ms": ms})
-        for each in versions
-    ]
-    return final[given], sorted(again, key=lambda each: each.ms)
+    final = final_times(timer, [given, *(each.source for each in best)], _LAST_LAUNCHES)
+    return final[given], sorted(with_times(versions, final), key=lambda each: each.ms)

@@ -9,14 +9,13 @@ from typing import Any
 
 from agent.optimize.judge_requests import Kept, Request
 from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.halving import Ledger, halve
-from agent.proposers.tune.halving import Measured as Times
+from agent.proposers.tune.halving import halve
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Tuning
 from agent.proposers.tune.search import search
-from agent.proposers.tune.space import Point, Space, SpaceLimits
+from agent.proposers.tune.space import Point, Space
 from agent.proposers.tune.timing import SourceTimer
-from agent.proposers.tune.tuner import tune_with
+from agent.proposers.tune.tuner import ledger_of, tune_with
 from benchmarks.judge.suite import judge_texts
 from benchmarks.optimize.mistuned.cases import Case, load
 from benchmarks.tasks import Measured
@@ -98,7 +97,7 @@ def measure(
         if winner is None:
             why = "; ".join(tuned.reasons) or "there was no time for any configuration"
             return {"name": case.name, "failed": why, "gpu_seconds": gpu_seconds}
-        space = Space(tunable, SpaceLimits(item_bytes=timer.item_bytes))
+        space = Space(tunable, timer.item_bytes)
         known = tuple(winner.values[each.name] for each in space.parameters)
         began_reference = timer.clock()
         best, tried = reference(timer, space, known, reference_seconds, seed + 1)
@@ -119,12 +118,9 @@ def measure(
         "speedup": None if not (tuned_ms and given_ms) else given_ms / tuned_ms,
         "gpu_seconds": gpu_seconds,
         "start_seconds": started,
-        "ahead_seconds": tuned.ahead_seconds,
         "tried": tuned.tried,
         "not_working": tuned.failed,
         "reasons": tuned.reasons,
-        "points": tuned.points,
-        "exhausted": tuned.exhausted,
         "given": tuned.start,
         "found": winner.values,
         "best": next((space.named(p) for p in best if final.get(space.text(p)) == best_ms), None),
@@ -139,13 +135,10 @@ def reference(
 ) -> tuple[list[Point], int]:
     """The best points of a wide sample and of a search from them; also how many were tried."""
 
-    def times(points: Sequence[Point], launches: int, seconds: float) -> list[Times]:
-        return timer.times([space.text(each) for each in points], launches, seconds)
-
-    ledger: Ledger[Point] = Ledger(times, timer.clock() + seconds, timer.clock)
+    ledger = ledger_of(space.text, timer, timer.clock() + seconds)
     generator = random.Random(seed)
     sample = wide(space, generator)
-    halve(ledger, [known, *sample], space.start, (3, 7))
+    halve(ledger, [known, *sample], space.start)
     starts = [each.point for each in ledger.ranking()[:_STARTS]]
     found = search(space, ledger, generator, starts=[known, *starts], batch=2 * _STARTS)
     return [each.point for each in found.ranking[:_FINALISTS]], found.tried

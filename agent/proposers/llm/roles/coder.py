@@ -5,7 +5,6 @@ from agent.proposers.llm.brief import COMBINED, Brief, KernelText
 from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Code, Plan
 from agent.proposers.llm.prompting import render
-from agent.proposers.llm.search_tool import SearchTool
 from judge.evaluate.result import Verdict
 from kb.context.materials import CUT
 
@@ -22,9 +21,7 @@ _VERDICTS = {
 }
 
 
-def write(
-    conversation: Conversation, system: str, brief: Brief, plan: Plan, tool: SearchTool | None
-) -> Code:
+def write(conversation: Conversation, brief: Brief, plan: Plan) -> Code:
     """The file that carries out a plan.
 
     Raises
@@ -39,18 +36,14 @@ def write(
         plan=plan,
         parent=parent,
         suffix=parent.suffix,
-        known=brief.used({plan.technique, *plan.evidence}),
+        known=brief.shown.used({plan.technique, *plan.evidence}),
         CUT=CUT,
     )
-    return _ask(conversation, system, prompt, tool, base=parent.base, sources=(parent.source,))
+    return _ask(conversation, prompt, parent.base, parent.source)
 
 
 def combine(
-    conversation: Conversation,
-    system: str,
-    brief: Brief,
-    parents: tuple[KernelText, KernelText],
-    tool: SearchTool | None,
+    conversation: Conversation, brief: Brief, first: KernelText, second: KernelText
 ) -> Code:
     """The file that combines two that got faster by different techniques, in the first's form.
 
@@ -59,24 +52,14 @@ def combine(
     LlmError
         No usable answer came.
     """
-    first, second = parents
-    known = brief.used({*first.families, *second.families})
+    known = brief.shown.used({*first.families, *second.families})
     prompt = render(
         "combiner", brief=brief, first=first, second=second, suffix=first.suffix, known=known
     )
-    sources = (first.source, second.source)
-    return _ask(conversation, system, prompt, tool, base=first.base, sources=sources)
+    return _ask(conversation, prompt, first.base, first.source, second.source)
 
 
-def fix(
-    conversation: Conversation,
-    system: str,
-    brief: Brief,
-    proposal: Proposal,
-    failure: Outcome,
-    *,
-    tool: SearchTool | None,
-) -> Code:
+def fix(conversation: Conversation, brief: Brief, proposal: Proposal, failure: Outcome) -> Code:
     """The corrected file after a compile error, a wrong result, a crash or a regression.
 
     Raises
@@ -96,26 +79,17 @@ def fix(
         reasons=failure.reasons or ("(no more is known)",),
         known=brief.used(set(proposal.family.split(COMBINED))),
     )
-    source = proposal.source
-    return _ask(conversation, system, prompt, tool, base=source, sources=(source,))
+    return _ask(conversation, prompt, proposal.source, proposal.source)
 
 
-def _ask(
-    conversation: Conversation,
-    system: str,
-    prompt: str,
-    tool: SearchTool | None,
-    *,
-    base: str | None,
-    sources: tuple[str, ...],
-) -> Code:
+def _ask(conversation: Conversation, prompt: str, base: str | None, *sources: str) -> Code:
     """A file that is none of the `sources`; edits in the answer change `base`."""
 
     def objection(code: Code) -> str:
         same = any(code.code.strip() == each.strip() for each in sources)
         return "the file is the one it was made from, unchanged" if same else ""
 
-    return conversation.ask(Code, system, prompt, objection=objection, tool=tool, base=base)
+    return conversation.ask(Code, prompt, objection=objection, base=base)
 
 
 def _told(failure: Outcome) -> tuple[str, str]:

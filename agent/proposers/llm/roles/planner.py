@@ -5,13 +5,10 @@ from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Plan, Plans
 from agent.proposers.llm.offered import OTHER, offered, titles
 from agent.proposers.llm.prompting import render
-from agent.proposers.llm.search_tool import SearchTool
 from kb.vocabulary import find_metric
 
 
-def plan(
-    conversation: Conversation, system: str, brief: Brief, count: int, tool: SearchTool | None
-) -> list[Plan]:
+def plan(conversation: Conversation, brief: Brief, count: int) -> list[Plan]:
     """At most `count` plans, the most promising first; metrics by their Nsight Compute names.
 
     Raises
@@ -30,14 +27,10 @@ def plan(
         measured=bool(profile),
         count=count,
         suffix=brief.kernels[0].suffix,
-        searches=tool is not None,
+        searches=conversation.tool is not None,
     )
     answer = conversation.ask(
-        Plans,
-        system,
-        prompt,
-        objection=lambda plans: objection(plans, brief, tool.given if tool is not None else ()),
-        tool=tool,
+        Plans, prompt, objection=lambda plans: objection(plans, brief, conversation.found)
     )
     return [_canonical(each) for each in answer.plans[:count]]
 

@@ -82,9 +82,7 @@ def cases_of(state: SearchState, judged: Sequence[Judged], proposer: str) -> lis
     return cases
 
 
-def reflect(
-    conversation: Conversation, system: str, brief: Brief, cases: Sequence[Case]
-) -> list[str]:
+def reflect(conversation: Conversation, brief: Brief, cases: Sequence[Case]) -> list[str]:
     """Notes for later rounds, one for each case.
 
     Raises
@@ -93,9 +91,7 @@ def reflect(
         No usable answer came.
     """
     prompt = render("reflector", brief=brief, cases=cases, head=head_of, outcome=outcome_words)
-    answer = conversation.ask(
-        Reflections, system, prompt, objection=lambda given: objection(given, cases)
-    )
+    answer = conversation.ask(Reflections, prompt, objection=lambda given: objection(given, cases))
     by_id = {case.id: case for case in cases}
     return [_note(each, by_id[each.candidate]) for each in answer.reflections]
 

@@ -18,7 +18,7 @@ PRICE = Price(input=2.0, output=10.0)
 
 
 def ask(gateway, name="c", prompt="prompt", reply=1000):
-    return Conversation(gateway, name, max_reply_tokens=reply).ask(Code, "system", prompt)
+    return Conversation(gateway, name, "system", max_reply_tokens=reply).ask(Code, prompt)
 
 
 def test_tokens_and_money_are_those_that_the_endpoint_counts(live, endpoint, tmp_path):

@@ -149,7 +149,7 @@ def journey(folder, files, config, judge=ScriptedJudge, killed=()):
             price = Price(input=10, output=40)
             one = LlmProposer(Gateway.open_live(client, folder, price=price))
             if pauses in killed:
-                one._gateway._recorder.write = kill
+                one._gateway._write = kill
             try:
                 search(run, judge(), one).run()
             except WaitingError:
@@ -161,7 +161,7 @@ def journey(folder, files, config, judge=ScriptedJudge, killed=()):
                 return pauses
 
 
-def kill(_):
+def kill(*_, **__):
     raise KeyboardInterrupt
 
 

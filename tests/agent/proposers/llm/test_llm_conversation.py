@@ -28,8 +28,8 @@ def talk(live, endpoint, tmp_path):
     def run(*script, options=None, kind=Code, **server_options):
         server = endpoint(*script, **server_options)
         gateway = live(server, tmp_path / f"run{next(runs)}", **(options or {}))
-        conversation = Conversation(gateway, "c")
-        return conversation.ask(kind, "system", "prompt"), server, conversation
+        conversation = Conversation(gateway, "c", "system")
+        return conversation.ask(kind, "prompt"), server, conversation
 
     return run
 
@@ -207,9 +207,9 @@ def test_an_endpoint_that_is_down_is_told(live, tmp_path):
     class Down:
         url = "http://127.0.0.1:9/v1"
 
-    conversation = Conversation(live(Down, max_retries=0), "c")
+    conversation = Conversation(live(Down, max_retries=0), "c", "s")
     with pytest.raises(EndpointError, match="cannot be reached"):
-        conversation.ask(Code, "s", "p")
+        conversation.ask(Code, "p")
 
 
 def test_without_a_key_and_a_url_nothing_is_opened():
@@ -255,9 +255,9 @@ def test_the_key_is_in_no_record_and_no_message(live, endpoint, tmp_path, monkey
     monkeypatch.setenv("OPENAI_API_KEY", key)
     server = endpoint(says(GOOD | {"note": f"the key is {key}"}), error(401, f"bad key {key}"))
     gateway = live(server)
-    assert Conversation(gateway, "a").ask(Code, "s", "p").note == "the key is [secret]"
+    assert Conversation(gateway, "a", "s").ask(Code, "p").note == "the key is [secret]"
     with pytest.raises(EndpointError) as raised:
-        Conversation(gateway, "b").ask(Code, "s", "p")
+        Conversation(gateway, "b", "s").ask(Code, "p")
     assert server.headers[0]["authorization"] == f"Bearer {key}"
     texts = [path.read_text() for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(texts) == 2
@@ -270,10 +270,10 @@ def test_credentials_of_the_url_are_used_and_shown_nowhere(live, endpoint, tmp_p
     plain = server.url
     server.url = server.url.replace("127.0.0.1", "user:pass-word-1@127.0.0.1")
     gateway = live(server)
-    Conversation(gateway, "a").ask(Form, "s", "p")
+    Conversation(gateway, "a", "s").ask(Form, "p")
     assert server.headers[0]["authorization"].startswith("Basic ")
     with pytest.raises(EndpointError) as raised:
-        Conversation(gateway, "b").ask(Form, "s", "p")
+        Conversation(gateway, "b", "s").ask(Form, "p")
     assert plain in str(raised.value)
     texts = [path.read_text() for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(texts) == 3
@@ -300,7 +300,7 @@ FILE = "BLOCK = 128  \nWARPS = 4\ndef f():\n    x = load(BLOCK)\n    return x\n"
 @pytest.mark.parametrize("text", [EDIT, f"```\n{EDIT}```", f"```diff\n{EDIT}\n```\n"])
 def test_edits_change_the_lines_that_they_name(live, endpoint, text):
     server = endpoint(says(text))
-    answer = Conversation(live(server), "c").ask(Code, "s", "p", base=FILE)
+    answer = Conversation(live(server), "c", "s").ask(Code, "p", base=FILE)
     assert answer.code == "BLOCK = 64\nWARPS = 4\ndef f():\n    return load(BLOCK) * 2\n"
     assert answer.note == "Smaller tiles fill the card."
     assert "response_format" not in server.requests[0]
@@ -335,5 +335,5 @@ def test_edits_take_time_in_proportion_to_the_file():
 
 def test_edits_of_no_file_are_told_and_corrected(live, endpoint):
     server = endpoint(says(EDIT), says("Whole.\n```python\nx = 1\n```"))
-    assert Conversation(live(server), "c").ask(Code, "s", "p").code == "x = 1\n"
+    assert Conversation(live(server), "c", "s").ask(Code, "p").code == "x = 1\n"
     assert "no file to edit" in server.requests[1]["messages"][-1]["content"]

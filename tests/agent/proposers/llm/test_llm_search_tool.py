@@ -73,7 +73,7 @@ def test_a_tool_that_is_not_there_is_named(searcher):
 
 
 def ask(gateway, tool, name="c"):
-    return Conversation(gateway, name).ask(Form, "system", "prompt", tool=tool)
+    return Conversation(gateway, name, "system", tool=tool).ask(Form, "prompt")
 
 
 def test_a_model_searches_while_it_writes(live, endpoint, searcher):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from agent.proposers.recipe.adapt import adapt, fits
 from agent.proposers.recipe.core import Core
@@ -69,6 +70,17 @@ def test_convolutions_are_told_apart_by_their_filters() -> None:
     # An even window has no equal padding on both sides.
     even = f"{IMAGES}, torch.randn(6, C, 2, 2)"
     assert _cores("F.conv2d(x, w, padding='same')", "x, w", even) == []
+
+
+def test_a_transposed_convolution_turned_round_has_steps_of_one() -> None:
+    """What stands after it counts the positions of its result."""
+    expression = "F.relu(F.conv_transpose2d(x, w) + s)"
+    inputs = f"{IMAGES}, torch.randn(C, 6, 3, 3), torch.randn(6, 1, 1)"
+    source = p.problem("N, C = 2, 4", p.forward(expression, "x, w, s"), inputs)
+    (core,) = recognise(p.graph_of(source), lambda core: core.op == "conv").cores
+    assert core.lane_size in core.arguments["after_operands"]
+    tensors = {"x": torch.empty(2, 4, 9, 11), "w": torch.empty(4, 6, 3, 3)}
+    assert eval(core.lane_size.format(x="x", w="w"), tensors) == 11 * 13
 
 
 def test_an_image_without_a_batch_gets_one() -> None:

@@ -35,9 +35,8 @@ def version(source: str, ms: float, **values: int) -> Version:
 
 def tuned(*versions: Version, given_ms: float | None = 1.0) -> Tuned:
     return Tuned(
-        given_ms=given_ms, versions=versions, start={"BLOCK": 1024}, points=20, tried=9, failed=1,
-        reasons={}, exhausted=True, ahead_seconds=5.0,
-        held_seconds=11.0,
+        given_ms=given_ms, versions=versions, start={"BLOCK": 1024}, tried=9, failed=1,
+        reasons={}, held_seconds=11.0,
     )  # fmt: skip
 
 

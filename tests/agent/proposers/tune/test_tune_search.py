@@ -2,10 +2,13 @@
 
 import random
 
+import pytest
+
+from agent.proposers.tune import space as space_module
 from agent.proposers.tune.halving import Ledger, Measured, halve
 from agent.proposers.tune.parameters import find
 from agent.proposers.tune.search import search
-from agent.proposers.tune.space import Hint, Space, SpaceLimits
+from agent.proposers.tune.space import Hint, Space
 from tests.agent.proposers.tune.surfaces import TILES, Clock, made
 
 SEEDS = 20
@@ -92,8 +95,9 @@ def test_a_kernel_that_always_fails_ends_the_search() -> None:
     assert found.failed == found.tried > 0
 
 
-def test_limits_of_the_card_keep_points_out() -> None:
-    space = Space(find(TILES), SpaceLimits(shared_bytes=100_000, item_bytes=4))
+def test_limits_of_the_card_keep_points_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space_module, "_SHARED_BYTES", 100_000)
+    space = Space(find(TILES), item_bytes=4)
     names = [each.name for each in space.parameters]
 
     def point(**values: int) -> tuple[int, ...]:

@@ -1,0 +1,43 @@
+"""Reads the arguments of a graph's operators, and of which operator a value is a result."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from judge.graph import Graph, reference
+from judge.worker import messages as m
+
+
+def argument(node: m.GraphNode, place: int, default: Any = None) -> Any:
+    """An operator's positional argument; `default` where it is not given."""
+    return node.args[place] if place < len(node.args) else default
+
+
+def named(node: m.GraphNode, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+    """An operator's arguments by name, from names and defaults in order; None if it has others."""
+    found = dict(defaults)
+    if len(node.args) > len(found):
+        return None
+    given = {"x" if key == "input" else key: value for key, value in node.kwargs.items()}
+    given |= dict(zip(found, node.args, strict=False))
+    return found | given if given.keys() <= found.keys() else None
+
+
+def operand(node: m.GraphNode, place: int = 0) -> str | None:
+    """The value that is an operator's positional argument; None where it is none."""
+    return reference(argument(node, place))
+
+
+def result_of(
+    graph: Graph, root: str, operators: Collection[str], place: int | None = None
+) -> str | None:
+    """The operator, one of several results of which (that at `place`) a value is."""
+    node = graph[root]
+    source = operand(node) if node.op == "getitem" and place in (None, node.args[1]) else None
+    return source if source is not None and graph[source].op in operators else None
+
+
+def only_axis(dims: Any, rank: int) -> int | None:
+    """The one dimension of a list, counted from the front; None where there is no such."""
+    if isinstance(dims, list) and len(dims) == 1 and isinstance(dims[0], int) and rank:
+        return int(dims[0]) % rank
+    return None
