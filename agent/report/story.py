@@ -85,9 +85,7 @@ def _telling(record: Record, each: Round, leader: str, retired: tuple[str, ...])
 def _attempt(record: Record, each: Round, judged: Judged, leader: str) -> Attempt:
     fate, kept = _fate(record, each, judged, leader)
     paired = judged.outcome.over("leader")
-    gain = ""
-    if judged.outcome.timed and paired is not None:
-        gain = change(paired.ratio, paired.low, paired.high, significant=paired.significant)
+    gain = change(paired) if judged.outcome.timed and paired is not None else ""
     return Attempt(judged, fate, kept, gain, _tested(record, judged, leader))
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from agent.optimize.candidate import Judged
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from agent.optimize.summary import ROWS, Summary
-from agent.report.words import change, change_of, milliseconds
-from judge.evaluate.statistics import repeatability
+from agent.optimize.summary import ROWS, Row, Summary, compared
+from agent.report.words import change, milliseconds
 from judge.profile.render import quantity
 from kb.vocabulary import all_metrics, metric_sections
 
@@ -71,7 +70,7 @@ def contenders(record: Record, summary: Summary) -> list[Contender]:
         if baseline is not None and baseline.note:
             told = (*told, baseline.note)
         rows.append(
-            Contender(row.name, row.median_ms, row.floor_fraction, change_of(row), verdict, told)
+            Contender(row.name, row.median_ms, row.floor_fraction, change(row), verdict, told)
         )
     return rows
 
@@ -108,11 +107,7 @@ def over_start(judged: Judged, start: Judged) -> str:
     mine, first = judged.outcome.median_ms, start.outcome.median_ms
     if judged.id == start.id or mine is None or first is None:
         return "–"
-    paired = judged.outcome.over("start")
-    if paired is not None:
-        return change(paired.ratio, paired.low, paired.high, significant=paired.significant)
-    apart = max(mine, first) / min(mine, first) > 1 + repeatability(max(mine, first))
-    return change(first / mine, None, None, significant=apart)
+    return change(compared(Row(name="start", median_ms=first), "start", judged))
 
 
 def metrics(start: Judged, best: Judged) -> list[MetricRow]:
