@@ -116,16 +116,12 @@ def opened(
 
     Parameters
     ----------
-    folder
-        Of the run.
-    index
-        Folder of the index that context comes from.
+    folder, index
+        Of the run, and of the index that context comes from.
     specs
         Cards beside those of `kb.gpus`.
     price
         Of the model (`agent.proposers.llm.accounting.Price`), or None.
-    progress
-        Is told what happens.
     start_process
         Makes a judging process; several runs may share one.
     processes

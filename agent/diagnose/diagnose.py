@@ -52,16 +52,8 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose by rules: the same facts and entries always give the same answer.
 
-    Parameters
-    ----------
-    facts : Facts
-        What is known; whatever is missing is not judged.
-    shelf : Shelf
-        The techniques to choose from.
-    language : str, optional
-        `triton` or `cuda`: leave out what is not for it. By default that of the kernel's source.
-    notes, ignored
-        What the input had to say, handed on.
+    Facts that are missing are not judged. Techniques are those for the `language`, `triton` or
+    `cuda`; by default that of the kernel's source. `notes` and `ignored` of the input are passed on.
     """
     position = roofline(facts)
     decision = decide(facts, position)

@@ -84,10 +84,7 @@ class Result:
 class BatchFolder:
     """A folder of requests and replies; safe to share between threads, runs and processes.
 
-    Parameters
-    ----------
-    root
-        Is made where it is not there.
+    The folder is made if it is not there.
 
     Raises
     ------

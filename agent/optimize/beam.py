@@ -52,17 +52,9 @@ def survivors(
 ) -> tuple[Judged, ...]:
     """The beam: the leader, then the fastest of each other family that is not retired.
 
-    Parameters
-    ----------
-    judged
-        Everything that was judged so far; what is wrong or not timed does not survive. Where
-        nothing was timed at all (a dry run), what is right survives, the latest of a family.
-    leader
-        Always survives.
-    width
-        How many survive at most; 1 is the greedy search.
-    retired
-        Families without a survivor, except the leader's.
+    Of everything that was `judged` so far, what is wrong or not timed does not survive. Where
+    nothing was timed at all (a dry run), what is right survives, the latest of a family. At most
+    `width` survive; 1 is the greedy search.
     """
     everything = list(judged)
     timed = leader.outcome.timed or any(each.outcome.timed for each in everything)

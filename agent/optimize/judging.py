@@ -77,12 +77,8 @@ class RoundJudging:
     def run_last(self, *, short: bool) -> None:
         """Judge proposals in full, beside all baselines, until one is right. This serves as the
         last session of a run that has time for one more evaluation. The fastest in quick timings
-        comes first, whoever proposed it; proposals without quick timings come last.
-
-        Parameters
-        ----------
-        short
-            See `Judge.confirm`.
+        comes first, whoever proposed it; proposals without quick timings come last. For `short`
+        see `Judge.confirm`.
         """
         for position, candidate in sorted(enumerate(self._proposed), key=_quickest):
             if (position, 1) in self.round.judged:

@@ -129,15 +129,7 @@ class ReplayAdvisor:
 
 
 class ReplayProposer(Proposer):
-    """Gives the recorded proposals, repairs and spending of one proposer.
-
-    Parameters
-    ----------
-    name
-        Whose.
-    record
-        Of the run that is repeated.
-    """
+    """Gives the recorded proposals, repairs and spending of the proposer with this name."""
 
     def __init__(self, name: str, record: Record) -> None:
         self.name = name

@@ -103,16 +103,8 @@ class Work:
     ) -> EvaluationAnswer:
         """Judge a candidate to the end.
 
-        Parameters
-        ----------
-        folder
-            Where its files are put; whoever made it removes it.
-        request
-            What was sent.
-        shown
-            Ids and slugs that its reader has.
-        tell
-            Takes progress.
+        Its files are put into `folder`, which the caller removes. `shown` are ids and slugs that
+        the reader has.
 
         Raises
         ------
