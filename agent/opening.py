@@ -38,17 +38,14 @@ class Parts:
 
     config: RunConfig
     run: Path
-    """The run folder."""
     pool: JudgePool
     """The judging processes. Proposers may use them between rounds."""
     searcher: Searcher | None = None
-    """Searcher of the index, or None."""
     price: Any = None
     """Price of the model (`agent.proposers.llm.accounting.Price`), or None."""
     shelf: "Shelf | None" = None
     """Kernels for `recipe`, instead of those of the index."""
     batch: "BatchFolder | None" = None
-    """Folder of requests and replies as files, or None."""
 
 
 def _tune(parts: Parts) -> Proposer:

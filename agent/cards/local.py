@@ -49,7 +49,6 @@ class LocalCard:
     name: str
     kind: str | None
     make: Callable[[], JudgeProcess] = JudgeProcess
-    """Makes its judging process."""
     device: str = "cuda:0"
     """The card's name in that process."""
 

@@ -35,7 +35,6 @@ class Facts:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Nsight Compute metric → value, in base units."""
     spec: GpuSpec | None = None
-    """The card."""
     static: StaticFacts | None = None
     """Machine code of the kernel."""
     source: SourceFacts | None = None

@@ -254,7 +254,6 @@ class BatchEndpoint:
     model: str
     """The model's name at the endpoint that will answer."""
     folder: BatchFolder
-    """Where requests and replies lie."""
     url: ClassVar[str] = URL
 
     def complete(self, payload: Mapping[str, Any]) -> Reply:

@@ -1,6 +1,6 @@
 """Judges the candidates of one round, as many at once as there are cards, with repairs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -20,8 +20,6 @@ from kb.errors import KbError
 
 # So many failures of the judge itself in a row are no candidate's fault.
 MOST_LOST: Final = 4
-# How soon Ctrl-C is noticed on systems where waiting for a lock cannot be interrupted.
-_POLL_S: Final = 0.5
 
 
 class EndOfRecordError(Exception):
@@ -141,7 +139,7 @@ class RoundJudging:
                     if waiting:
                         return False
                     continue
-                for done in self._wait(running):
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
                     position, step = running.pop(done)
                     self._finish(position, step, done.result())
                     waiting.insert(0, position)
@@ -154,13 +152,6 @@ class RoundJudging:
         if self._paused is not None:
             raise self._paused
         return True
-
-    @staticmethod
-    def _wait(running: Iterable[Future[Outcome]]) -> Iterable[Future[Outcome]]:
-        while True:
-            done, _ = wait(running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-            if done:
-                return done
 
     def _one(self, step: _Next) -> Outcome:
         """Judge one candidate, in a thread. Only errors that end the run are raised."""

@@ -15,14 +15,13 @@ from agent.optimize import budget, events
 from agent.optimize.advice import Advisor
 from agent.optimize.answer import keep_answer, keep_best
 from agent.optimize.candidate import Judged, SearchState
-from agent.optimize.config import RunConfig
 from agent.optimize.judge import Judge
 from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
 from agent.optimize.offers import add_spending, collect
 from agent.optimize.outcomes import describe
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.proposers import Proposer, Spending
-from agent.optimize.record import Record, Round
+from agent.optimize.record import Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
 from agent.optimize.summary import Summary, summarise
@@ -47,7 +46,6 @@ class Search:
     proposers: Sequence[Proposer]
     """Their names differ."""
     progress: Progress | None = None
-    """Is told what happens."""
     clock: Callable[[], float] = time.monotonic
     """Seconds, for the wall-time limit."""
 
@@ -55,15 +53,9 @@ class Search:
         self._proposers = {each.name: each for each in self.proposers}
         self._progress = self.progress or Silent()
         self._began = self.clock()
-        self._before = self.folder.record.wall
-
-    @property
-    def _record(self) -> Record:
-        return self.folder.record
-
-    @property
-    def _config(self) -> RunConfig:
-        return self.folder.config
+        self._record = self.folder.record
+        self._config = self.folder.config
+        self._before = self._record.wall
 
     @property
     def _wall(self) -> float:

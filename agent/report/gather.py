@@ -41,7 +41,6 @@ class Report:
     citations: list[str]
     """Citations of the contexts with these chunks."""
     figure: str | None
-    """SVG."""
 
     @property
     def given_back(self) -> str | None:

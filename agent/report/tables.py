@@ -36,7 +36,6 @@ class Step:
     judged: int
     right: int
     best: Judged
-    """The best after the round."""
     gain: str
     """Gain over the previous leader; `none` if the leader stayed."""
     over_start: str

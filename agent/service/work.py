@@ -82,11 +82,9 @@ class Work:
     """Carries out evaluations one after the other in one judging process."""
 
     knowledge: Knowledge
-    """Answers what to try next."""
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
     make: Callable[[], JudgeProcess] = JudgeProcess
-    """Makes a judging process."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
