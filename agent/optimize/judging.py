@@ -204,10 +204,8 @@ class RoundJudging:
 
     def _known(self, candidate: Candidate) -> str | None:
         """The candidate that was the same program, judged or waiting to be."""
-        repairs = (each.candidate for each in self.round.repaired.values())
-        waiting = [*self._proposed, *(each for each in repairs if each)]
         program = digest(candidate.source, candidate.suffix)
-        known = {digest(each.source, each.suffix): each.id for each in waiting}
+        known = {digest(each.source, each.suffix): each.id for each in self.round.candidates}
         return self.record.tried.get(program) or known.get(program)
 
     def _repair(self, position: int, failed: Judged) -> None:

@@ -24,6 +24,12 @@ class Round:
     reflected: events.Reflected | None = None
     closed: events.Closed | None = None
 
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The proposals and their repairs, judged or waiting."""
+        proposed = self.proposed.candidates if self.proposed is not None else ()
+        return [*proposed, *(fix.candidate for fix in self.repaired.values() if fix.candidate)]
+
     def in_order(self) -> list[Judged]:
         """The judged candidates, sorted by position and attempt."""
         return [judged for _, judged in sorted(self.judged.items(), key=lambda item: item[0])]
@@ -246,9 +252,7 @@ class Record:
         if self.standing is not None:
             yield self.standing.start.candidate
         for each in self._ordered:
-            if each.proposed is not None:
-                yield from each.proposed.candidates
-            yield from (fix.candidate for fix in each.repaired.values() if fix.candidate)
+            yield from each.candidates
 
     def _as_known(self, judged: Judged) -> Judged:
         """The candidate, updated with later profiles and with a failed final session."""
