@@ -124,21 +124,12 @@ def local_cards(
     named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
     numbers = [int(each.removeprefix("cuda:")) for each in found.devices[:wanted]]
     names = [named[n].strip() if n < len(named) else str(n) for n in numbers] * per_card
-    return CardPool(
-        [
-            LocalCard(
-                f"GPU {name}",
-                found.gpu,
-                partial(
-                    JudgeProcess,
-                    silence=silence,
-                    environment={"CUDA_VISIBLE_DEVICES": name},
-                    cores=share_of_cores(place, len(names)),
-                ),
-            )
-            for place, name in enumerate(names)
-        ]
-    )
+    cards = []
+    for place, name in enumerate(names):
+        environment, cores = {"CUDA_VISIBLE_DEVICES": name}, share_of_cores(place, len(names))
+        make = partial(JudgeProcess, silence=silence, environment=environment, cores=cores)
+        cards.append(LocalCard(f"GPU {name}", found.gpu, make))
+    return CardPool(cards)
 
 
 def share_of_cores(place: int, places: int) -> frozenset[int]:

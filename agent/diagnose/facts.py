@@ -72,6 +72,11 @@ class Facts:
         return fact(metric.name, metric.label, self.metrics[metric.name], metric.unit, meaning)
 
     @property
+    def architecture(self) -> str | None:
+        """The card's."""
+        return self.spec.architecture if self.spec is not None else None
+
+    @property
     def threads_per_block(self) -> int | None:
         """Threads of a block, as launched or as compiled."""
         launched = self.get("block_size")

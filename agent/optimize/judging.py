@@ -227,14 +227,5 @@ class RoundJudging:
                 known = self._known(candidate)
                 if known is not None:
                     candidate, why = None, f"the repair is the same program as {known}"
-        self.append(
-            Repaired,
-            {
-                "round": self.round.number,
-                "position": position,
-                "failed": failed.id,
-                "candidate": candidate,
-                "why": why,
-                "spent": spent,
-            },
-        )
+        place = {"round": self.round.number, "position": position, "failed": failed.id}
+        self.append(Repaired, {**place, "candidate": candidate, "why": why, "spent": spent})

@@ -279,16 +279,9 @@ class Search:
         if strategy.retirement:
             retired = (record.retired | beams.plateaued(everything, after)) - {after.family}
         beam = beams.survivors(everything, after, width=strategy.width, retired=retired)
-        self._append(
-            events.Closed,
-            {
-                "round": each.number,
-                "leader": after.id,
-                "beam": tuple(one.id for one in beam),
-                "retired": tuple(sorted(retired)),
-                "gain": beams.gain(before, after),
-            },
-        )
+        kept = {"beam": tuple(one.id for one in beam), "retired": tuple(sorted(retired))}
+        moved = {"leader": after.id, "gain": beams.gain(before, after)}
+        self._append(events.Closed, {"round": each.number, **moved, **kept})
         keep_best(self.folder)
 
     def _confirm(self) -> str:

@@ -11,7 +11,7 @@ from agent.optimize.record import Record
 from agent.optimize.summary import ROWS, Row, Summary, compared
 from agent.report.words import change, milliseconds
 from judge.profile.render import quantity
-from kb.vocabulary import all_metrics, metric_sections
+from kb.vocabulary import Metric, all_metrics, metric_sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ def running(record: Record) -> list[Step]:
         judged = [record.find(one.id) for one in each.in_order()]
         if not judged and each.closed is None:
             continue
-        leader = record.find(each.closed.leader) if each.closed is not None else None
-        shown = leader or record.find(before)
-        changed = leader is not None and leader.id != before
-        gain = f"{each.closed.gain:+.1%}" if changed and each.closed is not None else "none"
+        gain = "–"
+        shown = record.find(each.closed.leader if each.closed is not None else before)
+        if each.closed is not None:
+            gain = f"{each.closed.gain:+.1%}" if shown.id != before else "none"
         steps.append(
             Step(
                 round=number,
                 judged=len(judged),
                 right=sum(one.outcome.right for one in judged),
                 best=shown,
-                gain=gain if each.closed is not None else "–",
+                gain=gain,
                 over_start=over_start(shown, start),
                 finished=each.closed is not None,
             )
@@ -113,22 +113,21 @@ def metrics(start: Judged, best: Judged) -> list[MetricRow]:
     """Metrics that the start or the best has, by section."""
     before, after = start.outcome.profile or {}, best.outcome.profile or {}
     titles = metric_sections()
+    same = best.id == start.id
     rows = []
     known = {metric.name: metric for metric in all_metrics()}
     others = sorted((before.keys() | after.keys()) - known.keys())
     for name in (*known, *others):
         if name not in before and name not in after:
             continue
-        metric = known.get(name)
-        unit = metric.unit if metric is not None else ""
+        metric = known.get(name) or Metric(name, "", name, "")
         first, last = before.get(name), after.get(name)
-        same = best.id == start.id
         rows.append(
             MetricRow(
-                section=titles[metric.section] if metric is not None else "Other",
-                label=metric.label if metric is not None else name,
-                before=_shown(first, unit),
-                after="" if same else _shown(last, unit),
+                section=titles.get(metric.section, "Other"),
+                label=metric.label,
+                before=_shown(first, metric.unit),
+                after="" if same else _shown(last, metric.unit),
                 moved="" if same else _moved(first, last),
             )
         )
