@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -113,11 +114,8 @@ def local_cards(
         return CardPool([LocalCard(f"CPU {n}", None, device="cpu") for n in range(count)])
     if not has_gpu():
         raise KbError("no GPU was found; --interpret makes a dry run without one")
-    first = JudgeProcess()
-    try:
+    with closing(JudgeProcess()) as first:
         found = first.ask(Describe(), silent)
-    finally:
-        first.close()
     wanted = len(found.devices) if gpus == "all" else int(gpus)
     if wanted > len(found.devices):
         raise InvalidInputError(f"{wanted} GPUs are asked for: there are {len(found.devices)}")

@@ -225,10 +225,10 @@ class Record:
         """
         if self.standing is not None and self.standing.start.id == candidate:
             return self.start
-        found = next((each for each in self.history if each.id == candidate), None)
-        if found is None:
-            raise KeyError(candidate)
-        return found
+        for each in self.history:
+            if each.id == candidate:
+                return each
+        raise KeyError(candidate)
 
     def fruitless(self, least_gain: float) -> int:
         """Number of latest rounds in a row with less than this gain."""
