@@ -1,7 +1,7 @@
 """Builds a run from its config: judge, advisor and proposers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -38,17 +38,14 @@ class Parts:
 
     config: RunConfig
     run: Path
-    """The run folder."""
     pool: JudgePool
     """The judging processes. Proposers may use them between rounds."""
     searcher: Searcher | None = None
-    """Searcher of the index, or None."""
     price: Any = None
     """Price of the model (`agent.proposers.llm.accounting.Price`), or None."""
     shelf: "Shelf | None" = None
     """Kernels for `recipe`, instead of those of the index."""
     batch: "BatchFolder | None" = None
-    """Folder of requests and replies as files, or None."""
 
 
 def _tune(parts: Parts) -> Proposer:
@@ -116,16 +113,12 @@ def opened(
 
     Parameters
     ----------
-    folder
-        Of the run.
-    index
-        Folder of the index that context comes from.
+    folder, index
+        Of the run, and of the index that context comes from.
     specs
         Cards beside those of `kb.gpus`.
     price
         Of the model (`agent.proposers.llm.accounting.Price`), or None.
-    progress
-        Is told what happens.
     start_process
         Makes a judging process; several runs may share one.
     processes
@@ -146,7 +139,9 @@ def opened(
     """
     config = folder.config
     searcher = searcher_or_none(index) if config.knowledge else None
-    try:
+    with ExitStack() as stack:
+        if searcher is not None:
+            stack.callback(searcher.close)
         pool = JudgePool(config, processes, _needs_gpu if away else start_process)
         if batch is None and config.batch is not None and config.replayed is None:
             from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
@@ -171,18 +166,13 @@ def opened(
             yield Search(folder, *replayed, proposers, progress=progress)
             return
         real = GpuJudge(folder, pool, specs=specs)
-        try:
-            if folder.record.standing is not None and not (config.interpret or away):
-                real.require_same(folder.record.standing)
-            advisor: Advisor = IndexAdvisor(folder, index, specs, searcher)
-            if advise is not None:
-                advisor = advise(folder, searcher)
-            yield Search(folder, real, advisor, proposers, progress=progress)
-        finally:
-            real.close()
-    finally:
-        if searcher is not None:
-            searcher.close()
+        stack.callback(real.close)
+        if folder.record.standing is not None and not (config.interpret or away):
+            real.require_same(folder.record.standing)
+        advisor: Advisor = IndexAdvisor(folder, index, specs, searcher)
+        if advise is not None:
+            advisor = advise(folder, searcher)
+        yield Search(folder, real, advisor, proposers, progress=progress)
 
 
 def open_proposer(name: str, parts: Parts) -> Proposer:

@@ -41,14 +41,9 @@ _ENDS: Final[dict[str, type[KbError]]] = {"lost": JudgeLostError, "fault": CardL
 
 
 class CardActor:
-    """Holds one card of a node. Its methods are called through Ray.
+    """Holds one card of a node, the one at `place` of `places`, which divide the node's cores.
 
-    Parameters
-    ----------
-    name, interpret
-        Of the card; and whether it is a processor with Triton's interpreter.
-    place, places
-        Which of the node's cards it is, and of how many: they divide the cores.
+    Its methods are called through Ray. With `interpret` it is a processor.
     """
 
     def __init__(self, name: str, place: int, places: int, *, interpret: bool) -> None:
@@ -66,12 +61,8 @@ class CardActor:
 
     def ask(self, line: str, files: dict[str, bytes]) -> Iterator[str]:
         """Lines of progress, then one with the answer, as a judging process writes them, or one of
-        `_ENDS` with its message.
-
-        Parameters
-        ----------
-        files
-            Contents of the files that the request names, by their paths on the driver's machine.
+        `_ENDS` with its message. `files` has the contents of the files that the request names, by
+        their paths on the driver's machine.
         """
         request = read_request(line)
         paths = {Path(name): self._keep(Path(name), data) for name, data in files.items()}
@@ -83,8 +74,7 @@ class CardActor:
                 answer = self._card.ask(request, lambda each: said.put(write_message(each)))
                 said.put(write_message(answer))
             except Exception as error:
-                ends = (name for name, kind in _ENDS.items() if isinstance(error, kind))
-                name = next(ends, None)
+                name = next((end for end, kind in _ENDS.items() if isinstance(error, kind)), None)
                 said.put(json.dumps({name: str(error)}) if name else write_message(error))
             said.put(None)
 
@@ -126,9 +116,9 @@ def _moved(request: Request[Any], paths: dict[Path, Path]) -> Iterator[tuple[str
 
 def _files(request: Request[Any]) -> dict[str, bytes]:
     """Contents of the files that a request names."""
-    values = [value if isinstance(value, tuple) else (value,) for _, value in request]
-    named = [each for each in itertools.chain(*values) if isinstance(each, Path)]
-    return {str(path): path.read_bytes() for path in named}
+    values = (value if isinstance(value, tuple) else (value,) for _, value in request)
+    named = itertools.chain.from_iterable(values)
+    return {str(path): path.read_bytes() for path in named if isinstance(path, Path)}
 
 
 @dataclass(eq=False, slots=True)

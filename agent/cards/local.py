@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -49,7 +50,6 @@ class LocalCard:
     name: str
     kind: str | None
     make: Callable[[], JudgeProcess] = JudgeProcess
-    """Makes its judging process."""
     device: str = "cuda:0"
     """The card's name in that process."""
 
@@ -114,32 +114,20 @@ def local_cards(
         return CardPool([LocalCard(f"CPU {n}", None, device="cpu") for n in range(count)])
     if not has_gpu():
         raise KbError("no GPU was found; --interpret makes a dry run without one")
-    first = JudgeProcess()
-    try:
+    with closing(JudgeProcess()) as first:
         found = first.ask(Describe(), silent)
-    finally:
-        first.close()
     wanted = len(found.devices) if gpus == "all" else int(gpus)
     if wanted > len(found.devices):
         raise InvalidInputError(f"{wanted} GPUs are asked for: there are {len(found.devices)}")
     named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
     numbers = [int(each.removeprefix("cuda:")) for each in found.devices[:wanted]]
     names = [named[n].strip() if n < len(named) else str(n) for n in numbers] * per_card
-    return CardPool(
-        [
-            LocalCard(
-                f"GPU {name}",
-                found.gpu,
-                partial(
-                    JudgeProcess,
-                    silence=silence,
-                    environment={"CUDA_VISIBLE_DEVICES": name},
-                    cores=share_of_cores(place, len(names)),
-                ),
-            )
-            for place, name in enumerate(names)
-        ]
-    )
+    cards = []
+    for place, name in enumerate(names):
+        environment, cores = {"CUDA_VISIBLE_DEVICES": name}, share_of_cores(place, len(names))
+        make = partial(JudgeProcess, silence=silence, environment=environment, cores=cores)
+        cards.append(LocalCard(f"GPU {name}", found.gpu, make))
+    return CardPool(cards)
 
 
 def share_of_cores(place: int, places: int) -> frozenset[int]:

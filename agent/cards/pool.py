@@ -49,7 +49,8 @@ class CardPool:
         self._all = list(cards)
         self._free = list(cards)
         self._changed = threading.Condition()
-        self._ended = False
+        self.ended = False
+        """Whether `cancel` was called."""
         self.lost: list[str] = []
         """Why cards were taken out, a line each."""
 
@@ -64,11 +65,6 @@ class CardPool:
         """Kinds of the cards that are left."""
         return {each.kind for each in self._all if each.kind is not None}
 
-    @property
-    def ended(self) -> bool:
-        """Whether `cancel` was called."""
-        return self._ended
-
     def take(self, kind: str | None = None) -> Card:
         """A free card, of a kind where one is named; waits for it.
 
@@ -79,7 +75,7 @@ class CardPool:
         """
         with self._changed:
             while True:
-                if self._ended:
+                if self.ended:
                     raise PausedError("interrupted")
                 of_kind = [each for each in self._all if kind is None or each.kind == kind]
                 if not of_kind:
@@ -119,7 +115,7 @@ class CardPool:
     def cancel(self) -> None:
         """End all requests in progress, from another thread; no further one is begun."""
         with self._changed:
-            self._ended = True
+            self.ended = True
             self._changed.notify_all()
         for card in list(self._all):
             card.cancel()

@@ -47,10 +47,7 @@ class Runner:
     def run(self, root: Path, config: RunConfig, *, away: bool = False, **more: Any) -> Ended:
         """Begin the run in `root`, or take it up. One that has ended goes on by other limits alone.
 
-        Parameters
-        ----------
-        away, more
-            See `agent.opening.opened`; a run away from a GPU takes no card.
+        `away` and `more`: see `agent.opening.opened`; a run away from a GPU takes no card.
 
         Raises
         ------
@@ -95,12 +92,8 @@ def share(
 ) -> list[T]:
     """Do tasks, as many at once as there are cards; returns those that were not begun.
 
-    Parameters
-    ----------
-    work
-        Does a task, in a thread of its own. It takes a card itself. What it raises ends all tasks.
-    stop
-        Whether no further task may begin.
+    `work` does a task in a thread of its own, and takes a card itself. What it raises ends all
+    tasks. No further task begins once `stop` returns True.
 
     Raises
     ------

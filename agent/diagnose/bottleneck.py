@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agent.diagnose.facts import Facts, fact, percent
 from agent.diagnose.result import Bottleneck, Evidence, Roofline
-from agent.diagnose.roofline import at_floor, dram_full
+from agent.diagnose.roofline import at_floor, dram_full, floor_evidence
 
 # Nsight Compute's own reading of its "Speed of Light" section: above 80 % of its peak a unit is the
 # bottleneck, and with all units below 60 % latency is (Profiling Guide, "GPU Speed of Light").
@@ -63,17 +63,16 @@ def decide(facts: Facts, position: Roofline) -> Decision:
 
 
 def _at_roof(facts: Facts, position: Roofline) -> Decision:
-    if at_floor(facts) and position.floor_fraction is not None:
-        share = percent(position.floor_fraction)
-        meaning = "the time is about the least in which the bytes can move"
-        said = fact("evaluation.floor_fraction", "Floor of the time", share, "%", meaning)
-        return Decision(Bottleneck.MEMORY, (said,))
     meaning = "about what a plain copy reaches"
-    if dram_full(facts):
-        return Decision(Bottleneck.MEMORY, (facts.evidence("dram_throughput", meaning),))
-    assert position.memory_fraction is not None
-    share, label = percent(position.memory_fraction), "DRAM bandwidth of the roof"
-    said = fact("roofline.memory_fraction", label, share, "%", meaning)
+    if at_floor(facts):
+        meaning = "the time is about the least in which the bytes can move"
+        said = floor_evidence(position, meaning)
+    elif dram_full(facts):
+        said = facts.evidence("dram_throughput", meaning)
+    else:
+        assert position.memory_fraction is not None
+        share, label = percent(position.memory_fraction), "DRAM bandwidth of the roof"
+        said = fact("roofline.memory_fraction", label, share, "%", meaning)
     return Decision(Bottleneck.MEMORY, (said,))
 
 

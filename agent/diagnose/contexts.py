@@ -16,12 +16,8 @@ def answers(
 ) -> list[tuple[str, str]]:
     """Techniques that answer the findings, the best of each first: slug and what was found.
 
-    Parameters
-    ----------
-    profile
-        Full metric names → values in base units.
-    request
-        What else is asked about: the kernel's source, the card, the language.
+    `profile` has full metric names → values in base units; the request has the kernel's source, the
+    card and the language.
 
     Raises
     ------

@@ -52,16 +52,8 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose by rules: the same facts and entries always give the same answer.
 
-    Parameters
-    ----------
-    facts : Facts
-        What is known; whatever is missing is not judged.
-    shelf : Shelf
-        The techniques to choose from.
-    language : str, optional
-        `triton` or `cuda`: leave out what is not for it. By default that of the kernel's source.
-    notes, ignored
-        What the input had to say, handed on.
+    Facts that are missing are not judged. Techniques are those for the `language`, `triton` or
+    `cuda`; by default that of the kernel's source. The input's `notes` and `ignored` are passed on.
     """
     position = roofline(facts)
     decision = decide(facts, position)
@@ -89,10 +81,8 @@ def headline(
     name = facts.kernel or "The kernel"
     if decision.bottleneck is None:
         if findings:
-            return (
-                f"{name}: too little was measured to name the bottleneck, but there are findings: "
-                f"{findings[0].cause}"
-            )
+            told = "too little was measured to name the bottleneck, but there are findings"
+            return f"{name}: {told}: {findings[0].cause}"
         return f"{name}: nothing can be said, since no value that was given tells what limits it."
     if position.at_memory_roof:
         ratio = excess(position)
@@ -101,14 +91,14 @@ def headline(
                 f"{name} is at the memory roof with {ratio:.1f} times the bytes that are needed: "
                 "fewer bytes are the way."
             )
-        share, floor = position.memory_fraction, position.floor_fraction
         wasted = next((each for each in findings if each.rule in WASTEFUL), None)
         if wasted is not None:
             return f"{name} is at the memory roof, with bytes that it may save: {wasted.cause}"
-        if at_floor(facts) and floor is not None:
-            attained = f", at {floor:.0%} of the floor"
-        else:
-            attained = f", {share:.0%} of {_roof_words(position)}" if share is not None else ""
+        attained = ""
+        if at_floor(facts):
+            attained = f", at {position.floor_fraction:.0%} of the floor"
+        elif position.memory_fraction is not None:
+            attained = f", {position.memory_fraction:.0%} of {_roof_words(position)}"
         return f"{name} is at the memory roof{attained}: little is left."
     underutilized = decision.bottleneck is Bottleneck.UNDERUTILIZED
     words = "underutilizing the GPU" if underutilized else f"bound by {decision.bottleneck}"

@@ -35,7 +35,6 @@ class Facts:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Nsight Compute metric → value, in base units."""
     spec: GpuSpec | None = None
-    """The card."""
     static: StaticFacts | None = None
     """Machine code of the kernel."""
     source: SourceFacts | None = None
@@ -71,6 +70,11 @@ class Facts:
         """
         metric = metric_of(alias)
         return fact(metric.name, metric.label, self.metrics[metric.name], metric.unit, meaning)
+
+    @property
+    def architecture(self) -> str | None:
+        """The card's."""
+        return self.spec.architecture if self.spec is not None else None
 
     @property
     def threads_per_block(self) -> int | None:

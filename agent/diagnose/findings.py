@@ -2,7 +2,7 @@
 
 from agent.diagnose import rules_compute, rules_latency, rules_memory, rules_utilization
 from agent.diagnose.result import Finding
-from agent.diagnose.rules import Case, Draft, Rule
+from agent.diagnose.rules import Case, Rule
 
 RULES: tuple[Rule, ...] = (
     *rules_memory.RULES,
@@ -16,44 +16,33 @@ FINDINGS = 2
 _DOMINANT = 0.25
 
 
-def drafts(case: Case) -> list[tuple[Rule, Draft]]:
-    """Every rule that fires with what it says, the gravest first."""
-    fired = [(rule, draft) for rule in RULES if (draft := rule.check(case)) is not None]
-
-    def weight(pair: tuple[Rule, Draft]) -> float:
-        draft = pair[1]
-        agrees = draft.category == case.decision.bottleneck
-        return -(draft.severity + (_DOMINANT if agrees else 0.0))
-
-    return sorted(fired, key=weight)  # equal ones stay in the order of the rules
-
-
 def select(case: Case) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """The findings, and what to say where there are fewer than two.
 
     Two findings never share a subject, and never rest on the same metrics alone.
     """
-    chosen: list[tuple[Rule, Draft]] = []
-    for rule, draft in drafts(case):
-        if len(chosen) < FINDINGS and all(_distinct((rule, draft), each) for each in chosen):
-            chosen.append((rule, draft))
-    findings = tuple(
-        Finding(
-            rule=rule.name,
-            cause=draft.cause,
-            category=draft.category,
-            severity=draft.severity,
-            evidence=draft.evidence,
-        )
-        for rule, draft in chosen
-    )
-    return findings, _shortfall(case, len(findings))
+    fired = [
+        Finding(rule=rule.name, **draft._asdict())
+        for rule in RULES
+        if (draft := rule.check(case)) is not None
+    ]
+
+    def weight(finding: Finding) -> float:
+        agrees = finding.category == case.decision.bottleneck
+        return finding.severity + (_DOMINANT if agrees else 0.0)
+
+    chosen: list[Finding] = []
+    # Equal ones stay in the order of the rules.
+    for finding in sorted(fired, key=weight, reverse=True):
+        if len(chosen) < FINDINGS and all(_distinct(finding, each) for each in chosen):
+            chosen.append(finding)
+    return tuple(chosen), _shortfall(case, len(chosen))
 
 
-def _distinct(one: tuple[Rule, Draft], other: tuple[Rule, Draft]) -> bool:
-    if one[0].subject == other[0].subject:
+def _distinct(one: Finding, other: Finding) -> bool:
+    if BY_NAME[one.rule].subject == BY_NAME[other.rule].subject:
         return False
-    mine, theirs = ({each.metric for each in draft.evidence} for _, draft in (one, other))
+    mine, theirs = ({each.metric for each in finding.evidence} for finding in (one, other))
     return not mine <= theirs
 
 

@@ -23,8 +23,6 @@ from agent.endpoint.errors import (
     first_problem,
     one_line,
 )
-from kb.architectures import any_runs_on
-from kb.corpus.entries import Technique
 from kb.vocabulary import all_metrics
 
 # Rides out a short limit without keeping a terminal waiting.
@@ -90,7 +88,9 @@ def ask_model(
     """
     endpoint = Endpoint(model, base_url, max_retries=max_retries, timeout=timeout)
     known = evidence_of(facts, diagnosis)
-    offered = {entry.slug: entry.title for entry in _fitting(facts, shelf)}
+    language = facts.source.language if facts.source is not None else None
+    fitting = shelf.fitting(language, facts.architecture)
+    offered = {entry.slug: entry.title for entry in fitting}
     messages = [{"role": "user", "content": prompt(facts, known, offered)}]
     problem = ""
     for _ in range(ATTEMPTS):
@@ -192,17 +192,6 @@ def prompt(facts: Facts, known: Mapping[str, Evidence], offered: Mapping[str, st
         # for the same facts.
         mark=hashlib.sha256(source.encode()).hexdigest()[:12],
     )
-
-
-def _fitting(facts: Facts, shelf: Shelf) -> list[Technique]:
-    device = facts.spec.architecture if facts.spec is not None else None
-    language = facts.source.language if facts.source is not None else None
-    return [
-        entry
-        for entry in shelf.techniques
-        if (device is None or any_runs_on(entry.architectures, device))
-        and (language is None or language in entry.languages)
-    ]
 
 
 def _objection(reply: JudgeReply, known: Mapping[str, Evidence], offered: Mapping[str, str]) -> str:

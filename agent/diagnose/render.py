@@ -13,16 +13,9 @@ _SEVERE, _MEDIUM = 0.6, 0.3
 def render(
     diagnosis: Diagnosis, width: int = WIDTH, strong: Callable[[str], str] = str
 ) -> Iterator[str]:
-    """The lines to print.
+    """The lines to print, of `width` columns; `strong` marks a heading up.
 
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-        What to show.
-    width : int
-        Columns; longer words (metric names) may stand alone beyond it only where it is very small.
-    strong : callable
-        Marks a heading up; by default leaves it plain.
+    Only words longer than that, such as metric names, may stand alone beyond the width.
     """
     for line in _wrap(diagnosis.headline, width):
         yield strong(line)

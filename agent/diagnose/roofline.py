@@ -7,8 +7,8 @@ min(peak FLOP/s, bandwidth x FLOPs/byte).
 
 from typing import Literal
 
-from agent.diagnose.facts import Facts
-from agent.diagnose.result import Roof, Roofline
+from agent.diagnose.facts import Facts, fact, percent
+from agent.diagnose.result import Evidence, Roof, Roofline
 from kb.profiles.work import TENSOR_OPS, counted_flops, dram_bytes
 
 # At the roof: within a tenth of a bandwidth that the card was seen to reach.
@@ -141,6 +141,12 @@ def at_floor(facts: Facts) -> bool:
         and facts.floor is not None
         and facts.floor.bound == "memory"
     )
+
+
+def floor_evidence(position: Roofline, meaning: str) -> Evidence:
+    """The fraction of the floor as evidence."""
+    share = percent(position.floor_fraction or 0.0)
+    return fact("evaluation.floor_fraction", "Floor of the time", share, "%", meaning)
 
 
 def dram_full(facts: Facts) -> bool:

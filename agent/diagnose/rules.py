@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent.diagnose.bottleneck import Decision
 from agent.diagnose.facts import Facts
@@ -29,8 +30,7 @@ class Case:
         return () if self.get(alias) is None else (self.said(alias, meaning),)
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A finding before techniques are sought for it."""
 
     cause: str

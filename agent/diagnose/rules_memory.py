@@ -2,7 +2,7 @@
 
 from agent.diagnose.facts import fact, percent
 from agent.diagnose.result import Bottleneck, Evidence
-from agent.diagnose.roofline import WASTE, dram_full, excess
+from agent.diagnose.roofline import WASTE, dram_full, excess, floor_evidence
 from agent.diagnose.rules import Case, Draft, Rule, clamp
 
 # Matrix tiles that other blocks want again should mostly be found in L2.
@@ -56,16 +56,14 @@ def _memory_roof(case: Case) -> Draft | None:
         label = f"Attained of the {position.memory_roof.name} roof"
         value = percent(position.memory_fraction)
         evidence.append(fact("roofline.memory_fraction", label, value, "%", f"of {roof}"))
-    ratio, floor = excess(position), position.floor_fraction
+    ratio = excess(position)
     if ratio is not None and ratio >= WASTE:
         return None  # fast, but with bytes to save: `repeated-traffic` says so
     if _uncoalesced(case) is not None or _spills(case) is not None:
         return None  # the roof is reached with bytes that need not move: those rules say which
-    if floor is not None:
+    if position.floor_fraction is not None:
         meaning = "of the least time in which the bytes can move; 100 % leaves nothing"
-        evidence.append(
-            fact("evaluation.floor_fraction", "Floor of the time", percent(floor), "%", meaning)
-        )
+        evidence.append(floor_evidence(position, meaning))
     if not evidence:
         return None
     cause = (
@@ -99,8 +97,7 @@ def _repeated_traffic(case: Case) -> Draft | None:
         measured = fact(name, label, round(ratio, 2), "x", meaning)
     else:
         meaning = "of the time is what the bytes need, while DRAM is busy throughout"
-        share = percent(case.position.floor_fraction or 0.0)
-        measured = fact("evaluation.floor_fraction", "Floor of the time", share, "%", meaning)
+        measured = floor_evidence(case.position, meaning)
     evidence = (
         measured,
         *case.also("dram_throughput", "what the repeated bytes cost"),

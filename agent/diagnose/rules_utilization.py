@@ -34,15 +34,13 @@ def _small_grid(case: Case) -> Draft | None:
         return None
     if case.position.at_memory_roof:
         return None
-    evidence: list[Evidence] = []
-    if waves is not None:
-        meaning = "below 1: all blocks run at once and still leave slots empty"
-        evidence.append(case.said("waves_per_sm", meaning))
-    sms = f"for {spec.sms} SMs" if spec is not None else "blocks in all"
-    evidence += case.also("grid_size", sms)
-    evidence += case.also("block_size", "in each block")
-    evidence += case.also("dram_throughput", "what so few blocks can ask of DRAM")
-    evidence += case.also("sm_throughput", "of the compute rate")
+    evidence = (
+        *case.also("waves_per_sm", "below 1: all blocks run at once and still leave slots empty"),
+        *case.also("grid_size", f"for {spec.sms} SMs" if spec is not None else "blocks in all"),
+        *case.also("block_size", "in each block"),
+        *case.also("dram_throughput", "what so few blocks can ask of DRAM"),
+        *case.also("sm_throughput", "of the compute rate"),
+    )
     filled = blocks / spec.sms if empty and spec is not None and blocks is not None else 1.0
     part = min(filled, waves if waves is not None else 1.0)
     rates = [case.get(alias) for alias in ("dram_throughput", "sm_throughput")]
@@ -50,7 +48,7 @@ def _small_grid(case: Case) -> Draft | None:
     cause = "The grid is too small for the card: SMs and warp slots have nothing to run."
     # Empty slots cost at most what the busy ones leave of the roof.
     severity = clamp(max(1 - part, 0.3) * 0.5 + 0.5 * (1 - busy))
-    return Draft(cause, Bottleneck.UNDERUTILIZED, severity, tuple(evidence))
+    return Draft(cause, Bottleneck.UNDERUTILIZED, severity, evidence)
 
 
 def _partial_wave(case: Case) -> Draft | None:
@@ -124,7 +122,6 @@ def _tiny_blocks(case: Case) -> Draft | None:
     threads, theoretical = case.get("block_size"), case.get("theoretical_occupancy")
     if threads is None or threads > _TINY_BLOCK or case.position.at_memory_roof:
         return None
-    slots = case.get(_LIMITS["block slots"])
     spec = case.facts.spec
     if theoretical is None:
         if spec is None:
@@ -132,14 +129,14 @@ def _tiny_blocks(case: Case) -> Draft | None:
         theoretical = 100 * min(1.0, spec.blocks_per_sm * threads / spec.threads_per_sm)
     if theoretical >= 100.0 or _limiter(case) in {"registers", "shared memory"}:
         return None
-    evidence = [case.said("block_size", "threads: block slots run out before warp slots do")]
-    evidence += case.also("theoretical_occupancy", "the most that such blocks can fill")
-    if slots is not None:
-        evidence.append(case.said(_LIMITS["block slots"], "blocks per SM at most"))
-    cause = f"Blocks of {threads:.0f} threads are too small: the slots for blocks run out first."
-    return Draft(
-        cause, Bottleneck.UNDERUTILIZED, clamp(0.7 * (1 - theoretical / 100)), tuple(evidence)
+    evidence = (
+        case.said("block_size", "threads: block slots run out before warp slots do"),
+        *case.also("theoretical_occupancy", "the most that such blocks can fill"),
+        *case.also(_LIMITS["block slots"], "blocks per SM at most"),
     )
+    cause = f"Blocks of {threads:.0f} threads are too small: the slots for blocks run out first."
+    severity = 0.7 * (1 - theoretical / 100)
+    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(severity), evidence)
 
 
 def _idle_lanes(case: Case) -> Draft | None:

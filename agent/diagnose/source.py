@@ -70,7 +70,7 @@ def read_source(text: str) -> SourceFacts:
         return SourceFacts(language, text)
     if language == "cuda":
         bare = _COMMENT.sub(" ", text)  # also in strings, which are not told apart
-        idle = tuple(_idle_cuda(bare, dict(_constants(bare))))
+        idle = tuple(_idle_cuda(bare, _constants(bare)))
         rereads = tuple(_rereads_cuda(bare))
     else:
         idle, rereads = _triton(text)
@@ -93,14 +93,14 @@ def _triton(text: str) -> tuple[tuple[IdleLanes, ...], tuple[Reread, ...]]:
         return (), ()
 
 
-def _constants(text: str) -> Iterator[tuple[str, int]]:
+def _constants(text: str) -> dict[str, int]:
     known: dict[str, int] = {}
     for match in _CONSTANT.finditer(text):
         name = match["macro"] or match["name"]
         value = _number(match["macro_value"] or match["value"], known)
         if value is not None:
             known[name] = value
-            yield name, value
+    return known
 
 
 def _number(expression: str, known: dict[str, int]) -> int | None:
@@ -129,15 +129,12 @@ def _idle_cuda(text: str, constants: dict[str, int]) -> Iterator[IdleLanes]:
         if (number := _number(match[1] or match[2], constants)) is not None
     ]
     threads = max(sizes, default=None)
-    for match in _STRIDED_LOOP.finditer(text):
-        bound = _number(match["bound"], constants)
-        if bound is not None:
-            yield IdleLanes(bound, threads, " ".join(match[0].split())[:60])
-    for match in _GUARD.finditer(text):
-        bound = _number(match["bound"], constants)
-        # A single warp or thread that finishes a reduction is how reductions end.
-        if bound is not None and bound > 32:
-            yield IdleLanes(bound, threads, " ".join(match[0].split())[:60])
+    # A guard for a single warp or thread that finishes a reduction is how reductions end.
+    for pattern, least in ((_STRIDED_LOOP, 0), (_GUARD, 33)):
+        for match in pattern.finditer(text):
+            bound = _number(match["bound"], constants)
+            if bound is not None and bound >= least:
+                yield IdleLanes(bound, threads, " ".join(match[0].split())[:60])
 
 
 def _rereads_cuda(text: str) -> Iterator[Reread]:

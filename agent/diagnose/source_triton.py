@@ -1,7 +1,7 @@
 """What the syntax tree of a Triton kernel file shows: passes over one pointer, tiles too small."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 # triton.compile's default.
@@ -26,7 +26,6 @@ class Reread:
     """One global array that is read again after a barrier, or in a further pass."""
 
     array: str
-    """Its parameter."""
     passes: int
     """In how many places it is read."""
     where: str
@@ -112,7 +111,8 @@ def _passes(kernel: ast.FunctionDef) -> dict[str, int]:
     return {pointer: len(places) for pointer, places in loops.items()}
 
 
-def _integer(node: ast.expr | None, constants: dict[str, int]) -> int | None:
+def _integer(node: ast.expr, constants: Mapping[str, int | None]) -> int | None:
+    """The value of a literal, or of a name that is known."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
@@ -131,7 +131,7 @@ def _small_tile(
     given = {each.arg: _integer(each.value, constants) for each in launch.keywords if each.arg}
     warps = given.get("num_warps", _DEFAULT_WARPS)
     extents = {
-        ast.unparse(node.args[1]): _extent(node.args[1], given)
+        ast.unparse(node.args[1]): _integer(node.args[1], given)
         for node in ast.walk(kernel)
         if isinstance(node, ast.Call) and _is_tl(node, "arange") and len(node.args) == 2
     }
@@ -145,10 +145,3 @@ def _small_tile(
     if elements < warps * _LANES:
         where = f"{name}: {' x '.join(extents)} elements, num_warps={warps}"
         yield IdleLanes(elements, warps * _LANES, where)
-
-
-def _extent(node: ast.expr, given: dict[str, int | None]) -> int | None:
-    literal = _integer(node, {})
-    if literal is not None:
-        return literal
-    return given.get(node.id) if isinstance(node, ast.Name) else None

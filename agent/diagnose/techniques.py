@@ -49,6 +49,15 @@ class Shelf:
     techniques: tuple[Technique, ...]
     kernels: dict[str, Kernel]
 
+    def fitting(self, language: str | None, device: str | None) -> list[Technique]:
+        """The techniques for a language and an architecture; None stands for any."""
+        return [
+            entry
+            for entry in self.techniques
+            if (language is None or language in entry.languages)
+            and (device is None or any_runs_on(entry.architectures, device))
+        ]
+
     def examples(self, entry: Technique, language: str | None, device: str | None) -> list[str]:
         """Slugs of kernels that show the entry and fit: its own order first."""
         showing = [slug for slug, kernel in self.kernels.items() if entry.slug in kernel.techniques]
@@ -115,12 +124,12 @@ def advise(
     A technique stands under one finding, except where the other has no further one.
     """
     used = _already_used(facts, shelf.techniques, language)
+    fitting = shelf.fitting(language, facts.architecture)
     given: set[str] = set()
     answered = []
     for finding in findings:
         weighed = [
-            _weigh(entry, finding, facts, shelf, language=language, used=used)
-            for entry in shelf.techniques
+            _weigh(entry, finding, facts, shelf, language=language, used=used) for entry in fitting
         ]
         advice = [each for each in weighed if each is not None]
         advice.sort(key=lambda each: (-each.score, each.slug))
@@ -149,11 +158,7 @@ def _weigh(
     language: str | None,
     used: frozenset[str],
 ) -> Advice | None:
-    device = facts.spec.architecture if facts.spec is not None else None
-    if language is not None and language not in entry.languages:
-        return None
-    if device is not None and not any_runs_on(entry.architectures, device):
-        return None
+    device = facts.architecture
     rule = BY_NAME[finding.rule]
     suggested = rule.techniques
     verdict = judge_gates(entry, facts.metrics)

@@ -84,10 +84,7 @@ class Result:
 class BatchFolder:
     """A folder of requests and replies; safe to share between threads, runs and processes.
 
-    Parameters
-    ----------
-    root
-        Is made where it is not there.
+    The folder is made if it is not there.
 
     Raises
     ------
@@ -257,7 +254,6 @@ class BatchEndpoint:
     model: str
     """The model's name at the endpoint that will answer."""
     folder: BatchFolder
-    """Where requests and replies lie."""
     url: ClassVar[str] = URL
 
     def complete(self, payload: Mapping[str, Any]) -> Reply:

@@ -43,9 +43,7 @@ class BatchClient:
     """One folder and one endpoint."""
 
     folder: BatchFolder
-    """Of requests and replies."""
     client: "openai.OpenAI"
-    """Of the endpoint."""
 
     def step(self) -> list[str]:
         """Send what is not sent, fetch what is there; a line for each batch that is not done.

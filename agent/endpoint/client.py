@@ -158,19 +158,14 @@ class Endpoint:
             each for each in (key, _password(base_url)) if each and len(each) >= _SHORTEST_SECRET
         ]
         try:
-            self._client = openai.OpenAI(
+            self.client = openai.OpenAI(
                 base_url=base_url, api_key=key or _NO_KEY, max_retries=max_retries, timeout=timeout
             )
         except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
             shown = self.scrub(str(base_url))
             raise EndpointError(f"'{shown}' is not a usable URL of an endpoint") from error
-        self.url = _bare(str(self._client.base_url))
+        self.url = _bare(str(self.client.base_url))
         """Where requests go, without credentials."""
-
-    @property
-    def client(self) -> "openai.OpenAI":
-        """The client itself, for what is beside chat completions."""
-        return self._client
 
     def complete(self, payload: Mapping[str, Any]) -> Reply:
         """The reply to the body of a chat-completions request, without the model's name.
@@ -182,7 +177,7 @@ class Endpoint:
         """
         import openai  # noqa: PLC0415
 
-        client: Any = self._client  # its overloads do not take plain dictionaries
+        client: Any = self.client  # its overloads do not take plain dictionaries
         started = time.monotonic()
         try:
             raw = client.chat.completions.with_raw_response.create(model=self.model, **payload)
@@ -216,7 +211,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Close the connections; a request that waits elsewhere ends when it can."""
-        self._client.close()
+        self.client.close()
 
     def _explained(self, error: "openai.OpenAIError") -> EndpointError:
         import openai  # noqa: PLC0415
@@ -235,7 +230,7 @@ class Endpoint:
             case openai.RateLimitError() if _long_wait(error):
                 what = f"refuses (429) and asks to wait {_long_wait(error)} s: go on later"
             case openai.RateLimitError():
-                what = f"still refuses after {self._client.max_retries} retries (429): wait"
+                what = f"still refuses after {self.client.max_retries} retries (429): wait"
             case openai.APIStatusError():
                 what = f"answered {error.status_code}: {one_line(error.message)}"
             case _:

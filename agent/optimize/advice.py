@@ -55,9 +55,7 @@ class IndexAdvisor:
     """Diagnoses by rules from the run's files, and asks an index as `/v1/context` does."""
 
     folder: RunFolder
-    """Holds evaluations and profiles."""
     index: Path
-    """Index folder."""
     specs: Sequence[GpuSpec] = ()
     """Cards beside those of `kb.gpus`."""
     searcher: Searcher | None = None

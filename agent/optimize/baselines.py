@@ -55,13 +55,7 @@ class Cached(Model):
 
 
 class BaselineCache:
-    """A folder of `Cached`, by key.
-
-    Parameters
-    ----------
-    folder
-        By default `baselines` in the user's cache folder.
-    """
+    """A folder of `Cached`, by key; by default `baselines` in the user's cache folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         cache = platformdirs.user_cache_dir("kernel-kb", appauthor=False)

@@ -5,7 +5,7 @@ these paired ratios. Times of different sessions order the rest of the beam; the
 `statistics.repeatability` says even for one kernel, and a smaller difference counts as none.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from agent.optimize.candidate import Judged
@@ -52,17 +52,9 @@ def survivors(
 ) -> tuple[Judged, ...]:
     """The beam: the leader, then the fastest of each other family that is not retired.
 
-    Parameters
-    ----------
-    judged
-        Everything that was judged so far; what is wrong or not timed does not survive. Where
-        nothing was timed at all (a dry run), what is right survives, the latest of a family.
-    leader
-        Always survives.
-    width
-        How many survive at most; 1 is the greedy search.
-    retired
-        Families without a survivor, except the leader's.
+    Of everything that was `judged` so far, what is wrong or not timed does not survive. Where
+    nothing was timed at all (a dry run), what is right survives, the latest of a family. At most
+    `width` survive; 1 is the greedy search.
     """
     everything = list(judged)
     timed = leader.outcome.timed or any(each.outcome.timed for each in everything)
@@ -126,21 +118,18 @@ def crossover_pair(
         for first in usable[:number]
         if first.family != second.family
         and frozenset({first.id, second.id}) not in crossed
-        and second.id not in _ancestors(first.id, parents)
-        and first.id not in _ancestors(second.id, parents)
+        and second.id not in ancestors(first.id, parents)
+        and first.id not in ancestors(second.id, parents)
     )
     return next(pairs, None)
 
 
-def _ancestors(candidate: str, parents: dict[str, tuple[str, ...]]) -> set[str]:
-    found: set[str] = set()
-    waiting = [candidate]
-    while waiting:
-        for parent in parents.get(waiting.pop(), ()):
-            if parent not in found:
-                found.add(parent)
-                waiting.append(parent)
-    return found
+def ancestors(candidate: str, parents: Mapping[str, Iterable[str]]) -> list[str]:
+    """Ids of a candidate's ancestors, the nearest first."""
+    found = [candidate]
+    for each in found:  # which grows meanwhile
+        found += [one for one in dict.fromkeys(parents.get(each, ())) if one not in found]
+    return found[1:]
 
 
 def _gain_over(new: Judged, leader: Judged) -> float:

@@ -29,16 +29,7 @@ def used_up(
 ) -> tuple[str, str] | None:
     """The limit (reason and detail) that ends a run even in the middle of a round; None: none.
 
-    Parameters
-    ----------
-    record
-        What was spent.
-    config
-        The limits.
-    wall
-        Seconds that the run has taken.
-    judging
-        Whether there has to be time for judging one more candidate.
+    The run has taken `wall` seconds. With `judging` there has to be time for one more candidate.
     """
     limits, spent = config.limits, record.total
     if limits.seconds is not None and wall >= limits.seconds:
@@ -126,12 +117,7 @@ def last_session(record: Record, config: RunConfig, *, short: bool = False) -> f
     finalist is the leader: its judging says what its cases, its compilation and its launches take,
     where that of a slow start says it for the start alone. With further contenders (the compiled
     baselines, and the start or the best) it grows by what it takes to start them, since time for
-    launches is limited for each.
-
-    Parameters
-    ----------
-    short
-        With as few launches as in the search.
+    launches is limited for each. A `short` one has as few launches as a candidate in the search.
     """
     further = 1 + len({*config.baselines} - {EAGER})
     times, each = (_SHORT, _SHORT_EACH_S) if short else (_WHOLE, _WHOLE_EACH_S)

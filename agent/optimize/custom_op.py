@@ -12,6 +12,7 @@ The package needs torch and what the kernel imports, and nothing of this project
 
 import ast
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -102,10 +103,11 @@ def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -
     bound = bind(signature_of(best.source), len(described.input_names), tensors, attributes)
     sources = (*bound.positional, *bound.named.values())
     used = list(dict.fromkeys(each.tensor for each in sources if each.tensor is not None))
+    word = re.sub("[^0-9A-Za-z]", "_", config.problem.stem).lower()
     about = f"{config.problem.name} by candidate {best.id} of `kb optimize`, a custom op."
     text = _MODULE.format(
         about=about,
-        name=f"kernel_kb::{_word(config.problem.stem)}_{best.id}",
+        name=f"kernel_kb::{word}_{best.id}",
         tensors=used,
         arguments=_arguments(bound, used),
         single=outputs == 1,
@@ -218,7 +220,3 @@ def _spelled(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)
-
-
-def _word(text: str) -> str:
-    return "".join(each if each.isalnum() and each.isascii() else "_" for each in text).lower()

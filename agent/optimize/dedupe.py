@@ -27,13 +27,6 @@ def digest(source: str, suffix: str = ".py") -> str:
     difference; parameters' names do, since arguments are bound by them. In CUDA, comments after the
     leading one (which declares the entry point) and white space make none. A file that does not
     parse is compared as text.
-
-    Parameters
-    ----------
-    source
-        The whole file.
-    suffix
-        `.py`, or that of a CUDA file.
     """
     text = _python(source) if suffix == ".py" else _cuda(source)
     return hashlib.sha256(f"{suffix}\0{text}".encode("utf-8", errors="replace")).hexdigest()

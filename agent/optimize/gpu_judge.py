@@ -40,7 +40,6 @@ class GpuJudge:
     pool: JudgePool
     """The processes; they end with this."""
     cache: BaselineCache = field(default_factory=BaselineCache)
-    """Of baselines."""
     specs: Sequence[GpuSpec] = ()
     """Cards beside those of `kb.gpus`."""
 

@@ -38,7 +38,6 @@ class JudgePool:
     processes: int = 2
     """How many check at once in a dry run."""
     start_process: Callable[[], Worker] = JudgeProcess
-    """Makes a judging process."""
 
     def __post_init__(self) -> None:
         self._all: list[Worker] = []

@@ -1,6 +1,6 @@
 """Judges the candidates of one round, as many at once as there are cards, with repairs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -20,8 +20,6 @@ from kb.errors import KbError
 
 # So many failures of the judge itself in a row are no candidate's fault.
 MOST_LOST: Final = 4
-# How soon Ctrl-C is noticed on systems where waiting for a lock cannot be interrupted.
-_POLL_S: Final = 0.5
 
 
 class EndOfRecordError(Exception):
@@ -77,12 +75,8 @@ class RoundJudging:
     def run_last(self, *, short: bool) -> None:
         """Judge proposals in full, beside all baselines, until one is right. This serves as the
         last session of a run that has time for one more evaluation. The fastest in quick timings
-        comes first, whoever proposed it; proposals without quick timings come last.
-
-        Parameters
-        ----------
-        short
-            See `Judge.confirm`.
+        comes first, whoever proposed it; proposals without quick timings come last. For `short`
+        see `Judge.confirm`.
         """
         for position, candidate in sorted(enumerate(self._proposed), key=_quickest):
             if (position, 1) in self.round.judged:
@@ -145,7 +139,7 @@ class RoundJudging:
                     if waiting:
                         return False
                     continue
-                for done in self._wait(running):
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
                     position, step = running.pop(done)
                     self._finish(position, step, done.result())
                     waiting.insert(0, position)
@@ -158,13 +152,6 @@ class RoundJudging:
         if self._paused is not None:
             raise self._paused
         return True
-
-    @staticmethod
-    def _wait(running: Iterable[Future[Outcome]]) -> Iterable[Future[Outcome]]:
-        while True:
-            done, _ = wait(running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-            if done:
-                return done
 
     def _one(self, step: _Next) -> Outcome:
         """Judge one candidate, in a thread. Only errors that end the run are raised."""
@@ -217,10 +204,8 @@ class RoundJudging:
 
     def _known(self, candidate: Candidate) -> str | None:
         """The candidate that was the same program, judged or waiting to be."""
-        repairs = (each.candidate for each in self.round.repaired.values())
-        waiting = [*self._proposed, *(each for each in repairs if each)]
         program = digest(candidate.source, candidate.suffix)
-        known = {digest(each.source, each.suffix): each.id for each in waiting}
+        known = {digest(each.source, each.suffix): each.id for each in self.round.candidates}
         return self.record.tried.get(program) or known.get(program)
 
     def _repair(self, position: int, failed: Judged) -> None:
@@ -242,14 +227,5 @@ class RoundJudging:
                 known = self._known(candidate)
                 if known is not None:
                     candidate, why = None, f"the repair is the same program as {known}"
-        self.append(
-            Repaired,
-            {
-                "round": self.round.number,
-                "position": position,
-                "failed": failed.id,
-                "candidate": candidate,
-                "why": why,
-                "spent": spent,
-            },
-        )
+        place = {"round": self.round.number, "position": position, "failed": failed.id}
+        self.append(Repaired, {**place, "candidate": candidate, "why": why, "spent": spent})

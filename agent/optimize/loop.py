@@ -11,32 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.optimize import beam as beams
-from agent.optimize import budget
+from agent.optimize import budget, events
 from agent.optimize.advice import Advisor
 from agent.optimize.answer import keep_answer, keep_best
 from agent.optimize.candidate import Judged, SearchState
-from agent.optimize.config import RunConfig
-from agent.optimize.events import (
-    Advised,
-    Closed,
-    Confirmed,
-    Continued,
-    Event,
-    Interrupted,
-    Profiled,
-    Proposed,
-    Reflected,
-    Standing,
-    Started,
-    Stopped,
-)
 from agent.optimize.judge import Judge
 from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
 from agent.optimize.offers import add_spending, collect
 from agent.optimize.outcomes import describe
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.proposers import Proposer, Spending
-from agent.optimize.record import Record, Round
+from agent.optimize.record import Round
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import require_right
 from agent.optimize.summary import Summary, summarise
@@ -61,7 +46,6 @@ class Search:
     proposers: Sequence[Proposer]
     """Their names differ."""
     progress: Progress | None = None
-    """Is told what happens."""
     clock: Callable[[], float] = time.monotonic
     """Seconds, for the wall-time limit."""
 
@@ -69,15 +53,9 @@ class Search:
         self._proposers = {each.name: each for each in self.proposers}
         self._progress = self.progress or Silent()
         self._began = self.clock()
-        self._before = self.folder.record.wall
-
-    @property
-    def _record(self) -> Record:
-        return self.folder.record
-
-    @property
-    def _config(self) -> RunConfig:
-        return self.folder.config
+        self._record = self.folder.record
+        self._config = self.folder.config
+        self._before = self._record.wall
 
     @property
     def _wall(self) -> float:
@@ -97,17 +75,19 @@ class Search:
         """
         try:
             if self._record.standing is not None:
-                self._append(Continued, {"limits": self._config.limits})
+                self._append(events.Continued, {"limits": self._config.limits})
             self._begin()
             reason, detail = self._search()
             detail = "; ".join(filter(None, (detail, self._confirm())))
             keep_answer(self.folder)
             self._profile(self._record.best)
-            self._append(Stopped, {"reason": reason, "detail": detail})
+            self._append(events.Stopped, {"reason": reason, "detail": detail})
         except BaseException as error:
             # A full disk cannot take this line either.
             with suppress(Exception):
-                self._append(Interrupted, {"detail": f"{type(error).__name__}: {error}"[:500]})
+                self._append(
+                    events.Interrupted, {"detail": f"{type(error).__name__}: {error}"[:500]}
+                )
             raise
         finally:
             self._close()
@@ -117,7 +97,7 @@ class Search:
         standing = self._record.standing
         if standing is None and self._config.plan_first:
             standing = self.judge.prepared(self._config.start)
-            self._append(Started, {"standing": standing})
+            self._append(events.Started, {"standing": standing})
         if standing is None:
             self._measure()
         elif standing.measured:
@@ -126,7 +106,7 @@ class Search:
 
     def _measure(self) -> None:
         standing = self.judge.standing(self._config.start, self._teller("start"))
-        self._append(Started, {"standing": standing})
+        self._append(events.Started, {"standing": standing})
         require_right(standing.start)
         keep_best(self.folder)
 
@@ -175,7 +155,7 @@ class Search:
         return self._attended(each)
 
     @property
-    def _standing(self) -> Standing:
+    def _standing(self) -> events.Standing:
         assert self._record.standing is not None
         return self._record.standing
 
@@ -218,7 +198,7 @@ class Search:
         leader = self._record.leader
         advice = self.advisor.advise(leader, each.number, self._record.shown)
         place = {"round": each.number, "leader": leader.id}
-        self._append(Advised, {**place, **advice._asdict()})
+        self._append(events.Advised, {**place, **advice._asdict()})
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
         last = budget.last_chance(self._record, self._config, each)
@@ -258,7 +238,9 @@ class Search:
         offers = collect(asked, state, self._record.tried, models_later=later)
         pair = state.crossover
         crossover = (pair[0].id, pair[1].id) if pair else None
-        self._append(Proposed, {"round": each.number, "crossover": crossover, **vars(offers)})
+        self._append(
+            events.Proposed, {"round": each.number, "crossover": crossover, **vars(offers)}
+        )
 
     def _chosen(self, each: Round) -> Judged:
         return beams.choose_leader(self._record.leader, each.in_order())
@@ -268,7 +250,7 @@ class Search:
         if known or not self._config.strategy.profiling or not judged.outcome.right:
             return
         found = self.judge.profile(judged.candidate, self._teller(judged.id))
-        self._append(Profiled, {"candidate": judged.id, **found._asdict()})
+        self._append(events.Profiled, {"candidate": judged.id, **found._asdict()})
 
     def _reflect(self, each: Round, state: SearchState) -> None:
         if each.reflected is not None:
@@ -285,7 +267,9 @@ class Search:
             except Exception as error:
                 notes.append(f"{name} could not reflect: {describe(error)}")
             add_spending(spent, proposer, before)
-        self._append(Reflected, {"round": each.number, "notes": tuple(notes), "spent": spent})
+        self._append(
+            events.Reflected, {"round": each.number, "notes": tuple(notes), "spent": spent}
+        )
 
     def _close_round(self, each: Round) -> None:
         record, strategy = self._record, self._config.strategy
@@ -295,16 +279,9 @@ class Search:
         if strategy.retirement:
             retired = (record.retired | beams.plateaued(everything, after)) - {after.family}
         beam = beams.survivors(everything, after, width=strategy.width, retired=retired)
-        self._append(
-            Closed,
-            {
-                "round": each.number,
-                "leader": after.id,
-                "beam": tuple(one.id for one in beam),
-                "retired": tuple(sorted(retired)),
-                "gain": beams.gain(before, after),
-            },
-        )
+        kept = {"beam": tuple(one.id for one in beam), "retired": tuple(sorted(retired))}
+        moved = {"leader": after.id, "gain": beams.gain(before, after)}
+        self._append(events.Closed, {"round": each.number, **moved, **kept})
         keep_best(self.folder)
 
     def _confirm(self) -> str:
@@ -326,7 +303,7 @@ class Search:
             if best.id == start.id and not found.outcome.right:
                 # There is nothing else to give back.
                 return "the start was not right in the last session"
-            self._append(Confirmed, found.fields(best.candidate))
+            self._append(events.Confirmed, found.fields(best.candidate))
         return ""
 
     @property
@@ -342,7 +319,7 @@ class Search:
     def _used_up(self, *, judging: bool = False) -> tuple[str, str] | None:
         return budget.used_up(self._record, self._config, self._wall, judging=judging)
 
-    def _append(self, kind: type[Event], fields: Mapping[str, object]) -> None:
+    def _append(self, kind: type[events.Event], fields: Mapping[str, object]) -> None:
         event = kind.model_validate({"wall": round(self._wall, 3), "at": now()} | dict(fields))
         self.folder.append(event)
         self._progress.event(event)

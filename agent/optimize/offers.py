@@ -18,17 +18,13 @@ _MOST_BYTES = 1 << 20
 
 @dataclass
 class Offers:
-    """The collected proposals, as `events.Proposed` has them."""
+    """The collected proposals; see `events.Proposed`, which has the same fields."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    """Candidates in the order of judging."""
     dropped: list[Judged] = field(default_factory=list)
     offered: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Ids of all proposals, by proposer, in its order."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Reasons of failures, by proposer."""
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Notes by proposer on why it made fewer proposals than allowed."""
     spent: dict[str, Spending] = field(default_factory=dict)
 
 
@@ -43,10 +39,8 @@ def collect(
 
     Parameters
     ----------
-    proposers
-        In the order of turns.
     state
-        What they get; `branching` × beam bounds each, `width` × `branching` all.
+        `branching` × beam bounds the proposals of each, `width` × `branching` those of all.
     tried
         Digest of a program → id of the candidate that was it.
     models_later

@@ -26,20 +26,10 @@ def outcome_of(
     attempt: int = 1,
     gpu_seconds: float = 0.0,
 ) -> Outcome:
-    """The outcome of an evaluation.
+    """The outcome of a candidate's evaluation.
 
-    Parameters
-    ----------
-    candidate
-        Whose evaluation it is.
-    evaluation
-        Without times where only correctness was asked for (`evaluation.interpreted`).
-    against
-        What the further kernel files were, in order: `leader`, `start`.
-    attempt
-        1 for a proposal, 2 for its first repair.
-    gpu_seconds
-        How long it held a GPU.
+    `against` names the further kernel files, in order: `leader`, `start`. The `attempt` is 1 for a
+    proposal, 2 for its first repair.
     """
     timing = timing_of(evaluation)
     stage = _stage(evaluation, timing)

@@ -3,28 +3,14 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from agent.optimize import budget
+from agent.optimize import budget, events
 from agent.optimize.candidate import Judged
-from agent.optimize.events import (
-    Advised,
-    Closed,
-    Confirmed,
-    Continued,
-    Event,
-    Profiled,
-    Proposed,
-    Reflected,
-    Repaired,
-    Started,
-    Stopped,
-    WasJudged,
-)
 
 
 class Progress(Protocol):
     """Receives progress."""
 
-    def event(self, event: Event) -> None:
+    def event(self, event: events.Event) -> None:
         """An event that was recorded."""
 
     def working(self, candidate: str, line: str) -> None:
@@ -34,7 +20,7 @@ class Progress(Protocol):
 class Silent:
     """Discards progress."""
 
-    def event(self, event: Event) -> None:
+    def event(self, event: events.Event) -> None:
         """See `Progress.event`."""
 
     def working(self, candidate: str, line: str) -> None:
@@ -60,12 +46,12 @@ def line_of(judged: Judged) -> str:
     return f"{head}: {' '.join(told.split())}"
 
 
-def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each event)
+def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each event)
     """The lines to print for an event."""
     match event:
-        case Started(standing=standing) if not standing.measured:
+        case events.Started(standing=standing) if not standing.measured:
             yield f"for {standing.gpu or 'an unknown card'}; nothing is measured yet"
-        case Started(standing=standing):
+        case events.Started(standing=standing):
             where = standing.gpu or "no GPU: a dry run"
             cards = f" ({len(standing.devices)} cards)" if len(standing.devices) > 1 else ""
             yield f"start on {where}{cards}: {line_of(standing.start).partition(': ')[2]}"
@@ -73,33 +59,35 @@ def lines_of(event: Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each
             if told := ", ".join(times):
                 yield f"times: {told}"
             yield from (f"note: {note}" for note in standing.notes)
-        case Continued():
+        case events.Continued():
             yield "continued"
-        case Profiled(metrics=None, notes=notes):
+        case events.Profiled(metrics=None, notes=notes):
             yield from (f"note: {note}" for note in notes)
-        case Advised(diagnosis=diagnosis, context=context, notes=notes):
+        case events.Advised(diagnosis=diagnosis, context=context, notes=notes):
             yield f"round {event.round}"
             if diagnosis is not None:
                 yield f"  diagnosis: {diagnosis.headline}"
             if context.techniques:
                 yield f"  context: {context.tokens} tokens on {', '.join(context.techniques)}"
             yield from (f"  note: {note}" for note in notes)
-        case Proposed(candidates=candidates, dropped=dropped, failures=failures, notes=notes):
+        case events.Proposed(
+            candidates=candidates, dropped=dropped, failures=failures, notes=notes
+        ):
             left = f", {len(dropped)} left out as tried or given up" if dropped else ""
             yield f"  {len(candidates)} proposals{left}"
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
             yield from (f"  {name}: {note}" for name, told in notes.items() for note in told)
-        case WasJudged(judged=judged):
+        case events.WasJudged(judged=judged):
             yield f"  {line_of(judged)}"
-        case Repaired(candidate=None, why=why) if why:
+        case events.Repaired(candidate=None, why=why) if why:
             yield f"  {event.failed} is not repaired: {why}"
-        case Reflected(notes=notes):
+        case events.Reflected(notes=notes):
             yield from (f"  {' '.join(note.split())}" for note in notes)
-        case Closed():
+        case events.Closed():
             yield f"  leader {event.leader}, gain {event.gain:.1%}"
             if event.retired:
                 yield f"  given up: {', '.join(event.retired)}"
-        case Confirmed(judged=judged):
+        case events.Confirmed(judged=judged):
             yield f"last session: {line_of(judged)}"
-        case Stopped():
+        case events.Stopped():
             yield f"ended: {budget.words(event)}"

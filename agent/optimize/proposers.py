@@ -74,12 +74,7 @@ class Proposer:
     def reflect(self, state: SearchState, judged: Sequence[Judged]) -> Sequence[str]:  # noqa: ARG002
         """Return notes on this round. Later rounds find them in `SearchState.notes`.
 
-        Parameters
-        ----------
-        state
-            As it was proposed for.
-        judged
-            All that was judged in the round; the new leader, if any, with its profile.
+        `judged` is all that was judged in the round; the new leader, if any, has its profile.
         """
         return ()
 

@@ -4,23 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from agent.optimize import events
 from agent.optimize.candidate import Baseline, Candidate, Judged
 from agent.optimize.dedupe import digest
-from agent.optimize.events import (
-    Advised,
-    Closed,
-    Confirmed,
-    Continued,
-    Event,
-    Profiled,
-    Proposed,
-    Reflected,
-    Repaired,
-    Standing,
-    Started,
-    Stopped,
-    WasJudged,
-)
 from agent.optimize.proposers import Spending
 
 
@@ -29,14 +15,20 @@ class Round:
     """One round, possibly unfinished."""
 
     number: int
-    advised: Advised | None = None
-    proposed: Proposed | None = None
+    advised: events.Advised | None = None
+    proposed: events.Proposed | None = None
     judged: dict[tuple[int, int], Judged] = field(default_factory=dict)
     """Result by (position of the proposal, attempt)."""
-    repaired: dict[tuple[int, int], Repaired] = field(default_factory=dict)
+    repaired: dict[tuple[int, int], events.Repaired] = field(default_factory=dict)
     """Repair by (position, failed attempt)."""
-    reflected: Reflected | None = None
-    closed: Closed | None = None
+    reflected: events.Reflected | None = None
+    closed: events.Closed | None = None
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The proposals and their repairs, judged or waiting."""
+        proposed = self.proposed.candidates if self.proposed is not None else ()
+        return [*proposed, *(fix.candidate for fix in self.repaired.values() if fix.candidate)]
 
     def in_order(self) -> list[Judged]:
         """The judged candidates, sorted by position and attempt."""
@@ -47,14 +39,14 @@ class Round:
 class Record:
     """The fold of a journal."""
 
-    standing: Standing | None = None
-    prepared: Standing | None = None
+    standing: events.Standing | None = None
+    prepared: events.Standing | None = None
     """The start before it was measured, if the run began with planning."""
     rounds: dict[int, Round] = field(default_factory=dict)
-    profiles: dict[str, Profiled] = field(default_factory=dict)
-    confirmed: dict[str, Confirmed] = field(default_factory=dict)
+    profiles: dict[str, events.Profiled] = field(default_factory=dict)
+    confirmed: dict[str, events.Confirmed] = field(default_factory=dict)
     """Results of final sessions, by candidate."""
-    stopped: Stopped | None = None
+    stopped: events.Stopped | None = None
     """None while the run goes on."""
     fresh_from: int = 0
     """Number of closed rounds when an ended run was resumed; these no longer count as fruitless."""
@@ -69,55 +61,55 @@ class Record:
     """Id of the first candidate, by digest of its program."""
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> "Record":
+    def of(cls, journal: Iterable[events.Event]) -> "Record":
         """The record of these events."""
         record = cls()
-        for event in events:
+        for event in journal:
             record.add(event)
         return record
 
-    def add(self, event: Event) -> None:  # noqa: PLR0912 (a branch for each event)
+    def add(self, event: events.Event) -> None:  # noqa: PLR0912 (a branch for each event)
         """Apply one event."""
         self.wall = max(self.wall, event.wall)
-        if isinstance(event, Continued):
+        if isinstance(event, events.Continued):
             proposed = (n for n, each in self.rounds.items() if each.proposed is not None)
             self.resumed_after = max(proposed, default=0)
-        if isinstance(event, Continued) and self.stopped is not None:
+        if isinstance(event, events.Continued) and self.stopped is not None:
             # It ended and was asked to go on: earlier rounds without gain do not end it again.
             self.fresh_from = len(self.closed)
-        if not isinstance(event, Stopped):
+        if not isinstance(event, events.Stopped):
             self.stopped = None
         match event:
-            case Started():
+            case events.Started():
                 self.standing = event.standing
                 if not event.standing.measured:
                     self.prepared = event.standing
                 self._count(event.standing.start)
-            case Profiled():
+            case events.Profiled():
                 self.profiles[event.candidate] = event
                 self.judge_seconds += event.gpu_seconds
-            case Advised():
+            case events.Advised():
                 self.round(event.round).advised = event
-            case Proposed():
+            case events.Proposed():
                 self.round(event.round).proposed = event
                 self._spend(event.spent)
-            case WasJudged():
+            case events.WasJudged():
                 place = (event.position, event.judged.outcome.attempts)
                 self.round(event.round).judged[place] = event.judged
                 self._count(event.judged)
-            case Repaired():
+            case events.Repaired():
                 attempt = self._attempt(event)
                 self.round(event.round).repaired[event.position, attempt] = event
                 self._spend(event.spent)
-            case Reflected():
+            case events.Reflected():
                 self.round(event.round).reflected = event
                 self._spend(event.spent)
-            case Closed():
+            case events.Closed():
                 self.round(event.round).closed = event
-            case Confirmed():
+            case events.Confirmed():
                 self.confirmed[event.judged.id] = event
                 self.judge_seconds += event.judged.outcome.gpu_seconds
-            case Stopped():
+            case events.Stopped():
                 self.stopped = event
 
     def round(self, number: int) -> Round:
@@ -140,7 +132,7 @@ class Record:
         return tuple(self._as_known(judged) for each in self._ordered for judged in each.in_order())
 
     @property
-    def closed(self) -> list[Closed]:
+    def closed(self) -> list[events.Closed]:
         """The rounds' decisions so far."""
         return [each.closed for each in self._ordered if each.closed is not None]
 
@@ -233,10 +225,10 @@ class Record:
         """
         if self.standing is not None and self.standing.start.id == candidate:
             return self.start
-        found = next((each for each in self.history if each.id == candidate), None)
-        if found is None:
-            raise KeyError(candidate)
-        return found
+        for each in self.history:
+            if each.id == candidate:
+                return each
+        raise KeyError(candidate)
 
     def fruitless(self, least_gain: float) -> int:
         """Number of latest rounds in a row with less than this gain."""
@@ -260,9 +252,7 @@ class Record:
         if self.standing is not None:
             yield self.standing.start.candidate
         for each in self._ordered:
-            if each.proposed is not None:
-                yield from each.proposed.candidates
-            yield from (fix.candidate for fix in each.repaired.values() if fix.candidate)
+            yield from each.candidates
 
     def _as_known(self, judged: Judged) -> Judged:
         """The candidate, updated with later profiles and with a failed final session."""
@@ -286,7 +276,7 @@ class Record:
         for name, each in spent.items():
             self.spent[name] = self.spent.get(name, Spending()) + each
 
-    def _attempt(self, event: Repaired) -> int:
+    def _attempt(self, event: events.Repaired) -> int:
         places = self.round(event.round).judged.items()
         return next(
             attempt

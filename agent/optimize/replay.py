@@ -67,16 +67,11 @@ class ReplayJudge:
         if outcome is not None:
             return outcome
         stopped = self.record.stopped
-        if stopped is not None and self._proposed_last(candidate.id):
-            raise EndOfRecordError(stopped.reason, stopped.detail)
+        if stopped is not None:
+            last = self.record.rounds[max(self.record.rounds)]
+            if any(each.id == candidate.id for each in last.candidates):
+                raise EndOfRecordError(stopped.reason, stopped.detail)
         raise EndOfRecordError(_CUT, f"the recorded run did not judge {candidate.id}")
-
-    def _proposed_last(self, candidate: str) -> bool:
-        """Whether it is of the round in which the recorded run came to its end."""
-        last = self.record.rounds[max(self.record.rounds)]
-        proposed = last.proposed.candidates if last.proposed is not None else ()
-        repairs = [each.candidate for each in last.repaired.values() if each.candidate]
-        return any(each.id == candidate for each in (*proposed, *repairs))
 
     def profile(self, candidate: Candidate, say: Say) -> Profiled:
         """As recorded."""
@@ -129,15 +124,7 @@ class ReplayAdvisor:
 
 
 class ReplayProposer(Proposer):
-    """Gives the recorded proposals, repairs and spending of one proposer.
-
-    Parameters
-    ----------
-    name
-        Whose.
-    record
-        Of the run that is repeated.
-    """
+    """Gives the recorded proposals, repairs and spending of the proposer with this name."""
 
     def __init__(self, name: str, record: Record) -> None:
         self.name = name

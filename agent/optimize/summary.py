@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.optimize import budget
-from agent.optimize.candidate import Baseline, Judged
+from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
@@ -116,21 +116,17 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
 
 def _rows(record: Record, best: Judged, confirmed: Judged | None) -> tuple[Row, ...]:
     final = confirmed or best
-    if final.outcome.median_ms is None:
+    mine = final.outcome
+    if mine.median_ms is None:
         return ()
+    started = best.id == record.start.id
     rows = []
     for key, name in ROWS:
-        baseline = record.baselines.get(key)
-        if baseline is None:
-            continue
-        same = best.id == record.start.id and key == "start"
-        rows.append(_row(name, key, baseline, final, measured=not same))
-    if best.id != record.start.id:
-        outcome = final.outcome
-        assert outcome.median_ms is not None
-        rows.append(
-            Row(name="best", median_ms=outcome.median_ms, floor_fraction=outcome.floor_fraction)
-        )
+        if (known := record.baselines.get(key)) is not None:
+            row = Row(name=name, median_ms=known.median_ms, floor_fraction=known.floor_fraction)
+            rows.append(row if started and key == "start" else compared(row, key, final))
+    if not started:
+        rows.append(Row(name="best", median_ms=mine.median_ms, floor_fraction=mine.floor_fraction))
     return tuple(rows)
 
 
@@ -141,17 +137,15 @@ def _given_back(rows: tuple[Row, ...]) -> ModelForm | None:
     return FORMS[min(forms, key=lambda row: row.ratio or 1.0).name] if forms else None
 
 
-def _row(name: str, key: str, baseline: Baseline, best: Judged, *, measured: bool) -> Row:
-    ms, mine = baseline.median_ms, best.outcome.median_ms
-    row = Row(name=name, median_ms=ms, floor_fraction=baseline.floor_fraction)
-    if not measured or mine is None:
-        return row
+def compared(row: Row, key: str, best: Judged) -> Row:
+    """The row with how much faster `best` is: paired in one session, else by the two medians."""
     paired = best.outcome.over(key)
     if paired is not None:
         fields = {"ratio", "low", "high", "significant"}
         return row.model_copy(update=paired.model_dump(include=fields))
-    noise = 1 + repeatability(max(ms, mine))
-    apart = ms / mine > noise or mine / ms > noise
+    ms, mine = row.median_ms, best.outcome.median_ms
+    assert mine is not None
+    apart = max(ms, mine) / min(ms, mine) > 1 + repeatability(max(ms, mine))
     return row.model_copy(update={"ratio": ms / mine, "significant": apart})
 
 

@@ -165,9 +165,8 @@ def _running(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]
     if (first := points[0].outcome.median_ms) is not None and points[0].outcome.timed:
         steps.append((axes.x(0), first))
     places = {each.id: number for number, each in enumerate(points)}
-    known = {each.id: each for each in points}
     for leader in dict.fromkeys(closed.leader for closed in record.closed):
-        ms = known[leader].outcome.median_ms
+        ms = points[places[leader]].outcome.median_ms
         if _usable(ms) and leader != points[0].id:
             steps.append((axes.x(places[leader]), ms))
     if not steps:

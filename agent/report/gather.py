@@ -13,7 +13,7 @@ from agent.optimize.run import read_run
 from agent.optimize.summary import CALLED, Summary, gain_of_given, summarise
 from agent.report import story, tables
 from agent.report.figure import convergence
-from agent.report.words import change_of, line
+from agent.report.words import change, line
 
 FIGURE = "convergence.svg"
 
@@ -41,7 +41,6 @@ class Report:
     citations: list[str]
     """Citations of the contexts with these chunks."""
     figure: str | None
-    """SVG."""
 
     @property
     def given_back(self) -> str | None:
@@ -107,7 +106,7 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
         return f"Speedup: none. Nothing faster than the start ({given}) was found."
     rows = {each.name: each for each in summary.rows}
     told = [
-        f"{change_of(rows[name])} over {said}"
+        f"{change(rows[name])} over {said}"
         for name, said in (
             ("start", "the start"),
             ("torch.compile", "torch.compile"),

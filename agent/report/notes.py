@@ -142,9 +142,8 @@ class _Teller:
         floor = f", {share:.0%} of the floor" if share is not None else ""
         lines.append(f"Median {outcome.median_ms:.4g} ms{floor}. Verdict: {outcome.verdict}.")
         lines += self._metrics(judged)
-        note = self._head(judged, title, word).model_copy(
-            update={"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
-        )
+        paired = ratio.model_dump(include={"ratio", "low", "high"})
+        note = self._head(judged, title, word).model_copy(update=paired)
         return note, self._text(judged, note, lines)
 
     def _compared(self, judged: Judged, outcome: Outcome) -> tuple[Ratio, str] | None:

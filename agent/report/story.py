@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.optimize.beam import ancestors
 from agent.optimize.candidate import Candidate, Judged, Stage
 from agent.optimize.record import Record, Round
 from agent.report.words import change
@@ -67,8 +68,6 @@ def _telling(record: Record, each: Round, leader: str, retired: tuple[str, ...])
     judged = [record.find(one.id) for one in each.in_order()]
     dropped = proposed.dropped if proposed is not None else ()
     done = {one.id for one in judged}
-    waiting = list(proposed.candidates) if proposed is not None else []
-    waiting += [fix.candidate for fix in each.repaired.values() if fix.candidate is not None]
     notes = list(each.advised.notes) if each.advised is not None else []
     if proposed is not None:
         notes += [f"{name} could not propose: {why}" for name, why in proposed.failures.items()]
@@ -77,7 +76,7 @@ def _telling(record: Record, each: Round, leader: str, retired: tuple[str, ...])
         round=each,
         notes=tuple(notes),
         attempts=tuple(_attempt(record, each, one, leader) for one in (*judged, *dropped)),
-        unjudged=tuple(one for one in waiting if one.id not in done),
+        unjudged=tuple(one for one in each.candidates if one.id not in done),
         retired=retired,
     )
 
@@ -85,9 +84,7 @@ def _telling(record: Record, each: Round, leader: str, retired: tuple[str, ...])
 def _attempt(record: Record, each: Round, judged: Judged, leader: str) -> Attempt:
     fate, kept = _fate(record, each, judged, leader)
     paired = judged.outcome.over("leader")
-    gain = ""
-    if judged.outcome.timed and paired is not None:
-        gain = change(paired.ratio, paired.low, paired.high, significant=paired.significant)
+    gain = change(paired) if judged.outcome.timed and paired is not None else ""
     return Attempt(judged, fate, kept, gain, _tested(record, judged, leader))
 
 
@@ -168,25 +165,12 @@ def lineage(record: Record) -> list[Line]:
     return lines
 
 
-def _ancestors(record: Record, best: Judged) -> list[Judged]:
-    """The best and its ancestors, the nearest first."""
-    known = {one.id: one for one in (record.start, *record.history)}
-    found: dict[str, Judged] = {}
-    waiting = [best.id]
-    while waiting:
-        judged = known.get(waiting.pop(0))
-        if judged is None or judged.id in found:
-            continue
-        found[judged.id] = judged
-        repairs = judged.candidate.repairs
-        waiting += [*judged.candidate.parents, *([repairs] if repairs else [])]
-    return list(found.values())
-
-
 def chunks_used(record: Record, best: Judged) -> list[str]:
     """Ids of the retrieved chunks that the best and its ancestors name."""
-    related = _ancestors(record, best)
-    return list(dict.fromkeys(chunk for one in related for chunk in one.candidate.chunks))
+    known = {one.id: one.candidate for one in (record.start, *record.history)}
+    parents = {one.id: filter(None, (*one.parents, one.repairs)) for one in known.values()}
+    related = [known[one] for one in (best.id, *ancestors(best.id, parents)) if one in known]
+    return list(dict.fromkeys(chunk for one in related for chunk in one.chunks))
 
 
 def citations(record: Record, chunks: Sequence[str]) -> list[str]:

@@ -8,11 +8,10 @@ from typing import Any
 from agent.optimize.candidate import Judged
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from agent.optimize.summary import ROWS, Summary
-from agent.report.words import change, change_of, milliseconds
-from judge.evaluate.statistics import repeatability
+from agent.optimize.summary import ROWS, Row, Summary, compared
+from agent.report.words import change, milliseconds
 from judge.profile.render import quantity
-from kb.vocabulary import all_metrics, metric_sections
+from kb.vocabulary import Metric, all_metrics, metric_sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,6 @@ class Step:
     judged: int
     right: int
     best: Judged
-    """The best after the round."""
     gain: str
     """Gain over the previous leader; `none` if the leader stayed."""
     over_start: str
@@ -71,7 +69,7 @@ def contenders(record: Record, summary: Summary) -> list[Contender]:
         if baseline is not None and baseline.note:
             told = (*told, baseline.note)
         rows.append(
-            Contender(row.name, row.median_ms, row.floor_fraction, change_of(row), verdict, told)
+            Contender(row.name, row.median_ms, row.floor_fraction, change(row), verdict, told)
         )
     return rows
 
@@ -84,17 +82,17 @@ def running(record: Record) -> list[Step]:
         judged = [record.find(one.id) for one in each.in_order()]
         if not judged and each.closed is None:
             continue
-        leader = record.find(each.closed.leader) if each.closed is not None else None
-        shown = leader or record.find(before)
-        changed = leader is not None and leader.id != before
-        gain = f"{each.closed.gain:+.1%}" if changed and each.closed is not None else "none"
+        gain = "–"
+        shown = record.find(each.closed.leader if each.closed is not None else before)
+        if each.closed is not None:
+            gain = f"{each.closed.gain:+.1%}" if shown.id != before else "none"
         steps.append(
             Step(
                 round=number,
                 judged=len(judged),
                 right=sum(one.outcome.right for one in judged),
                 best=shown,
-                gain=gain if each.closed is not None else "–",
+                gain=gain,
                 over_start=over_start(shown, start),
                 finished=each.closed is not None,
             )
@@ -108,33 +106,28 @@ def over_start(judged: Judged, start: Judged) -> str:
     mine, first = judged.outcome.median_ms, start.outcome.median_ms
     if judged.id == start.id or mine is None or first is None:
         return "–"
-    paired = judged.outcome.over("start")
-    if paired is not None:
-        return change(paired.ratio, paired.low, paired.high, significant=paired.significant)
-    apart = max(mine, first) / min(mine, first) > 1 + repeatability(max(mine, first))
-    return change(first / mine, None, None, significant=apart)
+    return change(compared(Row(name="start", median_ms=first), "start", judged))
 
 
 def metrics(start: Judged, best: Judged) -> list[MetricRow]:
     """Metrics that the start or the best has, by section."""
     before, after = start.outcome.profile or {}, best.outcome.profile or {}
     titles = metric_sections()
+    same = best.id == start.id
     rows = []
     known = {metric.name: metric for metric in all_metrics()}
     others = sorted((before.keys() | after.keys()) - known.keys())
     for name in (*known, *others):
         if name not in before and name not in after:
             continue
-        metric = known.get(name)
-        unit = metric.unit if metric is not None else ""
+        metric = known.get(name) or Metric(name, "", name, "")
         first, last = before.get(name), after.get(name)
-        same = best.id == start.id
         rows.append(
             MetricRow(
-                section=titles[metric.section] if metric is not None else "Other",
-                label=metric.label if metric is not None else name,
-                before=_shown(first, unit),
-                after="" if same else _shown(last, unit),
+                section=titles.get(metric.section, "Other"),
+                label=metric.label,
+                before=_shown(first, metric.unit),
+                after="" if same else _shown(last, metric.unit),
                 moved="" if same else _moved(first, last),
             )
         )

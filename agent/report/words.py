@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from agent.optimize.summary import Row
+from judge.evaluate.result import Ratio
 
 # Control characters but tab and newline, lone surrogates, and marks that reorder or hide text: in a
 # kernel's source or a model's reply they could make a page show what is not there.
@@ -35,28 +36,13 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
-def change(ratio: float, low: float | None, high: float | None, *, significant: bool) -> str:
-    """A speedup in words; one within the noise is `none`.
-
-    Parameters
-    ----------
-    ratio
-        Time before / time after.
-    low, high
-        The 95 % interval where both were measured in one session.
-    significant
-        Whether it is beyond the noise.
-    """
-    known = low is not None and high is not None
-    told = f"{low:.3f} to {high:.3f}" if known else "two sessions"
-    if not significant:
-        return f"none ({told}: inside the noise)"
-    slower = "" if ratio >= 1 else ", slower"
-    return f"{ratio:.3f}×{slower} ({told})"
-
-
-def change_of(row: Row) -> str:
-    """`change` of a row of the summary; empty for the best itself."""
-    if row.ratio is None:
+def change(found: Ratio | Row) -> str:
+    """A speedup in words; `none` within the noise, empty for the best itself."""
+    if found.ratio is None:
         return ""
-    return change(row.ratio, row.low, row.high, significant=row.significant)
+    known = found.low is not None and found.high is not None
+    told = f"{found.low:.3f} to {found.high:.3f}" if known else "two sessions"
+    if not found.significant:
+        return f"none ({told}: inside the noise)"
+    slower = "" if found.ratio >= 1 else ", slower"
+    return f"{found.ratio:.3f}×{slower} ({told})"

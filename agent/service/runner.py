@@ -88,9 +88,7 @@ class Runner:
     """A thread that judges queued evaluations until it is stopped."""
 
     store: JobStore
-    """Where evaluations come from."""
     work: Work
-    """Carries them out."""
     limits: QueueLimits
     ended: Callable[[str], None]
     """Called for each finished evaluation with its verdict, `failed` or `cancelled`."""

@@ -23,9 +23,7 @@ class EvaluationService:
     state_dir: Path
     """The evaluations are kept in a folder of it."""
     knowledge: Knowledge
-    """Answers what to try next."""
     limits: QueueLimits
-    """How much may wait, run and be kept."""
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
     ended: Callable[[str], None] = lambda _: None
@@ -33,7 +31,6 @@ class EvaluationService:
 
     def __post_init__(self) -> None:
         self.store = JobStore(self.state_dir / FOLDER)
-        """The evaluations that are kept."""
         work = Work(self.knowledge, self.device)
         self.runner = Runner(self.store, work, self.limits, self.ended)
         """Judges them between `start` and `stop`, unless another process of this folder does."""

@@ -142,13 +142,14 @@ class JobStore:
     def all(self) -> list[EvaluationSummary]:
         """All evaluations, the newest first."""
         found = []
+        fields = EvaluationSummary.model_fields
         newest = "SELECT * FROM evaluations WHERE NOT cancelled ORDER BY number DESC"
         with self._rows() as rows:
             for row in rows.execute(newest).fetchall():
                 with contextlib.suppress(NotFoundError):  # damaged
-                    found.append(_placed(rows, row))
-        fields = EvaluationSummary.model_fields
-        return [EvaluationSummary(**{f: getattr(job, f) for f in fields}) for job in found]
+                    job = _placed(rows, row)
+                    found.append(EvaluationSummary(**{name: getattr(job, name) for name in fields}))
+        return found
 
     def write(self, job: EvaluationJob) -> None:
         """Replace the public state of an evaluation."""
@@ -211,13 +212,8 @@ class JobStore:
                 except NotFoundError:  # damaged
                     rows.execute("DELETE FROM evaluations WHERE id = ?", (row["id"],))
                     continue
-                update = {
-                    "state": JobState.RUNNING,
-                    "started": now(),
-                    "attempts": job.attempts + 1,
-                    "phases": [],
-                }
-                job = job.model_copy(update=update)
+                begun = {"state": JobState.RUNNING, "started": now(), "phases": []}
+                job = job.model_copy(update=begun | {"attempts": job.attempts + 1})
                 rows.execute("UPDATE evaluations SET job = ? WHERE id = ?", (_text(job), job.id))
                 return job
         return None

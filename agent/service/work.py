@@ -82,11 +82,9 @@ class Work:
     """Carries out evaluations one after the other in one judging process."""
 
     knowledge: Knowledge
-    """Answers what to try next."""
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
     make: Callable[[], JudgeProcess] = JudgeProcess
-    """Makes a judging process."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,16 +101,8 @@ class Work:
     ) -> EvaluationAnswer:
         """Judge a candidate to the end.
 
-        Parameters
-        ----------
-        folder
-            Where its files are put; whoever made it removes it.
-        request
-            What was sent.
-        shown
-            Ids and slugs that its reader has.
-        tell
-            Takes progress.
+        Its files are put into `folder`, which the caller removes. `shown` are ids and slugs that
+        the reader has.
 
         Raises
         ------

@@ -18,6 +18,7 @@ from example_runs import (
 
 from agent.optimize.candidate import Stage
 from agent.optimize.events import Closed, Confirmed, Proposed, WasJudged
+from agent.optimize.summary import Row
 from agent.report.figure import ticks
 from agent.report.gather import gather
 from agent.report.report import write_report
@@ -41,9 +42,12 @@ def test_the_contenders_are_told_with_intervals_and_noise_as_none(tmp_path: Path
 
 
 def test_a_loss_is_called_slower_and_two_sessions_have_no_interval() -> None:
-    assert change(0.8, 0.79, 0.81, significant=True) == "0.800×, slower (0.790 to 0.810)"
-    assert change(1.5, None, None, significant=True) == "1.500× (two sessions)"
-    assert change(1.5, 0.9, 2.5, significant=False).startswith("none")
+    row = Row(name="start", median_ms=1.0, ratio=1.5, significant=True)
+    slower = row.model_copy(update={"ratio": 0.8, "low": 0.79, "high": 0.81})
+    unsure = row.model_copy(update={"low": 0.9, "high": 2.5, "significant": False})
+    assert change(slower) == "0.800×, slower (0.790 to 0.810)"
+    assert change(row) == "1.500× (two sessions)"
+    assert change(unsure).startswith("none")
 
 
 def test_every_candidate_is_told_with_its_fate_and_reason(tmp_path: Path) -> None:
