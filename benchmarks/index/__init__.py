@@ -1,1 +1,1 @@
-"""Figures of the index: ingest, queries, filters, readers beside a writer. See `__main__`."""
+"""Figures of the index: a fresh query, writing and searching at several sizes."""
