@@ -5,15 +5,11 @@ from collections.abc import Callable, Mapping
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], object]],
-    repeats: int,
-    clock: Callable[[], float] = time.perf_counter,
+    contenders: Mapping[str, Callable[[], object]], repeats: int
 ) -> dict[str, list[float]]:
     """Return the seconds of `repeats` runs of each contender, after one run to warm up.
 
-    Each round runs every contender once, and begins with the next one. `time.process_time` as
-    `clock` counts processor time, which hardly depends on what else the machine does as long as
-    the contenders use one thread.
+    Each round runs every contender once, and begins with the next one.
     """
     names = list(contenders)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -22,7 +18,7 @@ def interleaved(
     for turn in range(repeats):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
-            start = clock()
+            start = time.perf_counter()
             contenders[name]()
-            seconds[name].append(clock() - start)
+            seconds[name].append(time.perf_counter() - start)
     return seconds
