@@ -81,12 +81,9 @@ def main() -> None:
     body = []
     for slug in sorted(slugs):
         judged = by_technique.get(slug, dict.fromkeys(_HALVES, (0, 0)))
-        shares = (
-            _sum(judged[half] for half in _HALVES),
-            judged["test"],
-            recalled.get(slug, (0, 0)),
-        )
-        body.append([slug, str(counts[slug]), *(_share(*each) for each in shares)])
+        whole, found = _sum(judged[half] for half in _HALVES), recalled.get(slug, (0, 0))
+        shares = [_share(*each) for each in (whole, judged["test"], found)]
+        body.append([slug, str(counts[slug]), *shares])
     figures = [
         ["precision, whole sample", f"≥ {TARGET_PRECISION}", _share(*seen)],
         ["precision, test half", f"≥ {TARGET_PRECISION}", _share(*halves["test"])],
