@@ -1,1 +1,1 @@
-"""Figures of the index: a fresh query, writing and searching at several sizes."""
+"""What writing and searching an index costs at several sizes."""
