@@ -78,7 +78,6 @@ class Question:
     """One question of the teaching set."""
 
     text: str
-    voice: str
     style: str
     """One of `STYLES`, or `NOTHING`."""
     techniques: dict[str, int]
@@ -102,10 +101,10 @@ def teaching_questions(folder: Path = FOLDER) -> list[Question]:
             if unknown := sorted(set(family.techniques) - known):
                 raise KbError(f"{path.name}: family {family.family}: no technique {unknown[0]}")
             for question in family.questions:
-                ((voice, text),) = question.items()
+                (text,) = question.values()
                 style = family.style or NOTHING
                 name = f"{path.stem}/{family.family}"
-                found.append(Question(text, voice, style, family.techniques, path.stem, name))
+                found.append(Question(text, style, family.techniques, path.stem, name))
     counts = Counter(" ".join(each.text.split()) for each in found)
     if repeated := [text for text, count in counts.items() if count > 1]:
         raise KbError(f"{folder.name}: asked more than once: {repeated[0][:80]!r}")
