@@ -27,7 +27,6 @@ from kb.search.opening import open_searcher
 
 if TYPE_CHECKING:
     from agent.endpoint.batch import BatchFolder
-    from agent.proposers.recipe.stock import Shelf
 
 LLM: Final = "llm"
 
@@ -43,8 +42,6 @@ class Parts:
     searcher: Searcher | None = None
     price: Any = None
     """Price of the model (`agent.proposers.llm.accounting.Price`), or None."""
-    shelf: "Shelf | None" = None
-    """Kernels for `recipe`, instead of those of the index."""
     batch: "BatchFolder | None" = None
 
 
@@ -57,7 +54,7 @@ def _tune(parts: Parts) -> Proposer:
 def _recipe(parts: Parts) -> Proposer:
     from agent.proposers.recipe.exporting import ExportGraph  # noqa: PLC0415
     from agent.proposers.recipe.proposer import RecipeProposer  # noqa: PLC0415
-    from agent.proposers.recipe.stock import shelf_of  # noqa: PLC0415
+    from agent.proposers.recipe.stock import EmptyShelf, shelf_of  # noqa: PLC0415
 
     config, pool = parts.config, parts.pool
 
@@ -71,7 +68,8 @@ def _recipe(parts: Parts) -> Proposer:
         from agent.proposers.tune.screener import Screener  # noqa: PLC0415
 
         screener = Screener(pool.ask)
-    return RecipeProposer(parts.shelf or shelf_of(parts.searcher), export, screener)
+    shelf = shelf_of(parts.searcher) if config.knowledge else EmptyShelf()
+    return RecipeProposer(shelf, export, screener)
 
 
 def _llm(parts: Parts) -> Proposer:
@@ -104,7 +102,6 @@ def opened(
     progress: Progress | None = None,
     start_process: Callable[[], Worker] = JudgeProcess,
     processes: int = 2,
-    shelf: "Shelf | None" = None,
     batch: "BatchFolder | None" = None,
     away: bool = False,
     advise: Callable[[RunFolder, Searcher | None], Advisor] | None = None,
@@ -123,8 +120,6 @@ def opened(
         Makes a judging process; several runs may share one.
     processes
         How many of them check at once in a dry run.
-    shelf
-        Where `recipe` takes kernels from, in place of the index: for what it is worth.
     batch
         Where requests and replies are files; None: the one that the config names, if it does.
     away
@@ -147,11 +142,7 @@ def opened(
             from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
 
             batch = BatchFolder(Path(config.batch).expanduser())
-        if not config.knowledge:
-            from agent.proposers.recipe.stock import EmptyShelf  # noqa: PLC0415
-
-            shelf = shelf or EmptyShelf()
-        parts = Parts(config, folder.root, pool, searcher, price, shelf, batch)
+        parts = Parts(config, folder.root, pool, searcher, price, batch)
         recorded = _recorded(config)
         repeated = recorded if config.replay_verdicts else None
         # The model's replies come through its own code; what others did is taken as it was.

@@ -120,11 +120,8 @@ def main() -> NoReturn:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(2)
-    except click.UsageError as error:
-        _say(_usage(error))
-        sys.exit(error.exit_code)
     except click.ClickException as error:
-        _say(error.format_message())
+        _say(_usage(error) if isinstance(error, click.UsageError) else error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted; what was published before is intact")
@@ -133,20 +130,20 @@ def main() -> NoReturn:
         # The reader of our output has gone: end quietly, also at interpreter shutdown.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KbError as error:
-        if debug:
-            raise
-        _say(str(error))
-        sys.exit(1)
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            _say("the disk is full: nothing more can be written")
-            sys.exit(1)
-        _say(f"unexpected {type(error).__name__}: {error} (run again with --debug for a traceback)")
+        _say(_failure(error))
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _failure(error: Exception) -> str:
+    if isinstance(error, KbError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        return "the disk is full: nothing more can be written"
+    return f"unexpected {type(error).__name__}: {error} (run again with --debug for a traceback)"
 
 
 def _usage(error: click.UsageError) -> str:

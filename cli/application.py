@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from server.mounting import Mounting
 
-__all__ = ["APPLICATION", "app_from_environment", "diagnosis", "mountings"]
-
 APPLICATION = f"{__name__}:app_from_environment"
 """Makes a worker's application."""
 

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.optimize_config import begun, resumed
-from cli.sweeping import (
-    CONFIG,
-    DONE,
-    FAILED,
-    NEEDS_GPU,
-    WAITING,
-    again,
-    problems_in,
-    runs_in,
-    sweep,
-)
+from cli.optimize_config import resumed
+from cli.sweeping import CONFIG, DONE, FAILED, NEEDS_GPU, WAITING, runs_in, runs_on, sweep
 from kb.errors import KbError
 
 if TYPE_CHECKING:
@@ -95,8 +85,10 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     update: dict[str, Any] = {"batch": str(root)}
     if resuming:
         roots = [options["resume"]] if alone else runs_in(options["resume"] / RUNS)
-        resume = {run: resumed(ctx, read_config(run), None, options) for run in roots}
-        runs = {run: config.model_copy(update=update) for run, config in resume.items()}
+        runs = {
+            run: resumed(ctx, read_config(run), None, options).model_copy(update=update)
+            for run in roots
+        }
     else:
         if problem is None:
             raise click.UsageError("Missing argument 'PROBLEM'.")
@@ -106,11 +98,7 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
                 "first requests are then made without measurements"
             )
         update["plan_first"] = away  # the first round is then planned from what can be read
-        found = {root / RUNS / name: file for name, file in problems_in(problem)}
-        runs = {
-            run: again(run, begun(file, options).model_copy(update=update))
-            for run, file in found.items()
-        }
+        runs = runs_on(problem, root / RUNS, options, **update)
     if not runs:
         raise KbError(f"there are no runs in {options['resume']}")
     away = away and not any(config.interpret for config in runs.values())

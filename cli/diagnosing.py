@@ -1,11 +1,13 @@
 """The command that says what holds a kernel up: `kb diagnose`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cli import Session
+from cli.optimize_config import specs_of
 from cli.options import dtype_option, value
 from cli.profiles import kernel_name_option, name_of, read_profile_text, read_text
 from cli.requirements import require_torch
@@ -14,7 +16,6 @@ from kb.errors import IndexUnavailableError, InvalidInputError, KbError
 if TYPE_CHECKING:
     from agent.diagnose.inputs import Measured
     from agent.diagnose.techniques import Shelf
-    from judge.evaluate.result import Evaluation
     from kb.gpus import GpuSpec
 
 _FILE = click.Path(path_type=Path)
@@ -61,23 +62,26 @@ def diagnose(
     from agent.diagnose.diagnose import diagnose as judge
     from agent.diagnose.diagnose import gather
     from agent.diagnose.inputs import read_evaluation, read_profile
+    from kb.gpus import find_card
 
     _check(files, given)
     evaluation, model = given["evaluation"], given["model"]
-    cards = _Cards(gpu, gpu_spec)
+    extra = specs_of(gpu_spec)
+    named, note = find_card(gpu, extra) if gpu is not None else (None, None)
     if len(files) == 1:
         profile, name = read_profile_text(files[0]), name_of(files[0])
         measured = read_profile(profile, name, given["kernel_name"])
         kernel = given["kernel"]
     else:
-        measured = _profile(files[0], files[1], given["dtype"], cards.named)
+        measured = _profile(files[0], files[1], given["dtype"], named)
         kernel = files[1]
     source = read_text(kernel) if kernel else None
     judged = read_evaluation(read_text(evaluation), name_of(evaluation)) if evaluation else None
-    spec = cards.of(measured, judged)
-    shelf, note = _shelf(session.index)
+    card = measured.gpu or (judged.gpu if judged is not None else None)
+    spec = named or _card(card, extra, gpu_spec)
+    shelf, told = _shelf(session.index)
     facts = gather(measured, spec, judged, source)
-    notes = (*cards.notes, *measured.notes, *note)
+    notes = (*filter(None, (note,)), *measured.notes, *told)
     answer = judge(facts, shelf, language=language, notes=notes, ignored=measured.ignored)
     failed: KbError | None = None
     if model is not None:
@@ -141,33 +145,16 @@ def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None
     return from_profile(profile(request))
 
 
-class _Cards:
-    """The card that the options name, or that what was read names."""
+def _card(name: str | None, extra: "Sequence[GpuSpec]", file: Path | None) -> "GpuSpec | None":
+    """The card of a name; without one, the only card that the file describes."""
+    from kb.gpus import find_spec
 
-    def __init__(self, gpu: str | None, file: Path | None) -> None:
-        from kb.gpus import find_card, load_specs
-
-        self._file = file
-        self._extra = load_specs(file) if file is not None else ()
-        self.named: GpuSpec | None = None
-        note: str | None = None
-        if gpu is not None:
-            self.named, note = find_card(gpu, self._extra)
-        self.notes = () if note is None else (note,)
-
-    def of(self, measured: "Measured", judged: "Evaluation | None") -> "GpuSpec | None":
-        from kb.gpus import find_spec
-
-        if self.named is not None:
-            return self.named
-        name = measured.gpu or (judged.gpu if judged is not None else None)
-        if name is not None:
-            return find_spec(name, self._extra)
-        if len(self._extra) > 1:
-            cards = ", ".join(spec.name for spec in self._extra)
-            problem = f"{self._file} describes several cards: say which with --gpu: {cards}"
-            raise InvalidInputError(problem)
-        return self._extra[0] if self._extra else None
+    if name is not None:
+        return find_spec(name, extra)
+    if len(extra) > 1:
+        cards = ", ".join(spec.name for spec in extra)
+        raise InvalidInputError(f"{file} describes several cards: say which with --gpu: {cards}")
+    return extra[0] if extra else None
 
 
 def _shelf(index: Path) -> "tuple[Shelf, tuple[str, ...]]":

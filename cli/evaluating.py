@@ -24,13 +24,7 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     "Without a GPU: check a Triton kernel's results in Triton's interpreter, at reduced "
     "sizes. No times.",
 )
-@click.option(
-    "--against",
-    multiple=True,
-    type=_PATH,
-    metavar="FILE",
-    help="Time this kernel file as well (repeatable).",
-)
+@value("--against", "FILE", "Time this kernel file as well (repeatable).", _PATH, multiple=True)
 @flag("--no-timing", "Judge correctness only.")
 @click.option(
     "--seed-count",

@@ -138,9 +138,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     "Tokens of knowledge to retrieve in each round. Default: 3000.",
     click.IntRange(64),
 )
-@click.option(
-    "--seed", type=int, metavar="N", default=0, help="Random seed of the search. Default: 0."
-)
+@value("--seed", "N", "Random seed of the search. Default: 0.", int, default=0)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
 def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> None:

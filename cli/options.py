@@ -15,9 +15,9 @@ def flag(name: str, told: str) -> Callable[[F], F]:
     return click.option(name, is_flag=True, help=told)
 
 
-def value(name: str, metavar: str, told: str, kind: Any = None) -> Callable[[F], F]:
-    """An option with a value of the type `kind`, by default a text."""
-    return click.option(name, metavar=metavar, type=kind, help=told)
+def value(name: str, metavar: str, told: str, kind: Any = None, **more: Any) -> Callable[[F], F]:
+    """An option with a value of the type `kind`, by default a text; `more` is for click."""
+    return click.option(name, metavar=metavar, type=kind, help=told, **more)
 
 
 class Dtype(click.ParamType[str]):

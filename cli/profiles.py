@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,8 @@ def read_profile_text(path: str) -> str:
         The file cannot be read, is too large, or is a report and there is no ncu that reads it.
     """
     try:
-        data = sys.stdin.buffer.read(_MOST_BYTES + 1) if path == "-" else _limited(Path(path))
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise KbError(f"cannot read {path}: {error.strerror or error}") from error
     if len(data) > _MOST_BYTES:
@@ -88,11 +90,6 @@ def read_profile_text(path: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise KbError(f"cannot read {path}: it is not UTF-8 text") from error
-
-
-def _limited(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_MOST_BYTES + 1)
 
 
 def _imported(data: bytes, path: str) -> str:

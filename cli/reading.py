@@ -143,9 +143,7 @@ def query(
     int,
 )
 @value("--max-chars", "N", "Budget in characters, at least 256.", int)
-@click.option(
-    "--max-examples", type=int, default=2, metavar="N", help="Examples, at most. Default: 2."
-)
+@value("--max-examples", "N", "Examples, at most. Default: 2.", int, default=2)
 @click.option("--exclude", multiple=True, help="Id or slug that you know already (repeatable).")
 @_JSON
 @click.pass_obj

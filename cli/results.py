@@ -29,7 +29,7 @@ def print_results(
     generation: Generation,
     *,
     explain: bool,
-    in_full: bool = False,
+    in_full: bool,
 ) -> None:
     """Print a screen of results: four lines each, and the first one's snippet.
 

@@ -81,7 +81,8 @@ serve.params.extend(
 @click.pass_obj
 def mcp(session: Session, /, *, allow_evaluate: bool | None) -> None:
     """Answer an MCP client over standard input and output."""
-    from cli.application import diagnosis, mountings
+    from cli.application import mountings
+    from cli.profiles import diagnosis
     from server.mcp.stdio import serve_stdio
 
     settings = _settings(session, {"allow_evaluate": allow_evaluate})

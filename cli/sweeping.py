@@ -24,7 +24,7 @@ DONE, WAITING, NEEDS_GPU, FAILED = "done", "waiting", "need a GPU", "failed"
 INTERRUPTED = 130
 
 
-def problems_in(path: Path) -> list[tuple[str, Path]]:
+def _problems_in(path: Path) -> list[tuple[str, Path]]:
     """(Name of its run folder, file) of all problems in a file or a folder.
 
     Raises
@@ -60,23 +60,30 @@ def is_sweep(problem: Path | None, resume: Path | None) -> bool:
     return problem is not None and problem.is_dir()
 
 
-def again(root: Path, config: "RunConfig") -> "RunConfig":
-    """The config that a run in `root` goes on with, where its command is given again: as it was
-    begun, with the limits that are named now.
+def runs_on(
+    problem: Path, root: Path, options: dict[str, Any], **update: Any
+) -> "dict[Path, RunConfig]":
+    """Configs of the runs on a file or a folder of problems, by run folder below `root`.
+
+    Where the command is given again, a run is as it was begun, with the limits that are named now.
 
     Raises
     ------
     KbError
-        It is a run on another file of this name.
+        There is no problem, or a run is on another file of this name.
     """
     from agent.optimize.run import read_config
 
-    if not (root / CONFIG).exists():
-        return config
-    known = read_config(root)
-    if known.problem.sha256 != config.problem.sha256:
-        raise KbError(f"{root} is a run on another file of this name: name another folder")
-    return known.model_copy(update={"batch": config.batch, "limits": config.limits})
+    runs: dict[Path, RunConfig] = {}
+    for name, file in _problems_in(problem):
+        run, config = root / name, begun(file, options).model_copy(update=update)
+        if (run / CONFIG).exists():
+            known = read_config(run)
+            if known.problem.sha256 != config.problem.sha256:
+                raise KbError(f"{run} is a run on another file of this name: name another folder")
+            config = known.model_copy(update={"batch": config.batch, "limits": config.limits})
+        runs[run] = config
+    return runs
 
 
 def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str, Any]) -> None:
@@ -92,8 +99,7 @@ def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str,
     else:
         assert problem is not None
         root = options["out"] or default_folder(problem.resolve().name)
-        found = {root / name: file for name, file in problems_in(problem)}
-        runs = {run: again(run, begun(file, options)) for run, file in found.items()}
+        runs = runs_on(problem, root, options)
     states = sweep(ctx, root, runs, options)
     click.echo(f"Runs: {root}", err=options["as_json"])
     if states.count(DONE) < len(states):
@@ -202,15 +208,11 @@ class _Lines:
         from agent.optimize.progress import lines_of
 
         for line in lines_of(event):
-            self.say(line)
+            with self._printing:
+                click.echo(f"{self._name}: {line}", err=True)
 
     def working(self, candidate: str, line: str) -> None:
         """Nothing: lines of several runs would run into each other."""
-
-    def say(self, line: str) -> None:
-        """A line that names the run."""
-        with self._printing:
-            click.echo(f"{self._name}: {line}", err=True)
 
 
 def _told(summary: "Summary") -> str:

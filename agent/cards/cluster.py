@@ -171,9 +171,7 @@ def _require_reachable(address: str) -> None:
 
 
 @contextlib.contextmanager
-def cluster_cards(
-    address: str, *, interpret: bool = False, most: int | None = None
-) -> Iterator[CardPool]:
+def cluster_cards(address: str, *, interpret: bool = False) -> Iterator[CardPool]:
     """Cards of all nodes of a running cluster, until the context ends; those that other work holds
     are left out.
 
@@ -183,8 +181,6 @@ def cluster_cards(
         `auto` for the cluster that this machine is in, or `HOST:PORT` of its head.
     interpret
         Take processors that use Triton's interpreter in place of cards.
-    most
-        Take no more cards than so many.
 
     Raises
     ------
@@ -192,7 +188,7 @@ def cluster_cards(
         There is no such cluster, it has no free card, or a node has another version of kernel-kb.
     """
     _require_reachable(address)
-    with connected(address), _started(_actors(interpret=interpret, most=most)) as pool:
+    with connected(address), _started(_actors(interpret=interpret)) as pool:
         yield pool
 
 
@@ -222,7 +218,7 @@ def _started(cards: list[RayCard]) -> CardPool:
     return pool
 
 
-def _actors(*, interpret: bool, most: int | None) -> list[RayCard]:
+def _actors(*, interpret: bool) -> list[RayCard]:
     """An actor for each card, on the card's node."""
     resource = "CPU" if interpret else "GPU"
     share: dict[str, Any] = {"num_cpus": 1} if interpret else {"num_cpus": 0, "num_gpus": 1}
@@ -230,7 +226,7 @@ def _actors(*, interpret: bool, most: int | None) -> list[RayCard]:
     cards: list[RayCard] = []
     for node in ray.nodes():
         places = int(node["Resources"].get(resource, 0)) if node["Alive"] else 0
-        for place in range(places if most is None else min(places, most - len(cards))):
+        for place in range(places):
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]} {resource} {place}"
             actor = made.options(
                 **share,

@@ -9,15 +9,11 @@ Blanking what a C++ grammar cannot read decides: on the same sources as they sta
 """
 
 import argparse
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
-
-import tree_sitter_cpp
-from tree_sitter import Language, Parser
 
 from benchmarks.chunking.truth import Extent, kernel_extents
 from benchmarks.packages import fetched_package
@@ -88,29 +84,20 @@ def main() -> None:
     arguments.add_argument("--package", default="flashinfer-python==0.7.2.post1")
     options = arguments.parse_args()
     score = Score()
-    bare = Parser(Language(tree_sitter_cpp.language()))
     files = size = whole = pieces_made = 0
-    chunking = parsing = 0.0
     where = machine()
     for path, source in _sources(options.package):
         files, size = files + 1, size + len(source)
         text = source.decode("utf-8", "replace").replace("\r\n", "\n")
-        began = time.perf_counter()
         pieces = chunk_file(path, text)
-        chunked = time.perf_counter()
-        bare.parse(source)
-        chunking, parsing = chunking + chunked - began, parsing + time.perf_counter() - chunked
         pieces_made += len(pieces)
         truth = kernel_extents(source)
         whole += sum(held_whole(pieces, source, extent) for extent in truth)
         if truth:
             score.add(path, source, truth)
-    print(f"chunked {size / 1e6:.0f} MB at {size / 1e6 / chunking:.1f} MB/s")
-    speed = round(parsing / chunking, 2)
     record = {
         "machine": where, "package": options.package, "files": files, "bytes": size,
-        "pieces": pieces_made, "whole_in_pieces": whole, "speed_over_bare_parse": speed,
-        "score": asdict(score),
+        "pieces": pieces_made, "whole_in_pieces": whole, "score": asdict(score),
     }  # fmt: skip
     share = f"{score.exact / max(1, score.kernels):.2%}"
     counts = [str(each) for each in (score.kernels, score.found, score.exact)]
@@ -121,9 +108,7 @@ def main() -> None:
         f"{files:,} C++ and CUDA files, {size:,} bytes.",
         table(head, [[*counts, share, str(score.named)]]),
         f"{pieces_made:,} pieces; {whole} of {score.kernels} kernels are held whole by pieces of "
-        "their own, with the comments above and nothing else. Chunking runs at "
-        f"{speed} times the speed of parsing the same unblanked files with tree-sitter-cpp and "
-        "doing nothing with the tree (one run).",
+        "their own, with the comments above and nothing else.",
         "Misses, by reason:",
         "\n".join([*reasons, *(f"  - `{miss}`" for miss in score.misses)]),
     ]

@@ -1,1 +1,1 @@
-"""Figures of the index: ingest, queries, filters, readers beside a writer. See `__main__`."""
+"""What writing and searching an index costs at several sizes."""

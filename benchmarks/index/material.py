@@ -89,20 +89,6 @@ class StandIns:
         return unit_rows(vectors, self._embedder.name)
 
 
-class RememberedQueries:
-    """An embedder that has embedded its queries before: a search without the embedding's time."""
-
-    def __init__(self, real: Embedder, queries: Sequence[str]) -> None:
-        self._vectors = {query: real.embed_query(query) for query in queries}
-        self.name = real.name
-        self.dimensions = real.dimensions
-        self.embed_documents = real.embed_documents
-
-    def embed_query(self, text: str) -> Vectors:
-        """The vector that was computed before, (d,)."""
-        return self._vectors[text]
-
-
 def questions(count: int) -> list[str]:
     """`count` questions that the corpus answers, of those that abstention is calibrated on."""
     path = Path(__file__).parents[1] / "abstention" / "questions.yaml"

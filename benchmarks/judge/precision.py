@@ -1,6 +1,6 @@
 """How repeatable the judge's times are, and what it measures: one command, raw results as JSON.
 
-    python -m benchmarks.judge.precision --out FILE [--part ceilings repeatability]
+    python -m benchmarks.judge.precision --out FILE
 
 *ceilings*: bandwidths and rates, the copy against copies timed by hand. *repeatability*: the same
 kernels judged in two runs of fresh processes; medians may differ by 5 % below 10 µs, 3 % to 200 µs,
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.judge.suite import judge_texts
-from benchmarks.results import load, save
+from benchmarks.results import save
 from judge.evaluate.ceilings import COPY_BYTES
 from judge.evaluate.ceilings import measure as measure_ceilings
 from judge.evaluate.clocks import card_id
@@ -26,8 +26,8 @@ from judge.evaluate.host import describe_host
 from judge.evaluate.options import EAGER, Options
 from judge.evaluate.statistics import repeatability
 
-PARTS = ("ceilings", "repeatability")
 COPY_TOLERANCE = 0.02
+_RUNS = 2
 
 # Rows of 4096 float32: some 4 µs, 20 µs, 100 µs and 1 ms on an H200.
 ROWS = (128, 2048, 12288, 131072)
@@ -69,19 +69,16 @@ def main() -> int:
     """Parse the command line, measure, report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.judge.precision")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--runs", type=int, default=2, help="of the repeatability part")
     options = parser.parse_args()
-    found = load(options.out)  # parts may be measured in several sessions
     host = describe_host(options.device)
-    found["date"] = datetime.now(UTC).isoformat(timespec="seconds")
-    found["environment"] = {"gpu": host.gpu, **host.versions}
+    found: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": {"gpu": host.gpu, **host.versions},
+    }
     broken: list[str] = []
-    if "ceilings" in options.part:
-        _ceilings(options, found, broken)
-    if "repeatability" in options.part:
-        _repeatability(options, found, broken)
+    _ceilings(options, found, broken)
+    _repeatability(options, found, broken)
     for line in broken:
         print(f"BROKEN: {line}")
     return 1 if broken else 0
@@ -126,7 +123,7 @@ def _repeatability(options: argparse.Namespace, found: dict[str, Any], broken: l
     found["repeatability"] = []
     asked = Options(device=options.device, baselines=(EAGER,))
     for rows in ROWS:
-        runs = [judge_texts(_SCALE.format(rows=rows), _KERNEL, asked) for _ in range(options.runs)]
+        runs = [judge_texts(_SCALE.format(rows=rows), _KERNEL, asked) for _ in range(_RUNS)]
         times = [{each.contender: each.median_ms for each in run.timings} for run in runs]
         for name in times[0]:
             medians = [each[name] for each in times]

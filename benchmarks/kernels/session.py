@@ -4,14 +4,13 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from agent.optimize.judge_requests import Kept, Request
-from benchmarks.kernels.timing import CudaTimer, Run, Timer, WallTimer, interleave, sets_needed
+from benchmarks.kernels.timing import Run, cuda_timer, interleave, sets_needed, wall_time
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from benchmarks.tasks import Measured
 from judge.evaluate.ceilings import measure as measure_ceilings
@@ -39,7 +38,7 @@ class Session:
         self.tune_seconds = tune_seconds
         self.dry = dry
         self.device = "cpu" if self.dry else "cuda"
-        self.timer: Timer = WallTimer() if self.dry else CudaTimer()
+        self.timer = wall_time if dry else cuda_timer()
         self.l2_bytes = 0 if self.dry else torch.cuda.get_device_properties(0).L2_cache_size
         self._tuned: dict[tuple[str, tuple[int, ...], str], list[tuple[Params, float]]] = {}
         self._floors = self.floors()
@@ -141,7 +140,13 @@ class Session:
             "params": parameters, "norm_error": norm_error, "wrong_configurations": wrong,
             "tuning": [{"params": p, "ms": ms} for p, ms in ranked],
             "bytes": moved, "flops": _flops(module.reference, inputs),
-            "times": {name: asdict(sample) for name, sample in times.items()},
+            "times": {
+                name: {
+                    "median_ms": each.median, "p10_ms": each.p10, "p90_ms": each.p90,
+                    "samples": each.count,
+                }
+                for name, each in times.items()
+            },
             "baseline_errors": errors,
         }  # fmt: skip
 

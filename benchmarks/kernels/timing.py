@@ -7,14 +7,15 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from judge.evaluate import statistics
+from judge.evaluate.statistics import Summary, summarise
 from judge.worker.events import Timer as DeviceTimer
 
 Run = Callable[[Sequence[Any]], Any]
 """Runs a contender on one set of inputs."""
+Timer = Callable[[Run, Sequence[Any]], float]
+"""Times one call, in milliseconds."""
 
 # Rotated inputs hold this many times the L2 together, so that none is still there when it comes
 # round again.
@@ -24,54 +25,33 @@ _L2_MULTIPLE = 4
 _HOLD_CYCLES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Times of one contender in milliseconds."""
-
-    median_ms: float
-    p10_ms: float
-    p90_ms: float
-    samples: int
-
-
-class Timer(Protocol):
-    """Times one call, in milliseconds."""
-
-    def time(self, run: Run, inputs: Sequence[Any]) -> float: ...
-
-
-class CudaTimer:
+def cuda_timer() -> Timer:
     """Times a call between two CUDA events that are queued before the device reaches them."""
+    timer = DeviceTimer("cuda:0")
 
-    def __init__(self) -> None:
-        self._timer = DeviceTimer("cuda:0")
-
-    def time(self, run: Run, inputs: Sequence[Any]) -> float:
-        (ms,) = self._timer.time(
+    def time_call(run: Run, inputs: Sequence[Any]) -> float:
+        (ms,) = timer.time(
             lambda *given: run(given), [inputs], [0], "events", hold_cycles=_HOLD_CYCLES
         )
         return ms
 
+    return time_call
 
-class WallTimer:
+
+def wall_time(run: Run, inputs: Sequence[Any]) -> float:
     """Times a call by the host's clock: for dry runs, whose times mean nothing."""
-
-    def time(self, run: Run, inputs: Sequence[Any]) -> float:
-        start = time.perf_counter()
-        run(inputs)
-        return (time.perf_counter() - start) * 1e3
-
-
-def summarise(times: Sequence[float]) -> Sample:
-    """Median and 10th and 90th percentile."""
-    found = statistics.summarise(times)
-    return Sample(found.median, found.p10, found.p90, found.count)
+    start = time.perf_counter()
+    run(inputs)
+    return (time.perf_counter() - start) * 1e3
 
 
 def interleave(
     timer: Timer, contenders: Mapping[str, Run], input_sets: Sequence[Sequence[Any]], rounds: int
-) -> dict[str, Sample]:
-    """Time every contender once a round, in an order that changes, each time on the next inputs."""
+) -> dict[str, Summary]:
+    """Time every contender once a round, in an order that changes, each time on the next inputs.
+
+    Times are in milliseconds.
+    """
     order = random.Random(0)
     names = list(contenders)
     sets = itertools.cycle(input_sets)
@@ -81,7 +61,7 @@ def interleave(
     for _ in range(rounds):
         order.shuffle(names)
         for name in names:
-            times[name].append(timer.time(contenders[name], next(sets)))
+            times[name].append(timer(contenders[name], next(sets)))
     return {name: summarise(values) for name, values in times.items()}
 
 

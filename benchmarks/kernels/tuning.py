@@ -2,12 +2,13 @@
 
 import itertools
 import random
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from benchmarks.kernels.timing import Run, Timer, summarise
+from benchmarks.kernels.timing import Run, Timer
 
 Params = dict[str, Any]
 
@@ -85,7 +86,7 @@ def tune(
         try:
             run = bind(kernel, params)
             run(inputs)
-            once.append((params, timer.time(run, inputs)))
+            once.append((params, timer(run, inputs)))
         except Exception as error:  # a configuration may fail in many ways: it loses
             failure = failure or error
     if not once:
@@ -94,8 +95,7 @@ def tune(
     finalists = [params for params, ms in once[:_FINALISTS] if ms < _HOPELESS * once[0][1]]
 
     def median_ms(params: Params) -> float:
-        times = [timer.time(bind(kernel, params), inputs) for _ in range(_REPEATS)]
-        return summarise(times).median_ms
+        return statistics.median(timer(bind(kernel, params), inputs) for _ in range(_REPEATS))
 
     return sorted(((params, median_ms(params)) for params in finalists), key=itemgetter(1))
 

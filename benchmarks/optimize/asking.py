@@ -75,12 +75,9 @@ def configure(
     )
 
 
-def kept_judges(
-    options: argparse.Namespace, cards: CardPool, *, report: bool = True
-) -> AbstractContextManager[Runner]:
+def kept_judges(options: argparse.Namespace, cards: CardPool) -> AbstractContextManager[Runner]:
     """Runs one after another on the same cards."""
-    runner = Runner(options.index, cards, lambda root: Lines(root.name), report=report)
-    return contextlib.nullcontext(runner)
+    return contextlib.nullcontext(Runner(options.index, cards, lambda root: Lines(root.name)))
 
 
 class Lines:

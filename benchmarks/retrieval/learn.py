@@ -7,9 +7,6 @@ KernelRetrieve is left out, and of the judged questions only the development hal
 which the weights of entries are cross-validated as in `fit`.
 
 `--write` records the classifier for the product; run `benchmarks.retrieval.fit --write` after it.
-`--curve` trains on 1,000, 3,000 and all questions. `--left-out` leaves a tenth of the techniques
-out of training at a time, and scores the judged questions that ask for one of them, which the
-product then knows by its text alone.
 """
 
 from collections import Counter
@@ -30,7 +27,6 @@ from benchmarks.retrieval.teaching import Question, copies, situations, teaching
 from kb.embedders import Embedder, load_embedder
 from kb.search.classifier import FILE, Classifier, Learned, Network, together
 from kb.search.weighing import FEATURES, LEARNED
-from kb.search.weights import read_weights
 
 _TARGET = DATA / FILE
 # Chosen on held-out situations of the teaching set.
@@ -46,8 +42,6 @@ _SCALE = 16.0
 _POWER = 2.0
 # One situation in eight is held out to see what was learned.
 _HELD_OUT = 8
-_TENTHS = 10
-_CURVE = (1_000, 3_000)
 
 Floats = NDArray[np.float64]
 
@@ -164,17 +158,8 @@ class Judge:
         self._vectors = embedder.embed_documents([case.query for case in self.cases])
         self._embedder = embedder.name
 
-    def scores(self, learned: Learned | None, *, fit: bool = True) -> list[float]:
-        """nDCG@10 of each query.
-
-        Parameters
-        ----------
-        learned
-            None for nothing at all.
-        fit
-            Whether the weights of entries are fitted with it, and cross-validated, or are the
-            shipped ones.
-        """
+    def scores(self, learned: Learned | None) -> list[float]:
+        """nDCG@10 of each query, with or without a classifier; weights are cross-validated."""
         features = self._features.copy()
         places = {name: place for place, name in enumerate(self._names)}
         # Where nothing was learned, no technique is told from another.
@@ -189,12 +174,7 @@ class Judge:
         near = features[..., FEATURES.index("meaning: nearest three, with metrics")]
         features[..., plain] = told
         features[..., measured] = told * near.any(axis=1, keepdims=True)  # of queries with metrics
-        if fit:
-            scores = cross_validated(features, self._grades, 0)
-        else:
-            shipped = read_weights("entry_weights.yaml").features
-            weights = np.array([shipped[name] for name in FEATURES])
-            scores = features[..., 0] + features @ weights
+        scores = cross_validated(features, self._grades, 0)
         pairs = zip(self.cases, scores, strict=True)
         return [entry_score(case, row, self._names) for case, row in pairs]
 
@@ -213,38 +193,9 @@ def _held_out(learned: Learned, taught: Teaching) -> str:
     )
 
 
-def _left_out(judge: Judge, taught: Teaching, techniques: Sequence[str], embedder: str) -> None:
-    """Each tenth of the techniques left out of training in turn; the shipped weights of entries."""
-    groups = np.random.default_rng(0).permutation(len(techniques)) % _TENTHS
-    whole = judge.scores(train(taught, techniques, embedder), fit=False)
-    without = judge.scores(None, fit=False)
-    found: list[list[float]] = []
-    for group in range(_TENTHS):
-        out = {slug for slug, each in zip(techniques, groups, strict=True) if each == group}
-        rest = [slug for slug in techniques if slug not in out]
-        rows = [n for n, q in enumerate(taught.questions) if not out & q.techniques.keys()]
-        scores = judge.scores(train(taught.of(np.array(rows)), rest, embedder), fit=False)
-        asked = {f"technique:{slug}" for slug in out}
-        for case, *of_case in zip(judge.cases, whole, scores, without, strict=True):
-            if any(answer.grade == 3 and answer.name in asked for answer in case.answers):
-                found.append(of_case)
-        taught_them, left_out, unlearned = np.mean(found, axis=0)
-        print(
-            f"{len(found)} questions for left-out techniques: nDCG@10 {left_out:.4f}, "
-            f"{taught_them:.4f} where they are taught, {unlearned:.4f} without a classifier; "
-            f"last: {', '.join(sorted(out))}",
-            flush=True,
-        )
-
-
 def main() -> None:
     """Train, report, and with `--write` record."""
-    made = parser(__doc__)
-    what = made.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="record the classifier")
-    what.add_argument("--curve", action="store_true", help="train on fewer questions as well")
-    what.add_argument("--left-out", action="store_true", help="leave techniques out of training")
-    arguments = made.parse_args()
+    arguments = parser(__doc__, write="record the classifier").parse_args()
     embedder = load_embedder()
     taught = teaching(embedder)
     techniques = sorted({slug for each in taught.questions for slug in each.techniques})
@@ -252,18 +203,13 @@ def main() -> None:
         write(train(taught, techniques, embedder.name))
         return
     judge = Judge(embedder, arguments.work)
-    if arguments.left_out:
-        _left_out(judge, taught, techniques, embedder.name)
-        return
     order = np.random.default_rng(0).permutation(int(taught.situations.max()) + 1)
     held = np.isin(taught.situations, order[::_HELD_OUT])
-    rows = np.random.default_rng(1).permutation(np.flatnonzero(~held))
     styles = [case.labels["style"] for case in judge.cases]
     report("without a classifier", zip(styles, judge.scores(None), strict=True))
-    for count in (*_CURVE, len(rows)) if arguments.curve else (len(rows),):
-        learned = train(taught.of(np.sort(rows[:count])), techniques, embedder.name)
-        report(f"taught {count:,} questions", zip(styles, judge.scores(learned), strict=True))
-        print("  held-out situations: " + _held_out(learned, taught.of(np.flatnonzero(held))))
+    learned = train(taught.of(np.flatnonzero(~held)), techniques, embedder.name)
+    report("with the classifier", zip(styles, judge.scores(learned), strict=True))
+    print("  held-out situations: " + _held_out(learned, taught.of(np.flatnonzero(held))))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from scipy.sparse import coo_array  # type: ignore[import-untyped]
+from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from benchmarks.retrieval.sentences import normalized
 from kb.errors import KbError
@@ -76,7 +78,6 @@ class Question:
     """One question of the teaching set."""
 
     text: str
-    voice: str
     style: str
     """One of `STYLES`, or `NOTHING`."""
     techniques: dict[str, int]
@@ -100,10 +101,10 @@ def teaching_questions(folder: Path = FOLDER) -> list[Question]:
             if unknown := sorted(set(family.techniques) - known):
                 raise KbError(f"{path.name}: family {family.family}: no technique {unknown[0]}")
             for question in family.questions:
-                ((voice, text),) = question.items()
+                (text,) = question.values()
                 style = family.style or NOTHING
                 name = f"{path.stem}/{family.family}"
-                found.append(Question(text, voice, style, family.techniques, path.stem, name))
+                found.append(Question(text, style, family.techniques, path.stem, name))
     counts = Counter(" ".join(each.text.split()) for each in found)
     if repeated := [text for text, count in counts.items() if count > 1]:
         raise KbError(f"{folder.name}: asked more than once: {repeated[0][:80]!r}")
@@ -128,21 +129,12 @@ def situations(questions: Sequence[Question], vectors: NDArray[np.float32]) -> N
         Of the questions, (n, dimensions), of length 1.
     """
     names = {each.family: place for place, each in enumerate(questions)}
-    root = list(range(len(questions)))
-
-    def find(place: int) -> int:
-        while root[place] != place:
-            root[place] = root[root[place]]
-            place = root[place]
-        return place
-
-    for place, each in enumerate(questions):
-        root[find(place)] = find(names[each.family])
-    for first, second in _near(vectors, SAME_SITUATION):
-        root[find(second)] = find(first)
-    roots = [find(place) for place in range(len(questions))]
-    numbers = {each: number for number, each in enumerate(dict.fromkeys(roots))}
-    return np.array([numbers[each] for each in roots], dtype=np.intp)
+    joined = [(place, names[each.family]) for place, each in enumerate(questions)]
+    firsts, seconds = zip(*joined, *_near(vectors, SAME_SITUATION), strict=True)
+    shape = (len(questions), len(questions))
+    graph = coo_array((np.ones(len(firsts)), (firsts, seconds)), shape=shape)
+    _, numbers = connected_components(graph, directed=False)
+    return np.asarray(numbers, dtype=np.intp)
 
 
 def _near(vectors: NDArray[np.float32], cosine: float) -> Iterable[tuple[int, int]]:

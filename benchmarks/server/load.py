@@ -8,10 +8,7 @@ import argparse
 import asyncio
 import http.client
 import json
-import os
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,7 +16,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -28,8 +24,7 @@ import uvicorn
 from benchmarks.index.material import sized_index
 from benchmarks.results import Figure, machine, publish
 from benchmarks.server.bare import bare_search
-from benchmarks.server.client import STAMPED
-from benchmarks.server.processes import bare_on_all_cores, load, publish_stamped, served, wait_ready
+from benchmarks.server.processes import bare_on_all_cores, load, served, wait_ready
 from kb.index.reader import Generation, open_generation
 from server.app import create_app
 from server.connections import GuardedProtocol
@@ -37,10 +32,6 @@ from server.settings import Settings
 
 CHUNKS = 20_000
 REQUESTS = 20_000
-RELOAD_REQUESTS = 10_000
-# A small index is published every few seconds, a large one only a few times in the whole test. The
-# corpus alone has 2,400 chunks.
-RELOAD_CHUNKS = 4_000
 CLIENTS = 8
 # Pairs of one search by the server and one bare search, in turns.
 PAIRS = 600
@@ -119,68 +110,9 @@ def pairs(index: Path, queries: Sequence[str]) -> tuple[list[float], list[float]
     return ours[warm:], bare[warm:]
 
 
-def reloads(index: Path, count: int) -> dict[str, Any]:
-    """Requests while an ingest publishes in a loop: errors, and answers of mixed generations."""
-    with tempfile.TemporaryDirectory() as place:
-        copy = copytree(index, Path(place) / "index")
-        folder = Path(place) / "stamps"
-        stamps = {publish_stamped(copy, folder, 0): 0}
-        stop = threading.Event()
-
-        def publish() -> None:
-            while not stop.is_set():
-                number = len(stamps)
-                # the stamp is known only when the generation is already served
-                stamps[publish_stamped(copy, folder, number)] = number
-
-        with served(copy, len(os.sched_getaffinity(0))) as (port, _):
-            publisher = threading.Thread(target=publish)
-            publisher.start()
-            # its words are the answer's, so that no number makes it one that nothing answers
-            asked = f"{STAMPED} crossing, numbered stamp: what `stamped` returns for a value, "
-            queries = [asked + str(n) for n in range(count)]
-            result = load(port, queries, CLIENTS)
-            stop.set()
-            publisher.join()
-    records = result["records"]
-    return {
-        "requests": count,
-        "answers": len(records),
-        "errors": _errors(result),
-        "mixed": sum(each.get("stamps") != [stamps.get(each["generation"])] for each in records),
-        "generations_published": len(stamps),
-        "generations_seen": len({each.get("generation") for each in records}),
-    }
-
-
 def _errors(result: dict[str, Any]) -> int:
     refused: int = sum(each["status"] != 200 for each in result["records"])
     return refused + len(result["errors"])
-
-
-def recovery(index: Path) -> dict[str, float]:
-    """Seconds from killing the only worker to ready again, and to import chromadb."""
-    code = "import time; t = time.perf_counter(); import chromadb; print(time.perf_counter() - t)"
-    imports, ready = [], []
-    with served(index, 1) as (port, process):
-        for _ in range(5):
-            done = subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, check=True
-            )
-            imports.append(float(done.stdout))
-            started = time.monotonic()
-            os.kill(_worker(process.pid), signal.SIGKILL)
-            time.sleep(0.01)
-            wait_ready(port)
-            ready.append(time.monotonic() - started)
-    return {"ready": statistics.median(ready), "import_chromadb": statistics.median(imports)}
-
-
-def _worker(parent: int) -> int:
-    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
-            return int(pid)
-    raise SystemExit("the server has no worker")
 
 
 def main() -> None:
@@ -199,7 +131,7 @@ def main() -> None:
     p50, bare_p50 = statistics.median(ours), statistics.median(bare)
     _say(f"one client: {p50:.1f} ms, bare {bare_p50:.1f} ms, ratio {p50 / bare_p50:.2f}")
     rate_before = bare_on_all_cores(index, queries, BARE_SECONDS / 2)
-    with served(index, where["cores"]) as (port, _):
+    with served(index, where["cores"]) as port:
         load(port, queries[:200], CLIENTS)
         under_load = load(port, queries[:REQUESTS], CLIENTS)
     rate_after = bare_on_all_cores(index, queries, BARE_SECONDS / 2)
@@ -209,9 +141,6 @@ def main() -> None:
     rate = len(records) / under_load["seconds"]
     _say(f"{CLIENTS} clients: {rate:.0f}/s, bare {bare_rate:.0f}/s, errors {bad}")
     _say(f"p50 {seen['p50']:.0f} ms, p99 {seen['p99']:.0f} ms")
-    reload = reloads(sized_index(RELOAD_CHUNKS), RELOAD_REQUESTS)
-    _say(f"reload: {reload}")
-    again = recovery(index)
 
     figures = [
         Figure("server time p50 over embedding + bare Chroma", p50 / bare_p50, 1.5, False),
@@ -220,8 +149,6 @@ def main() -> None:
             f"throughput of {CLIENTS} clients over bare on all cores", rate / bare_rate, 0.4, True
         ),
         Figure(f"errors in {len(records)} requests", bad, 0, False, ""),
-        Figure("errors while generations are published", reload["errors"], 0, False, ""),
-        Figure("answers of mixed generations", reload["mixed"], 0, False, ""),
     ]
     record = {
         "machine": where,
@@ -231,17 +158,12 @@ def main() -> None:
         "under_load_server_ms": loaded,
         "under_load_client_ms": seen,
         "requests_per_second": {"server": rate, "bare": bare_rate},
-        "reload": reload,
-        "recovery_seconds": again,
     }
     text = f"""{chunks} chunks: the shipped corpus and real code of installed packages, most of
 whose vectors are stand-ins near real ones. Each of {REQUESTS} questions is asked once. The first
 figure is measured in turns in one process; the others with `kb serve --workers {where["cores"]}`
 and the load generator on the same {where["cores"]} cores, which the bare loop (one process a core)
-has for itself. While {reload["generations_published"]} generations of {RELOAD_CHUNKS} chunks were
-published, {reload["answers"]} answers came from {reload["generations_seen"]} of them. From the kill
-of the only worker to ready again took {again["ready"] / again["import_chromadb"]:.2f}× the time to
-import chromadb ({again["ready"]:.2f} s and {again["import_chromadb"]:.2f} s)."""
+has for itself."""
     publish(RESULTS / "load", "python -m benchmarks.server.load", text, record, figures)
 
 

@@ -20,7 +20,7 @@ _READY_SECONDS = 120
 
 
 @contextmanager
-def served(index: Path, workers: int) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+def served(index: Path, workers: int) -> Iterator[int]:
     """`kb serve` without a rate limit; yields its port once it is ready."""
     command = [*_KB, "--index", str(index), "serve", "--port", "0", "--workers", str(workers)]
     with tempfile.TemporaryDirectory() as place:
@@ -30,7 +30,7 @@ def served(index: Path, workers: int) -> Iterator[tuple[int, subprocess.Popen[st
             try:
                 port = _port(Path(log.name))
                 wait_ready(port)
-                yield port, process
+                yield port
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait(60)
@@ -94,16 +94,3 @@ def written(queries: Sequence[str]) -> Iterator[str]:
         json.dump(list(queries), file)
         file.flush()
         yield file.name
-
-
-def publish_stamped(index: Path, folder: Path, stamp: int) -> str:
-    """Publish a generation in which the one file of source `stamps` carries the stamp."""
-    folder.mkdir(exist_ok=True)
-    (folder / "stamped.py").write_text(
-        f'def stamped(value):\n    """A zebra crossing numbered stamp{stamp}."""\n'
-        "    return value * value + value\n"
-    )
-    command = [*_KB, "--index", str(index), "ingest", str(folder), "--name", "stamps", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    name: str = json.loads(done.stdout)["generation"]
-    return name

@@ -1,26 +1,22 @@
-"""Precision and recall of technique tags on real code, and what tagging costs.
+"""Precision and recall of technique tags on real code.
 
 `python -m benchmarks.tagging` tags the curated packages with the shipped corpus's patterns, scores
 the sample of `sample.py` and the labels of `recall.yaml`, and writes `results/tagging.json`, `.md`.
 """
 
 import argparse
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.results import machine, publish, table
-from benchmarks.tagging.sample import Place, chunks, labels, sample, tags, verdicts
-from benchmarks.timing import interleaved
+from benchmarks.tagging.sample import Place, labels, sample, tags, verdicts
 from kb.corpus.detection import Detector
 from kb.corpus.loader import load_shipped_corpus
 
 TARGET_PRECISION = 0.9
 TARGET_RECALL = 0.7
-TIMED_PACKAGE = "liger-kernel"
 _HALVES = ("development", "test")
 
 
@@ -55,29 +51,6 @@ def recall(tagged: Mapping[Place, tuple[str, ...]], known: Collection[str]) -> d
     return dict(sorted(rows.items()))
 
 
-def speed(techniques: Sequence[Any]) -> dict[str, Any]:
-    """Seconds to look for every pattern in one package, with the pre-check and without it."""
-    code = [
-        (piece.text, piece.language)
-        for place, piece in chunks().items()
-        if place.package.startswith(TIMED_PACKAGE + "==")
-    ]
-    found: dict[str, list[Any]] = {}
-
-    def tag(name: str) -> None:
-        detector = Detector(techniques, precheck=name == "with")
-        found[name] = [detector.techniques(*each) for each in code]
-
-    took = interleaved({n: partial(tag, n) for n in ("with", "without")}, 2, time.process_time)
-    if found["with"] != found["without"]:
-        raise SystemExit("the pre-check changes what is found")
-    fast, slow = min(took["with"]), min(took["without"])
-    return {
-        "package": TIMED_PACKAGE, "chunks": len(code), "with_s": fast, "without_s": slow,
-        "ratio": slow / fast,
-    }  # fmt: skip
-
-
 def _sum(rows: Iterable[Sequence[int]]) -> tuple[int, int]:
     pairs = list(rows)
     return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
@@ -85,9 +58,7 @@ def _sum(rows: Iterable[Sequence[int]]) -> tuple[int, int]:
 
 def main() -> None:
     """Measure, write, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--no-speed", action="store_true", help="leave the timing out")
-    options = parser.parse_args()
+    argparse.ArgumentParser(description=__doc__).parse_args()
     techniques = [technique.entry for technique in load_shipped_corpus().techniques]
     slugs = [entry.slug for entry in techniques]
     detector = Detector(techniques)
@@ -107,20 +78,12 @@ def main() -> None:
         "precision": by_technique,
         "recall": recalled,
     }
-    if not options.no_speed:
-        record["speed"] = speed(techniques)
-    body = [
-        [
-            slug,
-            str(counts.get(slug, 0)),
-            _share(*_sum(by_technique[slug][half] for half in _HALVES))
-            if slug in by_technique
-            else "–",
-            _share(*by_technique[slug]["test"]) if slug in by_technique else "–",
-            _share(*recalled.get(slug, (0, 0))),
-        ]
-        for slug in sorted(slugs)
-    ]
+    body = []
+    for slug in sorted(slugs):
+        judged = by_technique.get(slug, dict.fromkeys(_HALVES, (0, 0)))
+        whole, found = _sum(judged[half] for half in _HALVES), recalled.get(slug, (0, 0))
+        shares = [_share(*each) for each in (whole, judged["test"], found)]
+        body.append([slug, str(counts[slug]), *shares])
     figures = [
         ["precision, whole sample", f"≥ {TARGET_PRECISION}", _share(*seen)],
         ["precision, test half", f"≥ {TARGET_PRECISION}", _share(*halves["test"])],
@@ -137,14 +100,6 @@ def main() -> None:
         "at random from kernel-looking ones and labelled by one reader before any was tagged.",
         table(["technique", "tags", "precision", "test half", "recall"], body),
     ]
-    if "speed" in record:
-        timed = record["speed"]
-        text.append(
-            f"Looking for every pattern in {timed['package']}'s {timed['chunks']:,} chunks takes "
-            f"{timed['ratio']:.1f}× longer without the pre-check for words that a match must hold "
-            f"({timed['without_s']:.1f} s against {timed['with_s']:.1f} s of processor time); both "
-            "find the same."
-        )
     stem = Path(__file__).parent / "results" / "tagging"
     publish(stem, "python -m benchmarks.tagging", "\n\n".join(text), record)
 

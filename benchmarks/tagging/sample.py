@@ -65,13 +65,8 @@ class Tag:
         return "test" if self.key[-1] % 2 else "development"
 
 
-@cache
-def chunks() -> dict[Place, Piece]:
+def _chunks() -> Iterator[tuple[Place, Piece]]:
     """Every chunk of the curated packages, in the list's order; what is not cached is fetched."""
-    return dict(_read())
-
-
-def _read() -> Iterator[tuple[Place, Piece]]:
     for entry in curated():
         if not isinstance(entry.spec, Package):
             continue
@@ -93,7 +88,7 @@ def tags(detector: Detector) -> dict[Place, tuple[str, ...]]:
     """The techniques of every chunk of the curated packages."""
     return {
         place: techniques_of(piece.text, piece.language, role_of(piece), detector)
-        for place, piece in chunks().items()
+        for place, piece in _chunks()
     }
 
 

@@ -38,6 +38,7 @@ class Detector:
                     facts = (entry.slug, language, pattern, *entry.bottlenecks)
                     digest.update(("\0".join(facts) + "\0\0").encode())
                     rules.append(_Rule(entry.slug, linear_pattern(pattern)))
+        # Without the screens, tagging Liger Kernel took 2.4 times as long (2026-11-23).
         self._screens = {
             language: Screen([rule.pattern.body for rule in rules])
             for language, rules in self._rules.items()

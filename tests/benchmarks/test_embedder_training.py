@@ -12,7 +12,7 @@ from benchmarks.embedder.export import write_trained
 from benchmarks.embedder.training import train as training
 from benchmarks.embedder.training.batches import batches
 from benchmarks.embedder.training.dataset import build
-from benchmarks.embedder.training.exclusion import EVALUATION, Exclusion, judged_queries
+from benchmarks.embedder.training.exclusion import EVALUATION, Exclusion
 from benchmarks.embedder.training.model import Encoder, mixed, read_start
 from benchmarks.embedder.training.records import MANIFEST_FILE, TrainingSet
 from benchmarks.embedder.training.sources import (
@@ -22,6 +22,7 @@ from benchmarks.embedder.training.sources import (
 )
 from benchmarks.embedder.training.texts import Texts, TokenRows
 from benchmarks.embedder.training.train import PLAN_FILE, Plan, contrastive_loss, earlier_models
+from benchmarks.retrieval.judgements import judged_texts
 from benchmarks.retrieval.sentences import normalized
 from ingest.sources.cache import Cache, Fetched
 from kb.embedders.onnx import OnnxEmbedder
@@ -199,7 +200,7 @@ def test_no_question_that_is_trained_on_is_asked_by_kernel_retrieve():
 
     from benchmarks.embedder.training.entries import QUESTIONS_FILE
 
-    judged = set(judged_queries())
+    judged = set(map(normalized, judged_texts()))
     assert len(judged) > 300
     rows = yaml.safe_load(QUESTIONS_FILE.read_text(encoding="utf-8")).values()
     assert not judged & {normalized(row["text"]) for entry in rows for row in entry}

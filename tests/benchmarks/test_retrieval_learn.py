@@ -23,7 +23,7 @@ def taught(count=240):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     graded = [{SLUGS[0]: 3}, {SLUGS[1]: 3}, {}]
     questions = [
-        Question(f"{WORDS[kind]} {n}", "agent", "symptom", graded[kind], "a", f"a/{n}")
+        Question(f"{WORDS[kind]} {n}", "symptom", graded[kind], "a", f"a/{n}")
         for n, kind in enumerate(kinds)
     ]
     return learn.Teaching(questions, vectors.astype(np.float32), np.arange(count)), kinds
@@ -53,10 +53,10 @@ def test_both_models_tell_techniques_and_nothing_apart_and_come_out_the_same_aga
 
 def test_grades_are_shared_out_by_their_squares_among_the_techniques_that_are_taught():
     asked = [
-        Question("a", "agent", "symptom", {"split-k": 3, "stream-k": 1}, "a", "a/1"),
-        Question("b", "agent", "symptom", {"stream-k": 3, "other": 3}, "a", "a/2"),
-        Question("c", "agent", "symptom", {"other": 3}, "a", "a/3"),
-        Question("d", "agent", "nothing applies", {}, "a", "a/4"),
+        Question("a", "symptom", {"split-k": 3, "stream-k": 1}, "a", "a/1"),
+        Question("b", "symptom", {"stream-k": 3, "other": 3}, "a", "a/2"),
+        Question("c", "symptom", {"other": 3}, "a", "a/3"),
+        Question("d", "nothing applies", {}, "a", "a/4"),
     ]
     assert learn.targets(asked, SLUGS) == pytest.approx(
         np.array([[0.9, 0.1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]])

@@ -47,7 +47,7 @@ def test_every_technique_is_asked_for_a_hundred_times_in_several_styles(question
 
 def test_what_the_benchmark_asks_is_not_taught():
     asked = [
-        Question(text, "agent", "symptom", {"split-k": 3}, "a", "a/1")
+        Question(text, "symptom", {"split-k": 3}, "a", "a/1")
         for text in ("Few blocks, K is long", "few blocks and a long K", "atomics are slow")
     ]
     vectors = np.array([[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]], dtype=np.float32)
@@ -75,7 +75,7 @@ def test_a_malformed_file_is_refused_with_what_is_wrong(tmp_path, text, said):
 
 def test_a_situation_is_one_family_or_several_that_tell_the_same():
     names = ["a/1", "a/1", "a/2", "b/1", "b/2"]
-    asked = [Question(name, "agent", "symptom", {"split-k": 3}, "a", name) for name in names]
+    asked = [Question(name, "symptom", {"split-k": 3}, "a", name) for name in names]
     angles = np.deg2rad([0, 90, 20, 21, 180])
     vectors = np.stack((np.cos(angles), np.sin(angles)), axis=1).astype(np.float32)
     numbers = situations(asked, vectors)

@@ -5,7 +5,8 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
-from cli.application import diagnosis, mountings
+from cli.application import mountings
+from cli.profiles import diagnosis
 from server.app import create_app
 from server.settings import Settings
 

@@ -252,7 +252,7 @@ class FakeTimer:
     def __init__(self):
         self.calls = []
 
-    def time(self, run, inputs):
+    def __call__(self, run, inputs):
         ms = run(inputs)
         self.calls.append((ms, inputs))
         return ms
@@ -290,7 +290,7 @@ def test_contenders_are_interleaved_over_rotating_inputs():
     timer = FakeTimer()
     contenders = {"fast": lambda _: 1.0, "slow": lambda _: 3.0}
     found = timing.interleave(timer, contenders, ["first", "second", "third"], rounds=9)
-    assert (found["fast"].median_ms, found["slow"].median_ms) == (1.0, 3.0)
+    assert (found["fast"].median, found["slow"].median) == (1.0, 3.0)
     assert [inputs for _, inputs in timer.calls] == ["first", "second", "third"] * 6
     for at in range(0, 18, 2):  # every round holds both
         assert {timer.calls[at][0], timer.calls[at + 1][0]} == {1.0, 3.0}

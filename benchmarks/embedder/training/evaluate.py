@@ -7,9 +7,9 @@ what trials were compared on, it prints alone.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from benchmarks.retrieval.__main__ import PARTS
 from benchmarks.retrieval.evaluate import Outcome, evaluate
 from benchmarks.retrieval.fitting import parser
 from benchmarks.retrieval.indexes import build_index, opened
-from benchmarks.timing import interleaved
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE
 
@@ -56,13 +55,15 @@ def main() -> None:
         size = (folders[name] / MODEL_FILE).stat().st_size
         models[name] = {"bytes": size, "embedder": embedder.name, "parts": parts}
 
-    def ask(embedder: OnnxEmbedder) -> None:
-        for query in queries:
-            embedder.embed_query(query)
-
-    asking = {name: partial(ask, each) for name, each in embedders.items()}
-    for name, took in interleaved(asking, REPEATS).items():
-        models[name]["query_ms"] = 1e3 * median(took) / len(queries)
+    took: dict[str, list[float]] = {name: [] for name in embedders}
+    for _ in range(REPEATS):  # in turns: what else the machine does hits all models alike
+        for name, embedder in embedders.items():
+            start = perf_counter()
+            for query in queries:
+                embedder.embed_query(query)
+            took[name].append(perf_counter() - start)
+    for name, seconds in took.items():
+        models[name]["query_ms"] = 1e3 * median(seconds) / len(queries)
     if arguments.half == "dev":
         print(_tables(models, "development half"))
         return

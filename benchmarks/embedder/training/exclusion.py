@@ -13,15 +13,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from benchmarks.packages import fetched_package, read_files
-from benchmarks.retrieval import judgements
 from benchmarks.retrieval.documentation import without_documentation
+from benchmarks.retrieval.judgements import judged_texts
 from benchmarks.retrieval.packages import pinned_packages
 from benchmarks.retrieval.sentences import first_sentence, normalized
 from ingest.chunkers import CPP_SUFFIXES, PYTHON_SUFFIXES
@@ -116,16 +115,10 @@ def evaluation_exclusion(cache: Cache) -> Exclusion:
         with unpacked(fetched, cache) as root:
             found.add_files(read_files(root))
     assert {archive.split()[0] for archive in found.archives} == set(EVALUATION)
-    found.sentences.update(judged_queries())
+    # KernelRetrieve's own questions are compared with, and not kept anywhere.
+    found.sentences.update(map(normalized, judged_texts()))
     found.sentences.discard("")
     return found
-
-
-def judged_queries(folder: Path = judgements.FOLDER) -> Iterator[str]:
-    """KernelRetrieve's own questions, normalised. They are compared with, and not kept anywhere."""
-    for name in ("techniques", "unanswerable"):
-        for row in yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8")):
-            yield normalized(row["query"])
 
 
 def _evaluation_archives(cache: Cache) -> Iterator[Fetched]:

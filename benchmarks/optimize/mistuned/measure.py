@@ -1,6 +1,5 @@
 """Tunes one mistuned kernel, then searches far wider, and compares both in one last contest."""
 
-import dataclasses
 import itertools
 import random
 import statistics
@@ -17,7 +16,7 @@ from agent.proposers.tune.space import Point, Space
 from agent.proposers.tune.timing import SourceTimer
 from agent.proposers.tune.tuner import ledger_of, tune_with
 from benchmarks.judge.suite import judge_texts
-from benchmarks.optimize.mistuned.cases import Case, load
+from benchmarks.optimize.mistuned.cases import load
 from benchmarks.tasks import Measured
 from judge.evaluate.host import describe_host
 from judge.evaluate.options import Options
@@ -43,53 +42,35 @@ class Measure(Request[Measured]):
     name: str
     device: str
     seconds: float
+    """For `tune`, from the start of its workers."""
     reference_seconds: float
+    """For the wide search."""
     seed: int
     trust: bool
     small: bool
+    """At the problem's size for Triton's interpreter."""
     check: bool
+    """Whether the judge says if the winner is right."""
 
     def answer(self, kept: Kept, say: Say) -> Measured:
         """See `Request.answer`."""
-        zygote = kept.zygote(interpret=self.device == "cpu")
-        (full,) = load([self.name])
-        case = dataclasses.replace(full, problem=full.small) if self.small else full
-        given = {"device", "seconds", "reference_seconds", "seed", "trust"}
-        record = measure(case, zygote=zygote, say=say, **self.model_dump(include=given))
-        if self.check and "source" in record:
-            record["verdict"] = verdict(case, record["source"], device=self.device, zygote=zygote)
+        record = measure(self, kept.zygote(interpret=self.device == "cpu"), say)
         host = describe_host(self.device)
         return Measured(record={**record, "gpu": host.gpu, "versions": host.versions})
 
 
-def measure(
-    case: Case,
-    *,
-    device: str,
-    zygote: Zygote | None,
-    seconds: float,
-    reference_seconds: float,
-    seed: int,
-    trust: bool,
-    say: Say,
-) -> dict[str, Any]:
-    """One record; times are milliseconds, medians of launches on inputs that are not in the cache.
-
-    Parameters
-    ----------
-    seconds
-        For `tune`, from the start of its workers.
-    reference_seconds
-        For the wide search.
-    """
+def measure(asked: Measure, zygote: Zygote | None, say: Say) -> dict[str, Any]:
+    """One record; times are milliseconds, medians of launches on inputs outside the cache."""
+    (case,) = load([asked.name])
+    problem, device, seed = case.small if asked.small else case.problem, asked.device, asked.seed
     kernel = KernelFile.parse(case.kernel, f"{case.name}.py")
-    subject = Subject(problem=case.problem, kernel=kernel, device=device, trust=trust)
+    subject = Subject(problem=problem, kernel=kernel, device=device, trust=asked.trust)
     with SourceTimer(subject, zygote, say) as timer:
         started = timer.held_seconds
         tunable, listed = opened(case.kernel)
-        left = seconds - started
+        left = asked.seconds - started
         request = Tuning(
-            problem=case.problem, kernel=case.kernel, device=device, seconds=left, seed=seed
+            problem=problem, kernel=case.kernel, device=device, seconds=left, seed=seed
         )
         tuned = tune_with(timer, tunable, listed, request, say)
         gpu_seconds = timer.held_seconds
@@ -100,12 +81,17 @@ def measure(
         space = Space(tunable, timer.item_bytes)
         known = tuple(winner.values[each.name] for each in space.parameters)
         began_reference = timer.clock()
-        best, tried = reference(timer, space, known, reference_seconds, seed + 1)
+        best, tried = reference(timer, space, known, asked.reference_seconds, seed + 1)
         reference_spent = timer.clock() - began_reference
         texts = list(dict.fromkeys([case.kernel, winner.source, *map(space.text, best)]))
         final = contest(timer, texts)
     given_ms, tuned_ms = final.get(case.kernel), final.get(winner.source)
     best_ms = min(final.values(), default=None)
+    checked: dict[str, Any] = {}
+    if asked.check:
+        options = Options(device=device, timing=False)
+        judged = judge_texts(problem, winner.source, options, zygote=zygote)
+        checked["verdict"] = judged.verdict.value
     return {
         "name": case.name,
         "about": case.about,
@@ -127,6 +113,7 @@ def measure(
         "reference_tried": tried,
         "reference_seconds": reference_spent,
         "source": winner.source,
+        **checked,
     }
 
 
@@ -160,12 +147,6 @@ def contest(timer: SourceTimer, texts: Sequence[str]) -> dict[str, float]:
         for text, each in zip(texts, timed, strict=True):
             ms[text] += each.ms
     return {text: statistics.median(each) for text, each in ms.items() if each}
-
-
-def verdict(case: Case, source: str, *, device: str, zygote: Zygote | None) -> str:
-    """What the judge says of a version, without timing it."""
-    options = Options(device=device, timing=False)
-    return judge_texts(case.problem, source, options, zygote=zygote).verdict.value
 
 
 def within(records: Sequence[dict[str, Any]], share: float = 0.1) -> list[str]:

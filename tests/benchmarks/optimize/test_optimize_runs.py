@@ -12,8 +12,7 @@ from agent.cards.local import local_cards
 from agent.optimize.events import Continued
 from agent.optimize.journal import read
 from agent.optimize.judge_requests import Evaluate
-from agent.proposers.recipe.stock import EmptyShelf
-from benchmarks.optimize import asking, operators, problems, retrieval
+from benchmarks.optimize import asking, operators, problems
 from benchmarks.optimize.records import timed
 from benchmarks.tasks import done, go_through, load, main
 from kb.errors import KbError
@@ -28,8 +27,6 @@ def _proposers(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def offering(parts):
-        if isinstance(parts.shelf, EmptyShelf):
-            return Offering([])
         return Offering(OFFERED.get(parts.config.problem.name, []))
 
     monkeypatch.setitem(opening._MAKERS, "recipe", offering)
@@ -175,33 +172,12 @@ def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     assert untouched.asked == []
 
 
-def test_arms_differ_in_their_kernels_and_are_compared_on_the_same_operators(tmp_path):
-    judge = FakeJudge()
-    only = ["--only", "mish", "layer_norm", "bmm", "--arms", "index", "empty"]
-    options = asked(retrieval, "--out", str(tmp_path / "r.json"), *only)
-    found = go_through(retrieval.BENCHMARK, options, cards(judge))
-    assert len(found["records"]) == 6
-    told = found["summary"]
-    assert told["index"]["geometric_mean_over_the_start"] == pytest.approx((4 * 2 * 1) ** (1 / 3))
-    assert told["empty"]["geometric_mean_over_index"] == pytest.approx(1 / 2)
-    assert told["empty"]["found_better"] == 0
-    configs = [
-        (tmp_path / "r-runs" / f"mish-{arm}" / "config.json").read_text()
-        for arm in ("index", "empty")
-    ]
-    assert configs[0] == configs[1]
-    # No arm compiles: eager is what all of them are measured by.
-    assert {e.baselines for e in judge.asked if isinstance(e, Evaluate)} == {(), ("eager",)}
-    table = (tmp_path / "r.md").read_text().splitlines()
-    assert [line.split(" | ")[1] for line in table[2:4]] == ["4.000", "1.000"]
-
-
 def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(local, "has_gpu", lambda: False)
-    for module in (operators, problems, retrieval):
+    for module in (operators, problems):
         assert main(module.BENCHMARK, ["--out", str(tmp_path / "out.json")]) == 1
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 3
+    assert len(said) == 2
     assert all(line.startswith("error: no GPU was found; --interpret") for line in said)
 
 
