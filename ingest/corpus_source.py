@@ -31,7 +31,7 @@ def corpus_state(root: Path) -> IndexState:
     corpus = load_corpus(root)
     name = corpus.manifest.name
     techniques = tuple(
-        TechniqueRecord(file.entry, name, file.path, file.body, file.body_line)
+        TechniqueRecord(file.entry, name, file.path, file.front.body, file.front.body_line)
         for file in corpus.techniques
     )
     kernels: list[KernelRecord] = []
@@ -96,9 +96,9 @@ def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
     lines = text.splitlines()
     asked = next((at for at, line in enumerate(lines, 1) if line.startswith("questions:")), 1)
     parts: list[tuple[str, str, int, int]] = [
-        (technique_card(entry), CARD, 1, file.body_line - 1),
+        (technique_card(entry), CARD, 1, file.front.body_line - 1),
         # A vector each: one of them all together would be like none of them.
-        *((question, _QUESTIONS, asked, file.body_line - 1) for question in entry.questions),
+        *((question, _QUESTIONS, asked, file.front.body_line - 1) for question in entry.questions),
         *(
             (piece.text, piece.heading or entry.title, piece.start_line, piece.end_line)
             for piece in chunk_file(PurePosixPath(file.path), text)

@@ -14,15 +14,7 @@ from tree_sitter import Language, Node, Parser
 
 from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS
 from ingest.chunkers.piece import Piece
-from ingest.chunkers.spans import (
-    Span,
-    around_members,
-    assemble,
-    filler_span,
-    licence_span,
-    one_line,
-    span_chars,
-)
+from ingest.chunkers.spans import Span, around_members, assemble_code, one_line, span_chars
 
 _DEFINITIONS = {"function_definition", "class_definition", "decorated_definition"}
 _BLOCKS = _DEFINITIONS | {
@@ -54,7 +46,7 @@ def chunk_python(text: str) -> list[Piece]:
     root = _parser().parse(_without_long_continuations(source)).root_node
     module = _Module(lines, root)
     spans = _keep_launchers([*module.spans(root, "")], lines)
-    return assemble(lines, [*licence_span(lines, "python"), *spans], filler_span("python"))
+    return assemble_code(lines, spans, "python")
 
 
 def _without_long_continuations(source: bytes) -> bytes:

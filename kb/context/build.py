@@ -28,7 +28,6 @@ from kb.corpus.entries import Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line, own_records, technique_line
 from kb.index.reader import Generation
 from kb.problems.plan import PLAN
-from kb.records import Source
 from kb.search.engine import Searcher
 
 # Sources listed at the end may take this part of the budget.
@@ -96,22 +95,18 @@ class _Composer:
             smaller += [([lines[0], *plan], False)] if plan else []
             smaller += [(lines[:1], False), ([next(iter(prose_prefixes(lines[0])))], False)]
         # The better kernels first, beside ever less; plain forms only where none of that fits.
-        for skipped in (self._plain, {}) if self._plain else ({},):
+        ways = (self._plain, {}) if self._plain else ({},)
+        for skipped in ways if most else ():
             self._skipped = skipped
             for facts, cited in ((lines, True), *smaller):
-                if most:
-                    response = self._told(facts, most, cited=cited, footed=True)
-                    if response is not None:
-                        return response
-        for facts, cited, footed in (
-            (lines, True, True),
-            (lines, False, True),
-            (lines, False, False),
-        ):
-            response = self._told(facts, 0, cited=cited, footed=footed)
+                response = self._told(facts, most, cited=cited, footed=True)
+                if response is not None:
+                    return response
+        for cited, footed in ((True, True), (False, True), (False, False)):
+            response = self._told(lines, 0, cited=cited, footed=footed)
             if response is not None:
                 return response
-        return self._respond(self._smallest(), [], [])
+        return respond(self._smallest(), self._selection, [], self._count, [])
 
     def _told(
         self, lines: list[str], wanted: int, *, cited: bool, footed: bool
@@ -156,16 +151,11 @@ class _Composer:
         text = SEPARATOR.join(part for part in parts if part)
         if not self._budget.fits(text):
             return None
-        return self._respond(text, [each.id for each in examples], citations)
+        return respond(text, self._selection, given, self._count, citations)
 
     @property
     def _count(self) -> int:
         return len(self._examples) + len(self._others)
-
-    def _respond(
-        self, text: str, examples: list[str], citations: list[Citation]
-    ) -> ContextResponse:
-        return respond(text, self._selection, examples, self._count, citations)
 
     def _available(self, candidates: list[Candidate]) -> list[Example]:
         generation = self._generation
@@ -221,14 +211,11 @@ class _Composer:
                     seen.add(source.url)
                     yield Citation(title=source.title, url=source.url, licence=source.licence)
         for row in (*self._selection.production, *self._selection.code):
-            origin = self._source_of(row)
+            origin = self._generation.sources[self._generation.columns["sources"].of(row)[0]]
             if origin.name not in seen:
                 seen.add(origin.name)
                 title = f"{origin.name} {origin.version or ''}".strip()
                 yield Citation(title=title, url=origin.url, licence=origin.licence)
-
-    def _source_of(self, row: int) -> Source:
-        return self._generation.sources[self._generation.columns["sources"].of(row)[0]]
 
     def _head(self, slug: str, *, short: bool = False) -> str:
         record = self._generation.techniques[slug]
