@@ -31,7 +31,6 @@ from kb.context.calls import (
     names_of,
     read_names,
     remove_argument,
-    without_parameter,
 )
 from kb.context.docstrings import summary
 from kb.context.folding import Bindings, constant, fold, is_docstring, is_identity
@@ -215,7 +214,8 @@ class _File:
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
-                function = without_parameter(function, argument.arg)  # noqa: PLW2901 (the next works on it)
+                unused: Bindings = {argument.arg: ast.Constant(None)}
+                function = fold(function, unused, set())  # noqa: PLW2901 (the next works on it)
                 self._functions[name] = function
                 changed = True
         return changed

@@ -95,10 +95,7 @@ class OpenAIEmbedder:
             raise EmbedderError(self._unusable("no list of vectors of one length")) from error
         if vectors.ndim != 2 or len(vectors) != len(sent):
             raise EmbedderError(self._unusable(f"{len(rows)} vectors for {len(sent)} texts"))
-        self._check_dimensions(vectors.shape[1])
-        return unit_rows(vectors, self.name)
-
-    def _check_dimensions(self, found: int) -> None:
+        found = vectors.shape[1]
         with self._lock:
             if self._dimensions is None:
                 self._dimensions = found
@@ -107,6 +104,7 @@ class OpenAIEmbedder:
             raise EmbedderError(
                 self._unusable(f"vectors of {found} dimensions after vectors of {known}")
             )
+        return unit_rows(vectors, self.name)
 
     def _unusable(self, what: str) -> str:
         return (

@@ -74,9 +74,11 @@ def verify_corpus(
     report(CheckResult(root.name, "entries", True, found, time.perf_counter() - start))
 
     kernels = _selected(corpus, only)
-    digests = {}
+    digests: dict[str, str] = {}
     if cache is not None:
-        digests = {k.entry.slug: digest_of(_files(root, k), case_timeout_s) for k in kernels}
+        for kernel in kernels:
+            files = [root / name for name in (kernel.path, kernel.launcher) if name]
+            digests[kernel.entry.slug] = digest_of(files, case_timeout_s)
         kernels = [k for k in kernels if not _repeat(cache, digests[k.entry.slug], report)]
     jobs = {kernel.entry.slug: _job(root, kernel) for kernel in kernels}
     run_jobs(list(jobs.values()), report, case_timeout_s)
@@ -90,10 +92,6 @@ def verify_corpus(
         for slug in jobs:
             cache.write(digests[slug], [result for result in results if result.slug == slug])
     return results
-
-
-def _files(root: Path, kernel: KernelFile) -> list[Path]:
-    return [root / name for name in (kernel.path, kernel.launcher) if name]
 
 
 def _repeat(cache: ResultCache, digest: str, report: Callable[[CheckResult], None]) -> bool:
