@@ -210,15 +210,13 @@ def _parse(data: dict[Any, Any], where: str) -> tuple[GpuSpec, ...]:
             raise InvalidInputError(f"{where}: '{name}' must hold keys such as sms and memory_gbps")
         try:
             spec = GpuSpec.model_validate({"family": str(name), **fields, "name": str(name)})
-        except (ValidationError, TypeError) as error:
+        except ValidationError as error:
             raise InvalidInputError(f"{where}: '{name}': {_first(error)}") from error
         specs.append(spec)
     return tuple(specs)
 
 
-def _first(error: ValidationError | TypeError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
+def _first(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"] if part != "[key]")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""

@@ -22,7 +22,7 @@ from kb.context.models import (
     ContextRequest,
     ContextResponse,
 )
-from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sections, respond
+from kb.context.packing import SEPARATOR, pack_example, pack_sections, respond
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line, own_records, technique_line
@@ -136,18 +136,18 @@ class _Composer:
         examples = self._example_parts(room, wanted, reserve, last=not cited)
         if wanted and not examples:
             return None
-        left = room.less(*(SEPARATOR + each.text for each in examples))
+        left = room.less(*(SEPARATOR + text for text in examples.values()))
         techniques = self._technique_parts(left, slugs, shown=bool(examples))
         if not techniques and not examples and not facts:
             return None
         left = left.less(*(SEPARATOR + part for part in techniques))
         more = self._more_examples(left, wanted, examples)
-        left = left.less(*(SEPARATOR + each.text for each in more))
-        examples += more
+        left = left.less(*(SEPARATOR + text for text in more.values()))
+        examples |= more
         techniques = self._longer(techniques, slugs, left)
-        given = [each.id for each in examples]
+        given = list(examples)
         footer = self._footer(len(examples), given, named) if footed else ""
-        parts = [facts, *techniques, *(each.text for each in examples), footer, sources]
+        parts = [facts, *techniques, *examples.values(), footer, sources]
         text = SEPARATOR.join(part for part in parts if part)
         if not self._budget.fits(text):
             return None
@@ -302,19 +302,19 @@ class _Composer:
 
     def _example_parts(
         self, room: Budget, wanted: int, reserve: int, *, last: bool
-    ) -> list[PackedExample]:
-        """The best example that fits whole, beside the chief technique's text; on the `last` try
-        without it as well."""
+    ) -> dict[str, str]:
+        """The id and text of the best example that fits whole, beside the chief technique's text;
+        on the `last` try without it as well."""
         if not wanted:
-            return []
+            return {}
         for kept in (reserve, 0) if last and reserve else (reserve,):
             space = Budget(room.limit - kept, room.measure).less(SEPARATOR)
             for example in [e for e in self._examples if e.slug not in self._skipped][:_TRIED]:
                 told = replace(example, note=self._beside(example))
                 packed = pack_example(told, space, brief=last)
                 if packed is not None:
-                    return [packed]
-        return []
+                    return {example.id: packed}
+        return {}
 
     def _beside(self, example: Example) -> str:
         """The note of an example: which kernel is better, why it is not shown, how to get it."""
@@ -327,23 +327,19 @@ class _Composer:
                 return example.note
         return f"{example.note} {told} Get it with `kb show {better} --code` or get_kernel.".strip()
 
-    def _more_examples(
-        self, room: Budget, wanted: int, shown: list[PackedExample]
-    ) -> list[PackedExample]:
+    def _more_examples(self, room: Budget, wanted: int, shown: dict[str, str]) -> dict[str, str]:
         """What else the module needs, or what else shows the techniques."""
-        more: list[PackedExample] = []
-        given = {each.id for each in shown}
+        more: dict[str, str] = {}
         further = self._others if self._selection.facts else self._examples
         for example in further:
             if len(shown) + len(more) >= wanted or not shown:
                 break
-            if example.id in given:
+            if example.id in shown or example.id in more:
                 continue
             packed = pack_example(example, room.less(SEPARATOR))
             if packed is not None:
-                more.append(packed)
-                given.add(packed.id)
-                room = room.less(SEPARATOR, packed.text)
+                more[example.id] = packed
+                room = room.less(SEPARATOR, packed)
         return more
 
     def _smallest(self) -> str:

@@ -55,9 +55,6 @@ class Advice:
     """Kernels for the heaviest operator, the best first."""
     others: list[Candidate] = field(default_factory=list)
     """The best kernel for each other operator that matters."""
-    family: str | None = None
-    query: str = ""
-    """The problem in words, for a search."""
 
 
 def advise(  # noqa: PLR0917 (as a request has them)
@@ -95,14 +92,8 @@ def advise(  # noqa: PLR0917 (as a request has them)
     first = _for_step(analysis, heaviest, kernels, gpu)
     if all(is_slower(kernels[each.slug], gpu) and _START in each.note for each in first):
         facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
-    return Advice(
-        facts=facts,
-        techniques=_techniques(analysis, card, generation),
-        first=first,
-        others=_others(analysis, heaviest, kernels, gpu),
-        family=family.name,
-        query=" ".join(dict.fromkeys(s.name.replace("_", " ") for s in analysis.steps[:12])),
-    )
+    others = _others(analysis, heaviest, kernels, gpu)
+    return Advice(facts, _techniques(analysis, card, generation), first, others)
 
 
 def _none_to_follow(

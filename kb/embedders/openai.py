@@ -42,6 +42,7 @@ class OpenAIEmbedder:
                 "endpoint that needs no key"
             )
         self._model = model
+        self.name = f"openai:{model}"
         try:
             self._client = openai.OpenAI(
                 base_url=base_url,
@@ -53,11 +54,6 @@ class OpenAIEmbedder:
             raise EmbedderError(f"OPENAI_BASE_URL '{base_url}' is not a usable URL") from error
         self._lock = Lock()
         self._dimensions: int | None = None
-
-    @property
-    def name(self) -> str:
-        """``openai:`` and the model's name."""
-        return f"openai:{self._model}"
 
     @property
     def dimensions(self) -> int:

@@ -118,7 +118,7 @@ class Interpreter(Expressions):
             self.run(orelse, scope)
 
     def _class(self, node: ast.ClassDef, scope: Scope) -> None:
-        cls = Class(node, scope, [self.eval(base, scope) for base in node.bases])
+        cls = Class(node, [self.eval(base, scope) for base in node.bases])
         inner = Scope({}, scope)
         with suppress(_Raised, _Return, _Break, _Continue):
             self.run([each for each in node.body if not _is_docstring(each)], inner)
