@@ -134,12 +134,12 @@ def read_text(found: Found) -> str:
     return text if "\n" in text else text.replace("\r", "\n")
 
 
+@dataclass(frozen=True, slots=True)
 class _Walk:
     """One walk over a folder, by the user's patterns."""
 
-    def __init__(self, include: GitIgnoreSpec, exclude: GitIgnoreSpec) -> None:
-        self.include = include
-        self.exclude = exclude
+    include: GitIgnoreSpec
+    exclude: GitIgnoreSpec
 
     def folder(self, root: Path, rules: IgnoreRules) -> Iterator[Found | Skipped]:
         # A stack, not recursion: folders nest deeper than Python's recursion limit.

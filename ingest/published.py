@@ -49,28 +49,28 @@ def published_state(origin: Origin, reading: Reading) -> IndexState:
     fetched, name, report = origin.fetched, reading.name, reading.report
     report.version, report.licence = fetched.version, origin.licence
     known = reading.former.source(name)
-    cited: dict[str, object] = {
-        "location": fetched.location,
-        "version": fetched.version,
-        "licence": origin.licence,
-        "url": origin.url,
-        "sha256": fetched.sha256,
-        "quality": quality_of(name) if reading.quality is None else reading.quality,
-    }
+
+    def cited(source: Source) -> Source:
+        return replace(
+            source,
+            location=fetched.location,
+            version=fetched.version,
+            licence=origin.licence,
+            url=origin.url,
+            sha256=fetched.sha256,
+            quality=quality_of(name) if reading.quality is None else reading.quality,
+        )
+
     wanted = (
         fetched.sha256, chunking_version(reading.detector), reading.include, reading.exclude,
     )  # fmt: skip
     if known and (known.sha256, known.chunking, known.include, known.exclude) == wanted:
         report.files = report.unchanged_files = len(known.files)
         chunks = tuple(chunk for chunk in reading.former.chunks if chunk.source == name)
-        return IndexState(sources=(_cited(known, cited),), chunks=chunks)
+        return IndexState(sources=(cited(known),), chunks=chunks)
     with unpacked(fetched, origin.cache) as root:
         try:
             state = directory_state(root, reading)
         except SourceError as error:
             raise SourceError(str(error).replace(str(root), str(origin))) from error
-    return IndexState(sources=(_cited(state.sources[0], cited),), chunks=state.chunks)
-
-
-def _cited(source: Source, cited: dict[str, object]) -> Source:
-    return replace(source, **cited)  # type: ignore[arg-type]
+    return IndexState(sources=(cited(state.sources[0]),), chunks=state.chunks)

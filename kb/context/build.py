@@ -16,12 +16,7 @@ from kb.context.materials import (
     short_sections,
     technique_sections,
 )
-from kb.context.models import (
-    DEFAULT_TOKENS,
-    Citation,
-    ContextRequest,
-    ContextResponse,
-)
+from kb.context.models import DEFAULT_TOKENS, Citation, ContextRequest, ContextResponse
 from kb.context.packing import SEPARATOR, pack_example, pack_sections, respond
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
@@ -64,11 +59,7 @@ class _Composer:
     """One context in the making."""
 
     def __init__(
-        self,
-        request: ContextRequest,
-        selection: Selection,
-        generation: Generation,
-        budget: Budget,
+        self, request: ContextRequest, selection: Selection, generation: Generation, budget: Budget
     ) -> None:
         self._request = request
         self._selection = selection

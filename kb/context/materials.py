@@ -181,10 +181,8 @@ def kernel_chunks(generation: Generation, slug: str) -> list[str]:
 
 
 def _worth(chunk: Chunk) -> tuple[int, str, int]:
-    if "@triton.jit" in chunk.text or "__global__" in chunk.text:
-        rank = 0
-    else:
-        rank = 1 if chunk.symbol == "kernel_function" else 2
+    is_kernel = "@triton.jit" in chunk.text or "__global__" in chunk.text
+    rank = 0 if is_kernel else 1 if chunk.symbol == "kernel_function" else 2
     return rank, chunk.path, chunk.start_line
 
 

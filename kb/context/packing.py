@@ -58,11 +58,7 @@ def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> st
 
 
 def respond(
-    text: str,
-    selection: Selection,
-    examples: list[str],
-    available: int,
-    citations: list[Citation],
+    text: str, selection: Selection, examples: list[str], available: int, citations: list[Citation]
 ) -> ContextResponse:
     """The answer with this text."""
     return ContextResponse(

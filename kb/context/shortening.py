@@ -14,14 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kb.context.assuming import (
-    FOR_TMA,
-    NOTHING,
-    Assumed,
-    assume,
-    drop_precision,
-    require,
-)
+from kb.context.assuming import FOR_TMA, NOTHING, Assumed, assume, drop_precision, require
 from kb.context.calls import (
     argument_given,
     bound_name,

@@ -118,16 +118,10 @@ def _list(slugs: set[str]) -> str:
 
 
 def _job(root: Path, kernel: KernelFile) -> Job:
-    entry = kernel.entry
-    return Job(
-        slug=entry.slug,
-        path=str((root / (kernel.launcher or kernel.path)).resolve()),
-        language=entry.language,
-        sizes=entry.sizes.check,
-        dtypes=entry.dtypes,
-        check_params=dict(entry.check_params),
-        interpretable=entry.interpretable,
-    )
+    facts = {"slug", "language", "dtypes", "check_params", "interpretable"}
+    path = (root / (kernel.launcher or kernel.path)).resolve()
+    sizes = kernel.entry.sizes.check
+    return kernel.entry.model_dump(include=facts) | {"path": str(path), "sizes": sizes}
 
 
 def _compile_triton(
