@@ -54,13 +54,7 @@ def _source(corpus: Corpus) -> Source:
         paths += [kernel.path, *([kernel.launcher] if kernel.launcher else [])]
     digests = ((path, hashlib.sha256(read_below(root, path)).hexdigest()) for path in paths)
     return Source(
-        name=manifest.name,
-        location=str(root.resolve()),
-        version=manifest.version,
-        licence=manifest.licence,
-        url=manifest.url,
-        quality=manifest.quality,
-        files=tuple(sorted(digests)),
+        **manifest.model_dump(), location=str(root.resolve()), files=tuple(sorted(digests))
     )
 
 

@@ -110,7 +110,8 @@ class _Module:
             yield span
 
     def _span(self, outer: Node, node: Node, symbol: str) -> Span:
-        start, end = outer.start_point.row, _end_row(outer)
+        start, (row, column) = outer.start_point.row, outer.end_point
+        end = row + 1 if column else max(row, start + 1)
         while start and self.lines[start - 1].lstrip().startswith("#"):
             start -= 1
         kernel = outer.type == "decorated_definition" and self.triton and _is_jit(outer)
@@ -146,11 +147,6 @@ def _keep_launchers(spans: list[Span], lines: list[str]) -> list[Span]:
         else:
             out.append(span)
     return out
-
-
-def _end_row(node: Node) -> int:
-    row, column = node.end_point
-    return row + 1 if column else max(row, node.start_point.row + 1)
 
 
 def _text(node: Node | None) -> str:

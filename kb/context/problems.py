@@ -213,7 +213,8 @@ def _options(
         settled |= family.epilogue.get(following, family.epilogue["other"])
     for name in family.usual:
         value = step.main.facts.get(name)
-        if value is not None and all(each == 1 for each in _listed(value)):
+        lengths = value if isinstance(value, list | tuple) else [value]
+        if value is not None and all(each == 1 for each in lengths):
             settled[name] = 1
     return tuple(sorted(settled.items(), key=lambda pair: pair[0])), lacking
 
@@ -262,10 +263,6 @@ def _contiguous(tensor: Tensor) -> bool:
     if tensor.made_by is not None:
         return any(tensor is each for each in tensor.made_by.outputs)
     return tensor.origin in {"input", "parameter"}
-
-
-def _listed(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _others(

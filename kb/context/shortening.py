@@ -233,18 +233,15 @@ class _File:
             if docstring is not None:
                 trimmed.body.insert(0, self._summary(docstring))
             self._functions[name] = trimmed
-        self._drop_empty()
+        # Calls of functions that only checked arguments go.
+        empty = {name for name, node in self._functions.items() if not node.body}
+        for node in self._functions.values():
+            node.body = [s for s in node.body if not _calls_one_of(s, empty)] or [ast.Pass()]
 
     def _summary(self, docstring: ast.stmt) -> ast.stmt:
         assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
         text = summary(str(docstring.value.value), self._folded)
         return ast.copy_location(ast.Expr(ast.Constant(text)), docstring)
-
-    def _drop_empty(self) -> None:
-        """Drop calls of functions that only checked arguments."""
-        empty = {name for name, node in self._functions.items() if not node.body}
-        for node in self._functions.values():
-            node.body = [s for s in node.body if not _calls_one_of(s, empty)] or [ast.Pass()]
 
     def _reached(self) -> set[str]:
         """Names of the file that the host function uses, directly or through others."""

@@ -86,7 +86,9 @@ def _run_child(
             _end(child)
         if problem != "":
             return problem
-        return f"the checking process died ({_cause(child.returncode)}){_last_line(errors)}"
+        code = child.returncode
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        return f"the checking process died ({cause}){_last_line(errors)}"
 
 
 def _environment(module: str) -> dict[str, str]:
@@ -148,10 +150,6 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-def _cause(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
 def _last_line(errors: IO[bytes]) -> str:
