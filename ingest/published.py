@@ -7,7 +7,7 @@ from ingest.directory import directory_state
 from ingest.reading import Reading
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import quality_of
-from ingest.sources.spec import GIT
+from ingest.sources.spec import GIT, Repository
 from ingest.sources.tree import unpacked
 from kb.errors import SourceError
 from kb.index.state import IndexState
@@ -27,10 +27,8 @@ class Origin:
     @property
     def name(self) -> str:
         """Default name of the source: the package's or repository's."""
-        bare = self.fetched.location.partition(":")[2]
-        if self.fetched.location.startswith(GIT):
-            return bare.rsplit("/", 1)[-1].removesuffix(".git")
-        return bare
+        kind, _, bare = self.fetched.location.partition(":")
+        return Repository(bare, "").name if kind.startswith(GIT) else bare
 
     def __str__(self) -> str:
         return f"{self.name} {self.fetched.version}"

@@ -55,6 +55,11 @@ class Repository:
         return GIT + self.url
 
     @property
+    def name(self) -> str:
+        """The repository's own name."""
+        return self.url.rsplit("/", 1)[-1].removesuffix(".git")
+
+    @property
     def pinned(self) -> bool:
         """Whether the revision always means the same commit."""
         return self.fixed or _COMMIT.fullmatch(self.revision) is not None
