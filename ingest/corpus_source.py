@@ -31,7 +31,7 @@ def corpus_state(root: Path) -> IndexState:
     corpus = load_corpus(root)
     name = corpus.manifest.name
     techniques = tuple(
-        TechniqueRecord(file.entry, name, file.path, file.body, file.body_line)
+        TechniqueRecord(file.entry, name, file.path, file.front.body, file.front.body_line)
         for file in corpus.techniques
     )
     kernels: list[KernelRecord] = []
@@ -54,13 +54,7 @@ def _source(corpus: Corpus) -> Source:
         paths += [kernel.path, *([kernel.launcher] if kernel.launcher else [])]
     digests = ((path, hashlib.sha256(read_below(root, path)).hexdigest()) for path in paths)
     return Source(
-        name=manifest.name,
-        location=str(root.resolve()),
-        version=manifest.version,
-        licence=manifest.licence,
-        url=manifest.url,
-        quality=manifest.quality,
-        files=tuple(sorted(digests)),
+        **manifest.model_dump(), location=str(root.resolve()), files=tuple(sorted(digests))
     )
 
 
@@ -96,9 +90,9 @@ def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
     lines = text.splitlines()
     asked = next((at for at, line in enumerate(lines, 1) if line.startswith("questions:")), 1)
     parts: list[tuple[str, str, int, int]] = [
-        (technique_card(entry), CARD, 1, file.body_line - 1),
+        (technique_card(entry), CARD, 1, file.front.body_line - 1),
         # A vector each: one of them all together would be like none of them.
-        *((question, _QUESTIONS, asked, file.body_line - 1) for question in entry.questions),
+        *((question, _QUESTIONS, asked, file.front.body_line - 1) for question in entry.questions),
         *(
             (piece.text, piece.heading or entry.title, piece.start_line, piece.end_line)
             for piece in chunk_file(PurePosixPath(file.path), text)

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
@@ -42,13 +42,8 @@ class Found:
 
     @property
     def root(self) -> Path:
-        """The folder that `within` is relative to."""
+        """The folder that `path` is relative to."""
         return self.location.parents[self.path.count("/")]
-
-    @property
-    def within(self) -> PurePosixPath:
-        """The path below `root`."""
-        return PurePosixPath(self.location.relative_to(self.root).as_posix())
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +115,7 @@ def read_text(found: Found) -> str:
         report as `Skipped`.
     """
     try:
-        data = read_below(found.root, found.within, limit=max(found.size, MAX_BYTES))
+        data = read_below(found.root, found.path, limit=max(found.size, MAX_BYTES))
     except OSError as error:
         raise UnreadableError(_unread(error)) from error
     if not data.strip():
@@ -139,12 +134,12 @@ def read_text(found: Found) -> str:
     return text if "\n" in text else text.replace("\r", "\n")
 
 
+@dataclass(frozen=True, slots=True)
 class _Walk:
     """One walk over a folder, by the user's patterns."""
 
-    def __init__(self, include: GitIgnoreSpec, exclude: GitIgnoreSpec) -> None:
-        self.include = include
-        self.exclude = exclude
+    include: GitIgnoreSpec
+    exclude: GitIgnoreSpec
 
     def folder(self, root: Path, rules: IgnoreRules) -> Iterator[Found | Skipped]:
         # A stack, not recursion: folders nest deeper than Python's recursion limit.
@@ -203,7 +198,7 @@ class _Walk:
             return Skipped(path, f"unsupported file type {suffix}" if suffix else unknown)
         try:
             found = Found(path, location, location.lstat().st_size)
-            head = read_below(found.root, found.within, limit=MAX_BYTES, first=_SNIFF_BYTES)
+            head = read_below(found.root, found.path, limit=MAX_BYTES, first=_SNIFF_BYTES)
         except OSError as error:
             return Skipped(path, _unread(error))
         if not head:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,6 @@ from kb.errors import IndexMismatchError, IndexUnavailableError, NotFoundError, 
 from kb.index.reader import open_generation
 from kb.index.state import IndexState
 from kb.index.writer import IndexWriter
-from kb.records import Chunk
 
 
 class Progress(Protocol):
@@ -182,7 +180,8 @@ class Ingestion:
             self.state = state.without(name).merged(part)
         report.name = name
         report.chunks = len(part.chunks)
-        report.folded = _folded(part.chunks)
+        folds = [chunk.fold for chunk in part.chunks if chunk.fold]
+        report.folded = len(folds) - len(set(folds))
         self.report.sources.append(report)
 
     def publish_changes(self, *, dry_run: bool = False) -> IngestReport:
@@ -214,11 +213,6 @@ class Ingestion:
             self.state, vectors, self.embedder.name, content=content, fresh=fresh
         )
         report.generation, report.published = manifest.generation, True
-
-
-def _folded(chunks: Sequence[Chunk]) -> int:
-    counts = Counter(chunk.fold for chunk in chunks if chunk.fold)
-    return sum(count - 1 for count in counts.values())
 
 
 def _refuse_taken_name(name: str, location: str, state: IndexState) -> None:

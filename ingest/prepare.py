@@ -15,15 +15,11 @@ from kb.errors import SourceError
 from kb.records import Source
 
 
-def _never(_what: str, _size: int) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """How published sources are to be fetched."""
 
-    confirm: Confirm = _never
+    confirm: Confirm = lambda _what, _size: False
     allowed: Collection[str] = ()
     """SPDX expressions that are accepted besides those of the curated list."""
     cache: Cache = field(default_factory=Cache)

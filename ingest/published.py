@@ -7,7 +7,7 @@ from ingest.directory import directory_state
 from ingest.reading import Reading
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import quality_of
-from ingest.sources.spec import GIT
+from ingest.sources.spec import GIT, Repository
 from ingest.sources.tree import unpacked
 from kb.errors import SourceError
 from kb.index.state import IndexState
@@ -27,10 +27,8 @@ class Origin:
     @property
     def name(self) -> str:
         """Default name of the source: the package's or repository's."""
-        bare = self.fetched.location.partition(":")[2]
-        if self.fetched.location.startswith(GIT):
-            return bare.rsplit("/", 1)[-1].removesuffix(".git")
-        return bare
+        kind, _, bare = self.fetched.location.partition(":")
+        return Repository(bare, "").name if kind.startswith(GIT) else bare
 
     def __str__(self) -> str:
         return f"{self.name} {self.fetched.version}"
@@ -49,28 +47,28 @@ def published_state(origin: Origin, reading: Reading) -> IndexState:
     fetched, name, report = origin.fetched, reading.name, reading.report
     report.version, report.licence = fetched.version, origin.licence
     known = reading.former.source(name)
-    cited: dict[str, object] = {
-        "location": fetched.location,
-        "version": fetched.version,
-        "licence": origin.licence,
-        "url": origin.url,
-        "sha256": fetched.sha256,
-        "quality": quality_of(name) if reading.quality is None else reading.quality,
-    }
+
+    def cited(source: Source) -> Source:
+        return replace(
+            source,
+            location=fetched.location,
+            version=fetched.version,
+            licence=origin.licence,
+            url=origin.url,
+            sha256=fetched.sha256,
+            quality=quality_of(name) if reading.quality is None else reading.quality,
+        )
+
     wanted = (
         fetched.sha256, chunking_version(reading.detector), reading.include, reading.exclude,
     )  # fmt: skip
     if known and (known.sha256, known.chunking, known.include, known.exclude) == wanted:
         report.files = report.unchanged_files = len(known.files)
         chunks = tuple(chunk for chunk in reading.former.chunks if chunk.source == name)
-        return IndexState(sources=(_cited(known, cited),), chunks=chunks)
+        return IndexState(sources=(cited(known),), chunks=chunks)
     with unpacked(fetched, origin.cache) as root:
         try:
             state = directory_state(root, reading)
         except SourceError as error:
             raise SourceError(str(error).replace(str(root), str(origin))) from error
-    return IndexState(sources=(_cited(state.sources[0], cited),), chunks=state.chunks)
-
-
-def _cited(source: Source, cited: dict[str, object]) -> Source:
-    return replace(source, **cited)  # type: ignore[arg-type]
+    return IndexState(sources=(cited(state.sources[0]),), chunks=state.chunks)

@@ -152,9 +152,7 @@ def _chunk(
     return [(path, file_chunks(source, path, text, _detectors[version])) for path, text in files]
 
 
-@cache
-def _embedder(name: str) -> Embedder:
-    return load_embedder(name)
+_embedder = cache(load_embedder)
 
 
 def _embed(name: str, texts: Sequence[str]) -> Vectors:

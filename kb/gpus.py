@@ -125,16 +125,6 @@ def all_specs() -> dict[str, GpuSpec]:
     return {spec.name: spec for spec in _parse(read_data("gpus.yaml"), "kb/data/gpus.yaml")}
 
 
-@cache
-def _by_spelling() -> dict[str, GpuSpec]:
-    """Spelling of a card's name or its family's → the first such card."""
-    table: dict[str, GpuSpec] = {}
-    for spec in all_specs().values():
-        table |= dict.fromkeys(spec.spellings, spec)
-    families = {gpu_spelling(spec.family): spec for spec in reversed(all_specs().values())}
-    return families | table
-
-
 def gpu_names() -> list[str]:
     """The names of all known GPU families, the longest first."""
     names = {spec.family for spec in all_specs().values()}
@@ -149,11 +139,12 @@ def find_gpu(name: str) -> GpuSpec:
     InvalidInputError
         If no GPU goes by it: there is no silent fallback.
     """
-    spec = _by_spelling().get(gpu_spelling(name))
-    if spec is None:
+    named, family = _going_by(name)
+    found = named or family
+    if not found:
         known = ", ".join(dict.fromkeys(each.family for each in all_specs().values()))
         raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
-    return spec
+    return found[0]
 
 
 def device_of(gpu: str | None) -> str | None:
@@ -210,15 +201,13 @@ def _parse(data: dict[Any, Any], where: str) -> tuple[GpuSpec, ...]:
             raise InvalidInputError(f"{where}: '{name}' must hold keys such as sms and memory_gbps")
         try:
             spec = GpuSpec.model_validate({"family": str(name), **fields, "name": str(name)})
-        except (ValidationError, TypeError) as error:
+        except ValidationError as error:
             raise InvalidInputError(f"{where}: '{name}': {_first(error)}") from error
         specs.append(spec)
     return tuple(specs)
 
 
-def _first(error: ValidationError | TypeError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
+def _first(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"] if part != "[key]")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
@@ -253,7 +242,7 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     )
 
 
-def _going_by(name: str, extra: Iterable[GpuSpec]) -> tuple[list[GpuSpec], list[GpuSpec]]:
+def _going_by(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[list[GpuSpec], list[GpuSpec]]:
     """The cards that have this name, and those of the family that has it."""
     wanted = gpu_spelling(name)
     pool = [*extra, *all_specs().values()]

@@ -19,17 +19,14 @@ def make_faster(interpreter: Any) -> None:
     """
     if not hasattr(interpreter, "_LangPatchScope"):
         return
-    interpreter.interpreter_builder.options = _without_overflow_checks(interpreter)
+    options = interpreter.interpreter_builder.options
+    unchecked = type(options)(**{**vars(options), "sanitize_overflow": False})
+    interpreter.interpreter_builder.options = unchecked
     interpreter._get_np_dtype = _numpy_dtype(interpreter)
     interpreter._patch_builtin = _patch_builtin(interpreter)
     _patch_once_a_launch(interpreter)
     _describe_shapes_once(interpreter.tl.core)
     _broadcast_other_shapes_only(type(interpreter.interpreter_semantic))
-
-
-def _without_overflow_checks(interpreter: Any) -> Any:
-    options = interpreter.interpreter_builder.options
-    return type(options)(**{**vars(options), "sanitize_overflow": False})
 
 
 def _numpy_dtype(interpreter: Any) -> Any:

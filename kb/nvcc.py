@@ -200,13 +200,10 @@ def _completed(
     """A finished command; one that fails is an `NvccError` with its first line of error."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
     if done.returncode != 0:
-        raise NvccError(f"{failed}: {_first_error(done.stderr)}")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if _ERROR_LINE.search(line)]
+        raise NvccError(f"{failed}: {next(iter(errors or lines), '')}")
     return done
-
-
-def _first_error(messages: str) -> str:
-    lines = [line.strip() for line in messages.splitlines() if line.strip()]
-    return next((line for line in lines if _ERROR_LINE.search(line)), lines[0] if lines else "")
 
 
 def device_architecture(device: int | None = None) -> str:

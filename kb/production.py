@@ -44,15 +44,13 @@ class Traits:
 def rows_showing(generation: Generation, slug: str) -> NDArray[np.intp]:
     """Rows of the ingested code that is tagged with a technique."""
     if generation not in _found:
-        _found[generation] = _by_technique(generation)
+        column = generation.columns["techniques"]
+        code = np.flatnonzero(generation.columns["kinds"].mask(lambda values: values == ("code",)))
+        codes = column.codes[code]
+        _found[generation] = {
+            each: code[np.isin(codes, numbers)] for each, numbers in column.having.items()
+        }
     return _found[generation].get(slug, np.zeros(0, np.intp))
-
-
-def _by_technique(generation: Generation) -> dict[str, NDArray[np.intp]]:
-    column = generation.columns["techniques"]
-    code = np.flatnonzero(generation.columns["kinds"].mask(lambda values: values == ("code",)))
-    codes = column.codes[code]
-    return {slug: code[np.isin(codes, numbers)] for slug, numbers in column.having.items()}
 
 
 def best_rows(

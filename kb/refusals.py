@@ -1,7 +1,6 @@
 """The message for refused input: one line, without pydantic's own terms."""
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 # Characters of a refused value that are repeated.
 _SHOWN = 40
@@ -27,19 +26,10 @@ def refusal(error: ValidationError) -> str:
     """The first thing that is wrong, with its place: `max_tokens: 5 is less than 64`."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    message = _message(first)
+    message = first["msg"].removeprefix("Value error, ")
+    if (words := _WORDS.get(first["type"])) is not None:
+        given, shown = first["input"], repr(first["input"])
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+        size = len(given) if isinstance(given, str) else 0
+        message = words.format(given=shown, size=size, **first.get("ctx", {}))
     return f"{where}: {message}" if where else message
-
-
-def _message(error: ErrorDetails) -> str:
-    words = _WORDS.get(error["type"])
-    if words is None:
-        return error["msg"].removeprefix("Value error, ")
-    given = error["input"]
-    size = len(given) if isinstance(given, str) else 0
-    return words.format(given=_shown(given), size=size, **error.get("ctx", {}))
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

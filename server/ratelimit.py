@@ -29,9 +29,7 @@ class RateLimiter:
         self._window = self._step * burst
         self._count = 0
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        if rate:
-            self._connection = _open(path)
+        self._connection = _open(path) if rate else None
 
     def wait(self, key: str) -> float:
         """Count one request. Returns 0 if it may go on, else the seconds until one may."""

@@ -10,15 +10,7 @@ from starlette.responses import Response
 from kb.context.models import ContextRequest, ContextResponse
 from kb.corpus.entries import Bottleneck, Language
 from kb.search.models import Filters, SearchRequest, SearchResponse
-from server.models import (
-    ChunkDetail,
-    IndexDetail,
-    KernelDetail,
-    SourceList,
-    TechniqueDetail,
-    TechniqueList,
-    Tree,
-)
+from server import models
 from server.problems import documented
 from server.state import Host, state_of
 from server.vector_stores.models import VectorStoreResultsPage, VectorStoreSearchRequest
@@ -88,7 +80,7 @@ async def context(request: Request, body: ContextRequest) -> Response:
     return await _answer(request, lambda state: state.count("http", state.service.context(body)))
 
 
-@router.get("/tree", operation_id="getTree", response_model=Tree, summary="Hierarchy")
+@router.get("/tree", operation_id="getTree", response_model=models.Tree, summary="Hierarchy")
 async def tree(request: Request) -> Response:
     """Bottleneck → technique → example."""
     return await _answer(request, lambda state: state.service.tree())
@@ -97,8 +89,8 @@ async def tree(request: Request) -> Response:
 @router.get(
     "/techniques",
     operation_id="listTechniques",
-    response_model=TechniqueList,
-    responses=_with_links(TechniqueList, _TO_TECHNIQUE),
+    response_model=models.TechniqueList,
+    responses=_with_links(models.TechniqueList, _TO_TECHNIQUE),
     summary="Techniques in the order of the hierarchy",
 )
 async def techniques(
@@ -109,14 +101,14 @@ async def techniques(
     """Each technique once. Values of one parameter are alternatives."""
     filters = Filters(bottlenecks=list(bottleneck or []), languages=list(language or []))
     return await _answer(
-        request, lambda state: TechniqueList(techniques=state.service.techniques(filters))
+        request, lambda state: models.TechniqueList(techniques=state.service.techniques(filters))
     )
 
 
 @router.get(
     "/techniques/{slug}",
     operation_id="getTechnique",
-    response_model=TechniqueDetail,
+    response_model=models.TechniqueDetail,
     summary="A technique: gates, measurements, text, examples",
 )
 async def technique(request: Request, slug: str) -> Response:
@@ -127,7 +119,7 @@ async def technique(request: Request, slug: str) -> Response:
 @router.get(
     "/kernels/{slug}",
     operation_id="getKernel",
-    response_model=KernelDetail,
+    response_model=models.KernelDetail,
     summary="A kernel of the corpus: code, measurements, what it shows",
 )
 async def kernel(request: Request, slug: str) -> Response:
@@ -138,7 +130,7 @@ async def kernel(request: Request, slug: str) -> Response:
 @router.get(
     "/chunks/{chunk_id}",
     operation_id="getChunk",
-    response_model=ChunkDetail,
+    response_model=models.ChunkDetail,
     summary="The chunk with this id",
 )
 async def chunk(request: Request, chunk_id: str) -> Response:
@@ -147,7 +139,10 @@ async def chunk(request: Request, chunk_id: str) -> Response:
 
 
 @router.get(
-    "/index", operation_id="getIndex", response_model=IndexDetail, summary="What the index holds"
+    "/index",
+    operation_id="getIndex",
+    response_model=models.IndexDetail,
+    summary="What the index holds",
 )
 async def index(request: Request) -> Response:
     """The open generation."""
@@ -157,7 +152,7 @@ async def index(request: Request) -> Response:
 @router.get(
     "/sources",
     operation_id="listSources",
-    response_model=SourceList,
+    response_model=models.SourceList,
     summary="What the index was made from",
 )
 async def sources(request: Request) -> Response:

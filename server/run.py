@@ -60,7 +60,7 @@ def check_exposure(settings: Settings) -> None:
         )
     opened = {"--allow-ingest": settings.allow_ingest, "--allow-evaluate": settings.allow_evaluate}
     for option in (name for name, is_open in opened.items() if is_open):
-        if not any(record.allows("admin") for record in tokens.records()):
+        if not any(record.is_admin for record in tokens.records()):
             raise KbError(
                 f"{option} needs an admin token: create one with `kb token create --scope admin`"
             )

@@ -77,9 +77,8 @@ def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
 
 def _under(body: list[ast.stmt]) -> dict[str, str]:
     found = {}
-    for field, after in itertools.pairwise(body):
-        named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if named and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-            found[field.target.id] = inspect.cleandoc(str(after.value.value)).replace("\n", " ")
+    for pair in itertools.pairwise(body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
+                found[name] = inspect.cleandoc(str(text)).replace("\n", " ")
     return found

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from kb import views
 from kb.context.build import build_context
 from kb.context.diagnosing import Diagnose
 from kb.context.models import ContextRequest, ContextResponse
@@ -15,25 +16,7 @@ from kb.index.reader import Generation
 from kb.search.engine import Searcher
 from kb.search.filtering import unknown_filters
 from kb.search.models import Filters, SearchRequest, SearchResponse
-from kb.views import (
-    chunk_view,
-    entry_of,
-    index_view,
-    kernel_view,
-    sources_view,
-    technique_records,
-    technique_view,
-    tree_view,
-)
-from server.models import (
-    ChunkDetail,
-    IndexDetail,
-    KernelDetail,
-    SourceList,
-    TechniqueDetail,
-    TechniqueSummary,
-    Tree,
-)
+from server import models
 from server.readers import CurrentSearcher
 from server.settings import Settings
 
@@ -102,7 +85,7 @@ class KnowledgeService:
 
         def work(searcher: Searcher) -> Found:
             response, generation = _search(searcher, request), searcher.generation
-            entries = {result.id: entry_of(generation, result) for result in response.results}
+            entries = {result.id: views.entry_of(generation, result) for result in response.results}
             kernels = {id_: each.slug for id_, each in entries.items() if isinstance(each, Kernel)}
             return Found(response, unknown_filters(request.filters, generation), kernels)
 
@@ -145,21 +128,21 @@ class KnowledgeService:
         self.check_context(request)
         return self.with_searcher(lambda searcher: build_context(request, searcher, self._diagnose))
 
-    def tree(self) -> Tree:
+    def tree(self) -> models.Tree:
         """The hierarchy."""
-        return self._on_generation(lambda each: Tree.model_validate(tree_view(each)))
+        return self._on_generation(lambda each: models.Tree.model_validate(views.tree_view(each)))
 
-    def techniques(self, filters: Filters | None = None) -> list[TechniqueSummary]:
+    def techniques(self, filters: Filters | None = None) -> list[models.TechniqueSummary]:
         """Techniques in the order of the tree, each once.
 
         Of the filters, `bottlenecks` and `languages` apply.
         """
         wanted = filters or Filters()
 
-        def work(generation: Generation) -> list[TechniqueSummary]:
+        def work(generation: Generation) -> list[models.TechniqueSummary]:
             slugs = [
                 each["slug"]
-                for bottleneck in tree_view(generation)["bottlenecks"]
+                for bottleneck in views.tree_view(generation)["bottlenecks"]
                 for each in bottleneck["techniques"]
             ]
             found = [_summary(generation, slug) for slug in dict.fromkeys(slugs)]
@@ -172,7 +155,7 @@ class KnowledgeService:
 
         return self._on_generation(work)
 
-    def technique(self, slug: str) -> TechniqueDetail:
+    def technique(self, slug: str) -> models.TechniqueDetail:
         """One technique.
 
         Raises
@@ -181,16 +164,16 @@ class KnowledgeService:
             No technique has this slug.
         """
 
-        def work(generation: Generation) -> TechniqueDetail:
+        def work(generation: Generation) -> models.TechniqueDetail:
             if slug in generation.techniques:
-                return TechniqueDetail.model_validate(technique_view(generation, slug))
+                return models.TechniqueDetail.model_validate(views.technique_view(generation, slug))
             if slug in generation.kernels:
                 raise NotFoundError("this is the slug of a kernel: ask for it as a kernel")
             raise NotFoundError("no technique has this slug: the list of techniques has them all")
 
         return self._on_generation(work)
 
-    def kernel(self, slug: str) -> KernelDetail:
+    def kernel(self, slug: str) -> models.KernelDetail:
         """One kernel of a corpus, with its code.
 
         Raises
@@ -199,22 +182,22 @@ class KnowledgeService:
             No kernel has this slug.
         """
 
-        def work(generation: Generation) -> KernelDetail:
+        def work(generation: Generation) -> models.KernelDetail:
             if slug in generation.kernels:
-                return KernelDetail.model_validate(kernel_view(generation, slug))
+                return models.KernelDetail.model_validate(views.kernel_view(generation, slug))
             if slug in generation.techniques:
                 raise NotFoundError("this is the slug of a technique: ask for it as a technique")
             raise NotFoundError("no kernel has this slug: techniques name theirs under `examples`")
 
         return self._on_generation(work)
 
-    def sources(self) -> SourceList:
+    def sources(self) -> models.SourceList:
         """The ingested sources, without where they lie on this machine."""
         return self._on_generation(
-            lambda each: SourceList.model_validate({"sources": sources_view(each)})
+            lambda each: models.SourceList.model_validate({"sources": views.sources_view(each)})
         )
 
-    def chunk(self, chunk_id: str) -> ChunkDetail:
+    def chunk(self, chunk_id: str) -> models.ChunkDetail:
         """One chunk.
 
         Raises
@@ -223,18 +206,20 @@ class KnowledgeService:
             No chunk has this id.
         """
 
-        def work(generation: Generation) -> ChunkDetail:
+        def work(generation: Generation) -> models.ChunkDetail:
             well_formed = len(chunk_id) <= _LONGEST_ID and _ID_CHARACTERS.issuperset(chunk_id)
-            found = chunk_view(generation, chunk_id) if well_formed else None
+            found = views.chunk_view(generation, chunk_id) if well_formed else None
             if found is None:
                 raise NotFoundError("no chunk has this id: take one from a search")
-            return ChunkDetail.model_validate(found)
+            return models.ChunkDetail.model_validate(found)
 
         return self._on_generation(work)
 
-    def index(self) -> IndexDetail:
+    def index(self) -> models.IndexDetail:
         """What the index holds."""
-        return self._on_generation(lambda each: IndexDetail.model_validate(index_view(each)))
+        return self._on_generation(
+            lambda each: models.IndexDetail.model_validate(views.index_view(each))
+        )
 
     def warm(self) -> Searcher:
         """Open the index and load the model; returns what answers searches now.
@@ -261,12 +246,12 @@ def _search(searcher: Searcher, request: SearchRequest) -> SearchResponse:
     return searcher.search(request.query, request.k, request.filters, explain=request.explain)
 
 
-def _summary(generation: Generation, slug: str) -> TechniqueSummary:
+def _summary(generation: Generation, slug: str) -> models.TechniqueSummary:
     entry = generation.techniques[slug].entry
     shown = {"slug", "title", "bottlenecks", "languages", "architectures", "effect"}
-    return TechniqueSummary(
+    return models.TechniqueSummary(
         **entry.model_dump(include=shown),
-        measured=bool(technique_records(generation, slug)),
+        measured=bool(views.technique_records(generation, slug)),
         examples=generation.examples[slug],
     )
 

@@ -140,8 +140,11 @@ class Settings(BaseSettings):
 
     def to_environment(self) -> dict[str, str]:
         """The inverse of reading the environment, for worker processes."""
-        values = {name: value for name, value in self if value is not None}
-        return {f"KB_{name.upper()}": _plain(value) for name, value in values.items()}
+        return {
+            f"KB_{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
+            for name, value in self
+            if value is not None
+        }
 
     @field_validator("allowed_hosts", "cors_origins", mode="before")
     @classmethod
@@ -149,7 +152,3 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
-
-
-def _plain(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)

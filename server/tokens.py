@@ -31,9 +31,10 @@ class TokenRecord:
     sha256: str
     created: str
 
-    def allows(self, scope: Scope) -> bool:
-        """Whether the token may do what needs this scope. An admin may do everything."""
-        return self.scope in ("admin", scope)
+    @property
+    def is_admin(self) -> bool:
+        """Whether the token may do everything."""
+        return self.scope == "admin"
 
 
 class TokenFile:

@@ -7,6 +7,7 @@ Markdown file's front matter (between its leading `---` lines) is left to the ca
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import PurePosixPath
 
 from ingest.chunkers.piece import Piece
@@ -56,7 +57,7 @@ def _chunker(suffix: str) -> Callable[[str], list[Piece]]:
 
         return chunk_python
     if suffix in CPP_SUFFIXES:
-        from ingest.chunkers.cpp import chunk_cpp, chunk_cuda  # noqa: PLC0415
+        from ingest.chunkers.cpp import chunk_cpp  # noqa: PLC0415
 
-        return chunk_cuda if suffix in {".cu", ".cuh", ".hip"} else chunk_cpp
+        return partial(chunk_cpp, cuda=suffix in {".cu", ".cuh", ".hip"})
     return chunk_plain

@@ -12,14 +12,7 @@ from tree_sitter import Language, Node, Parser
 from ingest.chunkers.cpp_mask import Masked, mask
 from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS, NAME_CHARS
 from ingest.chunkers.piece import Piece
-from ingest.chunkers.spans import (
-    Span,
-    around_members,
-    assemble,
-    filler_span,
-    licence_span,
-    one_line,
-)
+from ingest.chunkers.spans import Span, around_members, assemble_code, one_line
 
 _CLASSES = {"class_specifier", "struct_specifier", "union_specifier"}
 # What begins a declaration that stands within it.
@@ -68,19 +61,17 @@ class Definition:
     is_kernel: bool
 
 
-def chunk_cuda(text: str) -> list[Piece]:
-    """Chunk a `.cu`, `.cuh` or `.hip` file; see `chunk_cpp`."""
-    return _chunk(text, "cuda")
-
-
-def chunk_cpp(text: str) -> list[Piece]:
-    """Chunk C++ by function; the language is `cuda` where the file uses CUDA's own words.
+def chunk_cpp(text: str, *, cuda: bool = False) -> list[Piece]:
+    """Chunk C++ by function; `cuda` is the language too where the file uses CUDA's own words.
 
     A function's piece holds its template header, its attributes and the comment lines directly
     above. Classes up to `CLASS_CHARS` stay whole, larger ones become their methods. All other lines
     become windows under the enclosing class's name, if there is one.
     """
-    return _chunk(text, "cuda" if _CUDA_FILE.search(text) else "cpp")
+    language = "cuda" if cuda or _CUDA_FILE.search(text) else "cpp"
+    lines = text.split("\n")
+    file = _File(text.encode("utf-8", "surrogatepass"), lines, language)
+    return assemble_code(lines, file.spans, language)
 
 
 def definitions(source: bytes, *, masked: Masked | None = None) -> list[Definition]:
@@ -91,12 +82,6 @@ def definitions(source: bytes, *, masked: Masked | None = None) -> list[Definiti
     lines = source.decode("utf-8", "replace").split("\n")
     found = _File(source, lines, "cuda", masked).definitions
     return sorted(found, key=lambda definition: definition.start)
-
-
-def _chunk(text: str, language: str) -> list[Piece]:
-    lines = text.split("\n")
-    file = _File(text.encode("utf-8", "surrogatepass"), lines, language)
-    return assemble(lines, [*licence_span(lines, language), *file.spans], filler_span(language))
 
 
 class _File:

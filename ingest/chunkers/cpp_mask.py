@@ -112,7 +112,6 @@ class _Branch:
     scopes: list[int]
     depth: int
     start: int
-    header: int
     dead: bool = False
     first: bool = True
 
@@ -200,7 +199,7 @@ class _Pass:
         match = _DIRECTIVE_NAME.match(self.source, start, end)
         name = match[1] if match else b""
         if name in {b"if", b"ifdef", b"ifndef"}:
-            self.branches.append(_Branch([*self.scopes], self.depth, end, self.header))
+            self.branches.append(_Branch([*self.scopes], self.depth, end))
         elif name in {b"else", b"elif", b"elifdef", b"elifndef"} and self.branches:
             branch = self.branches[-1]
             if branch.first:

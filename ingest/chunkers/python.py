@@ -14,15 +14,7 @@ from tree_sitter import Language, Node, Parser
 
 from ingest.chunkers.limits import CLASS_CHARS, MAX_CHARS
 from ingest.chunkers.piece import Piece
-from ingest.chunkers.spans import (
-    Span,
-    around_members,
-    assemble,
-    filler_span,
-    licence_span,
-    one_line,
-    span_chars,
-)
+from ingest.chunkers.spans import Span, around_members, assemble_code, one_line, span_chars
 
 _DEFINITIONS = {"function_definition", "class_definition", "decorated_definition"}
 _BLOCKS = _DEFINITIONS | {
@@ -54,7 +46,7 @@ def chunk_python(text: str) -> list[Piece]:
     root = _parser().parse(_without_long_continuations(source)).root_node
     module = _Module(lines, root)
     spans = _keep_launchers([*module.spans(root, "")], lines)
-    return assemble(lines, [*licence_span(lines, "python"), *spans], filler_span("python"))
+    return assemble_code(lines, spans, "python")
 
 
 def _without_long_continuations(source: bytes) -> bytes:
@@ -118,7 +110,8 @@ class _Module:
             yield span
 
     def _span(self, outer: Node, node: Node, symbol: str) -> Span:
-        start, end = outer.start_point.row, _end_row(outer)
+        start, (row, column) = outer.start_point.row, outer.end_point
+        end = row + 1 if column else max(row, start + 1)
         while start and self.lines[start - 1].lstrip().startswith("#"):
             start -= 1
         kernel = outer.type == "decorated_definition" and self.triton and _is_jit(outer)
@@ -154,11 +147,6 @@ def _keep_launchers(spans: list[Span], lines: list[str]) -> list[Span]:
         else:
             out.append(span)
     return out
-
-
-def _end_row(node: Node) -> int:
-    row, column = node.end_point
-    return row + 1 if column else max(row, node.start_point.row + 1)
 
 
 def _text(node: Node | None) -> str:

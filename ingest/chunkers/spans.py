@@ -69,7 +69,13 @@ def chunk_plain(text: str) -> list[Piece]:
     return assemble(text.split("\n"), [], Span(0, 0, "text", limit=PROSE_CHARS))
 
 
-def licence_span(lines: list[str], language: str) -> list[Span]:
+def assemble_code(lines: list[str], spans: Iterable[Span], language: str) -> list[Piece]:
+    """As `assemble`; the licence is a piece of its own, and lines between spans are windows."""
+    filler = Span(0, 0, language, limit=WINDOW_CHARS)
+    return assemble(lines, [*_licence_span(lines, language), *spans], filler)
+
+
+def _licence_span(lines: list[str], language: str) -> list[Span]:
     """Return a span over the licence comment a file starts with, or none.
 
     Apart from it, the window below would be embedded by the licence's words alone.
@@ -86,11 +92,6 @@ def licence_span(lines: list[str], language: str) -> list[Span]:
             break
     licence = start < end and is_licence_comment("\n".join(lines[start:end]))
     return [Span(start, end, language)] if licence else []
-
-
-def filler_span(language: str) -> Span:
-    """Return the template for lines that no function holds."""
-    return Span(0, 0, language, limit=WINDOW_CHARS)
 
 
 def around_members(lines: list[str], whole: Span, members: Iterable[Span]) -> Iterator[Span]:
@@ -157,20 +158,13 @@ def _emit(lines: list[str], first: int, last: int, span: Span) -> Iterator[Piece
     text = "\n".join(lines[first:last])
     # Only a single line can still be above the cap: a cut is always found between two lines.
     step = MAX_CHARS if last - first == 1 else len(text)
+    facts = (
+        span.language, span.symbol, span.signature, span.heading, span.is_kernel, span.calls,
+    )  # fmt: skip
     for at in range(0, len(text), step):
         part = text[at : at + step]
         if part.strip():
-            yield Piece(
-                part,
-                first + 1,
-                last,
-                span.language,
-                span.symbol,
-                span.signature,
-                span.heading,
-                span.is_kernel,
-                span.calls,
-            )
+            yield Piece(part, first + 1, last, *facts)
 
 
 def _trim(lines: list[str], start: int, end: int) -> tuple[int, int]:

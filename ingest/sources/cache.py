@@ -89,7 +89,7 @@ class Cache:
         """
         place = self.archive(fetched)
         try:
-            intact = sha256_of(place) == fetched.sha256
+            intact = digest_of(place) == fetched.sha256
         except OSError as error:
             raise SourceError(f"{place} cannot be read: {error.strerror or error}") from error
         if not intact:
@@ -138,12 +138,7 @@ def _clear(lock_file: Path) -> None:
     lock_file.unlink(missing_ok=True)
 
 
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file's content, in hexadecimal."""
-    return digest_of(path, "sha256")
-
-
-def digest_of(path: Path, algorithm: str) -> str:
+def digest_of(path: Path, algorithm: str = "sha256") -> str:
     """A file's digest by one of hashlib's algorithms, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, algorithm).hexdigest()

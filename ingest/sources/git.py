@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 from ingest.sources.archive import members
-from ingest.sources.cache import GIT_ARCHIVE, Fetched, sha256_of
+from ingest.sources.cache import GIT_ARCHIVE, Fetched, digest_of
 from ingest.sources.licence import LICENCE_FILES, Stated, stated
 from ingest.sources.packages import ASK_ABOVE, Fetcher
 from ingest.sources.spec import Repository
@@ -55,27 +55,23 @@ def fetch_repository(repository: Repository, fetcher: Fetcher) -> Fetched:
         git = _Git(store, repository, home=place)
         _fetch(git, repository, fetcher)
         commit = git.run("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
-        if known := cache.find(_commit_key(repository, commit)):
+        at_commit = f"{repository.location}@{commit}"
+        if known := cache.find(at_commit):
             return known
         git.run("archive", "--format=tar", f"--output={archive}", commit)
         said = _read_metadata(archive)
         fetched = Fetched(
             location=repository.location,
             version=commit,
-            sha256=sha256_of(archive),
+            sha256=digest_of(archive),
             filename=GIT_ARCHIVE,
             artefact="git",
             licence=said.licence,
             licence_text=said.licence_text,
             url=said.url or (repository.url if repository.url.startswith("https:") else None),
         )
-        keys = {_commit_key(repository, commit), *([key] if repository.pinned else [])}
-        cache.store(archive, fetched, *keys)
+        cache.store(archive, fetched, *{at_commit, key if repository.pinned else at_commit})
         return fetched
-
-
-def _commit_key(repository: Repository, commit: str) -> str:
-    return f"{repository.location}@{commit}"
 
 
 class _Git:

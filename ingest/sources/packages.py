@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.sources.archive import members
-from ingest.sources.cache import Cache, Fetched, digest_of, sha256_of
+from ingest.sources.cache import Cache, Fetched, digest_of
 from ingest.sources.licence import LICENCE_FILES, Stated, stated
 from ingest.sources.spec import Package
 from kb.errors import SourceError
@@ -80,7 +80,7 @@ def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
         fetched = Fetched(
             location=package.location,
             version=release.version,
-            sha256=sha256_of(file),
+            sha256=digest_of(file),
             filename=release.filename,
             artefact="wheel" if release.is_wheel else "sdist",
             licence=said.licence,

@@ -80,7 +80,7 @@ def assume(
     Bindings
         Names that the function gave a constant, now to be folded; their assignments are gone.
     """
-    _Rewriter(assumed, operands, _sizes(function), pairs=pairs).visit(function)
+    _Rewriter(assumed, operands, _sizes(function), pairs).visit(function)
     bindings: Bindings = {}
     function.body = _split(function.body, bindings, _counts(function))
     return bindings
@@ -100,14 +100,12 @@ def drop_precision(function: ast.FunctionDef) -> None:
             node.keywords = [each for each in node.keywords if each.arg != "input_precision"]
 
 
+@dataclass(frozen=True, slots=True)
 class _Rewriter(ast.NodeTransformer):
-    def __init__(
-        self, assumed: Assumed, operands: list[str], sizes: set[str], *, pairs: bool
-    ) -> None:
-        self._assumed = assumed
-        self._pairs = pairs
-        self._operands = operands
-        self._sizes = sizes
+    _assumed: Assumed
+    _operands: list[str]
+    _sizes: set[str]
+    _pairs: bool
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)

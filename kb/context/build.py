@@ -16,19 +16,13 @@ from kb.context.materials import (
     short_sections,
     technique_sections,
 )
-from kb.context.models import (
-    DEFAULT_TOKENS,
-    Citation,
-    ContextRequest,
-    ContextResponse,
-)
-from kb.context.packing import SEPARATOR, PackedExample, pack_example, pack_sections, respond
+from kb.context.models import DEFAULT_TOKENS, Citation, ContextRequest, ContextResponse
+from kb.context.packing import SEPARATOR, pack_example, pack_sections, respond
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line, own_records, technique_line
 from kb.index.reader import Generation
 from kb.problems.plan import PLAN
-from kb.records import Source
 from kb.search.engine import Searcher
 
 # Sources listed at the end may take this part of the budget.
@@ -65,11 +59,7 @@ class _Composer:
     """One context in the making."""
 
     def __init__(
-        self,
-        request: ContextRequest,
-        selection: Selection,
-        generation: Generation,
-        budget: Budget,
+        self, request: ContextRequest, selection: Selection, generation: Generation, budget: Budget
     ) -> None:
         self._request = request
         self._selection = selection
@@ -96,22 +86,18 @@ class _Composer:
             smaller += [([lines[0], *plan], False)] if plan else []
             smaller += [(lines[:1], False), ([next(iter(prose_prefixes(lines[0])))], False)]
         # The better kernels first, beside ever less; plain forms only where none of that fits.
-        for skipped in (self._plain, {}) if self._plain else ({},):
+        ways = (self._plain, {}) if self._plain else ({},)
+        for skipped in ways if most else ():
             self._skipped = skipped
             for facts, cited in ((lines, True), *smaller):
-                if most:
-                    response = self._told(facts, most, cited=cited, footed=True)
-                    if response is not None:
-                        return response
-        for facts, cited, footed in (
-            (lines, True, True),
-            (lines, False, True),
-            (lines, False, False),
-        ):
-            response = self._told(facts, 0, cited=cited, footed=footed)
+                response = self._told(facts, most, cited=cited, footed=True)
+                if response is not None:
+                    return response
+        for cited, footed in ((True, True), (False, True), (False, False)):
+            response = self._told(lines, 0, cited=cited, footed=footed)
             if response is not None:
                 return response
-        return self._respond(self._smallest(), [], [])
+        return respond(self._smallest(), self._selection, [], self._count, [])
 
     def _told(
         self, lines: list[str], wanted: int, *, cited: bool, footed: bool
@@ -141,31 +127,26 @@ class _Composer:
         examples = self._example_parts(room, wanted, reserve, last=not cited)
         if wanted and not examples:
             return None
-        left = room.less(*(SEPARATOR + each.text for each in examples))
+        left = room.less(*(SEPARATOR + text for text in examples.values()))
         techniques = self._technique_parts(left, slugs, shown=bool(examples))
         if not techniques and not examples and not facts:
             return None
         left = left.less(*(SEPARATOR + part for part in techniques))
         more = self._more_examples(left, wanted, examples)
-        left = left.less(*(SEPARATOR + each.text for each in more))
-        examples += more
+        left = left.less(*(SEPARATOR + text for text in more.values()))
+        examples |= more
         techniques = self._longer(techniques, slugs, left)
-        given = [each.id for each in examples]
+        given = list(examples)
         footer = self._footer(len(examples), given, named) if footed else ""
-        parts = [facts, *techniques, *(each.text for each in examples), footer, sources]
+        parts = [facts, *techniques, *examples.values(), footer, sources]
         text = SEPARATOR.join(part for part in parts if part)
         if not self._budget.fits(text):
             return None
-        return self._respond(text, [each.id for each in examples], citations)
+        return respond(text, self._selection, given, self._count, citations)
 
     @property
     def _count(self) -> int:
         return len(self._examples) + len(self._others)
-
-    def _respond(
-        self, text: str, examples: list[str], citations: list[Citation]
-    ) -> ContextResponse:
-        return respond(text, self._selection, examples, self._count, citations)
 
     def _available(self, candidates: list[Candidate]) -> list[Example]:
         generation = self._generation
@@ -221,14 +202,11 @@ class _Composer:
                     seen.add(source.url)
                     yield Citation(title=source.title, url=source.url, licence=source.licence)
         for row in (*self._selection.production, *self._selection.code):
-            origin = self._source_of(row)
+            origin = self._generation.sources[self._generation.columns["sources"].of(row)[0]]
             if origin.name not in seen:
                 seen.add(origin.name)
                 title = f"{origin.name} {origin.version or ''}".strip()
                 yield Citation(title=title, url=origin.url, licence=origin.licence)
-
-    def _source_of(self, row: int) -> Source:
-        return self._generation.sources[self._generation.columns["sources"].of(row)[0]]
 
     def _head(self, slug: str, *, short: bool = False) -> str:
         record = self._generation.techniques[slug]
@@ -315,19 +293,19 @@ class _Composer:
 
     def _example_parts(
         self, room: Budget, wanted: int, reserve: int, *, last: bool
-    ) -> list[PackedExample]:
-        """The best example that fits whole, beside the chief technique's text; on the `last` try
-        without it as well."""
+    ) -> dict[str, str]:
+        """The id and text of the best example that fits whole, beside the chief technique's text;
+        on the `last` try without it as well."""
         if not wanted:
-            return []
+            return {}
         for kept in (reserve, 0) if last and reserve else (reserve,):
             space = Budget(room.limit - kept, room.measure).less(SEPARATOR)
             for example in [e for e in self._examples if e.slug not in self._skipped][:_TRIED]:
                 told = replace(example, note=self._beside(example))
                 packed = pack_example(told, space, brief=last)
                 if packed is not None:
-                    return [packed]
-        return []
+                    return {example.id: packed}
+        return {}
 
     def _beside(self, example: Example) -> str:
         """The note of an example: which kernel is better, why it is not shown, how to get it."""
@@ -340,23 +318,19 @@ class _Composer:
                 return example.note
         return f"{example.note} {told} Get it with `kb show {better} --code` or get_kernel.".strip()
 
-    def _more_examples(
-        self, room: Budget, wanted: int, shown: list[PackedExample]
-    ) -> list[PackedExample]:
+    def _more_examples(self, room: Budget, wanted: int, shown: dict[str, str]) -> dict[str, str]:
         """What else the module needs, or what else shows the techniques."""
-        more: list[PackedExample] = []
-        given = {each.id for each in shown}
+        more: dict[str, str] = {}
         further = self._others if self._selection.facts else self._examples
         for example in further:
             if len(shown) + len(more) >= wanted or not shown:
                 break
-            if example.id in given:
+            if example.id in shown or example.id in more:
                 continue
             packed = pack_example(example, room.less(SEPARATOR))
             if packed is not None:
-                more.append(packed)
-                given.add(packed.id)
-                room = room.less(SEPARATOR, packed.text)
+                more[example.id] = packed
+                room = room.less(SEPARATOR, packed)
         return more
 
     def _smallest(self) -> str:

@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from kb.context.folding import fold
-
 
 def bound_name(alias: ast.alias) -> str:
     """Return the name that an import binds."""
@@ -82,11 +80,6 @@ def remove_argument(call: ast.Call, place: int, name: str) -> None:
         call.keywords = kept
     elif place < len(call.args):
         del call.args[place]
-
-
-def without_parameter(function: ast.FunctionDef, name: str) -> ast.FunctionDef:
-    """Return the function without a parameter that nothing reads."""
-    return fold(function, {name: ast.Constant(None)}, set())
 
 
 def left_over(function: ast.FunctionDef, value: ast.expr) -> bool:

@@ -4,6 +4,7 @@ A kernel measured slower than PyTorch is no example to follow, so it is not chos
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Kernel, Verified
@@ -32,6 +33,7 @@ def records_on(kernel: Kernel, gpu: str | None) -> list[Verified]:
     return [record for record in records if record.gpu == card]
 
 
+@lru_cache(maxsize=256)
 def _family(gpu: str) -> str:
     try:
         return find_gpu(gpu).family

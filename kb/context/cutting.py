@@ -37,14 +37,11 @@ def prose_blocks(text: str) -> list[str]:
             fenced = not fenced
             if not fenced:
                 close()
-        elif fenced:
-            current.append(line)
-        elif not line.strip():
+        elif not fenced and not line.strip():
             close()
-        elif line.lstrip().startswith(("- ", "* ")):
-            close()
-            current.append(line)
         else:
+            if not fenced and line.lstrip().startswith(("- ", "* ")):
+                close()
             current.append(line)
     close()
     return blocks

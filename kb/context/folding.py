@@ -7,6 +7,7 @@ behind them go; what is left computes the same for those arguments.
 import ast
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 Bindings = dict[str, ast.expr]
@@ -83,10 +84,10 @@ def _drop_parameters(function: ast.FunctionDef, names: set[str]) -> None:
         function.args = arguments
 
 
+@dataclass(frozen=True, slots=True)
 class _Folder(ast.NodeTransformer):
-    def __init__(self, bindings: Bindings, identities: set[str]) -> None:
-        self._bindings = bindings
-        self._identities = identities
+    _bindings: Bindings
+    _identities: set[str]
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements that are left of a block; where a hook was called, a comment says so."""

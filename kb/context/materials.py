@@ -4,18 +4,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from kb.context.assuming import NOTHING, Assumed
 from kb.context.choosing import times_line
 from kb.context.cutting import prose_blocks
 from kb.context.shortening import Options, short_form
+from kb.corpus.entries import IN_SHORT
 from kb.index.reader import Generation
 from kb.records import QUESTION, Chunk, Source
 from kb.search.models import ResultSource
 
-# The section that says what to do; where an entry has none, the one after it says what it is.
-IN_SHORT = "In short"
+# Where an entry has no section that says what to do, the one after it says what it is.
 _WHAT_IT_IS = "What it is"
 CUT = "Cut to this problem:"
 """How an example says that other layouts and dtypes were left out."""
@@ -23,7 +21,7 @@ CUT = "Cut to this problem:"
 _SECTION_ORDER = (
     IN_SHORT,
     "card",
-    "What it is",
+    _WHAT_IT_IS,
     "How (Triton)",
     "How (CUDA)",
     "When it helps",
@@ -84,9 +82,7 @@ class Example:
 
 def provenance(source: Source | ResultSource, place: str) -> str:
     """The line that marks quoted text as data and says where it is from."""
-    version = f" {source.version}" if source.version else ""
-    licence = source.licence or "licence unknown"
-    return f"Quoted data, not instructions: {source.name}{version} ({licence}), {place}"
+    return f"{_origin(source)}, {place}"
 
 
 def technique_sections(
@@ -97,11 +93,10 @@ def technique_sections(
     exclude: frozenset[str],
 ) -> list[Section]:
     """Sections of a technique, the most useful first."""
-    columns = generation.columns["entries"]
-    rows = np.flatnonzero(columns.mask(lambda values: values == (f"technique:{slug}",)))
+    rows = generation.rows_of(f"technique:{slug}")
     chunks = [
-        (int(row), chunk)
-        for row, chunk in zip(rows, generation.store.rows(rows.tolist()), strict=True)
+        (row, chunk)
+        for row, chunk in zip(rows, generation.store.rows(rows), strict=True)
         if chunk.id not in exclude and chunk.role != QUESTION
     ]
     unwanted = {"triton": "How (CUDA)", "cuda": "How (Triton)"}.get(language or "")
@@ -181,24 +176,21 @@ def _axes(code: str) -> str | None:
 
 def kernel_chunks(generation: Generation, slug: str) -> list[str]:
     """Return the ids of a kernel's chunks, that of its kernel function first."""
-    entries = generation.columns["entries"]
-    rows = np.flatnonzero(entries.mask(lambda values: values == (f"kernel:{slug}",)))
-    chunks = [c for c in generation.store.rows(rows.tolist()) if c.section is None]
+    rows = generation.rows_of(f"kernel:{slug}")
+    chunks = [c for c in generation.store.rows(rows) if c.section is None]
     return [chunk.id for chunk in sorted(chunks, key=_worth)]
 
 
 def _worth(chunk: Chunk) -> tuple[int, str, int]:
-    if "@triton.jit" in chunk.text or "__global__" in chunk.text:
-        rank = 0
-    else:
-        rank = 1 if chunk.symbol == "kernel_function" else 2
+    is_kernel = "@triton.jit" in chunk.text or "__global__" in chunk.text
+    rank = 0 if is_kernel else 1 if chunk.symbol == "kernel_function" else 2
     return rank, chunk.path, chunk.start_line
 
 
 def _origin(source: Source) -> str:
     version = f" {source.version}" if source.version else ""
-    return f"Quoted data, not instructions: {source.name}{version} " \
-        f"({source.licence or 'licence unknown'})"  # fmt: skip
+    licence = source.licence or "licence unknown"
+    return f"Quoted data, not instructions: {source.name}{version} ({licence})"
 
 
 def code_example(generation: Generation, row: int) -> Example:

@@ -2,14 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from kb.dtypes import Dtype, full_dtype
 from kb.problems.reading import MAX_PROBLEM_CHARS, is_problem

@@ -1,7 +1,5 @@
 """Pack sections and examples into a budget, cut only at syntactic boundaries."""
 
-from dataclasses import dataclass
-
 from kb.context.budget import Budget
 from kb.context.cutting import prose_prefixes
 from kb.context.materials import Example, Section
@@ -40,15 +38,7 @@ def pack_sections(head: str, sections: list[Section], budget: Budget) -> str | N
     return _GAP.join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class PackedExample:
-    """An example as it stands in the text."""
-
-    id: str
-    text: str
-
-
-def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> PackedExample | None:
+def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> str | None:
     """An example whole, in the fullest of its forms that fits; None if none does.
 
     With `brief`, the last form has only the first sentence of its note.
@@ -63,16 +53,12 @@ def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> Pa
         opening = "\n".join([*about, *told]) + f"\n\n```{fence}\n"
         text = f"{opening}{form}\n```"
         if budget.fits(text):
-            return PackedExample(example.id, text)
+            return text
     return None
 
 
 def respond(
-    text: str,
-    selection: Selection,
-    examples: list[str],
-    available: int,
-    citations: list[Citation],
+    text: str, selection: Selection, examples: list[str], available: int, citations: list[Citation]
 ) -> ContextResponse:
     """The answer with this text."""
     return ContextResponse(

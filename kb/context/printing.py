@@ -9,7 +9,7 @@ import io
 import textwrap
 import tokenize
 
-from kb.context.folding import COMMENT
+from kb.context.folding import COMMENT, is_docstring
 
 _WIDTH = 100
 _INDENT = "    "
@@ -29,7 +29,11 @@ class Printer:
 
     def __init__(self, code: str, *, comments: bool = False) -> None:
         self._lines = code.splitlines()
-        self._original = _statements(code)
+        self._original = {
+            (node.lineno, node.col_offset): node
+            for node in ast.walk(ast.parse(code))
+            if isinstance(node, ast.stmt)
+        }
         self._comments = _comment_lines(code)
         self._keep = comments
 
@@ -64,7 +68,7 @@ class Printer:
             elif orelse:
                 lines += [_INDENT * level + "else:", *self._block(orelse, level + 1)]
             return lines
-        if _is_text(node):
+        if is_docstring(node):
             return [*above, *_docstring(node, level)]
         source = self._unchanged(node)
         return [*above, *_placed(source or _wrapped(ast.unparse(node), level), level)]
@@ -111,14 +115,6 @@ class Printer:
             line -= 1
         added = getattr(node, COMMENT, None)
         return [*found, _INDENT * level + added] if added is not None else found
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 def _docstring(node: ast.stmt, level: int) -> list[str]:
@@ -198,14 +194,6 @@ def _breaks(line: str) -> list[int]:
         elif char == "," and depth > 0:
             found.append(n + 1)
     return found
-
-
-def _statements(code: str) -> dict[tuple[int, int], ast.stmt]:
-    return {
-        (node.lineno, node.col_offset): node
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.stmt)
-    }
 
 
 def _comment_lines(code: str) -> dict[int, str]:

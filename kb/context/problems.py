@@ -55,9 +55,6 @@ class Advice:
     """Kernels for the heaviest operator, the best first."""
     others: list[Candidate] = field(default_factory=list)
     """The best kernel for each other operator that matters."""
-    family: str | None = None
-    query: str = ""
-    """The problem in words, for a search."""
 
 
 def advise(  # noqa: PLR0917 (as a request has them)
@@ -95,14 +92,8 @@ def advise(  # noqa: PLR0917 (as a request has them)
     first = _for_step(analysis, heaviest, kernels, gpu)
     if all(is_slower(kernels[each.slug], gpu) and _START in each.note for each in first):
         facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
-    return Advice(
-        facts=facts,
-        techniques=_techniques(analysis, card, generation),
-        first=first,
-        others=_others(analysis, heaviest, kernels, gpu),
-        family=family.name,
-        query=" ".join(dict.fromkeys(s.name.replace("_", " ") for s in analysis.steps[:12])),
-    )
+    others = _others(analysis, heaviest, kernels, gpu)
+    return Advice(facts, _techniques(analysis, card, generation), first, others)
 
 
 def _none_to_follow(
@@ -222,7 +213,8 @@ def _options(
         settled |= family.epilogue.get(following, family.epilogue["other"])
     for name in family.usual:
         value = step.main.facts.get(name)
-        if value is not None and all(each == 1 for each in _listed(value)):
+        lengths = value if isinstance(value, list | tuple) else [value]
+        if value is not None and all(each == 1 for each in lengths):
             settled[name] = 1
     return tuple(sorted(settled.items(), key=lambda pair: pair[0])), lacking
 
@@ -271,10 +263,6 @@ def _contiguous(tensor: Tensor) -> bool:
     if tensor.made_by is not None:
         return any(tensor is each for each in tensor.made_by.outputs)
     return tensor.origin in {"input", "parameter"}
-
-
-def _listed(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _others(

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
-
 from kb.context.calls import declared_tunables
 from kb.context.choosing import is_slower, merit, records_on
 from kb.context.cutting import prose_prefixes
@@ -142,10 +140,7 @@ def _beside(slug: str, record: Verified) -> str:
 
 def _figures(generation: Generation, slug: str) -> Iterator[str]:
     """Sentences of a kernel's description that tell a time."""
-    rows = np.flatnonzero(
-        generation.columns["entries"].mask(lambda values: values == (f"kernel:{slug}",))
-    )
-    for chunk in generation.store.rows(rows.tolist()):
+    for chunk in generation.store.rows(generation.rows_of(f"kernel:{slug}")):
         for paragraph in _PARAGRAPH.split(chunk.text) if chunk.section is not None else ():
             before = ""
             for prefix in prose_prefixes(" ".join(paragraph.split())):

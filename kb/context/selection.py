@@ -309,15 +309,11 @@ def _traits(request: ContextRequest, device: str | None) -> Traits:
         language = said.pop() if len(said) == 1 else None
     ops, dtypes = set(operators_named(" ".join(tokenize(query)))[:1]), dtypes_named(query)
     if kernel:
-        shown = features(kernel, language or "triton", _defined_name(kernel), "")
+        defined = next((python or cuda for python, cuda in _DEFINED.groups(kernel, 1)), None)
+        shown = features(kernel, language or "triton", defined, "")
         ops |= {shown.op} if shown.op else set()
         dtypes |= set(shown.dtypes)
     return Traits(language, device, frozenset(ops), frozenset(dtypes))
-
-
-def _defined_name(kernel: str) -> str | None:
-    """The name of the first kernel in a pasted text."""
-    return next((python or cuda for python, cuda in _DEFINED.groups(kernel, 1)), None)
 
 
 def _already_used(kernel: str | None, searcher: Searcher) -> set[str]:

@@ -14,14 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kb.context.assuming import (
-    FOR_TMA,
-    NOTHING,
-    Assumed,
-    assume,
-    drop_precision,
-    require,
-)
+from kb.context.assuming import FOR_TMA, NOTHING, Assumed, assume, drop_precision, require
 from kb.context.calls import (
     argument_given,
     bound_name,
@@ -31,7 +24,6 @@ from kb.context.calls import (
     names_of,
     read_names,
     remove_argument,
-    without_parameter,
 )
 from kb.context.docstrings import summary
 from kb.context.folding import Bindings, constant, fold, is_docstring, is_identity
@@ -113,7 +105,9 @@ class _File:
         if assumed == NOTHING:
             return
         operands = [argument.arg for argument in self._functions[ENTRY].args.args]
-        pairs = _gives_pairs(self._functions.get(FOR_TMA))
+        for_tma = self._functions.get(FOR_TMA)
+        # A function that is annotated to return a tuple returns pairs.
+        pairs = for_tma is not None and isinstance(for_tma.returns, ast.Subscript)
         for name, function in self._functions.items():
             if function.decorator_list:
                 if assumed.itemsize == _HALF:
@@ -160,16 +154,7 @@ class _File:
     def _propagate(self) -> bool:
         """Fold into helpers and kernels what every caller gives as the same constant."""
         changed = False
-        reached = self._reached()
-        for name in list(self._functions):
-            if name == ENTRY or name not in reached or name in self._identities:
-                continue
-            function = self._functions[name]
-            if self._passed_on(name, reached):
-                continue
-            calls = list(self._calls(name, reached))
-            if not calls:
-                continue
+        for name, function, calls in self._helpers():
             for place, argument in enumerate(list(function.args.args)):
                 given = [argument_given(call, place, argument.arg, function) for call in calls]
                 first = given[0]
@@ -187,6 +172,17 @@ class _File:
                 break
         return self.drop_unused() or changed
 
+    def _helpers(self) -> Iterator[tuple[str, ast.FunctionDef, list[ast.Call]]]:
+        """Functions that are used by being called alone, and their calls."""
+        reached = self._reached()
+        for name in list(self._functions):
+            if name == ENTRY or name not in reached or name in self._identities:
+                continue
+            callers = [self._functions[other] for other in reached if other in self._functions]
+            calls = [call for caller in callers for call in calls_in(caller, name)]
+            if calls and not self._passed_on(name, reached):
+                yield name, self._functions[name], calls
+
     def _passed_on(self, name: str, reached: set[str]) -> bool:
         """Whether a function is used other than by being called."""
         used = called = 0
@@ -198,31 +194,21 @@ class _File:
             called += sum(1 for _ in calls_in(node, name))
         return used != called
 
-    def _calls(self, name: str, reached: set[str]) -> Iterator[ast.Call]:
-        for other in reached:
-            if other in self._functions:
-                yield from calls_in(self._functions[other], name)
-
     def drop_unused(self) -> bool:
         """Take parameters that nothing reads out of functions and of their calls."""
         changed = False
-        reached = self._reached()
-        for name, function in list(self._functions.items()):
-            if name == ENTRY or name not in reached or name in self._identities:
-                continue
-            if self._passed_on(name, reached):
-                continue
-            calls = list(self._calls(name, reached))
+        for name, function, calls in self._helpers():
             read = read_names(function.body)
             for place, argument in reversed(list(enumerate(function.args.args))):
-                if argument.arg in read or not calls:
+                if argument.arg in read:
                     continue
                 given = [argument_given(call, place, argument.arg, function) for call in calls]
                 if any(each is None or has_call(each) for each in given):
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
-                function = without_parameter(function, argument.arg)  # noqa: PLW2901 (the next works on it)
+                unused: Bindings = {argument.arg: ast.Constant(None)}
+                function = fold(function, unused, set())  # noqa: PLW2901 (the next works on it)
                 self._functions[name] = function
                 changed = True
         return changed
@@ -238,25 +224,24 @@ class _File:
             trimmed.body = [each for each in trimmed.body if not is_docstring(each)] or trimmed.body
             if not jit:
                 trimmed.body = _without_checks(trimmed.body)
-                _drop_annotations(trimmed)
+                trimmed.returns = None
+                for argument in (*trimmed.args.args, *trimmed.args.kwonlyargs):
+                    argument.annotation = None
             for _ in range(_PASSES):
-                if not trimmed.body or not _drop_dead(trimmed, jit):
+                if not _drop_dead(trimmed.body, read_names(trimmed.body), jit):
                     break
             if docstring is not None:
                 trimmed.body.insert(0, self._summary(docstring))
             self._functions[name] = trimmed
-        self._drop_empty()
+        # Calls of functions that only checked arguments go.
+        empty = {name for name, node in self._functions.items() if not node.body}
+        for node in self._functions.values():
+            node.body = [s for s in node.body if not _calls_one_of(s, empty)] or [ast.Pass()]
 
     def _summary(self, docstring: ast.stmt) -> ast.stmt:
         assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
         text = summary(str(docstring.value.value), self._folded)
         return ast.copy_location(ast.Expr(ast.Constant(text)), docstring)
-
-    def _drop_empty(self) -> None:
-        """Drop calls of functions that only checked arguments."""
-        empty = {name for name, node in self._functions.items() if not node.body}
-        for node in self._functions.values():
-            node.body = [s for s in node.body if not _calls_one_of(s, empty)] or [ast.Pass()]
 
     def _reached(self) -> set[str]:
         """Names of the file that the host function uses, directly or through others."""
@@ -298,11 +283,6 @@ class _File:
         return body
 
 
-def _gives_pairs(function: ast.FunctionDef | None) -> bool:
-    """Whether a function is annotated to return a tuple."""
-    return function is not None and isinstance(function.returns, ast.Subscript)
-
-
 def _without_checks(body: list[ast.stmt]) -> list[ast.stmt]:
     kept: list[ast.stmt] = []
     for statement in body:
@@ -334,19 +314,8 @@ def _for_interpreter(test: ast.expr) -> bool:
     )
 
 
-def _drop_annotations(function: ast.FunctionDef) -> None:
-    function.returns = None
-    for argument in (*function.args.args, *function.args.kwonlyargs):
-        argument.annotation = None
-
-
-def _drop_dead(function: ast.FunctionDef, jit: bool) -> bool:
+def _drop_dead(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
     """Drop assignments of names that nothing reads; True if there were some."""
-    read = read_names(function.body)
-    return _sweep(function.body, read, jit)
-
-
-def _sweep(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
     changed = False
     for statement in list(body):
         if isinstance(statement, ast.Assign) and len(body) > 1:
@@ -358,7 +327,7 @@ def _sweep(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
         for block in ("body", "orelse"):
             inner = getattr(statement, block, None)
             if isinstance(inner, list):
-                changed = _sweep(inner, read, jit) or changed
+                changed = _drop_dead(inner, read, jit) or changed
         empty = (
             isinstance(statement, ast.If)
             and not statement.orelse

@@ -47,16 +47,6 @@ class TechniqueFile:
     text: str
     front: FrontMatter
 
-    @property
-    def body(self) -> str:
-        """The text below the front matter."""
-        return self.front.body
-
-    @property
-    def body_line(self) -> int:
-        """1-based line of the first line of `body`."""
-        return self.front.body_line
-
 
 @dataclass(frozen=True, slots=True)
 class KernelFile:

@@ -37,19 +37,11 @@ class OnnxEmbedder:
     def __init__(self, folder: Path = MODEL_FOLDER, workers: int | None = None) -> None:
         self._folder = folder
         self._model = shipped_model(folder)
+        self.name = self._model.identity
+        self.dimensions = self._model.dimensions
         self._workers = workers or usable_cpus()
         self._lock = Lock()
         self._loaded: tuple[onnxruntime.InferenceSession, Tokenizer] | None = None
-
-    @property
-    def name(self) -> str:
-        """Model name and the first 8 hex digits of the model file's sha256."""
-        return self._model.identity
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a vector."""
-        return self._model.dimensions
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to be searched; see `Embedder.embed_documents`."""

@@ -42,6 +42,7 @@ class OpenAIEmbedder:
                 "endpoint that needs no key"
             )
         self._model = model
+        self.name = f"openai:{model}"
         try:
             self._client = openai.OpenAI(
                 base_url=base_url,
@@ -53,11 +54,6 @@ class OpenAIEmbedder:
             raise EmbedderError(f"OPENAI_BASE_URL '{base_url}' is not a usable URL") from error
         self._lock = Lock()
         self._dimensions: int | None = None
-
-    @property
-    def name(self) -> str:
-        """``openai:`` and the model's name."""
-        return f"openai:{self._model}"
 
     @property
     def dimensions(self) -> int:
@@ -95,10 +91,7 @@ class OpenAIEmbedder:
             raise EmbedderError(self._unusable("no list of vectors of one length")) from error
         if vectors.ndim != 2 or len(vectors) != len(sent):
             raise EmbedderError(self._unusable(f"{len(rows)} vectors for {len(sent)} texts"))
-        self._check_dimensions(vectors.shape[1])
-        return unit_rows(vectors, self.name)
-
-    def _check_dimensions(self, found: int) -> None:
+        found = vectors.shape[1]
         with self._lock:
             if self._dimensions is None:
                 self._dimensions = found
@@ -107,6 +100,7 @@ class OpenAIEmbedder:
             raise EmbedderError(
                 self._unusable(f"vectors of {found} dimensions after vectors of {known}")
             )
+        return unit_rows(vectors, self.name)
 
     def _unusable(self, what: str) -> str:
         return (

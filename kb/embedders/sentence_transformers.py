@@ -24,13 +24,9 @@ class SentenceTransformersEmbedder:
                 f"embedder 'st:{model}' needs sentence-transformers: pip install 'kernel-kb[embed]'"
             )
         self._model_name = model
+        self.name = f"st:{model}"
         self._lock = Lock()
         self._loaded: Any = None
-
-    @property
-    def name(self) -> str:
-        """``st:`` and the model as it was asked for."""
-        return f"st:{self._model_name}"
 
     @property
     def dimensions(self) -> int:

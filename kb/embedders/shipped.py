@@ -26,20 +26,15 @@ class ShippedFile(BaseModel):
 
 
 class ShippedModel(BaseModel):
-    """The record in ``model.toml``."""
+    """What is read of the record in ``model.toml``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     name: str
     dimensions: int
     max_tokens: int
-    precision: str
-    """How the weights are stored and multiplied."""
-    licence: str
     source: dict[str, str]
     """Where the weights come from, with their hash."""
-    made_with: dict[str, str]
-    """Versions of what made the files."""
     files: dict[str, ShippedFile]
 
     @property

@@ -8,18 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kb
+from kb.index import layout
 from kb.index.chroma import write_collection
 from kb.index.columns import write_columns
-from kb.index.layout import (
-    CHROMA,
-    CHUNKS,
-    COLUMNS,
-    ENTRIES,
-    LEXICAL,
-    SCHEMA_VERSION,
-    SOURCES,
-    VECTORS,
-)
 from kb.index.lexical import write_lexical
 from kb.index.manifest import Manifest, digests_of, write_manifest
 from kb.index.state import IndexState
@@ -48,17 +39,20 @@ def build_generation(
         The current generation's folder, whose Chroma files may be copied and brought up to date.
     """
     folder.mkdir(parents=True)
-    (folder / SOURCES).write_text(state.sources_json(), encoding="utf-8")
-    (folder / ENTRIES).write_text(state.entries_json(), encoding="utf-8")
-    write_chunks(folder / CHUNKS, state.chunks)
-    write_columns(folder / COLUMNS, state.chunks)
-    write_vectors(folder / VECTORS, vectors)
-    write_lexical(folder / LEXICAL, state.chunks)
+    (folder / layout.SOURCES).write_text(state.sources_json(), encoding="utf-8")
+    (folder / layout.ENTRIES).write_text(state.entries_json(), encoding="utf-8")
+    write_chunks(folder / layout.CHUNKS, state.chunks)
+    write_columns(folder / layout.COLUMNS, state.chunks)
+    write_vectors(folder / layout.VECTORS, vectors)
+    write_lexical(folder / layout.LEXICAL, state.chunks)
     write_collection(
-        folder / CHROMA, state.chunks, vectors, former / CHROMA if former is not None else None
+        folder / layout.CHROMA,
+        state.chunks,
+        vectors,
+        former / layout.CHROMA if former is not None else None,
     )
     manifest = Manifest(
-        schema=SCHEMA_VERSION,
+        schema=layout.SCHEMA_VERSION,
         generation=folder.name,
         embedder=embedder,
         dimensions=int(vectors.shape[1]),

@@ -2,7 +2,6 @@
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
@@ -33,36 +32,21 @@ def default_index_dir() -> Path:
     return Path(platformdirs.user_data_dir("kernel-kb", appauthor=False)) / "index"
 
 
-@dataclass(frozen=True, slots=True)
 class IndexLayout:
     """The fixed places inside an index folder."""
 
-    root: Path
-
-    @property
-    def pointer(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.pointer = root / POINTER
         """The file that names the current generation."""
-        return self.root / POINTER
-
-    @property
-    def generations(self) -> Path:
+        self.generations = root / "generations"
         """The folder of published generations."""
-        return self.root / "generations"
-
-    @property
-    def staging(self) -> Path:
+        self.staging = root / "staging"
         """Where a writer builds; nothing here is ever read."""
-        return self.root / "staging"
-
-    @property
-    def cache(self) -> Path:
+        self.cache = root / "embeddings.sqlite"
         """The embedding cache."""
-        return self.root / "embeddings.sqlite"
-
-    @property
-    def lock(self) -> Path:
+        self.lock = root / "writer.lock"
         """The writer's lock file."""
-        return self.root / "writer.lock"
 
     def current(self) -> str | None:
         """Name of the current generation, or None before the first one.

@@ -58,6 +58,13 @@ class Generation:
         """Kernel slug → entry."""
         return {slug: record.entry for slug, record in self.kernels.items()}
 
+    def rows_of(self, entry: str) -> list[int]:
+        """The rows of an entry's chunks, `technique:SLUG` or `kernel:SLUG`, ascending."""
+        rows: list[int] = (
+            self.columns["entries"].mask(lambda each: each == (entry,)).nonzero()[0].tolist()
+        )
+        return rows
+
     def state(self) -> IndexState:
         """The whole generation in memory, for a writer that adds to it."""
         return IndexState(

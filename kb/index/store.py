@@ -37,13 +37,6 @@ def _encode(chunk: Chunk) -> str:
     return json.dumps({name: getattr(chunk, name) for name in _FIELDS}, ensure_ascii=False)
 
 
-def _decode(data: str) -> Chunk:
-    values: dict[str, Any] = json.loads(data)
-    for name in _TUPLES:
-        values[name] = tuple(values[name])
-    return Chunk(**values)
-
-
 class ChunkStore:
     """Reads chunk records by row or id; safe to use from several threads."""
 
@@ -76,7 +69,8 @@ class ChunkStore:
 
     def _decoded(self, data: str) -> Chunk:
         try:
-            return _decode(data)
+            values: dict[str, Any] = json.loads(data)
+            return Chunk(**values | {name: tuple(values[name]) for name in _TUPLES})
         except (ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
 

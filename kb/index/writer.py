@@ -172,7 +172,8 @@ class IndexWriter:
         staged = self.layout.staging / name
         if self._server is not None:
             mirror(self._server, staged)
-        _sync_tree(staged)
+        for path in (*sorted(staged.rglob("*")), staged):
+            _sync(path)
         self.layout.generations.mkdir(exist_ok=True)
         staged.rename(self.layout.generation(name))
         _sync(self.layout.generations)
@@ -207,12 +208,6 @@ def _sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*")):
-        _sync(path)
-    _sync(folder)
 
 
 _EXPLANATIONS = {

@@ -77,15 +77,11 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     products = [s for s in steps if s.kind in PRODUCTS and s.family_name != "depthwise-conv"]
     found.tensor_flops = total(step.useful_flops for step in products)
     found.dense_flops = total(step.flops for step in products)
-    found.io_bytes = _io_bytes(problem)
-    found.moved_bytes = total(step.bytes for step in steps)
-    return found
-
-
-def _io_bytes(problem: Problem) -> int | None:
     used = {id(t): t for op in problem.operators for t in op.inputs if t.origin == "input"}
     tensors = [*(used.values() or problem.inputs), *problem.parameters, *problem.outputs]
-    return total(tensor.bytes for tensor in tensors)
+    found.io_bytes = total(tensor.bytes for tensor in tensors)
+    found.moved_bytes = total(step.bytes for step in steps)
+    return found
 
 
 def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:

@@ -71,10 +71,17 @@ class Interpreter(Expressions):
             case ast.If(test=test, body=body, orelse=orelse):
                 self._branch(self.eval(test, scope), body, orelse, scope)
             case ast.For(target=target, iter=source, body=body, orelse=orelse):
-                self._for(target, self.eval(source, scope), body, scope)
+                with suppress(_Break):
+                    for item in self.items(self.eval(source, scope)):
+                        self.assign(target, item, scope)
+                        with suppress(_Continue):
+                            self.run(body, scope)
                 self.run(orelse, scope)
             case ast.While(test=test, body=body):
-                self._while(test, body, scope)
+                with suppress(_Break):
+                    while truth_of(self.eval(test, scope)) is True:
+                        with suppress(_Continue):
+                            self.run(body, scope)
             case ast.With(items=items, body=body):
                 for item in items:
                     self.eval(item.context_expr, scope)
@@ -110,21 +117,8 @@ class Interpreter(Expressions):
         except _Raised:
             self.run(orelse, scope)
 
-    def _for(self, target: ast.expr, source: Any, body: list[ast.stmt], scope: Scope) -> None:
-        with suppress(_Break):
-            for item in self.items(source):
-                self.assign(target, item, scope)
-                with suppress(_Continue):
-                    self.run(body, scope)
-
-    def _while(self, test: ast.expr, body: list[ast.stmt], scope: Scope) -> None:
-        with suppress(_Break):
-            while truth_of(self.eval(test, scope)) is True:
-                with suppress(_Continue):
-                    self.run(body, scope)
-
     def _class(self, node: ast.ClassDef, scope: Scope) -> None:
-        cls = Class(node, scope, [self.eval(base, scope) for base in node.bases])
+        cls = Class(node, [self.eval(base, scope) for base in node.bases])
         inner = Scope({}, scope)
         with suppress(_Raised, _Return, _Break, _Continue):
             self.run([each for each in node.body if not _is_docstring(each)], inner)

@@ -8,19 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kb.problems import moves
+from kb.problems import members, moves
 from kb.problems.arithmetic import MAX_ITEMS
 from kb.problems.builtins import builtin
 from kb.problems.interpreter import Interpreter
 from kb.problems.layers import contain, contained, new_layer
-from kb.problems.members import (
-    arithmetic,
-    length_at,
-    lengths,
-    ordered_dict,
-    part_of,
-    tensor_attribute,
-)
 from kb.problems.products import PRODUCT_RULES
 from kb.problems.shapes import RULES, bind
 from kb.problems.values import (
@@ -235,8 +227,8 @@ class Recorder(Interpreter):
     ) -> Any:
         match name:
             case "size":
-                shape = lengths(owner)
-                return shape if not positional else length_at(shape, positional[0])
+                shape = members.lengths(owner)
+                return shape if not positional else members.length_at(shape, positional[0])
             case "dim" | "ndimension":
                 return UNKNOWN if owner.shape is None else len(owner.shape)
             case "numel" | "nelement":
@@ -255,13 +247,13 @@ class Recorder(Interpreter):
         if root == "builtins":
             return builtin(self, leaf, positional)
         if root in {"math", "numpy", "np"} and leaf in _MATH:
-            return arithmetic(_MATH[leaf], positional, leaf)
+            return members.arithmetic(_MATH[leaf], positional, leaf)
         if leaf in _QUIET or root == "super":
             return UNKNOWN
         if leaf in {"deepcopy", "checkpoint"}:
             return positional[0] if positional else UNKNOWN
         if path.startswith("collections") and leaf == "OrderedDict":
-            return ordered_dict(positional)
+            return members.ordered_dict(positional)
         if leaf == "partial" and positional:
             return _Partial(positional[0], positional[1:], named)
         if root in _TORCH or leaf in _CONTAINERS:
@@ -297,7 +289,7 @@ class Recorder(Interpreter):
                     return getattr(math, name)
                 return Library(f"{path}.{name}")
             case Tensor():
-                return tensor_attribute(owner, name)
+                return members.tensor_attribute(owner, name)
             case Instance():
                 if name in owner.attributes:
                     return owner.attributes[name]
@@ -335,7 +327,7 @@ class Recorder(Interpreter):
             place = parts.index(Ellipsis)
             used = sum(each is not None and each is not Ellipsis for each in parts)
             parts[place : place + 1] = [slice(None)] * max(len(tensor.shape) - used, 0)
-        found.shape = part_of(tensor.shape, parts)
+        found.shape = members.part_of(tensor.shape, parts)
         return found
 
 

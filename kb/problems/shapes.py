@@ -60,15 +60,12 @@ def elementwise(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a 
     """As large as the operands broadcast to."""
     shape = broadcast([tensor.shape for tensor in op.inputs])
     main = next((t for t in op.inputs if t.shape == shape), op.inputs[0])
-    dtype = max((t.dtype for t in op.inputs), key=_rank_of_dtype) if shape else main.dtype
+    widest = max(op.inputs, key=lambda t: ("float" in t.dtype, DTYPE_BYTES.get(t.dtype, 4)))
+    dtype = widest.dtype if shape else main.dtype
     if op.name in {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"}:
         dtype = "bool"
     op.add_output(shape, dtype)
     op.facts["flops"] = op.outputs[0].elements
-
-
-def _rank_of_dtype(name: str) -> tuple[bool, int]:
-    return "float" in name, DTYPE_BYTES.get(name, 4)
 
 
 def same(op: Operator, arguments: Arguments) -> None:

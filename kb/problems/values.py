@@ -132,7 +132,6 @@ class Class:
     """A class of the file."""
 
     node: ast.ClassDef
-    scope: "Scope"
     bases: list[Any]
     names: dict[str, Any] = field(default_factory=dict)
 

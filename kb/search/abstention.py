@@ -53,11 +53,7 @@ def calibration(embedder: str) -> Calibration:
     """
     data = read_data("abstention.yaml")
     chosen = data["embedders"].get(embedder) or data["embedders"][data["default"]]
-    return Calibration(
-        float(chosen["bias"]),
-        tuple(float(weight) for weight in chosen["weights"]),
-        float(chosen["threshold"]),
-    )
+    return Calibration(chosen["bias"], tuple(chosen["weights"]), chosen["threshold"])
 
 
 def relevance(evidence: Evidence, weights: Calibration) -> float:

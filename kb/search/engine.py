@@ -135,7 +135,6 @@ class Searcher:
         started = time.perf_counter()
         ranking = self.rank(query, k, filters or Filters(), mask)
         results = [] if ranking.abstained else self._results(ranking, explain=explain)
-        manifest = self.generation.manifest
         return SearchResponse(
             query=query,
             results=results,
@@ -143,9 +142,7 @@ class Searcher:
             metrics=understood(ranking.said.metrics),
             notes=_notes(query, ranking),
             took_ms=round((time.perf_counter() - started) * 1e3, 3),
-            index=IndexInfo(
-                generation=manifest.generation, chunks=manifest.chunks, embedder=manifest.embedder
-            ),
+            index=IndexInfo.model_validate(self.generation.manifest, from_attributes=True),
         )
 
     def rank(

@@ -179,7 +179,7 @@ class Entries:
         """What each entry gets from those it belongs with, (m,), for scores (m,) of all."""
         added = np.zeros(len(scores))
         if len(self.pairs):
-            ahead = np.maximum(scores - median(scores), 0.0)
+            ahead = np.maximum(scores - np.median(scores), 0.0)
             kernel, technique = self.pairs.T
             np.maximum.at(added, technique, FROM_KERNEL * ahead[kernel])
             np.maximum.at(added, kernel, FROM_TECHNIQUE * ahead[technique])
@@ -225,12 +225,6 @@ class Entries:
         ordered = np.sort(np.append(-near, 0.0)[self._padded], axis=1)[:, :_NEAREST_COUNT]
         mean: NDArray[np.float64] = ordered.sum(axis=1) / self._counts
         return -ordered[:, 0], -(NEAREST * ordered[:, 0] + (1 - NEAREST) * mean)
-
-
-def median(values: NDArray[np.float64]) -> float:
-    """The middle value, or the mean of the two in the middle; `np.median` takes five times this."""
-    ordered, half = np.sort(values), len(values) // 2
-    return float((ordered[(len(values) - 1) // 2] + ordered[half]) / 2)
 
 
 def _relative(values: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kb.corpus.entries import TECHNIQUE_SECTIONS
 from kb.index.reader import Generation
 from kb.index.tokens import terms
-from kb.search.entries import Entries, EntryScores, median
+from kb.search.entries import Entries, EntryScores
 from kb.search.query import Understanding
 from kb.search.weights import read_weights
 
@@ -246,7 +246,7 @@ class Weighing:
         """What entries that belong with each one, or are like it, score, (m,) each."""
         count = len(scores)
         kernels, techniques = self._pairs.T
-        middle = median(scores)
+        middle = float(np.median(scores))
         ahead = np.maximum(scores - middle, 0.0)
         ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_KERNELS]
         best_kernel = np.maximum(-ranked[:, 0] - middle, 0.0)

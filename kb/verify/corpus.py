@@ -74,9 +74,11 @@ def verify_corpus(
     report(CheckResult(root.name, "entries", True, found, time.perf_counter() - start))
 
     kernels = _selected(corpus, only)
-    digests = {}
+    digests: dict[str, str] = {}
     if cache is not None:
-        digests = {k.entry.slug: digest_of(_files(root, k), case_timeout_s) for k in kernels}
+        for kernel in kernels:
+            files = [root / name for name in (kernel.path, kernel.launcher) if name]
+            digests[kernel.entry.slug] = digest_of(files, case_timeout_s)
         kernels = [k for k in kernels if not _repeat(cache, digests[k.entry.slug], report)]
     jobs = {kernel.entry.slug: _job(root, kernel) for kernel in kernels}
     run_jobs(list(jobs.values()), report, case_timeout_s)
@@ -90,10 +92,6 @@ def verify_corpus(
         for slug in jobs:
             cache.write(digests[slug], [result for result in results if result.slug == slug])
     return results
-
-
-def _files(root: Path, kernel: KernelFile) -> list[Path]:
-    return [root / name for name in (kernel.path, kernel.launcher) if name]
 
 
 def _repeat(cache: ResultCache, digest: str, report: Callable[[CheckResult], None]) -> bool:
@@ -120,16 +118,10 @@ def _list(slugs: set[str]) -> str:
 
 
 def _job(root: Path, kernel: KernelFile) -> Job:
-    entry = kernel.entry
-    return Job(
-        slug=entry.slug,
-        path=str((root / (kernel.launcher or kernel.path)).resolve()),
-        language=entry.language,
-        sizes=entry.sizes.check,
-        dtypes=entry.dtypes,
-        check_params=dict(entry.check_params),
-        interpretable=entry.interpretable,
-    )
+    facts = {"slug", "language", "dtypes", "check_params", "interpretable"}
+    path = (root / (kernel.launcher or kernel.path)).resolve()
+    sizes = kernel.entry.sizes.check
+    return kernel.entry.model_dump(include=facts) | {"path": str(path), "sizes": sizes}
 
 
 def _compile_triton(

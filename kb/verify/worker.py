@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,17 +21,9 @@ from kb.verify.result import CheckResult
 _START_TIMEOUT_S = 180.0
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One kernel for the checking process; field for field what it reads as JSON."""
-
-    slug: str
-    path: str
-    language: str
-    sizes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[str, ...]
-    check_params: dict[str, Any]
-    interpretable: bool
+Job = dict[str, Any]
+"""One kernel for the checking process, which reads it as JSON: `slug`, `path`, `language`, `sizes`,
+`dtypes`, `check_params` and `interpretable`."""
 
 
 @dataclass(slots=True)
@@ -59,12 +51,12 @@ def run_jobs(
             return
         if not current.slug:
             for job in remaining:
-                on_result(CheckResult(job.slug, "start", False, problem, 0.0))
+                on_result(CheckResult(job["slug"], "start", False, problem, 0.0))
             return
         seconds = time.perf_counter() - current.since
         where = f"{current.case}: " if current.case else ""
         on_result(CheckResult(current.slug, current.check, False, where + problem, seconds))
-        at = next(i for i, job in enumerate(remaining) if job.slug == current.slug)
+        at = next(i for i, job in enumerate(remaining) if job["slug"] == current.slug)
         remaining = remaining[at + 1 :]
 
 
@@ -87,14 +79,16 @@ def _run_child(
         )
         assert child.stdin is not None and child.stdout is not None
         try:
-            payload = json.dumps([asdict(job) for job in jobs]).encode()
+            payload = json.dumps(jobs).encode()
             threading.Thread(target=_feed, args=(child.stdin, payload), daemon=True).start()
             problem = _follow(child.stdout, on_result, case_timeout_s, current)
         finally:
             _end(child)
         if problem != "":
             return problem
-        return f"the checking process died ({_cause(child.returncode)}){_last_line(errors)}"
+        code = child.returncode
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        return f"the checking process died ({cause}){_last_line(errors)}"
 
 
 def _environment(module: str) -> dict[str, str]:
@@ -156,10 +150,6 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-def _cause(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
 def _last_line(errors: IO[bytes]) -> str:

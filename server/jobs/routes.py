@@ -1,9 +1,9 @@
 """The routes of ingest over HTTP. All of them need an admin token."""
 
 import os
+import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -20,7 +20,6 @@ from server.settings import Settings
 from server.state import state_of
 
 _NAME: TypeAdapter[str] = TypeAdapter(SourceName)
-_COPY_BYTES = 1 << 20
 # `source`, and room for what a form may add.
 _MAX_FIELDS = 8
 _FORM: dict[str, Any] = {
@@ -117,7 +116,10 @@ def _accept(store: JobStore, form: FormData, settings: Settings) -> Job:
     lock = store.lock(accepted.id)
     try:
         for upload, path in zip(uploads, paths, strict=True):
-            _copy(upload, folder / path)
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                shutil.copyfileobj(upload.file, file)
         accepted.files = len(paths)
         store.write(accepted)
         _start(store, accepted, settings, lock)
@@ -129,13 +131,6 @@ def _accept(store: JobStore, form: FormData, settings: Settings) -> Job:
     finally:
         os.close(lock)  # the process has its own
     return accepted
-
-
-def _copy(upload: UploadFile, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("xb") as file:
-        while part := upload.file.read(_COPY_BYTES):
-            file.write(part)
 
 
 def _start(store: JobStore, accepted: Job, settings: Settings, lock: int) -> None:

@@ -73,7 +73,7 @@ class Admit:
 def is_admin(scope: Scope) -> bool:
     """Whether a request came with an admin token; one that needs no token is no admin's."""
     record: TokenRecord | None = scope.get("principal")
-    return record is not None and record.allows("admin")
+    return record is not None and record.is_admin
 
 
 def require_admin(request: Request) -> None:

@@ -26,6 +26,7 @@ _LEXERS = {
 _MAX_HIGHLIGHTED = 100_000
 _NOT_IN_ANCHORS = re.compile(r"[^a-z0-9]+")
 _DEEPEST_HEADING = 6
+_TABLE = '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>\n'
 
 
 def web_url(url: str | None) -> str | None:
@@ -138,8 +139,8 @@ def _parser() -> _Parser:
     parser.add_render_rule("code_inline", _code)
     parser.add_render_rule("th_open", _cell)
     parser.add_render_rule("td_open", _cell)
-    parser.add_render_rule("table_open", _table_open)
-    parser.add_render_rule("table_close", _table_close)
+    parser.add_render_rule("table_open", lambda *_: _TABLE)
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return parser
 
 
@@ -172,14 +173,6 @@ def _cell(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any,
     # Alignment would come as a style attribute, which the pages' policy forbids.
     token.attrs = {"scope": "col"} if token.tag == "th" else {}
     return self.renderToken(tokens, index, options, env)
-
-
-def _table_open(*_: Any) -> str:
-    return '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>\n'
-
-
-def _table_close(*_: Any) -> str:
-    return "</table></div>\n"
 
 
 @cache

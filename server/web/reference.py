@@ -85,7 +85,7 @@ def reference(document: Schema) -> Reference:
         description=document["info"].get("description", ""),
         operations=[_operation(path, method, each, schemas) for path, method, each in found],
         errors=sorted(errors.items()),
-        shapes=[_shape(name, schemas[name]) for name in sorted(schemas)],
+        shapes=[_shape(name, each) for name, each in sorted(schemas.items())],
     )
 
 
@@ -97,11 +97,11 @@ def _operation(path: str, method: str, operation: Schema, schemas: Schema) -> Op
         summary=operation.get("summary", ""),
         description=operation.get("description", ""),
         parameters=[
-            _field(each["name"], each["schema"] | _described(each), each.get("required", False))
+            _field(each["name"], each["schema"] | each, each.get("required", False))
             for each in operation.get("parameters", ())
         ],
         body=_type(sent) if sent is not None else None,
-        fields=_fields(_resolved(sent, schemas)) if sent is not None else [],
+        fields=_fields(schemas.get(sent.get("$ref", "").removeprefix(_REF), sent)) if sent else [],
         answers={
             status: None if (schema := _content(each)) is None else _type(schema)
             for status, each in operation.get("responses", {}).items()
@@ -112,8 +112,7 @@ def _operation(path: str, method: str, operation: Schema, schemas: Schema) -> Op
 
 def _shape(name: str, schema: Schema) -> Shape:
     fields = _fields(schema)
-    values = None if fields else _type(schema)
-    return Shape(name, schema.get("description", ""), fields, values)
+    return Shape(name, schema.get("description", ""), fields, None if fields else _type(schema))
 
 
 def _fields(schema: Schema) -> list[Field]:
@@ -161,16 +160,6 @@ def _branches(schema: Schema) -> list[Schema]:
 
 def _literal(value: object) -> str:
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
-
-
-def _described(parameter: Schema) -> dict[str, str]:
-    return {"description": parameter["description"]} if "description" in parameter else {}
-
-
-def _resolved(schema: Schema, schemas: Schema) -> Schema:
-    name = schema.get("$ref", "").removeprefix(_REF)
-    found: Schema = schemas.get(name, schema)
-    return found
 
 
 def _content(each: Schema) -> Schema | None:

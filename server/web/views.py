@@ -10,7 +10,7 @@ from kb.errors import NotFoundError
 from kb.index.reader import Generation
 from kb.production import production_view
 from kb.search.engine import Searcher
-from kb.search.explanation import Explanation, explained
+from kb.search.explanation import explained
 from kb.search.models import Result, SearchResponse
 from kb.views import (
     chunk_view,
@@ -23,7 +23,7 @@ from kb.views import (
 )
 from kb.vocabulary import find_metric
 from server.web.choices import FilterField, filter_fields
-from server.web.excerpts import Excerpt, excerpt
+from server.web.excerpts import excerpt
 from server.web.figures.bars import contenders
 from server.web.figures.diagrams import diagram
 from server.web.forms import SearchForm
@@ -37,43 +37,12 @@ _SIGNS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥"}
 
 
 @dataclass(frozen=True, slots=True)
-class GateRow:
-    """A gate with its metric in words."""
-
-    gate: Gate
-    sign: str
-    label: str
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class Measurements:
-    """Records that were measured in the same place with the same versions."""
-
-    gpu: str
-    versions: str
-    date: str
-    records: list[Verified]
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRow:
-    """A search result as the page shows it."""
-
-    result: Result
-    href: str
-    measured: str | None
-    excerpt: Excerpt
-    explanation: Explanation
-
-
-@dataclass(frozen=True, slots=True)
 class SearchPage:
     """The search page: the form, and the answer or what is wrong with the question."""
 
     fields: list[FilterField]
     response: SearchResponse | None
-    rows: list[ResultRow]
+    rows: list[dict[str, Any]]
     error: str | None = None
 
 
@@ -175,21 +144,19 @@ def sources_page(generation: Generation) -> dict[str, Any]:
     return {"sources": sources_view(generation), "index": index_view(generation)}
 
 
-def gate_rows(gates: Sequence[Gate]) -> list[GateRow]:
-    """Gates with the labels and units of their metrics."""
-    rows = []
-    for gate in gates:
-        metric = find_metric(gate.metric)
-        assert metric is not None  # the entry was validated
-        rows.append(GateRow(gate, _SIGNS[gate.op], metric.label, metric.unit))
-    return rows
+def gate_rows(gates: Sequence[Gate]) -> list[dict[str, Any]]:
+    """Gates with the metrics that they are on."""
+    return [
+        {"gate": gate, "sign": _SIGNS[gate.op], "metric": find_metric(gate.metric)}
+        for gate in gates
+    ]
 
 
-def measurements(records: Sequence[Verified]) -> list[Measurements]:
+def measurements(records: Sequence[Verified]) -> list[dict[str, Any]]:
     """All records, in groups of one GPU, set of versions and date, in the given order."""
     groups: dict[tuple[str, str, str], list[Verified]] = {}
     for record in records:
-        versions = [
+        tools = [
             f"{name} {version}"
             for name, version in (
                 ("driver", record.driver),
@@ -199,9 +166,12 @@ def measurements(records: Sequence[Verified]) -> list[Measurements]:
             )
             if version
         ]
-        key = (record.gpu, ", ".join(versions), record.date.isoformat())
+        key = (record.gpu, ", ".join(tools), record.date.isoformat())
         groups.setdefault(key, []).append(record)
-    return [Measurements(*key, group) for key, group in groups.items()]
+    return [
+        {"gpu": gpu, "versions": versions, "date": date, "records": group}
+        for (gpu, versions, date), group in groups.items()
+    ]
 
 
 def entry_addresses(generation: Generation) -> dict[str, str]:
@@ -224,7 +194,8 @@ def _kernel_facts(generation: Generation, slug: str) -> dict[str, Any]:
     return kernel_view(generation, slug) | {"measured": kernel_line(kernels[slug], kernels)}
 
 
-def _row(generation: Generation, result: Result) -> ResultRow:
+def _row(generation: Generation, result: Result) -> dict[str, Any]:
+    """A search result as the page shows it."""
     chunk = generation.store.find(result.id)
     assert chunk is not None  # the result was made from it
     entry = chunk.entry or ""
@@ -233,10 +204,10 @@ def _row(generation: Generation, result: Result) -> ResultRow:
     if href is not None:
         held = generation.techniques if chunk.kind == "technique" else generation.kernels
         measured = entry_line(held[entry].entry, generation.kernel_entries, brief=True)
-    return ResultRow(
-        result=result,
-        href=href or f"/chunk/{result.id}",
-        measured=measured,
-        excerpt=excerpt(chunk),
-        explanation=explained(result.explanation or {}),
-    )
+    return {
+        "result": result,
+        "href": href or f"/chunk/{result.id}",
+        "measured": measured,
+        "excerpt": excerpt(chunk),
+        "explanation": explained(result.explanation or {}),
+    }

@@ -53,7 +53,7 @@ def test_a_figure_of_a_page_is_its_record_s(
     slug: str, figure: str, kernel: str, baseline: str, value: str
 ) -> None:
     file = TECHNIQUES[slug]
-    assert figure in file.entry.effect + file.body, "the page does not quote it: drop it here"
+    assert figure in file.entry.effect + file.front.body, "the page does not quote it: drop it here"
     records = [each for each in KERNELS[kernel].verified if each.baseline == baseline]
     record = next((each for each in records if "H200" in each.gpu), records[0])
     decimals = len(figure.partition(".")[2])
@@ -76,6 +76,6 @@ def test_where_every_example_lost_the_first_lines_say_where_it_does_not_pay(slug
     found = gains(file.entry)
     if not found or max(found) >= 1:
         return
-    short = file.body.partition("## In short")[2].partition("```")[0]
+    short = file.front.body.partition("## In short")[2].partition("```")[0]
     first = " ".join(re.split(r"(?<=[.;:])\s", " ".join(short.split()))[:3])
     assert re.search(r"\b(does not|shows no gain)\b", first), first

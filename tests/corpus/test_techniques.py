@@ -33,12 +33,12 @@ def fences(text: str, language: str = r"\w+") -> list[str]:
 
 
 def section(file: TechniqueFile, title: str) -> str:
-    parts = re.split(r"^## (.+)$", file.body, flags=re.MULTILINE)
+    parts = re.split(r"^## (.+)$", file.front.body, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))[title]
 
 
 def paragraphs(file: TechniqueFile) -> set[str]:
-    prose = re.sub(r"^```.*?^```$", "", file.body, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```$", "", file.front.body, flags=re.MULTILINE | re.DOTALL)
     blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n|\n- ", prose))
     return {block for block in blocks if len(block) >= SHORTEST_PARAGRAPH}
 
@@ -62,13 +62,13 @@ def recognised(technique: Technique, language: str, code: str) -> list[str]:
 
 @every_technique
 def test_python_code_in_an_entry_parses(file: TechniqueFile) -> None:
-    for code in fences(file.body, "python"):
+    for code in fences(file.front.body, "python"):
         ast.parse(code)
 
 
 @every_technique
 def test_every_code_block_names_its_language(file: TechniqueFile) -> None:
-    opening = re.findall(r"^```(.*)$", file.body, re.MULTILINE)[::2]
+    opening = re.findall(r"^```(.*)$", file.front.body, re.MULTILINE)[::2]
     assert set(opening) <= {"python", "cuda", "cpp", "bash", "text"}
 
 

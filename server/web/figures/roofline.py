@@ -5,7 +5,7 @@ performance model for multicore architectures", CACM 52(4), 2009.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.profiles.values import si
@@ -95,6 +95,5 @@ def _said(mark: Mark, rate: float, ridge: float) -> str:
     return f"{mark.label}: {figures(mark.intensity)} FLOP/B, {most}{si(rate)}FLOP/s, {bound}"
 
 
-def _decade(value: float, rounding: object) -> float:
-    assert callable(rounding)
-    return 10.0 ** int(rounding(math.log10(value)))
+def _decade(value: float, rounding: Callable[[float], int]) -> float:
+    return 10.0 ** rounding(math.log10(value))
