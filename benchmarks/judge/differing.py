@@ -133,7 +133,6 @@ def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator
 def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
     described = loaded.described()
     command = described.kernel(
-        [f"p{i}" for i in range(len(described.parameters))],
         [loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=kernel,
         module_name="kernel",

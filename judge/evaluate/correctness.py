@@ -106,8 +106,8 @@ class Contestant:
         write(lent, self._parameters)
         self._lent_parameters = lent
         command = described.kernel(
-            [each.name for each in lent if each is not None],
             stage.input_names(),
+            buffers=[each.name for each in lent if each is not None],
             source=self.kernel.text,
             module_name="kernel",
             form=self.kernel.form.value,

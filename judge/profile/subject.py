@@ -34,7 +34,6 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     tensors = {each.name: tensor for each, tensor in problem.tensors()}
     described = problem.described()
     command = described.kernel(
-        [f"p{index}" for index in range(len(described.parameters))],
         [problem.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=spec.kernel_source,
         module_name="kernel",

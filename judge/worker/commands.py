@@ -10,10 +10,10 @@ from judge.worker.tensors import (
     Buffer,
     Device,
     Into,
-    KernelParameter,
     Message,
     Mutation,
     Name,
+    Parameter,
     Precision,
     ValueKind,
 )
@@ -135,7 +135,10 @@ class LoadKernel(Load):
     form: Literal["ModelNew", "kernel_function", "cuda"]
     init_inputs: JsonValue = None
     """As `Problem.init_inputs` gave it."""
-    parameters: list[KernelParameter] = Field(default_factory=list)
+    parameters: list[Parameter] = Field(default_factory=list)
+    """As `Problem.parameters` gave them."""
+    buffers: list[Name] = Field(default_factory=list)
+    """Open buffers that hold them, in their order."""
     attributes: dict[str, JsonValue] = Field(default_factory=dict)
     input_names: list[str] = Field(default_factory=list)
 

@@ -247,7 +247,8 @@ class Handler:
         return self._timer
 
     def _tensors(self, command: m.LoadKernel) -> dict[str, Any]:
-        return {each.name: self._buffers[each.buffer] for each in command.parameters}
+        given = zip(command.parameters, command.buffers, strict=True)
+        return {each.name: self._buffers[buffer] for each, buffer in given}
 
     def _arguments(self, given: Sequence[m.Argument]) -> list[Any]:
         return [

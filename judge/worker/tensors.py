@@ -151,14 +151,6 @@ class Parameter(Message):
     """`attribute`: a tensor that is in no state dict (plain or a non-persistent buffer)."""
 
 
-class KernelParameter(Message):
-    """A model tensor given to a kernel file, in an open buffer."""
-
-    name: Label
-    buffer: Name
-    kind: Literal["parameter", "buffer", "attribute"] = "parameter"
-
-
 class Mutation(Message):
     """A wrong variant of the oracle; the judge must call its outputs wrong.
 

@@ -92,8 +92,8 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
         into = [a.buffer if isinstance(a, m.BufferArgument) else None for a in each]
         worker.make_inputs(_FIRST_SEED + number, into)
     command = described.kernel(
-        [each.name for each in given],
         [each.name for each in inputs],
+        buffers=[each.name for each in given],
         source=subject.kernel.text,
         module_name="version",
         form=subject.kernel.form.value,

@@ -188,14 +188,11 @@ def load_kernel(
 ) -> tuple[Worker, m.Kernel]:
     """A worker with a kernel loaded, given the problem's tensors and attributes."""
     worker = session.worker("candidate")
-    parameters: list[m.KernelParameter] = []
     told = problem[1] if problem else None
+    lent = []
     if problem is not None and told is not None:
-        lent = []
         for index, each in enumerate(told.parameters):
             lent.append(lend(session, problem[0], f"{prefix}{index}", each.tensor))
-            name = f"{prefix}{index}"
-            parameters.append(m.KernelParameter(name=each.name, buffer=name, kind=each.kind))
         problem[0].export_parameters([each.name for each in lent])
         worker.open(lent)
     command = m.LoadKernel(
@@ -206,7 +203,8 @@ def load_kernel(
         dtype=dtype,
         seed=seed,
         init_inputs=told.init_inputs if told else [],
-        parameters=parameters,
+        parameters=told.parameters if told else [],
+        buffers=[each.name for each in lent],
         attributes=told.attributes if told else {},
         input_names=told.input_names if told else ["x"],
     )
