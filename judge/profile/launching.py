@@ -1,7 +1,6 @@
 """Runs programs of the profile (the profiler, the compiling process) inside the sandbox."""
 
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from judge.sandbox.layers import Layer, LayerName, missing
 from judge.sandbox.policy import GIB, Policy
 from judge.sandbox.removal import remove
 from judge.sandbox.script import request
+from kb.files import read_regular
 
 # ncu saves and restores what a kernel writes between its passes, in host memory if need be.
 _MEMORY_BYTES = 64 * GIB
@@ -176,14 +176,9 @@ def take(path: Path, limit: int) -> bytes | None:
     Links are not followed: the program could point them at what only this process may read.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_regular(path, limit=limit)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > limit:
-            return None
-        return file.read(limit + 1)
 
 
 def _installed() -> str:
