@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from judge.evaluate.buffers import names, tensors
-from judge.evaluate.session import CommandFailedError, Worker, WorkerError
+from judge.evaluate.session import Worker, WorkerError
 from judge.evaluate.sets import InputSets
 from judge.evaluate.turns import UntestedError, out_of_turn
 from judge.evaluate.wall import Batch
@@ -282,11 +282,7 @@ class Interleaver:
 
     def _blame(self, contender: Contender, error: WorkerError) -> None:
         """An error of a contender's worker ends its timing, not the others'."""
-        if isinstance(error, CommandFailedError):
-            text = f"{error.kind}: {error.message}"
-        else:
-            text = str(error)
-        self.tracks[contender.name].failed = text
+        self.tracks[contender.name].failed = error.told
 
     def _check(self, contender: Contender, order: list[int], launch: int) -> None:
         """Fetch one launch's outputs after its inputs were overwritten, and judge them."""
