@@ -12,12 +12,13 @@ _NAME = 14  # "max-autotune" and a little
 
 def render(evaluation: Evaluation) -> str:
     """Verdict and reasons, times, correctness, disclosures, sandbox."""
+    notes = [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]
     blocks = [
         _head(evaluation),
         _times(evaluation),
         _floor(evaluation),
         _correctness(evaluation),
-        _list("Note", [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]),
+        ["Note:", *_bullets(notes)] if notes else [],
         _foot(evaluation),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -125,11 +126,6 @@ def _foot(evaluation: Evaluation) -> list[str]:
         text = f"Sandbox: {', '.join(on) or 'none'}"
         lines += _wrapped(text + (f"; not active: {', '.join(off)}" if off else ""), "")
     return lines
-
-
-def _list(title: str, texts: Iterable[str]) -> list[str]:
-    items = _bullets(texts)
-    return [f"{title}:", *items] if items else []
 
 
 def _bullets(texts: Iterable[str]) -> list[str]:

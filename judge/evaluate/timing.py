@@ -304,7 +304,8 @@ def _evidence(measured: Measurement, found: _Found) -> None:
     for name, track in measured.tracks.items():
         cheats = list(dict.fromkeys(track.cheats))
         wrong = _counted(track.wrong, track.checks)
-        if track.wrong and measured.plan.method != "graph" and _systematic(track):
+        systematic = len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
+        if systematic and measured.plan.method != "graph":
             # Calls were right and these launches are the same, but for being timed.
             cheats += [f"right when called, not when timed: {text}" for text in wrong]
             wrong = []
@@ -323,10 +324,6 @@ def _evidence(measured: Measurement, found: _Found) -> None:
             found.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
             if track.failed is not None:
                 found.notes.append(f"{name} failed while it was timed: {track.failed}")
-
-
-def _systematic(track: Track) -> bool:
-    return len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
 
 
 def _counted(texts: Sequence[str], checks: int) -> list[str]:

@@ -167,7 +167,7 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
     """Integers assigned once, from literals alone; derived ones follow by themselves."""
     used = reachable_names(module, ["get_inputs"])
     structural = reachable_names(module, ["get_init_inputs", "Model"])
-    starts = _line_starts(text)
+    starts = [0, *(match.end() for match in _LINE_END.finditer(text.encode()))]
     statements = [*top_level(module.body)]
     # A loop's variable counts as assigned as often as it stands there.
     assigned = Counter(name for each in statements for name in names_assigned(each))
@@ -198,11 +198,6 @@ def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
         case ast.Name(id=name), (ast.Tuple(elts=elements) | ast.List(elts=elements)):
             return [(f"{name}[{i}]", each) for i, each in enumerate(elements)]
     return named_values(targets[0], value)
-
-
-def _line_starts(text: str) -> list[int]:
-    """Byte offsets of the lines as `ast` counts them."""
-    return [0, *(match.end() for match in _LINE_END.finditer(text.encode()))]
 
 
 def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:

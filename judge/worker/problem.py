@@ -56,7 +56,9 @@ class LoadedProblem:
         move(self.model, self.device, self.dtype)
         self.redrawn = _part_constants(self.model, command.seed)
         set_precision(self.precision)
-        self.input_names = _forward_names(model_class)
+        _, *taken = inspect.signature(model_class.forward).parameters.values()
+        named = (p for p in taken if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+        self.input_names = [p.name for p in named]
         self.attributes = _attributes(self.model, model_class, self.init_inputs)
 
     def tensors(self) -> list[tuple[Parameter, Any]]:
@@ -181,11 +183,6 @@ def _plain_attributes(model: Any) -> Iterator[tuple[str, str, Any]]:
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
             yield (f"{prefix}.{name}" if prefix else name), name, value
-
-
-def _forward_names(model_class: Any) -> list[str]:
-    parameters = list(inspect.signature(model_class.forward).parameters.values())[1:]
-    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def _attributes(model: Any, model_class: Any, init_inputs: list[Any]) -> dict[str, Any]:
