@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from judge.evaluate.exchange import (
     CommandFailedError,
@@ -62,7 +62,7 @@ def _memory_limit() -> int:
     return min(_MOST_MEMORY, (available << 10) * 3 // 4)
 
 
-class Session:
+class Session(contextlib.AbstractContextManager["Session"]):
     """The sandboxed workers and exported buffers of one evaluation; a context manager.
 
     Parameters
@@ -120,9 +120,6 @@ class Session:
     def close(self) -> None:
         """Stop the workers, then free the buffers."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

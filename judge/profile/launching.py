@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from judge.sandbox.launch import Exit, ExitReason, SandboxError, Zygote, session_folder
 from judge.sandbox.layers import Layer, LayerName, missing
@@ -42,7 +43,7 @@ class Ran:
         return lines[-1] if lines else self.exit.describe()
 
 
-class Programs:
+class Programs(AbstractContextManager["Programs"]):
     """Starts programs in the sandbox, each with a folder of its own; a context manager.
 
     Everything is deleted at the end.
@@ -160,9 +161,6 @@ class Programs:
                 timeout = timeout - _ALIVE_TIMEOUT_S if alive in process.output() else 0.0
             ended = ended or process.wait(timeout) or process.kill(ExitReason.TIME)
             return Ran(ended, process.output(), tuple(process.layers), policy.scratch)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._own:

@@ -9,9 +9,9 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import judge
 from judge.sandbox import entries, environment
@@ -41,7 +41,7 @@ class SandboxError(KbError):
     """A sandboxed process could not be started."""
 
 
-class Zygote:
+class Zygote(AbstractContextManager["Zygote"]):
     """A process with torch loaded (CUDA not initialised) from which sandboxed processes fork.
 
     A context manager; closing it ends everything forked from it. So does the judge's death.
@@ -257,9 +257,6 @@ class Zygote:
                 return
         self._watch.remove(process)
         process.end(event["code"], event["signal"])
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
