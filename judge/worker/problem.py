@@ -151,6 +151,20 @@ def move(model: Any, device: Any, dtype: Any) -> None:
                 setattr(module, name, value.detach().to(device, cast))
 
 
+def apply_to_fakes(module: Any, function: Any, recurse: bool = True) -> Any:
+    """Stand in for `Module._apply`, which cannot exchange parameters that are fake tensors."""
+    for child in module.children() if recurse else ():
+        apply_to_fakes(child, function)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            moved = torch.nn.Parameter(function(parameter.detach()), parameter.requires_grad)
+            module._parameters[name] = moved
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = function(buffer)
+    return module
+
+
 def _part_constants(model: Any, seed: int) -> list[str]:
     """Draw the values of what is learned and alike throughout: norms' weights of 1, biases of 0.
 
