@@ -109,7 +109,6 @@ class Contestant:
             stage.input_names(),
             buffers=[each.name for each in lent if each is not None],
             source=self.kernel.text,
-            module_name="kernel",
             form=self.kernel.form.value,
             device=self.settings.device,
             dtype=self.settings.dtype,

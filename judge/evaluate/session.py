@@ -202,24 +202,8 @@ class Worker(Exchange):
         """Make the worker unmap buffers; do this before freeing them."""
         self.ask(m.Close(names=list(names)), m.Done, COMMAND_SECONDS)
 
-    def load_problem(
-        self,
-        source: str,
-        *,
-        device: str,
-        dtype: str | None = None,
-        precision: m.Precision = "ieee",
-        seed: int = 0,
-    ) -> m.Problem:
-        """Execute a problem file and build its model under `seed`."""
-        command = m.LoadProblem(
-            source=source,
-            module_name="problem",
-            device=device,
-            dtype=dtype,
-            precision=precision,
-            seed=seed,
-        )
+    def load_problem(self, command: m.LoadProblem) -> m.Problem:
+        """Execute a problem file and build its model."""
         return self.ask(command, m.Problem, LOAD_SECONDS)
 
     def use_variant(self, source: str, *, seed: int = 0) -> m.Problem:
@@ -241,21 +225,8 @@ class Worker(Exchange):
         """Write the model's tensors into open buffers, in the order of `Problem.parameters`."""
         self.ask(m.ExportParameters(into=list(into)), m.Done, COMMAND_SECONDS)
 
-    def oracle(
-        self,
-        inputs: Sequence[m.Argument],
-        into: Sequence[str | None] | None = None,
-        *,
-        method: str = "forward",
-        mutate: m.Mutation | None = None,
-    ) -> m.OracleOutputs:
-        """Run the model in float64; with `into` None only say what the outputs look like."""
-        command = m.Oracle(
-            inputs=list(inputs),
-            into=None if into is None else list(into),
-            method=method,
-            mutate=mutate,
-        )
+    def oracle(self, command: m.Oracle) -> m.OracleOutputs:
+        """Run the model in float64."""
         return self.ask(command, m.OracleOutputs, CALL_SECONDS)
 
     def contender(self, form: ModelForm) -> None:
@@ -305,9 +276,8 @@ class Worker(Exchange):
         """Try to capture the contender in a CUDA graph."""
         return self.ask(m.Probe(inputs=list(inputs)), m.Capturable, CALL_SECONDS)
 
-    def export_graph(self, source: str, *, module_name: str, dtype: str | None) -> m.Graph:
+    def export_graph(self, command: m.ExportGraph) -> m.Graph:
         """Export a problem's model as operators, on fake tensors."""
-        command = m.ExportGraph(source=source, module_name=module_name, dtype=dtype)
         return self.ask(command, m.Graph, LOAD_SECONDS)
 
     def flops(self, seed: int = 0) -> m.Operations:

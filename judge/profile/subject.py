@@ -22,7 +22,6 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     problem = LoadedProblem(
         LoadProblem(
             source=spec.problem_source,
-            module_name="problem",
             device=spec.device,
             dtype=spec.dtype,
             precision=spec.precision,
@@ -36,7 +35,6 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     command = described.kernel(
         [problem.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=spec.kernel_source,
-        module_name="kernel",
         form=spec.form,
         device=spec.device,
         dtype=spec.dtype,

@@ -50,7 +50,6 @@ class Load(Command):
     """What a problem and a kernel are loaded with."""
 
     source: str
-    module_name: str
     device: Device
     dtype: str | None = None
     """Floating-point inputs, parameters and buffers are cast to this; None leaves them."""
@@ -64,6 +63,7 @@ class LoadProblem(Load):
     """Execute a problem file and build its `Model` under `seed`; answers with `Problem`."""
 
     do: Literal["load_problem"] = "load_problem"
+    module_name: str = "problem"
 
 
 class UseVariant(Command):
@@ -132,6 +132,7 @@ class LoadKernel(Load):
     """Execute a kernel file and make it callable; answers with `Kernel`."""
 
     do: Literal["load_kernel"] = "load_kernel"
+    module_name: str = "kernel"
     form: Literal["ModelNew", "kernel_function", "cuda"]
     init_inputs: JsonValue = None
     """As `Problem.init_inputs` gave it."""

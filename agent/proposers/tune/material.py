@@ -63,9 +63,10 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
     """
     device, precision = subject.device, subject.precision
     try:
-        described = worker.load_problem(
-            subject.problem, device=device, dtype=subject.dtype, precision=precision
+        loading = m.LoadProblem(
+            source=subject.problem, device=device, dtype=subject.dtype, precision=precision
         )
+        described = worker.load_problem(loading)
         inputs = worker.describe_inputs(_FIRST_SEED)
     except WorkerError as error:
         raise KbError(f"the problem cannot be run: {error}") from None

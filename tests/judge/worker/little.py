@@ -161,19 +161,23 @@ def run_oracle(
     session: Session, worker: Worker, given: Given, prefix: str = "expected", **options: Any
 ) -> tuple[list[Any], m.OracleOutputs]:
     """The oracle's outputs, in the judge's memory."""
-    described = worker.oracle(given.arguments, method=options.get("method", "forward"))
+    inputs = list(given.arguments)
+    described = worker.oracle(m.Oracle(inputs=inputs, method=options.get("method", "forward")))
     lent = [
         lend(session, worker, f"{prefix}{index}", spec)
         for index, spec in enumerate(described.outputs)
     ]
-    told = worker.oracle(given.arguments, [each.name for each in lent], **options)
+    into: Any = [each.name for each in lent]
+    told = worker.oracle(m.Oracle(inputs=inputs, into=into, **options))
     return [each.tensor for each in lent], told
 
 
 def load_problem(session: Session, source: str, **options: Any) -> tuple[Worker, m.Problem]:
     """A worker with the problem loaded."""
     worker = session.worker("problem")
-    return worker, worker.load_problem(source, device=session.device, **options)
+    return worker, worker.load_problem(
+        m.LoadProblem(source=source, device=session.device, **options)
+    )
 
 
 def load_kernel(

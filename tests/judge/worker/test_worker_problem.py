@@ -351,11 +351,11 @@ def test_a_faulty_problem_is_reported_in_one_line_and_the_worker_goes_on(
     with pytest.raises(
         CommandFailedError, match="MissingNameError: the file does not define Model"
     ):
-        worker.load_problem("x = 1", device="cpu")
+        worker.load_problem(m.LoadProblem(source="x = 1", device="cpu"))
     with pytest.raises(CommandFailedError, match="ZeroDivisionError") as caught:
-        worker.load_problem("def f():\n    return 1 / 0\nf()", device="cpu")
+        worker.load_problem(m.LoadProblem(source="def f():\n    return 1 / 0\nf()", device="cpu"))
     assert "\n" not in str(caught.value)
     unusable = LINEAR.replace("return [torch.rand(M, N)]", "return [object()]")
-    worker.load_problem(unusable, device="cpu")
+    worker.load_problem(m.LoadProblem(source=unusable, device="cpu"))
     with pytest.raises(CommandFailedError, match=r"input 0 .x.: a object cannot"):
         worker.describe_inputs(0)
