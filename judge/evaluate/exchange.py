@@ -94,11 +94,7 @@ class Exchange:
             self._gone = WorkerDiedError(self.name, "its work", "it was stopped")
 
     def ask(
-        self,
-        command: m.Command,
-        expected: type[R],
-        timeout: float,
-        descriptors: Sequence[int] = (),
+        self, command: m.Command, expected: type[R], timeout: float, descriptors: Sequence[int] = ()
     ) -> R:
         """Send one command and wait for its reply.
 

@@ -42,11 +42,7 @@ def lock_folder() -> Path:
 
 @contextmanager
 def locked(
-    card: str,
-    *,
-    folder: Path | None = None,
-    timeout: float = TIMEOUT_S,
-    say: Say = silent,
+    card: str, *, folder: Path | None = None, timeout: float = TIMEOUT_S, say: Say = silent
 ) -> Iterator[None]:
     """Hold the lock of one physical card.
 

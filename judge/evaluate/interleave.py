@@ -99,10 +99,7 @@ class Interleaver:
     """Times batches of all contenders; a context manager that frees its buffers."""
 
     def __init__(
-        self,
-        contenders: Sequence[Contender],
-        sets: InputSets,
-        check_launch: CheckLaunch,
+        self, contenders: Sequence[Contender], sets: InputSets, check_launch: CheckLaunch
     ) -> None:
         self.tracks = {contender.name: Track() for contender in contenders}
         self.pausing = True

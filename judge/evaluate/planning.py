@@ -7,13 +7,7 @@ import torch
 
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
-from judge.evaluate.sets import (
-    InputSets,
-    caches_matter,
-    l2_bytes,
-    sets_fitting,
-    sets_wanted,
-)
+from judge.evaluate.sets import InputSets, caches_matter, l2_bytes, sets_fitting, sets_wanted
 from judge.progress import Progress, Say
 
 # Below this a launch is too short for events, which resolve half a microsecond and add one or two.

@@ -13,13 +13,7 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.cases import (
-    MORE_TELLING,
-    SEED_BITS,
-    PlannedCase,
-    PlannedShape,
-    further_case,
-)
+from judge.evaluate.cases import MORE_TELLING, SEED_BITS, PlannedCase, PlannedShape, further_case
 from judge.evaluate.prepared import Prepared
 from judge.evaluate.result import PowerCheck
 from judge.evaluate.stage import Stage
@@ -126,10 +120,7 @@ def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
     Every input's tail dropped along every dimension, every 27th element of an input dropped, and
     a tap of every parameter that has a window.
     """
-    found = [
-        Mistake("zeros", "all outputs zero"),
-        Mistake("mean", "every output its mean"),
-    ]
+    found = [Mistake("zeros", "all outputs zero"), Mistake("mean", "every output its mean")]
     for index, spec in enumerate(prepared.inputs):
         if spec.tensor is None or spec.tensor.dtype not in _FLOATS:
             continue

@@ -26,14 +26,7 @@ from judge.evaluate.evenness import SHIFTED, UNEVEN, evened, unevenness
 from judge.evaluate.floor import Work
 from judge.evaluate.interleave import CheckLaunch, Contender, Interleaver, Plan, Track
 from judge.evaluate.options import EAGER
-from judge.evaluate.result import (
-    Ceilings,
-    Clocks,
-    Ratio,
-    Timing,
-    TimingReport,
-    WallCheck,
-)
+from judge.evaluate.result import Ceilings, Clocks, Ratio, Timing, TimingReport, WallCheck
 from judge.evaluate.session import Worker
 from judge.evaluate.sets import InputSets
 from judge.evaluate.statistics import MIN_ROUNDS, ratio_of_medians, summarise

@@ -82,11 +82,7 @@ class SourceBench:
         return m.Benched(results=results, lost=self._time(task, keys, results, deadline))
 
     def _time(
-        self,
-        task: Task,
-        keys: Sequence[str],
-        results: Sequence[m.BenchedSource],
-        deadline: float,
+        self, task: Task, keys: Sequence[str], results: Sequence[m.BenchedSource], deadline: float
     ) -> bool:
         """Compare and time in several passes; whether the device was lost."""
         command, best, lost = task.command, math.inf, False

@@ -6,14 +6,7 @@ import socket
 import subprocess
 from typing import Final
 
-from judge.worker.messages import (
-    MAX_COMMAND_BYTES,
-    MAX_REPLY_BYTES,
-    Error,
-    Failed,
-    Reply,
-    one_line,
-)
+from judge.worker.messages import MAX_COMMAND_BYTES, MAX_REPLY_BYTES, Error, Failed, Reply, one_line
 
 _PART: Final = 1 << 16
 _MAX_DESCRIPTORS: Final = 253  # SCM_MAX_FD

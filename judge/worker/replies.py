@@ -6,13 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from judge.worker.commands import MAX_LAUNCHES, MAX_SOURCE_LAUNCHES, MAX_SOURCES, LoadKernel
-from judge.worker.tensors import (
-    InputSpec,
-    Label,
-    Message,
-    Parameter,
-    TensorSpec,
-)
+from judge.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpec
 
 # An exception of untrusted code is reported as a type and one line of at most this length.
 MAX_ERROR_CHARS: Final = 500
