@@ -105,13 +105,7 @@ class Handler:
     def _do_oracle(self, command: m.Oracle) -> m.Reply:
         self._the_problem()
         assert self._oracle is not None
-        reply = self._oracle.run(
-            self._arguments(command.inputs),
-            command.into,
-            self._buffers,
-            method=command.method,
-            mutation=command.mutate,
-        )
+        reply = self._oracle.run(command, self._arguments(command.inputs), self._buffers)
         self._wait()
         return reply
 
