@@ -120,11 +120,12 @@ def _reason(contender: Contender, sets: InputSets) -> str | None:
     """Why a contender keeps the problem from being timed by graphs."""
     try:
         reply = contender.worker.probe(sets.arguments[0])
+        if reply.capturable:
+            return None
+        why = reply.reason
     except WorkerError as error:
-        return f"{contender.name} cannot be captured in a CUDA graph ({error}): events are used"
-    if reply.capturable:
-        return None
-    return f"{contender.name} cannot be captured in a CUDA graph ({reply.reason}): events are used"
+        why = str(error)
+    return f"{contender.name} cannot be captured in a CUDA graph ({why}): events are used"
 
 
 def _warmed(interleaver: Interleaver, plan: Plan, notes: list[str]) -> Plan:

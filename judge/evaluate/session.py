@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from judge.evaluate.exchange import (
@@ -14,6 +13,7 @@ from judge.evaluate.exchange import (
     WorkerTimedOutError,
 )
 from judge.problem.forms import ModelForm
+from judge.sandbox import processes
 from judge.sandbox.launch import Sandboxed, Zygote, session_folder
 from judge.sandbox.layers import Layer
 from judge.sandbox.policy import GIB, Policy
@@ -52,16 +52,6 @@ CALL_SECONDS: Final = 600.0
 COMMAND_SECONDS: Final = 120.0
 
 
-def _memory_limit() -> int:
-    """Bytes for one worker, mapped buffers included.
-
-    The machine itself must not run out before the watch sees it.
-    """
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    return min(_MOST_MEMORY, (available << 10) * 3 // 4)
-
-
 class Session(contextlib.AbstractContextManager["Session"]):
     """The sandboxed workers and exported buffers of one evaluation; a context manager.
 
@@ -83,7 +73,9 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self.device = device
         self.layers: list[Layer] = []
         """What holds the workers."""
-        self._memory_bytes = _memory_limit()
+        # Mapped buffers included. The machine must not run out before the watch sees it.
+        available = processes.machine_memory("MemAvailable")
+        self._memory_bytes = min(_MOST_MEMORY, available * 3 // 4)
         self._started = 0
         with contextlib.ExitStack() as stack:
             self.folder = session_folder()
