@@ -23,14 +23,8 @@ from judge.worker import messages as m
 if TYPE_CHECKING:
     from judge.evaluate.buffers import Exported, Exporter, Lent
 
-__all__ = [
-    "CommandFailedError",
-    "Session",
-    "Worker",
-    "WorkerDiedError",
-    "WorkerError",
-    "WorkerTimedOutError",
-]
+__all__ = ["CommandFailedError", "Session", "Worker", "WorkerDiedError", "WorkerError",
+           "WorkerTimedOutError"]  # fmt: skip
 
 # Shared buffers opened by one message; Linux passes at most 253 descriptors (SCM_MAX_FD).
 MAX_DESCRIPTORS: Final = 64

@@ -21,15 +21,8 @@ from judge.sandbox.sandboxed import GENTLE_SECONDS, Exit, ExitReason, Sandboxed
 from judge.sandbox.watch import INTERVAL_SECONDS, Watch
 from kb.errors import KbError
 
-__all__ = [
-    "Exit",
-    "ExitReason",
-    "SandboxError",
-    "Sandboxed",
-    "Zygote",
-    "readable",
-    "session_folder",
-]
+__all__ = ["Exit", "ExitReason", "SandboxError", "Sandboxed", "Zygote", "readable",
+           "session_folder"]  # fmt: skip
 
 _PACKET_BYTES = 1 << 16
 # Importing torch and Triton takes seconds, from a cold disk far longer.

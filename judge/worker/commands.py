@@ -263,24 +263,9 @@ class ExportGraph(Command):
 
 
 AnyCommand = Annotated[
-    Open
-    | Close
-    | LoadProblem
-    | UseVariant
-    | DescribeInputs
-    | MakeInputs
-    | ExportParameters
-    | Oracle
-    | Contender
-    | LoadKernel
-    | Call
-    | Fetch
-    | Drop
-    | Time
-    | BenchSources
-    | Probe
-    | Flops
+    Open | Close | LoadProblem | UseVariant | DescribeInputs | MakeInputs | ExportParameters
+    | Oracle | Contender | LoadKernel | Call | Fetch | Drop | Time | BenchSources | Probe | Flops
     | ExportGraph,
     Field(discriminator="do"),
-]
+]  # fmt: skip
 COMMAND: Final[TypeAdapter[AnyCommand]] = TypeAdapter(AnyCommand)
