@@ -72,7 +72,7 @@ class PlannedShape:
 def uncalled(
     shape: PlannedShape, kind: ValueKind, *, why_not: str | None = None, problem: str | None = None
 ) -> Case:
-    """A case that came to no call."""
+    """A case that came to no call, or not yet."""
     return Case(
         shape=shape.label,
         kind=kind.value,

@@ -130,11 +130,7 @@ class Interleaver:
     @property
     def running(self) -> list[Contender]:
         """The contenders that have not failed."""
-        return [
-            contender
-            for contender in self._contenders
-            if self.tracks[contender.name].failed is None
-        ]
+        return [each for each in self._contenders if self.tracks[each.name].failed is None]
 
     @property
     def output_bytes(self) -> int:
