@@ -153,6 +153,7 @@ def exported(source: str, name: str, dtype: str | None, zygote: Zygote | None) -
     with Session("cpu", zygote=zygote) as session:
         worker = session.worker("graph")
         try:
-            return worker.export_graph(source, module_name=name, dtype=dtype)
+            command = m.ExportGraph(source=source, module_name=name, dtype=dtype)
+            return worker.export_graph(command)
         except (CommandFailedError, WorkerError) as error:
             raise GraphError(f"the problem cannot be exported: {error}") from error

@@ -65,12 +65,13 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     """Products with a diagonal matrix as scalings of rows or columns."""
     diagonals = (n for n in nodes if n.op == "aten.diag.default" and len(n.args) == 1)
     vectors = {each.name: each for each in diagonals if len(each.tensors[0].shape) == 2}
+    ranks = {each.name: len(each.tensors[0].shape) for each in nodes if each.tensors}
     found: list[m.GraphNode] = []
     for node in nodes:
         args: list[Any] = node.args
         left = vectors.get(_node(args, 0)) if node.op in _MATRIX_PRODUCTS else None
         right = vectors.get(_node(args, 1)) if node.op in _MATRIX_PRODUCTS else None
-        if left is not None and _rank(nodes, args, 1) == 2:
+        if left is not None and ranks.get(_node(args, 1)) == 2:
             size = left.tensors[0].shape[0]
             column = m.GraphNode(
                 name=f"{left.name}_rows_of_{node.name}"[:64],
@@ -79,7 +80,7 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
                 tensors=[left.tensors[0].model_copy(update={"shape": [size, 1]})],
             )
             found += [column, _times(node, [{"node": column.name}, args[1]])]
-        elif right is not None and _rank(nodes, args, 0) == 2:
+        elif right is not None and ranks.get(_node(args, 0)) == 2:
             found.append(_times(node, [args[0], right.args[0]]))
         else:
             found.append(node)
@@ -154,12 +155,6 @@ def _times(node: m.GraphNode, args: list[Any]) -> m.GraphNode:
 def _node(args: Sequence[Any], place: int) -> str:
     value = args[place] if place < len(args) else None
     return str(value.get("node", "")) if isinstance(value, dict) else ""
-
-
-def _rank(nodes: Sequence[m.GraphNode], args: Sequence[Any], place: int) -> int:
-    name = _node(args, place)
-    shapes = (each.tensors[0].shape for each in nodes if each.name == name and each.tensors)
-    return len(next(shapes, ()))
 
 
 def _spelled(node: m.GraphNode) -> m.GraphNode:

@@ -64,7 +64,7 @@ def find_nvcc() -> Path:
     NvccError
         If there is none.
     """
-    if found := _find_tool("nvcc"):
+    if found := find_tool("nvcc"):
         return found
     raise NvccError(
         "nvcc was not found: run `pip install 'kernel-kb[cuda]'`, or install the CUDA toolkit "
@@ -72,11 +72,12 @@ def find_nvcc() -> Path:
     )
 
 
-def _find_tool(name: str) -> Path | None:
+def find_tool(name: str, folder: str = "bin") -> Path | None:
+    """The program on PATH, in this folder of the CUDA toolkit, or in a wheel that carries it."""
     if found := shutil.which(name):
         return Path(found)
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    folders = [Path(home) / "bin" for home in homes if home]
+    folders = [Path(home) / folder for home in homes if home]
     # NVIDIA's wheels put the toolkit below the namespace package `nvidia`.
     wheels = importlib.util.find_spec("nvidia")
     if wheels is not None:
@@ -87,7 +88,7 @@ def _find_tool(name: str) -> Path | None:
     if spec is not None and spec.origin:
         folders.append(Path(spec.origin).parent / "backends" / "nvidia" / "bin")
     candidates = (folder / name for folder in folders)
-    return next((path for path in candidates if os.access(path, os.X_OK)), None)
+    return next((path for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 @functools.cache
@@ -254,9 +255,9 @@ def disassemble(cubin: Path) -> str:
     NvccError
         If there is neither, or it fails.
     """
-    if tool := _find_tool("cuobjdump"):
+    if tool := find_tool("cuobjdump"):
         command: list[str | Path] = [tool, "--dump-sass", cubin]
-    elif tool := _find_tool("nvdisasm"):
+    elif tool := find_tool("nvdisasm"):
         command = [tool, cubin]
     else:
         raise NvccError(
@@ -276,7 +277,7 @@ def resource_listing(cubin: Path) -> str:
     NvccError
         If there is no cuobjdump, or it fails.
     """
-    tool = _find_tool("cuobjdump")
+    tool = find_tool("cuobjdump")
     if tool is None:
         raise NvccError(
             "cuobjdump was not found: install the CUDA toolkit's binary utilities, or triton, "

@@ -1,5 +1,8 @@
 """Text that somebody else wrote, made fit for a terminal: it is shown, and does nothing."""
 
+import textwrap
+
+WIDTH = 80
 _KEPT = frozenset("\n\t")
 # Control characters move the cursor, colour, or answer for the user; format characters that turn
 # the direction of writing show code in another order than it has.
@@ -24,3 +27,14 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """A text on one line, white space as single spaces, control characters as escapes."""
     return printable(" ".join(text.split()))
+
+
+def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most 80 columns, broken between words; `first` and `rest` begin them."""
+    return textwrap.wrap(
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+    )

@@ -150,9 +150,8 @@ def _described(config: RunConfig, zygote: Zygote | None) -> tuple[m.Problem, int
     problem = config.problem
     with Session("cpu", zygote=zygote) as session:
         try:
-            described = session.worker("problem").load_problem(
-                problem.source, device="cpu", dtype=config.dtype
-            )
+            loading = m.LoadProblem(source=problem.source, device="cpu", dtype=config.dtype)
+            described = session.worker("problem").load_problem(loading)
         except (CommandFailedError, WorkerError) as error:
             raise KbError(f"the problem's model cannot be built: {error}") from error
     return described, len(export_graph(problem.source, problem.name, config.dtype, zygote).outputs)

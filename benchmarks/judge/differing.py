@@ -110,7 +110,7 @@ def _variants(problem: ProblemFile) -> Iterator[str]:
 
 def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator[str]:
     """What is wrong with the kernel's outputs, by values; nothing where the original is off."""
-    command = LoadProblem(source=source, module_name="problem", device="cpu", seed=1)
+    command = LoadProblem(source=source, device="cpu", seed=1)
     loaded = LoadedProblem(command, folder)
     for number, kind in enumerate(_KINDS):
         inputs = loaded.inputs(number)
@@ -133,10 +133,8 @@ def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator
 def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
     described = loaded.described()
     command = described.kernel(
-        [f"p{i}" for i in range(len(described.parameters))],
         [loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=kernel,
-        module_name="kernel",
         form="ModelNew" if KernelFile.parse(kernel).form is Form.MODEL_NEW else "kernel_function",
         device="cpu",
         seed=1,

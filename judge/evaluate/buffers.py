@@ -9,8 +9,9 @@ worker's channel.
 import fcntl
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import torch
 
@@ -68,7 +69,7 @@ Lent = list[Exported | None]
 """Buffers by position; None where there is no tensor."""
 
 
-class Exporter:
+class Exporter(AbstractContextManager["Exporter"]):
     """Allocates and frees the buffers of one session, on "cpu" or "cuda:N"; a context manager."""
 
     def __init__(self, device: str) -> None:
@@ -107,9 +108,6 @@ class Exporter:
     def close(self) -> None:
         """Free every buffer."""
         self.free(list(self._exported))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -18,22 +18,13 @@ ShapeLabel = Literal["full", "reduced", "variant"]
 SEED_BITS = 62
 # Zero-mean values first: they tell most, so a wrong kernel is found by the first case.
 EVERY_KIND = (
-    ValueKind.NORMAL,
-    ValueKind.GIVEN,
-    ValueKind.LARGE,
-    ValueKind.TINY,
-    ValueKind.ZERO,
-    ValueKind.NEGATIVE,
-    ValueKind.INF,
-)
+    ValueKind.NORMAL, ValueKind.GIVEN, ValueKind.LARGE, ValueKind.TINY, ValueKind.ZERO,
+    ValueKind.NEGATIVE, ValueKind.INF,
+)  # fmt: skip
 # What may tell wrong kernels from right ones where zero-mean and given values cannot.
 MORE_TELLING = (
-    ValueKind.SHIFTED,
-    ValueKind.UNEVEN,
-    ValueKind.LARGE,
-    ValueKind.APART,
-    ValueKind.UNEVEN,
-)
+    ValueKind.SHIFTED, ValueKind.UNEVEN, ValueKind.LARGE, ValueKind.APART, ValueKind.UNEVEN,
+)  # fmt: skip
 # Kinds that make sense where no input has values to choose.
 OF_INTEGERS = (ValueKind.GIVEN, ValueKind.NORMAL)
 # Of so few cases none is without hidden values: each may be a process's second call.
@@ -83,7 +74,7 @@ class PlannedShape:
 def uncalled(
     shape: PlannedShape, kind: ValueKind, *, why_not: str | None = None, problem: str | None = None
 ) -> Case:
-    """A case that came to no call."""
+    """A case that came to no call, or not yet."""
     return Case(
         shape=shape.label,
         kind=kind.value,

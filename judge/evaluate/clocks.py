@@ -111,14 +111,8 @@ def _reasons(text: str) -> tuple[str, ...]:
 
 def throttling(clocks: Clocks) -> tuple[str, ...]:
     """Reasons that lowered the clocks while contenders were timed."""
-    found = {
-        reason
-        for sample in clocks.samples
-        if sample.when == "during"
-        for reason in sample.throttle
-        if reason not in _STEADY
-    }
-    return tuple(sorted(found))
+    during = (sample.throttle for sample in clocks.samples if sample.when == "during")
+    return tuple(sorted({reason for reasons in during for reason in reasons} - _STEADY))
 
 
 class ClockWatch:

@@ -1,5 +1,6 @@
 """Timing as the judge asks for it: fresh workers, all contenders right before any is timed."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from judge.evaluate.buffers import arguments, names, tensors, write
 from judge.evaluate.cases import PlannedCase
 from judge.evaluate.correctness import Contestant
 from judge.evaluate.faults import ProblemFaultError
-from judge.evaluate.interleave import Contender
+from judge.evaluate.interleave import CheckLaunch, Contender
 from judge.evaluate.options import Options
 from judge.evaluate.power import a_constant_passes
 from judge.evaluate.prepared import Outcome, Prepared
@@ -87,7 +88,7 @@ class Contest:
             problem=self.stage.worker,
             inputs=prepared.inputs,
             exporter=self.session.buffers,
-            check_launch=_LaunchCheck(self.stage, kind),
+            check_launch=_launch_check(self.stage, kind),
             kind=kind,
             limits=QUICK if self.options.quick else FULL,
             say=self.say,
@@ -179,20 +180,15 @@ class Contest:
         )
 
 
-class _LaunchCheck:
+def _launch_check(stage: Stage, kind: m.ValueKind) -> CheckLaunch:
     """Compares outputs of timed launches with the oracle; keeps the last seed's."""
 
-    def __init__(self, stage: Stage, kind: m.ValueKind) -> None:
-        self._stage = stage
-        self._kind = kind
-        self._seed: int | None = None
-        self._prepared: Prepared | None = None
+    @functools.lru_cache(maxsize=1)
+    def case(seed: int) -> Prepared:
+        return stage.prepare(kind, seed)
 
-    def __call__(self, seed: int, outputs: Sequence[Any]) -> str | None:
-        if self._prepared is None or seed != self._seed:
-            self._prepared = self._stage.prepare(self._kind, seed)
-            self._seed = seed
-        prepared = self._prepared
+    def check(seed: int, outputs: Sequence[Any]) -> str | None:
+        prepared = case(seed)
         if prepared.raised:
             raise ProblemFaultError(
                 f"the problem's own side failed while launches were checked: {prepared.why_not}"
@@ -203,3 +199,5 @@ class _LaunchCheck:
         if [output.dtype for output in outputs] != dtypes:
             return "the outputs have other dtypes than eager's"
         return prepared.reference.check(outputs, prepared.limits).problem
+
+    return check

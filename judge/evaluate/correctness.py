@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from judge.evaluate.buffers import Lent, arguments, copy, disturb, names, pristine, unchanged, write
-from judge.evaluate.cases import PlannedCase
+from judge.evaluate.cases import PlannedCase, uncalled
 from judge.evaluate.enlarge import LoopCounts
 from judge.evaluate.outputs import constant, sample, unlike
 from judge.evaluate.prepared import Outcome, Prepared
-from judge.evaluate.result import Case
 from judge.evaluate.rules import Checked
 from judge.evaluate.session import (
     CommandFailedError,
@@ -106,10 +105,9 @@ class Contestant:
         write(lent, self._parameters)
         self._lent_parameters = lent
         command = described.kernel(
-            [each.name for each in lent if each is not None],
             stage.input_names(),
+            buffers=[each.name for each in lent if each is not None],
             source=self.kernel.text,
-            module_name="kernel",
             form=self.kernel.form.value,
             device=self.settings.device,
             dtype=self.settings.dtype,
@@ -122,17 +120,9 @@ class Contestant:
         """Run one prepared case."""
         start = time.perf_counter()
         self.counts = replace(self.counts, too_long=False)
-        case = Case(
-            shape=stage.shape.label,
-            kind=planned.kind.value,
-            seed_index=planned.seed_index,
-            constants=dict(stage.shape.constants),
-            counted=prepared.why_not is None,
-            why_not=prepared.why_not,
-            eager_norm_ratio=prepared.eager.largest("norm_ratio") if prepared.eager else None,
-            passed=False,
-        )
-        outcome = Outcome(case)
+        outcome = Outcome(uncalled(stage.shape, planned.kind, why_not=prepared.why_not))
+        eager = prepared.eager.largest("norm_ratio") if prepared.eager else None
+        outcome.note(seed_index=planned.seed_index, eager_norm_ratio=eager)
         if prepared.why_not is None:
             outcome.exact = prepared.exact
             outcome = self._attempts(stage, prepared, planned, outcome)

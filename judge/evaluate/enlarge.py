@@ -130,7 +130,10 @@ class Enlargement:
             if place and not self.progress().alone:
                 return
             tried = len(self._tried)
-            for size in (*self._lengths(), _LONGEST):
+            block = self._block()
+            # Two blocks and a part among them.
+            lengths = {_LONG, partial_blocks(block)} if block else {_LONG}
+            for size in (*sorted(lengths, reverse=True), _LONGEST):
                 if self._costs(name, size) > MOST_ACCESSES or self._spent > _ALL_ACCESSES:
                     continue
                 if size == _LONGEST and len(self._tried) > tried:
@@ -138,11 +141,6 @@ class Enlargement:
                 yield from self._as_long(name, size, secret, large=not place)
                 if len(self._tried) > tried and not self.progress().too_long:
                     break
-
-    def _lengths(self) -> list[int]:
-        """What a dimension may be as long as, two blocks and a part among them; longest first."""
-        block = self._block()
-        return sorted({_LONG, partial_blocks(block)} if block else {_LONG}, reverse=True)
 
     def _costs(self, name: str, size: int) -> float:
         """How many accesses a call may be expected to make where a dimension is so long.

@@ -20,6 +20,11 @@ class WorkerError(KbError):
     status = 422
 
     @property
+    def told(self) -> str:
+        """The error, without worker and command where the worker itself raised it."""
+        return str(self)
+
+    @property
     def fault(self) -> Fault:
         """What a kernel is found to have done, where the worker ran one."""
         return Fault(compiling=False)
@@ -35,6 +40,11 @@ class CommandFailedError(WorkerError):
         self.kind = kind
         self.message = message
         self.compiling = compiling
+
+    @property
+    def told(self) -> str:
+        """See `WorkerError.told`."""
+        return f"{self.kind}: {self.message}"
 
     @property
     def fault(self) -> Fault:
@@ -84,11 +94,7 @@ class Exchange:
             self._gone = WorkerDiedError(self.name, "its work", "it was stopped")
 
     def ask(
-        self,
-        command: m.Command,
-        expected: type[R],
-        timeout: float,
-        descriptors: Sequence[int] = (),
+        self, command: m.Command, expected: type[R], timeout: float, descriptors: Sequence[int] = ()
     ) -> R:
         """Send one command and wait for its reply.
 

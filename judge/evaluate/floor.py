@@ -139,7 +139,6 @@ class StructuralZeros:
 
     def __init__(self) -> None:
         self._zeros: list[Any] = []
-        self._draws = 0
         self._stable = False
 
     def add(self, outputs: Sequence[Any]) -> None:
@@ -150,18 +149,17 @@ class StructuralZeros:
         if not outputs or sum(output.numel() for output in outputs) > _MOST_MASKED:
             return
         found = [output == 0 for output in outputs]
-        if self._draws:
+        if self._zeros:
             before = self._count()
             self._zeros = [old & new for old, new in zip(self._zeros, found, strict=True)]
             self._stable = self._count() >= _STABLE * before
         else:
             self._zeros = found
-        self._draws += 1
 
     @property
     def fraction(self) -> float | None:
         """Fraction of all outputs; None before two draws, or while zeros still move about."""
-        if self._draws < 2 or not self._stable:
+        if not self._stable:
             return None
         return self._count() / max(1, sum(int(zeros.numel()) for zeros in self._zeros))
 

@@ -42,11 +42,7 @@ def lock_folder() -> Path:
 
 @contextmanager
 def locked(
-    card: str,
-    *,
-    folder: Path | None = None,
-    timeout: float = TIMEOUT_S,
-    say: Say = silent,
+    card: str, *, folder: Path | None = None, timeout: float = TIMEOUT_S, say: Say = silent
 ) -> Iterator[None]:
     """Hold the lock of one physical card.
 
@@ -79,9 +75,26 @@ def locked(
     # stands behind those who wait.
     turn = FileLock(place / f"{name}.next.lock", is_singleton=False, thread_local=False)
     end = time.monotonic() + timeout
-    _acquire(turn, card, note, end, timeout, say)
+
+    def acquire(wanted: FileLock) -> None:
+        wait = 0.0
+        while True:
+            try:
+                wanted.acquire(timeout=wait, poll_interval=_POLL_S)
+            except Timeout:
+                wait = min(_SAY_AGAIN_S, end - time.monotonic())
+                if wait <= 0:
+                    raise GpuBusyError(
+                        f"GPU {card} is held by {_holder(note)} after {timeout:.0f} s of waiting; "
+                        "wait until it ends, or choose another card with --device"
+                    ) from None
+                say(Progress(f"waiting for GPU {card}, held by {_holder(note)}", Step.WAIT))
+            else:
+                return
+
+    acquire(turn)
     try:
-        _acquire(lock, card, note, end, timeout, say)
+        acquire(lock)
     finally:
         turn.release()
     try:
@@ -91,25 +104,6 @@ def locked(
         with suppress(OSError):
             note.unlink()
         lock.release()
-
-
-def _acquire(  # noqa: PLR0917
-    lock: FileLock, card: str, note: Path, end: float, timeout: float, say: Say
-) -> None:
-    wait = 0.0
-    while True:
-        try:
-            lock.acquire(timeout=wait, poll_interval=_POLL_S)
-        except Timeout:
-            wait = min(_SAY_AGAIN_S, end - time.monotonic())
-            if wait <= 0:
-                raise GpuBusyError(
-                    f"GPU {card} is held by {_holder(note)} after {timeout:.0f} s of waiting; "
-                    "wait until it ends, or choose another card with --device"
-                ) from None
-            say(Progress(f"waiting for GPU {card}, held by {_holder(note)}", Step.WAIT))
-        else:
-            return
 
 
 def _holder(note: Path) -> str:

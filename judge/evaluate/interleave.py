@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from judge.evaluate.buffers import names, tensors
-from judge.evaluate.session import CommandFailedError, Worker, WorkerError
+from judge.evaluate.session import Worker, WorkerError
 from judge.evaluate.sets import InputSets
 from judge.evaluate.turns import UntestedError, out_of_turn
 from judge.evaluate.wall import Batch
@@ -99,10 +99,7 @@ class Interleaver:
     """Times batches of all contenders; a context manager that frees its buffers."""
 
     def __init__(
-        self,
-        contenders: Sequence[Contender],
-        sets: InputSets,
-        check_launch: CheckLaunch,
+        self, contenders: Sequence[Contender], sets: InputSets, check_launch: CheckLaunch
     ) -> None:
         self.tracks = {contender.name: Track() for contender in contenders}
         self.pausing = True
@@ -133,11 +130,7 @@ class Interleaver:
     @property
     def running(self) -> list[Contender]:
         """The contenders that have not failed."""
-        return [
-            contender
-            for contender in self._contenders
-            if self.tracks[contender.name].failed is None
-        ]
+        return [each for each in self._contenders if self.tracks[each.name].failed is None]
 
     @property
     def output_bytes(self) -> int:
@@ -282,11 +275,7 @@ class Interleaver:
 
     def _blame(self, contender: Contender, error: WorkerError) -> None:
         """An error of a contender's worker ends its timing, not the others'."""
-        if isinstance(error, CommandFailedError):
-            text = f"{error.kind}: {error.message}"
-        else:
-            text = str(error)
-        self.tracks[contender.name].failed = text
+        self.tracks[contender.name].failed = error.told
 
     def _check(self, contender: Contender, order: list[int], launch: int) -> None:
         """Fetch one launch's outputs after its inputs were overwritten, and judge them."""

@@ -16,9 +16,9 @@ import torch
 
 from judge.evaluate.contest import Entrant
 from judge.evaluate.gpulock import locked
-from judge.evaluate.host import Host, describe_host, resolve_device
+from judge.evaluate.host import describe_host, resolve_device
 from judge.evaluate.options import BASELINES, DTYPES, EAGER, Options
-from judge.evaluate.result import Ceilings, Evaluation, Fault, Verdict
+from judge.evaluate.result import Ceilings, Evaluation, Fault, TimingReport, Verdict
 from judge.evaluate.scan import scan
 from judge.evaluate.session import Session
 from judge.evaluate.trial import Trial
@@ -116,12 +116,13 @@ def _evaluated(
         threads = _one_thread() if options.interpret else contextlib.nullcontext()
         with (
             threads,
-            _card(host, on_progress),
+            # Evaluations never overlap on one card.
+            locked(host.card, say=on_progress) if host.card else contextlib.nullcontext(),
             Session(device, interpret=device == "cpu", zygote=zygote) as session,
         ):
             trial.run(session, kernel)
     decision = decide(trial.evidence)
-    report = trial.report
+    report = trial.report or TimingReport(timings=())
     return Evaluation(
         problem=problem_path.name,
         problem_sha256=problem.sha256,
@@ -138,17 +139,17 @@ def _evaluated(
         verdict=decision.verdict,
         reasons=decision.reasons,
         fault=decision.fault,
-        disclosures=(*decision.disclosures, *trial.notes, *(report.notes if report else ())),
-        calibrated=report is None or report.calibrated,
+        disclosures=(*decision.disclosures, *trial.notes, *report.notes),
+        calibrated=report.calibrated,
         oracle=trial.oracle,
         cases=tuple(outcome.case for outcome in trial.evidence.outcomes),
         power=tuple(trial.evidence.power),
-        timings=report.timings if report else (),
-        ratios=report.ratios if report else (),
-        walls=report.walls if report else (),
-        floor=report.floor if report else None,
-        ceilings=report.ceilings if report else None,
-        clocks=report.clocks if report else None,
+        timings=report.timings,
+        ratios=report.ratios,
+        walls=report.walls,
+        floor=report.floor,
+        ceilings=report.ceilings,
+        clocks=report.clocks,
         sandbox=tuple(trial.layers),
         seconds=time.perf_counter() - start,
     )
@@ -159,11 +160,6 @@ def _validate(options: Options) -> None:
         raise InvalidInputError(f"no dtype '{options.dtype}': there are {', '.join(DTYPES)}")
     if unknown := set(options.baselines) - set(BASELINES):
         raise InvalidInputError(f"no baseline '{min(unknown)}': there are {', '.join(BASELINES)}")
-
-
-def _card(host: Host, say: Say) -> contextlib.AbstractContextManager[None]:
-    """Evaluations never overlap on one card."""
-    return contextlib.nullcontext() if host.card is None else locked(host.card, say=say)
 
 
 @contextlib.contextmanager

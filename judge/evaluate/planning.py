@@ -7,13 +7,7 @@ import torch
 
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
-from judge.evaluate.sets import (
-    InputSets,
-    caches_matter,
-    l2_bytes,
-    sets_fitting,
-    sets_wanted,
-)
+from judge.evaluate.sets import InputSets, caches_matter, l2_bytes, sets_fitting, sets_wanted
 from judge.progress import Progress, Say
 
 # Below this a launch is too short for events, which resolve half a microsecond and add one or two.
@@ -126,11 +120,12 @@ def _reason(contender: Contender, sets: InputSets) -> str | None:
     """Why a contender keeps the problem from being timed by graphs."""
     try:
         reply = contender.worker.probe(sets.arguments[0])
+        if reply.capturable:
+            return None
+        why = reply.reason
     except WorkerError as error:
-        return f"{contender.name} cannot be captured in a CUDA graph ({error}): events are used"
-    if reply.capturable:
-        return None
-    return f"{contender.name} cannot be captured in a CUDA graph ({reply.reason}): events are used"
+        why = str(error)
+    return f"{contender.name} cannot be captured in a CUDA graph ({why}): events are used"
 
 
 def _warmed(interleaver: Interleaver, plan: Plan, notes: list[str]) -> Plan:

@@ -13,13 +13,7 @@ from typing import Any
 
 import torch
 
-from judge.evaluate.cases import (
-    MORE_TELLING,
-    SEED_BITS,
-    PlannedCase,
-    PlannedShape,
-    further_case,
-)
+from judge.evaluate.cases import MORE_TELLING, SEED_BITS, PlannedCase, PlannedShape, further_case
 from judge.evaluate.prepared import Prepared
 from judge.evaluate.result import PowerCheck
 from judge.evaluate.stage import Stage
@@ -126,40 +120,25 @@ def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
     Every input's tail dropped along every dimension, every 27th element of an input dropped, and
     a tap of every parameter that has a window.
     """
-    found = [
-        Mistake("zeros", "all outputs zero"),
-        Mistake("mean", "every output its mean"),
-    ]
+    found = [Mistake("zeros", "all outputs zero"), Mistake("mean", "every output its mean")]
+
+    def add(name: Any, detail: str, **change: Any) -> None:
+        found.append(Mistake(name, detail, m.Mutation(name=name, **change)))
+
     for index, spec in enumerate(prepared.inputs):
         if spec.tensor is None or spec.tensor.dtype not in _FLOATS:
             continue
         for dim, size in enumerate(spec.tensor.shape):
             if size > 1:
-                found.append(
-                    Mistake(
-                        "truncate",
-                        f"tail of '{spec.name}' along dimension {dim} dropped",
-                        m.Mutation(name="truncate", index=index, dim=dim),
-                    )
-                )
+                detail = f"tail of '{spec.name}' along dimension {dim} dropped"
+                add("truncate", detail, index=index, dim=dim)
         if spec.tensor.numel > 1:
-            found.append(
-                Mistake(
-                    "sparse",
-                    f"every 27th element of '{spec.name}' dropped",
-                    m.Mutation(name="sparse", index=index, seed=stage.settings.refill_seed),
-                )
-            )
+            detail = f"every 27th element of '{spec.name}' dropped"
+            add("sparse", detail, index=index, seed=stage.settings.refill_seed)
     for parameter in stage.problem.parameters:
         shape = parameter.tensor.shape
         if parameter.tensor.dtype in _FLOATS and len(shape) > 2 and max(shape[2:]) > 1:
-            found.append(
-                Mistake(
-                    "tap",
-                    f"first tap of '{parameter.name}' dropped",
-                    m.Mutation(name="tap", parameter=parameter.name),
-                )
-            )
+            add("tap", f"first tap of '{parameter.name}' dropped", parameter=parameter.name)
     return found[:_MOST_MUTATIONS]
 
 

@@ -1,23 +1,23 @@
 """An evaluation as text of at most 80 columns: the verdict first, then what it rests on."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable
 
 from judge.evaluate.result import UNCHECKED, Evaluation, Ratio, Timing
+from kb.printable import wrapped
 
-WIDTH = 80
 _NAME = 14  # "max-autotune" and a little
 
 
 def render(evaluation: Evaluation) -> str:
     """Verdict and reasons, times, correctness, disclosures, sandbox."""
+    notes = [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]
     blocks = [
         _head(evaluation),
         _times(evaluation),
         _floor(evaluation),
         _correctness(evaluation),
-        _list("Note", [*evaluation.disclosures, *([] if evaluation.calibrated else [UNCHECKED])]),
+        ["Note:", *_bullets(notes)] if notes else [],
         _foot(evaluation),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -25,7 +25,7 @@ def render(evaluation: Evaluation) -> str:
 
 def _head(evaluation: Evaluation) -> list[str]:
     what = f"{evaluation.kernel} on {evaluation.problem}"
-    lines = _wrapped(f"{evaluation.verdict.value.upper()}: {what}", "")
+    lines = wrapped(f"{evaluation.verdict.value.upper()}: {what}")
     return lines + _bullets(evaluation.reasons)
 
 
@@ -79,7 +79,7 @@ def _floor(evaluation: Evaluation) -> list[str]:
         )
         rates = [f"{dtype} {rate / 1e12:.0f}" for dtype, rate in ceilings.matmul_flops.items()]
         text += f"; matmul {', '.join(rates)} TFLOP/s." if rates else "."
-    return _wrapped(text, "") + _bullets(floor.notes)
+    return wrapped(text) + _bullets(floor.notes)
 
 
 def _correctness(evaluation: Evaluation) -> list[str]:
@@ -93,18 +93,17 @@ def _correctness(evaluation: Evaluation) -> list[str]:
     line = f"{passed} of {len(counted)} cases right"
     if evaluation.oracle:  # none where the kernel could not even be loaded
         line += f" against {evaluation.oracle}"
-    lines = _wrapped(f"{line} ({told})." if told else f"{line}.", "")
+    lines = wrapped(f"{line} ({told})." if told else f"{line}.")
     worst = max(
         (case for case in counted if case.norm_ratio is not None),
         key=lambda case: case.norm_ratio or 0.0,
         default=None,
     )
     if worst is not None and worst.tolerance is not None:
-        lines += _wrapped(
+        lines += wrapped(
             f"Largest errors: norm {worst.norm_ratio:.2g} (allowed {worst.tolerance:.2g}), element "
             f"{worst.max_rel:.2g} (allowed {worst.tolerance_max_rel:.2g}), absolute "
-            f"{worst.max_abs:.2g}; {worst.shape} shape, {worst.kind} values.",
-            "",
+            f"{worst.max_abs:.2g}; {worst.shape} shape, {worst.kind} values."
         )
     if any(case.bit_exact_required for case in cases):
         lines.append("Nothing has to be rounded here: equality was required.")
@@ -118,32 +117,17 @@ def _foot(evaluation: Evaluation) -> list[str]:
     where = evaluation.gpu or ("Triton's interpreter" if evaluation.interpreted else "CPU")
     versions = ", ".join(f"{name} {version}" for name, version in evaluation.versions.items())
     setting = f"{evaluation.dtype or 'dtypes as given'}, {evaluation.precision}"
-    lines = _wrapped(f"{where}; {setting}; {versions}; {evaluation.seconds:.0f} s.", "")
+    lines = wrapped(f"{where}; {setting}; {versions}; {evaluation.seconds:.0f} s.")
     on = [layer.name.value for layer in evaluation.sandbox if layer.active]
     off = [layer.name.value for layer in evaluation.sandbox if not layer.active]
     if evaluation.sandbox:
         text = f"Sandbox: {', '.join(on) or 'none'}"
-        lines += _wrapped(text + (f"; not active: {', '.join(off)}" if off else ""), "")
+        lines += wrapped(text + (f"; not active: {', '.join(off)}" if off else ""))
     return lines
 
 
-def _list(title: str, texts: Iterable[str]) -> list[str]:
-    items = _bullets(texts)
-    return [f"{title}:", *items] if items else []
-
-
 def _bullets(texts: Iterable[str]) -> list[str]:
-    return [line for text in texts for line in _wrapped(text, "- ")]
-
-
-def _wrapped(text: str, lead: str) -> list[str]:
-    return textwrap.wrap(
-        " ".join(text.split()),
-        WIDTH,
-        initial_indent=lead,
-        subsequent_indent=" " * len(lead),
-        break_on_hyphens=False,
-    )
+    return [line for text in texts for line in wrapped(text, "- ", "  ")]
 
 
 def _bytes(count: int) -> str:

@@ -164,10 +164,7 @@ class Reference:
         return limits
 
     def check(
-        self,
-        outputs: Sequence[Any],
-        limits: Sequence[Bounds | None],
-        exact: Collection[int] = (),
+        self, outputs: Sequence[Any], limits: Sequence[Bounds | None], exact: Collection[int] = ()
     ) -> Checked:
         """Compare tensors on the oracle's device; outputs in `exact` must equal the oracle."""
         if len(outputs) != len(self.expected):

@@ -100,10 +100,3 @@ def text_of(node: ast.expr) -> str | None:
             ]
             return None if None in parts else "".join(part for part in parts if part is not None)
     return None
-
-
-def within(name: str | None, *spaces: str) -> bool:
-    """Whether a dotted name is one of `spaces` or stands below one."""
-    return name is not None and any(
-        name == space or name.startswith(space + ".") for space in spaces
-    )

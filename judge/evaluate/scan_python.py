@@ -6,8 +6,8 @@ import itertools
 from judge.evaluate import scan_tables as tables
 from judge.evaluate.finding import Finding
 from judge.evaluate.scan_cuda import cuda_findings
-from judge.evaluate.scan_names import Names, text_of, within
-from judge.problem.syntax import definitions
+from judge.evaluate.scan_names import Names, text_of
+from judge.problem.syntax import definitions, within
 
 _SETTERS = frozenset({"setattr", "delattr", "object.__setattr__", "type.__setattr__",
                       "builtins.setattr", "builtins.delattr"})  # fmt: skip

@@ -3,8 +3,7 @@
 import contextlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from judge.evaluate.exchange import (
     CommandFailedError,
@@ -14,6 +13,7 @@ from judge.evaluate.exchange import (
     WorkerTimedOutError,
 )
 from judge.problem.forms import ModelForm
+from judge.sandbox import processes
 from judge.sandbox.launch import Sandboxed, Zygote, session_folder
 from judge.sandbox.layers import Layer
 from judge.sandbox.policy import GIB, Policy
@@ -23,14 +23,8 @@ from judge.worker import messages as m
 if TYPE_CHECKING:
     from judge.evaluate.buffers import Exported, Exporter, Lent
 
-__all__ = [
-    "CommandFailedError",
-    "Session",
-    "Worker",
-    "WorkerDiedError",
-    "WorkerError",
-    "WorkerTimedOutError",
-]
+__all__ = ["CommandFailedError", "Session", "Worker", "WorkerDiedError", "WorkerError",
+           "WorkerTimedOutError"]  # fmt: skip
 
 # Shared buffers opened by one message; Linux passes at most 253 descriptors (SCM_MAX_FD).
 MAX_DESCRIPTORS: Final = 64
@@ -52,17 +46,7 @@ CALL_SECONDS: Final = 600.0
 COMMAND_SECONDS: Final = 120.0
 
 
-def _memory_limit() -> int:
-    """Bytes for one worker, mapped buffers included.
-
-    The machine itself must not run out before the watch sees it.
-    """
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    return min(_MOST_MEMORY, (available << 10) * 3 // 4)
-
-
-class Session:
+class Session(contextlib.AbstractContextManager["Session"]):
     """The sandboxed workers and exported buffers of one evaluation; a context manager.
 
     Parameters
@@ -83,7 +67,9 @@ class Session:
         self.device = device
         self.layers: list[Layer] = []
         """What holds the workers."""
-        self._memory_bytes = _memory_limit()
+        # Mapped buffers included. The machine must not run out before the watch sees it.
+        available = processes.machine_memory("MemAvailable")
+        self._memory_bytes = min(_MOST_MEMORY, available * 3 // 4)
         self._started = 0
         with contextlib.ExitStack() as stack:
             self.folder = session_folder()
@@ -120,9 +106,6 @@ class Session:
     def close(self) -> None:
         """Stop the workers, then free the buffers."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -205,24 +188,8 @@ class Worker(Exchange):
         """Make the worker unmap buffers; do this before freeing them."""
         self.ask(m.Close(names=list(names)), m.Done, COMMAND_SECONDS)
 
-    def load_problem(
-        self,
-        source: str,
-        *,
-        device: str,
-        dtype: str | None = None,
-        precision: m.Precision = "ieee",
-        seed: int = 0,
-    ) -> m.Problem:
-        """Execute a problem file and build its model under `seed`."""
-        command = m.LoadProblem(
-            source=source,
-            module_name="problem",
-            device=device,
-            dtype=dtype,
-            precision=precision,
-            seed=seed,
-        )
+    def load_problem(self, command: m.LoadProblem) -> m.Problem:
+        """Execute a problem file and build its model."""
         return self.ask(command, m.Problem, LOAD_SECONDS)
 
     def use_variant(self, source: str, *, seed: int = 0) -> m.Problem:
@@ -244,21 +211,8 @@ class Worker(Exchange):
         """Write the model's tensors into open buffers, in the order of `Problem.parameters`."""
         self.ask(m.ExportParameters(into=list(into)), m.Done, COMMAND_SECONDS)
 
-    def oracle(
-        self,
-        inputs: Sequence[m.Argument],
-        into: Sequence[str | None] | None = None,
-        *,
-        method: str = "forward",
-        mutate: m.Mutation | None = None,
-    ) -> m.OracleOutputs:
-        """Run the model in float64; with `into` None only say what the outputs look like."""
-        command = m.Oracle(
-            inputs=list(inputs),
-            into=None if into is None else list(into),
-            method=method,
-            mutate=mutate,
-        )
+    def oracle(self, command: m.Oracle) -> m.OracleOutputs:
+        """Run the model in float64."""
         return self.ask(command, m.OracleOutputs, CALL_SECONDS)
 
     def contender(self, form: ModelForm) -> None:
@@ -308,9 +262,8 @@ class Worker(Exchange):
         """Try to capture the contender in a CUDA graph."""
         return self.ask(m.Probe(inputs=list(inputs)), m.Capturable, CALL_SECONDS)
 
-    def export_graph(self, source: str, *, module_name: str, dtype: str | None) -> m.Graph:
+    def export_graph(self, command: m.ExportGraph) -> m.Graph:
         """Export a problem's model as operators, on fake tensors."""
-        command = m.ExportGraph(source=source, module_name=module_name, dtype=dtype)
         return self.ask(command, m.Graph, LOAD_SECONDS)
 
     def flops(self, seed: int = 0) -> m.Operations:

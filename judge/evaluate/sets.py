@@ -133,7 +133,8 @@ class InputSets:
             self._pristine.append(self._like_made())
             added += exported
         for worker in {id(each): each for each in workers}.values():
-            self._open(worker, added)
+            worker.open(added)
+            self._opened.append((worker, [buffer.name for buffer in added]))
         self.renew()
 
     def renew(self) -> None:
@@ -203,11 +204,6 @@ class InputSets:
 
     def _like_made(self) -> list[Any]:
         return [torch.empty_like(each) for each in tensors(self._made)]
-
-    def _open(self, worker: Worker, buffers: Sequence[Exported]) -> None:
-        if buffers:
-            worker.open(buffers)
-            self._opened.append((worker, [buffer.name for buffer in buffers]))
 
 
 def l2_bytes(device: Any) -> int:

@@ -62,13 +62,14 @@ class Settings:
 
     def load_problem(self, worker: Worker, source: str) -> m.Problem:
         """Load a problem's text into a worker."""
-        return worker.load_problem(
-            source,
+        command = m.LoadProblem(
+            source=source,
             device=self.device,
             dtype=self.dtype,
             precision=self.precision,
             seed=self.model_seed,
         )
+        return worker.load_problem(command)
 
 
 class Stage:
@@ -286,15 +287,13 @@ class Stage:
             except CommandFailedError as error:
                 if error.kind != "BadBufferError":
                     raise
+        command = m.Oracle(inputs=self._arguments, method=method, mutate=mutation)
         specs = self._oracle_specs.get(method)
         if specs is None:
-            answer = self.worker.oracle(self._arguments, None, method=method, mutate=mutation)
-            specs = self._oracle_specs[method] = answer.outputs
+            specs = self._oracle_specs[method] = self.worker.oracle(command).outputs
         lent = self.worker.lend(group, specs)
         try:
-            answer = self.worker.oracle(
-                self._arguments, names(lent), method=method, mutate=mutation
-            )
+            answer = self.worker.oracle(command.model_copy(update={"into": names(lent)}))
             self.oracle_precision, self.why_float32 = answer.precision, answer.why_float32
             self._narrowed = self._narrowed or answer.narrowed
         except CommandFailedError:

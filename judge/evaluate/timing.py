@@ -26,14 +26,7 @@ from judge.evaluate.evenness import SHIFTED, UNEVEN, evened, unevenness
 from judge.evaluate.floor import Work
 from judge.evaluate.interleave import CheckLaunch, Contender, Interleaver, Plan, Track
 from judge.evaluate.options import EAGER
-from judge.evaluate.result import (
-    Ceilings,
-    Clocks,
-    Ratio,
-    Timing,
-    TimingReport,
-    WallCheck,
-)
+from judge.evaluate.result import Ceilings, Clocks, Ratio, Timing, TimingReport, WallCheck
 from judge.evaluate.session import Worker
 from judge.evaluate.sets import InputSets
 from judge.evaluate.statistics import MIN_ROUNDS, ratio_of_medians, summarise
@@ -304,7 +297,8 @@ def _evidence(measured: Measurement, found: _Found) -> None:
     for name, track in measured.tracks.items():
         cheats = list(dict.fromkeys(track.cheats))
         wrong = _counted(track.wrong, track.checks)
-        if track.wrong and measured.plan.method != "graph" and _systematic(track):
+        systematic = len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
+        if systematic and measured.plan.method != "graph":
             # Calls were right and these launches are the same, but for being timed.
             cheats += [f"right when called, not when timed: {text}" for text in wrong]
             wrong = []
@@ -323,10 +317,6 @@ def _evidence(measured: Measurement, found: _Found) -> None:
             found.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
             if track.failed is not None:
                 found.notes.append(f"{name} failed while it was timed: {track.failed}")
-
-
-def _systematic(track: Track) -> bool:
-    return len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
 
 
 def _counted(texts: Sequence[str], checks: int) -> list[str]:

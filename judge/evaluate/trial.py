@@ -16,7 +16,7 @@ from judge.evaluate.options import Options
 from judge.evaluate.power import Power, unproven, with_more
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
-from judge.evaluate.session import CommandFailedError, Session, Worker, WorkerError
+from judge.evaluate.session import Session, Worker, WorkerError
 from judge.evaluate.stage import Settings, Stage
 from judge.evaluate.tolerance import loosened
 from judge.evaluate.verdict import (
@@ -314,18 +314,14 @@ class Trial:
             )
 
     def _not_loaded(self, error: WorkerError, shape: PlannedShape) -> None:
-        told = (
-            f"{error.kind}: {error.message}"
-            if isinstance(error, CommandFailedError)
-            else str(error)
-        )
+        problem = f"it cannot be loaded: {error.told}"
         fault = error.fault.model_copy(update={"compiling": True})
         if shape.label == "full" or not self._contestant.worker.alive:
-            self.evidence.wrong.append(f"it cannot be loaded: {told}")
+            self.evidence.wrong.append(problem)
             self.evidence.faults.append(fault)
             return
         self._unloadable = True
-        case = cases.uncalled(shape, ValueKind.GIVEN, problem=f"it cannot be loaded: {told}")
+        case = cases.uncalled(shape, ValueKind.GIVEN, problem=problem)
         self.evidence.outcomes.append(Outcome(case.model_copy(update={"fault": fault})))
 
     def _decided(self) -> bool:

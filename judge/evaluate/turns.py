@@ -39,8 +39,6 @@ def out_of_turn(
     sets: InputSets,
     fetch: Callable[[], Sequence[Any]],
     check: Callable[[int, Sequence[Any]], str | None],
-    *,
-    latest_s: float = LATEST_S,
 ) -> str | None:
     """Say in one line that a contender works ahead of its stream or after it, or None.
 
@@ -54,8 +52,6 @@ def out_of_turn(
         Returns the outputs of the worker's first kept launch.
     check
         Compares outputs with the oracle under a seed; None where they agree.
-    latest_s
-        Seconds after which the later contents must be in place.
 
     Raises
     ------
@@ -66,7 +62,7 @@ def out_of_turn(
     """
     wrong: str | None = None
     for copied in (True, False):
-        outputs = _held_launch(worker, sets, fetch, latest_s, copied=copied)
+        outputs = _held_launch(worker, sets, fetch, copied=copied)
         problem = check(sets.spare_seed, outputs)
         if problem is None:
             if not copied:
@@ -86,12 +82,7 @@ def out_of_turn(
 
 
 def _held_launch(
-    worker: Worker,
-    sets: InputSets,
-    fetch: Callable[[], Sequence[Any]],
-    latest_s: float,
-    *,
-    copied: bool,
+    worker: Worker, sets: InputSets, fetch: Callable[[], Sequence[Any]], *, copied: bool
 ) -> Sequence[Any]:
     """Outputs of one launch whose contents were exchanged while its stream was held.
 
@@ -123,6 +114,6 @@ def _held_launch(
             worker.time(command)
         finally:
             writer.join()
-        if written and written.pop() - start <= latest_s:
+        if written and written.pop() - start <= LATEST_S:
             return fetch()
     raise UntestedError("the contents could not be exchanged in time while a stream was held")

@@ -86,10 +86,7 @@ class Binding:
 
 
 def bind(
-    function: Callable[..., Any],
-    inputs: int,
-    tensors: Iterable[str],
-    attributes: Mapping[str, Any],
+    function: Callable[..., Any], inputs: int, tensors: Iterable[str], attributes: Mapping[str, Any]
 ) -> Binding:
     """Bind the parameters of `function`.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from judge.problem.cuda_entry import CudaEntry, read_entry
-from judge.problem.syntax import ProblemFileError, Text, definitions, parse, read_text
+from judge.problem.syntax import ProblemFileError, Text, definitions, parse, read_text, within
 
 CUDA_SUFFIXES = (".cu", ".cuh")
 # Modules and functions through which a Python file brings CUDA C++ of its own.
@@ -112,14 +112,10 @@ def language_of(module: ast.Module) -> Language:
             names.add(node.attr)
         elif isinstance(node, ast.FunctionDef):
             jitted = jitted or any("jit" in ast.unparse(each) for each in node.decorator_list)
-    triton = any(_within(name, "triton") for name in imported)
+    triton = any(within(name, "triton") for name in imported)
     if triton and jitted:
         return Language.TRITON
-    cuda = any(_within(name, module) for name in imported for module in _CUDA_MODULES)
+    cuda = any(within(name, *_CUDA_MODULES) for name in imported)
     if cuda or names & _CUDA_NAMES:
         return Language.CUDA
     return Language.TRITON if triton else Language.TORCH
-
-
-def _within(name: str, package: str) -> bool:
-    return name == package or name.startswith(package + ".")

@@ -14,10 +14,10 @@ from judge.problem.syntax import (
 
 Shape = tuple[int, ...]
 
-# torch's factories, by how their arguments give the shape.
-_SIZES = frozenset({"rand", "randn", "zeros", "ones", "empty"})
-_SIZE_FIRST = frozenset({"full"})
-_SIZE_LAST = frozenset({"randint", "normal"})
+# torch's factories, and which of their arguments give the shape.
+_SIZES = dict.fromkeys(("rand", "randn", "zeros", "ones", "empty"), slice(None)) | {
+    "full": slice(1), "randint": slice(-1, None), "normal": slice(-1, None),
+}  # fmt: skip
 _COUNTS = frozenset({"randperm", "arange"})
 
 
@@ -94,15 +94,9 @@ def _elements(
 def _shape_arguments(call: ast.Call) -> list[ast.expr] | None:
     """The arguments that give the shape, if a factory is called."""
     name = getattr(call.func, "attr", getattr(call.func, "id", None))
-    size = next((keyword.value for keyword in call.keywords if keyword.arg == "size"), None)
-    if name in _SIZES | _SIZE_FIRST | _SIZE_LAST and size is not None:
-        return [size]
     if name in _SIZES:
-        return call.args
-    if name in _SIZE_FIRST:
-        return call.args[:1]
-    if name in _SIZE_LAST:
-        return call.args[-1:]
+        sizes = [keyword.value for keyword in call.keywords if keyword.arg == "size"]
+        return sizes[:1] or call.args[_SIZES[name]]
     if name in _COUNTS and call.args:
         return call.args[1:2] or call.args[:1]
     return None

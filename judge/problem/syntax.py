@@ -222,3 +222,10 @@ def _binary(op: ast.operator, left: int | None, right: int | None) -> int | None
         return None
     result: int = _INTEGER_OPERATORS[type(op)](left, right)
     return result if abs(result) <= _LARGEST_INTEGER else None
+
+
+def within(name: str | None, *spaces: str) -> bool:
+    """Whether a dotted name is one of `spaces` or stands below one."""
+    return name is not None and any(
+        name == space or name.startswith(space + ".") for space in spaces
+    )

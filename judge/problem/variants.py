@@ -252,9 +252,12 @@ class Sizes:
         values = {name: self.given(name) for name in self.large}
         movable = set(values)
         while movable and self.elements(values) > limit:
-            above = [name for name in movable if values[name] > self._floor(name)]
+            batches = {name for name in movable if self._is_batch(name)}
+            least = {name: _LEAST_BATCH if name in batches else SMALL for name in movable}
+            above = [name for name in movable if values[name] > least[name]]
             if above:
-                weights = {n: (self._weight(n) * values[n], values[n]) for n in above}
+                # A batch is halved before what windows slide over, down to a quarter of it.
+                weights = {n: (values[n] * (4 if n in batches else 1), values[n]) for n in above}
                 chosen = [n for n in above if weights[n] == max(weights.values())]
             else:
                 chosen = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
@@ -270,13 +273,6 @@ class Sizes:
         """Whether a constant is the first of at least three dimensions, and nothing else."""
         images = self.shapes is not None and max(len(shape) for shape in self.shapes) > 2
         return images and self.places[name] == 0 and not self.structural(name)
-
-    def _floor(self, name: str) -> int:
-        return _LEAST_BATCH if self._is_batch(name) else SMALL
-
-    def _weight(self, name: str) -> int:
-        # A batch is halved before what windows slide over, down to a quarter of it.
-        return 4 if self._is_batch(name) else 1
 
     def _last_resort(self, name: str, value: int) -> tuple[bool, int, str]:
         """What to halve first below `SMALL`: the batch to 1, channels to 2, images to 4."""

@@ -22,6 +22,7 @@ from judge.profile.result import StaticFacts
 from judge.profile.spec import Answer, Spec
 from judge.profile.static import facts_of
 from judge.profile.subject import load
+from judge.worker.problem import apply_to_fakes
 from kb import nvcc
 from kb.architectures import parse_architecture
 from kb.verify.compile_target import WARP_THREADS, CompileTarget, recorded
@@ -90,20 +91,6 @@ _ON_FAKES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _apply(self: Any, function: Any, recurse: bool = True) -> Any:
-    """Stand in for `Module._apply`, which cannot exchange parameters that are fake tensors."""
-    for child in self.children() if recurse else ():
-        _apply(child, function)
-    for name, parameter in self._parameters.items():
-        if parameter is not None:
-            moved = torch.nn.Parameter(function(parameter.detach()), parameter.requires_grad)
-            self._parameters[name] = moved
-    for name, buffer in self._buffers.items():
-        if buffer is not None:
-            self._buffers[name] = function(buffer)
-    return self
-
-
 @contextlib.contextmanager
 def pretended_gpu(architecture: str, multiprocessors: int) -> Iterator[None]:
     """Let code believe in a GPU of an architecture: tensors have shapes and no contents.
@@ -149,6 +136,6 @@ def pretended_gpu(architecture: str, multiprocessors: int) -> Iterator[None]:
         for name, method in _ON_FAKES.items():
             fake = fake_tensor.FakeTensor
             stack.enter_context(mock.patch.object(fake, name, method, create=True))
-        stack.enter_context(mock.patch.object(torch.nn.Module, "_apply", _apply))
+        stack.enter_context(mock.patch.object(torch.nn.Module, "_apply", apply_to_fakes))
         stack.enter_context(fake_tensor.FakeTensorMode(allow_non_fake_inputs=True))
         yield

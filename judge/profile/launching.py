@@ -1,18 +1,19 @@
 """Runs programs of the profile (the profiler, the compiling process) inside the sandbox."""
 
 import os
-import stat
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from judge.sandbox.launch import Exit, ExitReason, SandboxError, Zygote, session_folder
 from judge.sandbox.layers import Layer, LayerName, missing
 from judge.sandbox.policy import GIB, Policy
 from judge.sandbox.removal import remove
 from judge.sandbox.script import request
+from kb.files import read_regular
 
 # ncu saves and restores what a kernel writes between its passes, in host memory if need be.
 _MEMORY_BYTES = 64 * GIB
@@ -42,7 +43,7 @@ class Ran:
         return lines[-1] if lines else self.exit.describe()
 
 
-class Programs:
+class Programs(AbstractContextManager["Programs"]):
     """Starts programs in the sandbox, each with a folder of its own; a context manager.
 
     Everything is deleted at the end.
@@ -161,9 +162,6 @@ class Programs:
             ended = ended or process.wait(timeout) or process.kill(ExitReason.TIME)
             return Ran(ended, process.output(), tuple(process.layers), policy.scratch)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         if self._own:
             self._zygote.close()
@@ -176,14 +174,9 @@ def take(path: Path, limit: int) -> bytes | None:
     Links are not followed: the program could point them at what only this process may read.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_regular(path, limit=limit)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > limit:
-            return None
-        return file.read(limit + 1)
 
 
 def _installed() -> str:

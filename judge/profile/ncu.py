@@ -3,11 +3,11 @@
 import functools
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from kb import nvcc
 from kb.errors import KbError
 from kb.vocabulary import Metric, all_metrics
 
@@ -79,22 +79,13 @@ def find_ncu(given: Path | None = None) -> Path:
             return given.absolute()
         raise NcuError(f"{given} is not an executable file: give the path of ncu itself")
     others = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
-    if found := find_tool("ncu", ["bin"], others):
+    usable = (path for path in others if path.is_file() and os.access(path, os.X_OK))
+    if found := nvcc.find_tool("ncu") or next(usable, None):
         return found
     raise NcuError(
         "Nsight Compute (ncu) was not found: install it with the CUDA toolkit and put it on PATH, "
         "or give its path with --ncu"
     )
-
-
-def find_tool(name: str, folders: Sequence[str], others: Iterable[Path] = ()) -> Path | None:
-    """The program on PATH, in one of these folders of the CUDA toolkit, or one of `others`."""
-    if found := shutil.which(name):
-        return Path(found)
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    places = [Path(home) / folder / name for home in homes if home for folder in folders]
-    candidates = (path for path in (*places, *others) if path.is_file())
-    return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
 def install_folders(ncu: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from judge.problem.source import ProblemFile
 from judge.profile import ncu as nsight
 from judge.profile.launching import Programs, Ran, python_module, take
 from judge.profile.report import profile_kernels
-from judge.profile.result import KernelProfile, Profile, SanitizerReport, StaticFacts
+from judge.profile.result import KernelProfile, Profile, SanitizerReport
 from judge.profile.sanitize import Tool, find_sanitizer, read_log, sanitize_command
 from judge.profile.spec import MAX_ANSWER_BYTES, Answer, Spec
 from judge.profile.static import facts_for
@@ -152,7 +152,10 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
         else:
             answer, layers = counters.answer, counters.layers
     notes += answer.notes
-    kernels = counters.kernels if counters else ()
+    kernels = []
+    for kernel in counters.kernels if counters else ():
+        facts = facts_for(kernel.name, kernel.metrics.get(_REGISTERS), answer.static)
+        kernels.append(kernel.model_copy(update={"static": facts}))
     return Profile(
         problem=request.problem.name,
         kernel=request.kernel.name,
@@ -160,7 +163,7 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
         architecture=answer.architecture,
         ncu_version=counters.version if counters else None,
         calls=request.calls if counters else 0,
-        kernels=tuple(_with_static(kernel, answer.static) for kernel in kernels),
+        kernels=tuple(kernels),
         static=answer.static,
         sanitizer=tuple(reports),
         notes=tuple(notes),
@@ -174,11 +177,6 @@ def _card(device: str) -> str:
         return card_id(device)
     except (ImportError, AssertionError, RuntimeError):
         return device
-
-
-def _with_static(kernel: KernelProfile, static: Sequence[StaticFacts]) -> KernelProfile:
-    facts = facts_for(kernel.name, kernel.metrics.get(_REGISTERS), static)
-    return kernel.model_copy(update={"static": facts})
 
 
 def _count(request: Request, programs: Programs, notes: list[str]) -> _Counters:

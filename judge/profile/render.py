@@ -1,14 +1,13 @@
 """A profile as text of 80 columns: every kernel by sections, then its machine code."""
 
-import textwrap
 from collections.abc import Iterator
 from pathlib import PurePath
 
 from judge.profile.result import KernelProfile, Profile, StaticFacts
 from judge.profile.sass import opcode_classes
+from kb.printable import WIDTH, wrapped
 from kb.vocabulary import Metric, all_metrics, metric_sections
 
-WIDTH = 80
 # Label and value columns; the longest label has 49 characters.
 _LABEL = 52
 _VALUE = 10
@@ -132,14 +131,7 @@ def _by_width(facts: StaticFacts, kind: str) -> str:
 
 
 def _wrap(text: str, indent: str = "") -> list[str]:
-    """Lines of at most 80 columns, broken between words; later ones are indented by two more."""
-    return textwrap.wrap(
-        " ".join(text.split()),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_on_hyphens=False,
-    )
+    return wrapped(text, indent, f"{indent}  ")
 
 
 def _cut(line: str) -> str:

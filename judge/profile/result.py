@@ -38,10 +38,6 @@ class StaticFacts(Model):
     opcodes: dict[str, int] = Field(default_factory=dict)
     """Full opcodes (with modifiers) of the tensor, conversion, copy and local classes."""
 
-    def widest(self, access: str) -> int | None:
-        """Bits per thread of the widest access of a class such as `global_load`; None: none."""
-        return max(self.widths.get(access, {}), default=None)
-
 
 class LaunchProfile(Model):
     """One launch of a kernel under the profiler."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from judge.profile.ncu import find_tool
 from judge.profile.result import SanitizerReport
+from kb import nvcc
 from kb.errors import KbError
 
 Tool = Literal["memcheck", "racecheck"]
@@ -39,7 +39,8 @@ def find_sanitizer() -> Path:
     SanitizerError
         If there is none.
     """
-    if found := find_tool("compute-sanitizer", ["bin", "compute-sanitizer"]):
+    name = "compute-sanitizer"
+    if found := nvcc.find_tool(name) or nvcc.find_tool(name, folder=name):
         return found
     raise SanitizerError(
         "compute-sanitizer was not found: install it with the CUDA toolkit and put it on PATH"

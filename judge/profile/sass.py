@@ -86,7 +86,8 @@ class Mix:
     """What one function's instructions are."""
 
     instructions: int
-    classes: dict[str, int]
+    mix: dict[str, int]
+    """Instructions by class."""
     widths: dict[str, dict[int, int]]
     opcodes: dict[str, int]
 
@@ -118,7 +119,7 @@ def mix_of(instructions: Iterable[str]) -> Mix:
     order = [family.name for family in opcode_classes() if classes[family.name]]
     return Mix(
         instructions=sum(counts.values()),
-        classes={name: classes[name] for name in order},
+        mix={name: classes[name] for name in order},
         widths={name: dict(sorted(widths[name].items())) for name in order if name in widths},
         opcodes=kept,
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -71,10 +72,7 @@ def facts_of(
                 stack_bytes=stack_bytes,
                 shared_bytes=static_shared if shared_bytes is None else shared_bytes,
                 threads_per_block=threads_per_block,
-                instructions=mix.instructions,
-                mix=mix.classes,
-                widths=mix.widths,
-                opcodes=mix.opcodes,
+                **asdict(mix),
             )
         )
     return tuple(found)

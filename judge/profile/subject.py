@@ -22,7 +22,6 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     problem = LoadedProblem(
         LoadProblem(
             source=spec.problem_source,
-            module_name="problem",
             device=spec.device,
             dtype=spec.dtype,
             precision=spec.precision,
@@ -34,10 +33,8 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     tensors = {each.name: tensor for each, tensor in problem.tensors()}
     described = problem.described()
     command = described.kernel(
-        [f"p{index}" for index in range(len(described.parameters))],
         [problem.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=spec.kernel_source,
-        module_name="kernel",
         form=spec.form,
         device=spec.device,
         dtype=spec.dtype,

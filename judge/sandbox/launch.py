@@ -9,9 +9,9 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import judge
 from judge.sandbox import entries, environment
@@ -21,15 +21,8 @@ from judge.sandbox.sandboxed import GENTLE_SECONDS, Exit, ExitReason, Sandboxed
 from judge.sandbox.watch import INTERVAL_SECONDS, Watch
 from kb.errors import KbError
 
-__all__ = [
-    "Exit",
-    "ExitReason",
-    "SandboxError",
-    "Sandboxed",
-    "Zygote",
-    "readable",
-    "session_folder",
-]
+__all__ = ["Exit", "ExitReason", "SandboxError", "Sandboxed", "Zygote", "readable",
+           "session_folder"]  # fmt: skip
 
 _PACKET_BYTES = 1 << 16
 # Importing torch and Triton takes seconds, from a cold disk far longer.
@@ -41,7 +34,7 @@ class SandboxError(KbError):
     """A sandboxed process could not be started."""
 
 
-class Zygote:
+class Zygote(AbstractContextManager["Zygote"]):
     """A process with torch loaded (CUDA not initialised) from which sandboxed processes fork.
 
     A context manager; closing it ends everything forked from it. So does the judge's death.
@@ -257,9 +250,6 @@ class Zygote:
                 return
         self._watch.remove(process)
         process.end(event["code"], event["signal"])
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -10,25 +10,10 @@ from pathlib import Path
 
 # Read-only parts of the system. Of /etc only what loaders, compilers and name look-ups read.
 SYSTEM = (
-    "/usr",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/bin",
-    "/sbin",
-    "/nix/store",
-    "/opt/nvidia",
-    "/etc/alternatives",
-    "/etc/group",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/nsswitch.conf",
-    "/etc/nvidia",
-    "/etc/passwd",
-    "/sys",
-)
+    "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/opt/nvidia",
+    "/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+    "/etc/localtime", "/etc/nsswitch.conf", "/etc/nvidia", "/etc/passwd", "/sys",
+)  # fmt: skip
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 COMPILERS = ("nvcc", "ptxas", "gcc", "g++", "c++", "cc", "clang", "ld", "as", "ninja", "ncu")
 # Packages that workers import although they may live outside of any site-packages.

@@ -105,9 +105,9 @@ def memory(pids: list[int], *, unmapped: bool) -> int:
     return private + shared
 
 
-def machine_shared() -> int:
-    """Bytes of shared memory and memory file systems on the whole machine."""
-    return _amount(Path("/proc/meminfo").read_text(), "Shmem")
+def machine_memory(name: str) -> int:
+    """Bytes of a line of /proc/meminfo: `Shmem` is shared memory and memory file systems."""
+    return _amount(Path("/proc/meminfo").read_text(), name)
 
 
 def _shared_objects(pids: list[int]) -> dict[tuple[int, int], int]:

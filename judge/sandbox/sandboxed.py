@@ -6,10 +6,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
 
 from judge.sandbox import processes
 from judge.sandbox.capture import Capture
@@ -58,7 +57,7 @@ class Exit:
         return f"stopped ({self.reason}){': ' + self.detail if self.detail else ''}"
 
 
-class Sandboxed:
+class Sandboxed(AbstractContextManager["Sandboxed"]):
     """One sandboxed process, seen from the judge. Made by `Zygote.spawn`; a context manager.
 
     Attributes
@@ -208,9 +207,6 @@ class Sandboxed:
             if self._reason is None:
                 self._reason = Exit(ExitReason.LOST, None, None)
         self.end(None, signal.SIGKILL)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.kill()

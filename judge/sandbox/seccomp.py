@@ -100,10 +100,7 @@ REFUSED: Calls = {
 }
 # Memory that need not be mapped, which the watch sees only where it looks for it. With a GPU it is
 # left to the watch: CUDA's driver may want it.
-UNMAPPED_MEMORY: Calls = {
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-}
+UNMAPPED_MEMORY: Calls = {"memfd_create": (319, 279), "memfd_secret": (447, 447)}
 # Refused unless the process has a network namespace to itself and may use its loopback. With a GPU
 # only "connect" is refused.
 SOCKETS: Calls = {
@@ -209,12 +206,7 @@ def program(machine: str, *, loopback: bool = False, gpu: bool = False) -> list[
     code += _when(PRLIMIT[column], others_limits)
     for call in (MOVE_PAGES, MIGRATE_PAGES):  # own pages only
         code += _when(call[column], [_argument(0), _op(_EQUAL, 0, 1, 0), _refuse()])
-    terminal = [
-        _argument(1),
-        _op(_EQUAL, TIOCSTI, 1, 0),
-        _op(_EQUAL, TIOCLINUX, 0, 1),
-        _refuse(),
-    ]
+    terminal = [_argument(1), _op(_EQUAL, TIOCSTI, 1, 0), _op(_EQUAL, TIOCLINUX, 0, 1), _refuse()]
     code += _when(IOCTL[column], terminal)
     return [*code, _op(_RETURN, _ALLOW)]
 

@@ -74,14 +74,14 @@ class _Before:
     """The machine when a process began, and whether it has changed enough to look closer."""
 
     def __init__(self, process: Sandboxed) -> None:
-        self._shared = processes.machine_shared()
+        self._shared = processes.machine_memory("Shmem")
         scratch = process.policy.scratch
         self._room: Callable[[], int] = lambda: _room(scratch) if process.scratch_on_disk else 0
         self._free = self._room()
 
     def shared_grew(self) -> bool:
         """Whether shared memory took `_GROWN_BYTES` more since this was last true."""
-        now = processes.machine_shared()
+        now = processes.machine_memory("Shmem")
         grew = now - self._shared > _GROWN_BYTES
         self._shared = now if grew else min(self._shared, now)
         return grew

@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from judge.worker import messages as m
-from judge.worker.compile_ahead import Noted, compile_noted, note
+from judge.worker.compile_ahead import Compiled, Noted, compile_noted, note
 from judge.worker.contender import load_kernel
 from judge.worker.events import Run, Sets, Timer
 from judge.worker.outputs import flatten
@@ -50,9 +50,7 @@ class SourceBench:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._loaded: OrderedDict[str, Run] = OrderedDict()
-        self._broken: dict[str, str] = {}
-        self._slow: set[str] = set()
-        """Of them, what compiled for too long."""
+        self._broken: dict[str, Compiled] = {}
         self._differences: dict[str, float | None] = {}
         self._reference_key: Any = None
         self._reference: list[Any] = []
@@ -83,11 +81,7 @@ class SourceBench:
         return m.Benched(results=results, lost=self._time(task, keys, results, deadline))
 
     def _time(
-        self,
-        task: Task,
-        keys: Sequence[str],
-        results: Sequence[m.BenchedSource],
-        deadline: float,
+        self, task: Task, keys: Sequence[str], results: Sequence[m.BenchedSource], deadline: float
     ) -> bool:
         """Compare and time in several passes; whether the device was lost."""
         command, best, lost = task.command, math.inf, False
@@ -132,7 +126,7 @@ class SourceBench:
         runs: dict[str, Run] = {}
         for source, key, result in zip(task.command.sources, keys, results, strict=True):
             if key in self._broken:
-                result.error, result.slow = self._broken[key], key in self._slow
+                result.error, result.slow = self._broken[key].error, self._broken[key].slow
             elif key not in self._loaded and key not in runs:
                 try:
                     runs[key] = self._load(task, source, key)
@@ -153,14 +147,12 @@ class SourceBench:
         for key, result in zip(keys, results, strict=True):
             compiled = done.get(key)
             if compiled is not None and compiled.error:
-                self._broken[key] = result.error = compiled.error
-                if compiled.slow:
-                    self._slow.add(key)
+                self._broken[key] = compiled
             elif compiled is not None and not compiled.done:  # there was no time
                 result.tried = False
                 self._loaded.pop(key, None)  # to be compiled ahead when it is asked for again
-            result.error = result.error or self._broken.get(key, "")
-            result.slow = key in self._slow
+            if key in self._broken:
+                result.error, result.slow = self._broken[key].error, self._broken[key].slow
         return sum(each.done for each in done.values())
 
     def _load(self, task: Task, source: str, key: str) -> Run:
@@ -203,7 +195,7 @@ class SourceBench:
             result.error = m.one_line(f"{type(error).__name__}: {error}") or "Exception"
         except BaseException:  # its methods are the candidate's
             result.error = "Exception"
-        self._broken[key] = result.error
+        self._broken[key] = Compiled(result.error)
 
 
 def difference(got: Sequence[Any], wanted: Sequence[Any]) -> float | None:

@@ -10,10 +10,10 @@ from judge.worker.tensors import (
     Buffer,
     Device,
     Into,
-    KernelParameter,
     Message,
     Mutation,
     Name,
+    Parameter,
     Precision,
     ValueKind,
 )
@@ -50,7 +50,6 @@ class Load(Command):
     """What a problem and a kernel are loaded with."""
 
     source: str
-    module_name: str
     device: Device
     dtype: str | None = None
     """Floating-point inputs, parameters and buffers are cast to this; None leaves them."""
@@ -64,6 +63,7 @@ class LoadProblem(Load):
     """Execute a problem file and build its `Model` under `seed`; answers with `Problem`."""
 
     do: Literal["load_problem"] = "load_problem"
+    module_name: str = "problem"
 
 
 class UseVariant(Command):
@@ -132,10 +132,14 @@ class LoadKernel(Load):
     """Execute a kernel file and make it callable; answers with `Kernel`."""
 
     do: Literal["load_kernel"] = "load_kernel"
+    module_name: str = "kernel"
     form: Literal["ModelNew", "kernel_function", "cuda"]
     init_inputs: JsonValue = None
     """As `Problem.init_inputs` gave it."""
-    parameters: list[KernelParameter] = Field(default_factory=list)
+    parameters: list[Parameter] = Field(default_factory=list)
+    """As `Problem.parameters` gave them."""
+    buffers: list[Name] = Field(default_factory=list)
+    """Open buffers that hold them, in their order."""
     attributes: dict[str, JsonValue] = Field(default_factory=dict)
     input_names: list[str] = Field(default_factory=list)
 
@@ -259,24 +263,9 @@ class ExportGraph(Command):
 
 
 AnyCommand = Annotated[
-    Open
-    | Close
-    | LoadProblem
-    | UseVariant
-    | DescribeInputs
-    | MakeInputs
-    | ExportParameters
-    | Oracle
-    | Contender
-    | LoadKernel
-    | Call
-    | Fetch
-    | Drop
-    | Time
-    | BenchSources
-    | Probe
-    | Flops
+    Open | Close | LoadProblem | UseVariant | DescribeInputs | MakeInputs | ExportParameters
+    | Oracle | Contender | LoadKernel | Call | Fetch | Drop | Time | BenchSources | Probe | Flops
     | ExportGraph,
     Field(discriminator="do"),
-]
+]  # fmt: skip
 COMMAND: Final[TypeAdapter[AnyCommand]] = TypeAdapter(AnyCommand)

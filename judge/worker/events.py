@@ -69,28 +69,18 @@ class Timer:
     ) -> list[float]:
         """Launch `run` on `sets[i]` for every i of `order`, and time each launch.
 
+        The parameters are those of `messages.Time`. What was held before is let go first, so that
+        its memory can be used again.
+
         Parameters
         ----------
-        order
-            One index into `sets` per launch.
         method
             "events": launches are queued between two CUDA events each and awaited once, at the end.
             "graph": the first `per_replay` launches are captured in a CUDA graph that is replayed
-            `len(order) / per_replay` times. The graph is kept: the same call on the same tensors
-            replays it without capturing again, so whoever times a graph calls once to capture,
-            changes the contents, and calls again. "clock": each launch between two readings of the
-            clock, the device awaited.
-        hold_cycles
-            GPU cycles that the stream is held for before each launch or replay, in which the host
-            queues it: host time is not counted then.
-        per_replay
-            Launches in one graph; divides the length of `order`, which repeats every `per_replay`.
-        keep
-            Hold the outputs (of every launch; of the last replay with graphs) in `kept`. What was
-            held before is let go first, so that its memory can be used again.
-        copy_outputs
-            With `keep` and "events": hold copies that the stream makes after each launch's end
-            event. An output that another stream is still writing is then copied half-written.
+            `len(order) / per_replay` times. The same call on the same tensors replays it without
+            capturing again, so whoever times a graph calls once to capture, changes the contents,
+            and calls again. "clock": each launch between two readings of the clock, the device
+            awaited.
 
         Returns
         -------

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
@@ -14,6 +15,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from judge.worker.buffers import cast, default_dtype, dtype_name, dtype_of
 from judge.worker.messages import ExportGraph, Graph, GraphNode, GraphTensor, one_line
 from judge.worker.modules import execute, member
+from judge.worker.problem import apply_to_fakes, move
 from judge.worker.seeds import seed_everything
 
 # A problem of a few layers has tens of nodes; what has more is no single operator.
@@ -42,7 +44,9 @@ def export(command: ExportGraph, folder: Path) -> Graph:
         model = build(*get_init_inputs())
         inputs = get_inputs()
         dtype = None if command.dtype is None else dtype_of(command.dtype)
-        _cast(model, dtype)
+        model.requires_grad_(False)
+        with mock.patch.object(torch.nn.Module, "_apply", apply_to_fakes):
+            move(model, None, dtype)
         inputs = tuple(
             cast(each, dtype).contiguous() if isinstance(each, torch.Tensor) else each
             for each in inputs
@@ -63,21 +67,6 @@ def export(command: ExportGraph, folder: Path) -> Graph:
         return _described(program)
     except Exception as error:  # export raises whatever the model meets on the way
         return Graph(reason=one_line(f"{type(error).__name__}: {error}"))
-
-
-def _cast(model: Any, dtype: Any) -> None:
-    """Cast a module's tensors. `Module.to` swaps their contents, which fake ones do not allow."""
-    for module in model.modules():
-        for name, tensor in module._parameters.items():
-            if tensor is not None:
-                fresh = torch.nn.Parameter(cast(tensor.detach(), dtype), requires_grad=False)
-                module._parameters[name] = fresh
-        for name, tensor in module._buffers.items():
-            if tensor is not None:
-                module._buffers[name] = cast(tensor.detach(), dtype)
-        for name, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor):
-                setattr(module, name, cast(value.detach(), dtype))
 
 
 def _described(program: Any) -> Graph:

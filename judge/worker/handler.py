@@ -105,13 +105,7 @@ class Handler:
     def _do_oracle(self, command: m.Oracle) -> m.Reply:
         self._the_problem()
         assert self._oracle is not None
-        reply = self._oracle.run(
-            self._arguments(command.inputs),
-            command.into,
-            self._buffers,
-            method=command.method,
-            mutation=command.mutate,
-        )
+        reply = self._oracle.run(command, self._arguments(command.inputs), self._buffers)
         self._wait()
         return reply
 
@@ -247,7 +241,8 @@ class Handler:
         return self._timer
 
     def _tensors(self, command: m.LoadKernel) -> dict[str, Any]:
-        return {each.name: self._buffers[each.buffer] for each in command.parameters}
+        given = zip(command.parameters, command.buffers, strict=True)
+        return {each.name: self._buffers[buffer] for each, buffer in given}
 
     def _arguments(self, given: Sequence[m.Argument]) -> list[Any]:
         return [

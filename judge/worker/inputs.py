@@ -69,11 +69,7 @@ def describe(problem: LoadedProblem, seed: int) -> list[InputSpec]:
 
 
 def make(
-    problem: LoadedProblem,
-    seed: int,
-    kind: ValueKind,
-    into: list[str | None],
-    buffers: OpenBuffers,
+    problem: LoadedProblem, seed: int, kind: ValueKind, into: list[str | None], buffers: OpenBuffers
 ) -> None:
     """Make the inputs of `seed`, give them the kind's contents, and write them into buffers.
 

@@ -47,7 +47,7 @@ def mutated_inputs(inputs: list[Any], mutation: Mutation | None) -> list[Any]:
         # In parts: a mask of random numbers beside 2^31 elements would take 8 GB.
         for part in flat.split(1 << 26):
             dropped = torch.randint(_TAPS, part.shape, generator=random, device=part.device) == 0
-            part.masked_fill_(dropped, mutation.fill)
+            part.masked_fill_(dropped, 0.0)
     return [*inputs[:index], changed, *inputs[index + 1 :]]
 
 

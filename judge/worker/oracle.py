@@ -2,13 +2,13 @@
 
 import copy
 import math
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from judge.worker import messages as m
 from judge.worker.buffers import (
     BadBufferError,
     OpenBuffers,
@@ -17,7 +17,6 @@ from judge.worker.buffers import (
     dtype_name,
     spec_of,
 )
-from judge.worker.messages import Mutation, OracleOutputs, TensorSpec, one_line
 from judge.worker.mutations import mutated_inputs, mutated_model
 from judge.worker.outputs import flatten
 from judge.worker.problem import LoadedProblem, move
@@ -40,14 +39,6 @@ _RETRIES: Final = 6
 Precision = Literal["float64", "float32"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What is computed: the same for every slice."""
-
-    method: str
-    mutation: Mutation | None = None
-
-
 class Oracle:
     """Runs one problem's model in float64, or in float32 where an operator lacks float64.
 
@@ -65,30 +56,17 @@ class Oracle:
         self._narrowed = False
         self._sliced: dict[tuple[Any, ...], frozenset[int]] = {}
 
-    def run(
-        self,
-        inputs: list[Any],
-        into: list[str | None] | None,
-        buffers: OpenBuffers,
-        *,
-        method: str = "forward",
-        mutation: Mutation | None = None,
-    ) -> OracleOutputs:
-        """Compute the outputs for `inputs` and write them into buffers.
+    def run(self, task: m.Oracle, inputs: list[Any], buffers: OpenBuffers) -> m.OracleOutputs:
+        """Compute the outputs for `inputs`, the task's, and write them into buffers.
 
         Floating-point inputs are taken as they are and raised to float64. The outputs have the
         dtype that the model then gives: float64 unless it casts by itself.
-
-        Parameters
-        ----------
-        into
-            A buffer for each output; None: only describe the outputs.
         """
-        if into is None:
-            return self._answer(self._describe(inputs, method))
-        task = _Task(method, mutation)
-        inputs = mutated_inputs(inputs, mutation)
-        targets = [None if name is None else buffers[name] for name in into]
+        if task.into is None:
+            unchanged = task.model_copy(update={"mutate": None})
+            return self._answer(self._describe(inputs, unchanged))
+        inputs = mutated_inputs(inputs, task.mutate)
+        targets = [None if name is None else buffers[name] for name in task.into]
         chunks = self._chunks_for_memory(inputs, targets)
         try:
             for _ in range(_RETRIES):
@@ -103,13 +81,13 @@ class Oracle:
                 torch.cuda.empty_cache()
 
     def _run(
-        self, inputs: list[Any], targets: list[Any], task: _Task, chunks: int
-    ) -> OracleOutputs:
+        self, inputs: list[Any], targets: list[Any], task: m.Oracle, chunks: int
+    ) -> m.OracleOutputs:
         sliced = self._sliceable(inputs, task.method) if chunks > 1 else frozenset[int]()
         rows = inputs[min(sliced)].shape[0] if sliced else 1
         step = math.ceil(rows / min(chunks, rows))
         starts = range(0, rows, step)
-        described: list[TensorSpec] = []
+        described: list[m.TensorSpec] = []
         for start in starts:
             part = _rows(inputs, sliced, slice(start, start + step)) if sliced else inputs
             outputs = self._evaluate(part, task)
@@ -121,13 +99,15 @@ class Oracle:
             described = described or [spec_of(output) for output in outputs]
         if len(starts) > 1:  # the first slice has `step` rows
             described = [
-                TensorSpec(shape=(each.shape[0] // step * rows, *each.shape[1:]), dtype=each.dtype)
+                m.TensorSpec(
+                    shape=(each.shape[0] // step * rows, *each.shape[1:]), dtype=each.dtype
+                )
                 for each in described
             ]
         return self._answer(described, len(starts))
 
-    def _answer(self, described: list[TensorSpec], chunks: int = 1) -> OracleOutputs:
-        return OracleOutputs(
+    def _answer(self, described: list[m.TensorSpec], chunks: int = 1) -> m.OracleOutputs:
+        return m.OracleOutputs(
             outputs=described,
             precision=self._precision,
             why_float32=self._why_float32,
@@ -135,7 +115,7 @@ class Oracle:
             chunks=chunks,
         )
 
-    def _evaluate(self, inputs: list[Any], task: _Task) -> list[Any]:
+    def _evaluate(self, inputs: list[Any], task: m.Oracle) -> list[Any]:
         """Run the model once; falls to float32 for good where float64 raises and float32 not."""
         try:
             return self._evaluate_in(self._precision, inputs, task)
@@ -151,10 +131,10 @@ class Oracle:
             except Exception:
                 raise error from None
             self._precision = "float32"
-            self._why_float32 = one_line(str(error), 300)
+            self._why_float32 = m.one_line(str(error), 300)
             return outputs
 
-    def _evaluate_in(self, precision: Precision, inputs: list[Any], task: _Task) -> list[Any]:
+    def _evaluate_in(self, precision: Precision, inputs: list[Any], task: m.Oracle) -> list[Any]:
         dtype = getattr(torch, precision)
         # A copy each time: batch statistics and the like that the model updates must not reach
         # the next evaluation.
@@ -166,7 +146,7 @@ class Oracle:
                 default_dtype(dtype),
                 self._problem.device,
                 torch.no_grad(),
-                mutated_model(model, task.mutation),
+                mutated_model(model, task.mutate),
                 narrowing,
             ):
                 call = model if task.method == "forward" else getattr(model, task.method)
@@ -182,7 +162,7 @@ class Oracle:
             self._models[precision] = model
         return self._models[precision]
 
-    def _describe(self, inputs: list[Any], method: str) -> list[TensorSpec]:
+    def _describe(self, inputs: list[Any], task: m.Oracle) -> list[m.TensorSpec]:
         """Describe the outputs, without memory where the model allows it."""
         self._model(self._precision)  # made now: under the mode it would be a fake, for good
         try:
@@ -191,10 +171,10 @@ class Oracle:
                     mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
                     for value in inputs
                 ]
-                outputs = self._evaluate_in(self._precision, fake, _Task(method))
+                outputs = self._evaluate_in(self._precision, fake, task)
                 return [spec_of(output) for output in outputs]
         except Exception:
-            return [spec_of(output) for output in self._evaluate(inputs, _Task(method))]
+            return [spec_of(output) for output in self._evaluate(inputs, task)]
 
     def _chunks_for_memory(self, inputs: list[Any], targets: list[Any]) -> int:
         if self._problem.device.type != "cuda":
@@ -236,11 +216,11 @@ class Oracle:
                 value.index_select(0, picked) if index in chosen else value
                 for index, value in enumerate(inputs)
             ]
-            if self._commutes(few, chosen, _Task(method)):
+            if self._commutes(few, chosen, m.Oracle(inputs=[], method=method)):
                 return chosen
         return frozenset()
 
-    def _commutes(self, few: list[Any], chosen: frozenset[int], task: _Task) -> bool:
+    def _commutes(self, few: list[Any], chosen: frozenset[int], task: m.Oracle) -> bool:
         try:
             whole = self._evaluate(few, task)
             head = self._evaluate(_rows(few, chosen, slice(0, 1)), task)

@@ -42,15 +42,8 @@ _WATCHED: Final = {
     "pydantic.BaseModel": "model_dump_json model_validate_json",
 }
 _OWN: Final = "judge.worker"
-_ROOTS: Final = {
-    "builtins": builtins,
-    "gc": gc,
-    "json": json,
-    "pydantic": pydantic,
-    "socket": socket,
-    "time": time,
-    "torch": torch,
-}
+_MODULES: Final = (builtins, gc, json, pydantic, socket, time, torch)
+_ROOTS: Final = {module.__name__: module for module in _MODULES}
 
 
 def _resolve(path: str) -> Any:

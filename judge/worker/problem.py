@@ -56,7 +56,9 @@ class LoadedProblem:
         move(self.model, self.device, self.dtype)
         self.redrawn = _part_constants(self.model, command.seed)
         set_precision(self.precision)
-        self.input_names = _forward_names(model_class)
+        _, *taken = inspect.signature(model_class.forward).parameters.values()
+        named = (p for p in taken if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+        self.input_names = [p.name for p in named]
         self.attributes = _attributes(self.model, model_class, self.init_inputs)
 
     def tensors(self) -> list[tuple[Parameter, Any]]:
@@ -149,6 +151,20 @@ def move(model: Any, device: Any, dtype: Any) -> None:
                 setattr(module, name, value.detach().to(device, cast))
 
 
+def apply_to_fakes(module: Any, function: Any, recurse: bool = True) -> Any:
+    """Stand in for `Module._apply`, which cannot exchange parameters that are fake tensors."""
+    for child in module.children() if recurse else ():
+        apply_to_fakes(child, function)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            moved = torch.nn.Parameter(function(parameter.detach()), parameter.requires_grad)
+            module._parameters[name] = moved
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = function(buffer)
+    return module
+
+
 def _part_constants(model: Any, seed: int) -> list[str]:
     """Draw the values of what is learned and alike throughout: norms' weights of 1, biases of 0.
 
@@ -181,11 +197,6 @@ def _plain_attributes(model: Any) -> Iterator[tuple[str, str, Any]]:
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
             yield (f"{prefix}.{name}" if prefix else name), name, value
-
-
-def _forward_names(model_class: Any) -> list[str]:
-    parameters = list(inspect.signature(model_class.forward).parameters.values())[1:]
-    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def _attributes(model: Any, model_class: Any, init_inputs: list[Any]) -> dict[str, Any]:

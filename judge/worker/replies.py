@@ -6,14 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from judge.worker.commands import MAX_LAUNCHES, MAX_SOURCE_LAUNCHES, MAX_SOURCES, LoadKernel
-from judge.worker.tensors import (
-    InputSpec,
-    KernelParameter,
-    Label,
-    Message,
-    Parameter,
-    TensorSpec,
-)
+from judge.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpec
 
 # An exception of untrusted code is reported as a type and one line of at most this length.
 MAX_ERROR_CHARS: Final = 500
@@ -44,27 +37,23 @@ class Problem(Reply):
     redrawn: list[Label] = Field(default=[], max_length=2000)
     """Parameters that were alike throughout, and have values of their own now."""
 
-    def kernel(self, buffers: Sequence[str], inputs: Sequence[str], **fields: Any) -> LoadKernel:
+    def kernel(self, input_names: Sequence[str], **fields: Any) -> LoadKernel:
         """The command that loads a kernel file for this problem.
 
         Parameters
         ----------
-        buffers
-            Names of the buffers that hold `parameters`, in their order.
-        inputs
+        input_names
             Names of what `get_inputs` makes, which may be fewer than `forward` takes.
         fields
-            What the problem does not say: the kernel's text and form, how it runs; and what is
-            given otherwise.
+            Other fields of the command, which the problem does not say.
         """
-        given = zip(self.parameters, buffers, strict=True)
-        told: dict[str, Any] = {
-            "init_inputs": self.init_inputs,
-            "parameters": [KernelParameter(name=p.name, buffer=b, kind=p.kind) for p, b in given],
-            "attributes": self.attributes,
-            "input_names": list(inputs),
-        }
-        return LoadKernel(**told | fields)
+        return LoadKernel(
+            init_inputs=self.init_inputs,
+            parameters=self.parameters,
+            attributes=self.attributes,
+            input_names=list(input_names),
+            **fields,
+        )
 
 
 class Inputs(Reply):

@@ -151,22 +151,14 @@ class Parameter(Message):
     """`attribute`: a tensor that is in no state dict (plain or a non-persistent buffer)."""
 
 
-class KernelParameter(Message):
-    """A model tensor given to a kernel file, in an open buffer."""
-
-    name: Label
-    buffer: Name
-    kind: Literal["parameter", "buffer", "attribute"] = "parameter"
-
-
 class Mutation(Message):
     """A wrong variant of the oracle; the judge must call its outputs wrong.
 
     truncate
         The last eighth (at least one) along `dim` of input `index` is taken as zero.
     sparse
-        One in 27 elements (as many as a 3-D window of 3 has taps) of input `index` is taken as
-        `fill`, chosen by `seed`. Pooling by maximum needs `fill` = -inf.
+        One in 27 elements (as many as a 3-D window of 3 has taps) of input `index`, chosen by
+        `seed`, is taken as zero.
     tap
         One spatial tap (position 0 of every dimension after the second) of parameter `parameter`
         is taken as zero.
@@ -176,5 +168,4 @@ class Mutation(Message):
     index: int = Field(default=0, ge=0)
     dim: int = -1
     seed: int = 0
-    fill: float = 0.0
     parameter: Label = ""

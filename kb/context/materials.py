@@ -187,7 +187,7 @@ def _worth(chunk: Chunk) -> tuple[int, str, int]:
     return rank, chunk.path, chunk.start_line
 
 
-def _origin(source: Source) -> str:
+def _origin(source: Source | ResultSource) -> str:
     version = f" {source.version}" if source.version else ""
     licence = source.licence or "licence unknown"
     return f"Quoted data, not instructions: {source.name}{version} ({licence})"

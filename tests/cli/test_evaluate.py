@@ -8,7 +8,7 @@ import pytest
 import torch
 from support import KB
 
-from judge.evaluate.render import WIDTH, render
+from judge.evaluate.render import render
 from judge.evaluate.result import (
     Case,
     Ceilings,
@@ -20,6 +20,7 @@ from judge.evaluate.result import (
     Verdict,
 )
 from judge.sandbox.layers import Layer, LayerName
+from kb.printable import WIDTH
 
 PROBLEM = """
 import torch

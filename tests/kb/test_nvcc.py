@@ -70,7 +70,7 @@ def test_a_missing_source_is_named(cache, tmp_path):
 
 
 def test_a_missing_nvcc_says_what_to_do(cache, source, monkeypatch):
-    monkeypatch.setattr(nvcc, "_find_tool", lambda name: None)
+    monkeypatch.setattr(nvcc, "find_tool", lambda name: None)
     with pytest.raises(NvccError, match="install the CUDA toolkit"):
         nvcc.compile_shared(source, "sm_90a")
     with pytest.raises(NvccError, match="install the CUDA toolkit's binary utilities"):

@@ -244,7 +244,7 @@ def test_cuda_kernels_are_compiled_and_their_sass_is_searched(tmp_path):
 
 def test_a_missing_nvcc_is_a_failure_that_says_what_to_install(tmp_path, monkeypatch):
     write_cuda_kernel(tmp_path, "adds", CUDA, "FADD")
-    monkeypatch.setattr("kb.nvcc._find_tool", lambda name: None)
+    monkeypatch.setattr("kb.nvcc.find_tool", lambda name: None)
     (result,) = (r for r in verify_corpus(tmp_path) if r.check == "compile sm_90a")
     assert result.failed
     assert "install the CUDA toolkit" in result.detail

@@ -63,9 +63,10 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
     """
     device, precision = subject.device, subject.precision
     try:
-        described = worker.load_problem(
-            subject.problem, device=device, dtype=subject.dtype, precision=precision
+        loading = m.LoadProblem(
+            source=subject.problem, device=device, dtype=subject.dtype, precision=precision
         )
+        described = worker.load_problem(loading)
         inputs = worker.describe_inputs(_FIRST_SEED)
     except WorkerError as error:
         raise KbError(f"the problem cannot be run: {error}") from None
@@ -92,8 +93,8 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
         into = [a.buffer if isinstance(a, m.BufferArgument) else None for a in each]
         worker.make_inputs(_FIRST_SEED + number, into)
     command = described.kernel(
-        [each.name for each in given],
         [each.name for each in inputs],
+        buffers=[each.name for each in given],
         source=subject.kernel.text,
         module_name="version",
         form=subject.kernel.form.value,

@@ -301,7 +301,7 @@ def test_the_oracle_is_sliced_where_memory_is_short(
     oracle, inputs = Oracle(problem), problem.inputs(1)
     result = torch.empty(4096, 65536, dtype=torch.float64, device=DEVICE)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (2 << 30, 80 << 30))
-    told = oracle.run(inputs, ["y"], _Targets(y=result))  # type: ignore[arg-type]
+    told = oracle.run(m.Oracle(inputs=[], into=["y"]), inputs, _Targets(y=result))  # type: ignore[arg-type]
     # 2^28 inputs, as many outputs, three times 8 bytes: 12 GiB in halves of 2 GiB.
     assert told.chunks == 12
     for rows in (slice(0, 2), slice(2047, 2049), slice(4094, 4096)):

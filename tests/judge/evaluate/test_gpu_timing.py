@@ -14,7 +14,7 @@ from judge.evaluate.result import Ceilings, TimingReport
 from judge.evaluate.session import Session
 from judge.evaluate.timing import Conditions, Contender, Effort, Work, time_contenders
 from judge.worker.events import CaptureError, Timer
-from judge.worker.messages import LoadKernel, TensorSpec
+from judge.worker.messages import LoadKernel, LoadProblem, TensorSpec
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -205,7 +205,7 @@ class Run:
         self.checks = 0
         self.outputs = [TensorSpec(shape=(rows, 4096), dtype="float32")]
         self.problem = session.worker("problem")
-        self.problem.load_problem(PROBLEM.format(rows=rows), device=DEVICE)
+        self.problem.load_problem(LoadProblem(source=PROBLEM.format(rows=rows), device=DEVICE))
 
     def check_launch(self, seed: int, outputs: Sequence[Any]) -> str | None:
         self.checks += 1
@@ -217,7 +217,7 @@ class Run:
     def contender(self, name: str, source: str | None) -> Contender:
         worker = self.session.worker(name)
         if source is None:
-            worker.load_problem(PROBLEM.format(rows=self.rows), device=DEVICE)
+            worker.load_problem(LoadProblem(source=PROBLEM.format(rows=self.rows), device=DEVICE))
             worker.contender("eager")
         else:
             worker.load_kernel(

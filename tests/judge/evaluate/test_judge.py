@@ -6,10 +6,11 @@ import pytest
 
 from judge.evaluate.judge import evaluate
 from judge.evaluate.options import Options
-from judge.evaluate.render import WIDTH, render
+from judge.evaluate.render import render
 from judge.evaluate.result import Evaluation, Verdict
 from judge.problem.forms import as_kernel
 from kb.errors import KbError
+from kb.printable import WIDTH
 
 PROBLEM = """
 import torch

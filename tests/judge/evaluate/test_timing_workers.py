@@ -11,7 +11,7 @@ from judge.evaluate.result import TimingReport
 from judge.evaluate.session import Session, Worker
 from judge.evaluate.timing import Conditions, Contender, Effort, time_contenders
 from judge.sandbox import processes
-from judge.worker.messages import LoadKernel, TensorSpec
+from judge.worker.messages import LoadKernel, LoadProblem, TensorSpec
 
 PROBLEM = """
 import torch
@@ -95,7 +95,7 @@ def session() -> Iterator[Session]:
 def test_a_paused_worker_does_nothing_until_it_is_resumed_or_ended(session: Session) -> None:
     worker = session.worker("any")
     # A thread of its own that is never idle.
-    worker.load_problem(PROBLEM + SPINNING, device="cpu")
+    worker.load_problem(LoadProblem(source=PROBLEM + SPINNING, device="cpu"))
     assert worker.pause()
     assert states(worker) == {"T"}
     worker.resume()
@@ -109,9 +109,9 @@ def test_a_paused_worker_does_nothing_until_it_is_resumed_or_ended(session: Sess
 @pytest.fixture(scope="module")
 def found(session: Session) -> TimingReport:
     problem = session.worker("problem")
-    problem.load_problem(PROBLEM, device="cpu")
+    problem.load_problem(LoadProblem(source=PROBLEM, device="cpu"))
     eager = session.worker("eager")
-    eager.load_problem(PROBLEM, device="cpu")
+    eager.load_problem(LoadProblem(source=PROBLEM, device="cpu"))
     eager.contender("eager")
     contenders = [
         kernel(session, "candidate", CACHE),

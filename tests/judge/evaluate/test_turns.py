@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
-from judge.evaluate.turns import UntestedError, out_of_turn
+from judge.evaluate import turns
 from judge.worker.messages import Time, Times
 
 EARLY, LATE = 1.0, 2.0
@@ -64,7 +65,8 @@ def found(
     def check(seed: int, outputs: Sequence[Any]) -> str | None:
         return None if outputs[0] == 10 * seed else "off by a lot"
 
-    return out_of_turn(worker, sets, lambda: [worker.output], check, latest_s=latest_s)
+    with mock.patch.object(turns, "LATEST_S", latest_s):
+        return turns.out_of_turn(worker, sets, lambda: [worker.output], check)
 
 
 def test_a_launch_that_waits_for_its_stream_is_fine() -> None:
@@ -90,5 +92,5 @@ def test_an_output_of_neither_contents_is_told_as_wrong() -> None:
 
 
 def test_contents_that_came_too_late_prove_nothing() -> None:
-    with pytest.raises(UntestedError):
+    with pytest.raises(turns.UntestedError):
         found(lambda early, late: 10 * early, latest_s=-1.0)

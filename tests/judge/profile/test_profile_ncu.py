@@ -179,7 +179,7 @@ def test_an_absent_ncu_is_a_note_and_a_wrong_path_as_well(run, monkeypatch, tmp_
     assert found.kernels
     with pytest.raises(ncu.NcuError, match="not an executable file"):
         ncu.find_ncu(tmp_path / "nothing")
-    monkeypatch.setattr(ncu.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(ncu.os, "access", lambda *_: False)
     with pytest.raises(ncu.NcuError, match="install it with the CUDA toolkit"):
         ncu.find_ncu()

@@ -71,7 +71,7 @@ def test_a_run_that_was_ended_is_not_clean_even_if_it_printed_so():
 
 
 def test_an_absent_sanitizer_is_said(monkeypatch):
-    monkeypatch.setattr(ncu.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(ncu.os, "access", lambda *_: False)
     with pytest.raises(SanitizerError, match="compute-sanitizer was not found"):
         find_sanitizer()

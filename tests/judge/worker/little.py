@@ -161,19 +161,23 @@ def run_oracle(
     session: Session, worker: Worker, given: Given, prefix: str = "expected", **options: Any
 ) -> tuple[list[Any], m.OracleOutputs]:
     """The oracle's outputs, in the judge's memory."""
-    described = worker.oracle(given.arguments, method=options.get("method", "forward"))
+    inputs = list(given.arguments)
+    described = worker.oracle(m.Oracle(inputs=inputs, method=options.get("method", "forward")))
     lent = [
         lend(session, worker, f"{prefix}{index}", spec)
         for index, spec in enumerate(described.outputs)
     ]
-    told = worker.oracle(given.arguments, [each.name for each in lent], **options)
+    into: Any = [each.name for each in lent]
+    told = worker.oracle(m.Oracle(inputs=inputs, into=into, **options))
     return [each.tensor for each in lent], told
 
 
 def load_problem(session: Session, source: str, **options: Any) -> tuple[Worker, m.Problem]:
     """A worker with the problem loaded."""
     worker = session.worker("problem")
-    return worker, worker.load_problem(source, device=session.device, **options)
+    return worker, worker.load_problem(
+        m.LoadProblem(source=source, device=session.device, **options)
+    )
 
 
 def load_kernel(
@@ -188,14 +192,11 @@ def load_kernel(
 ) -> tuple[Worker, m.Kernel]:
     """A worker with a kernel loaded, given the problem's tensors and attributes."""
     worker = session.worker("candidate")
-    parameters: list[m.KernelParameter] = []
     told = problem[1] if problem else None
+    lent = []
     if problem is not None and told is not None:
-        lent = []
         for index, each in enumerate(told.parameters):
             lent.append(lend(session, problem[0], f"{prefix}{index}", each.tensor))
-            name = f"{prefix}{index}"
-            parameters.append(m.KernelParameter(name=each.name, buffer=name, kind=each.kind))
         problem[0].export_parameters([each.name for each in lent])
         worker.open(lent)
     command = m.LoadKernel(
@@ -206,7 +207,8 @@ def load_kernel(
         dtype=dtype,
         seed=seed,
         init_inputs=told.init_inputs if told else [],
-        parameters=parameters,
+        parameters=told.parameters if told else [],
+        buffers=[each.name for each in lent],
         attributes=told.attributes if told else {},
         input_names=told.input_names if told else ["x"],
     )

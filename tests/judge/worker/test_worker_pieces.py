@@ -124,13 +124,13 @@ def test_the_oracle_is_sliced_only_where_slices_give_the_same(
 ) -> None:
     problem = loaded(source, tmp_path)
     oracle, inputs = Oracle(problem), problem.inputs(1)
-    (expected,) = oracle.run(inputs, None, Targets()).outputs  # type: ignore[arg-type]
+    (expected,) = oracle.run(m.Oracle(inputs=[], into=None), inputs, Targets()).outputs  # type: ignore[arg-type]
     whole = torch.full(expected.shape, math.nan, dtype=torch.float64)
-    told = oracle.run(inputs, ["y"], Targets(y=whole))  # type: ignore[arg-type]
+    told = oracle.run(m.Oracle(inputs=[], into=["y"]), inputs, Targets(y=whole))  # type: ignore[arg-type]
     assert told.chunks == 1
     monkeypatch.setattr(Oracle, "_chunks_for_memory", lambda *_: chunks)
     parts = torch.full(expected.shape, math.nan, dtype=torch.float64)
-    told = oracle.run(inputs, ["y"], Targets(y=parts))  # type: ignore[arg-type]
+    told = oracle.run(m.Oracle(inputs=[], into=["y"]), inputs, Targets(y=parts))  # type: ignore[arg-type]
     assert oracle._sliceable(inputs, "forward") == sliced
     rows = inputs[0].shape[0]
     assert told.chunks == (min(chunks, rows) if sliced else 1)
@@ -153,7 +153,7 @@ def test_the_oracle_takes_more_slices_when_memory_runs_out(
         return evaluate(part, task)  # type: ignore[arg-type]
 
     monkeypatch.setattr(oracle, "_evaluate", scarce)
-    told = oracle.run(inputs, ["y"], Targets(y=result))  # type: ignore[arg-type]
+    told = oracle.run(m.Oracle(inputs=[], into=["y"]), inputs, Targets(y=result))  # type: ignore[arg-type]
     assert told.chunks == 2
     assert torch.equal(result, torch.softmax(inputs[0].double(), -1))
 
@@ -162,8 +162,8 @@ def test_an_output_that_does_not_fit_its_buffer_is_refused(tmp_path: object) -> 
     problem = loaded(SOFTMAX, tmp_path)
     with pytest.raises(BadBufferError, match=r"the output is float64\[8, 20\]"):
         Oracle(problem).run(
+            m.Oracle(inputs=[], into=["y"]),
             problem.inputs(1),
-            ["y"],
             Targets(y=torch.empty(8, 20)),  # type: ignore[arg-type]
         )
 

@@ -77,7 +77,7 @@ def fix(conversation: Conversation, brief: Brief, proposal: Proposal, failure: O
         what=what,
         task=task,
         reasons=failure.reasons or ("(no more is known)",),
-        known=brief.used(set(proposal.family.split(COMBINED))),
+        known=brief.shown.used(set(proposal.family.split(COMBINED))),
     )
     return _ask(conversation, prompt, proposal.source, proposal.source)
 
