@@ -130,7 +130,7 @@ class IndexAdvisor:
         except InvalidInputError:  # no module that can be read, or a card of the user's own
             plain = request.model_copy(update={"gpu": architecture})
             found = build_context(plain, self.searcher)
-        return as_context(found)
+        return as_context(found, self.searcher.generation)
 
     @property
     def _gpu(self) -> str | None:
@@ -138,22 +138,32 @@ class IndexAdvisor:
         return (standing.gpu if standing is not None else None) or self.folder.config.gpu
 
 
-def as_context(found: ContextResponse) -> Context:
-    """An answer of the knowledge base as a run keeps it; empty where it abstained."""
+def as_context(found: ContextResponse, generation: Generation) -> Context:
+    """An answer of the knowledge base as a run keeps it; empty where it abstained.
+
+    What speaks for a technique is followed by what goes wrong with it most often.
+    """
     if found.abstained:
         return Context()
-    slugs = tuple(each.slug for each in found.techniques)
     return Context(
         text=found.text,
-        # A technique's slug stands for all of its chunks, an example's first one for it.
-        chunks=(*found.examples, *slugs),
-        techniques=slugs,
-        reasons={each.slug: each.reason for each in found.techniques},
+        chunks=chunks_of(found),
+        techniques=tuple(each.slug for each in found.techniques),
+        reasons={
+            each.slug: f"{each.reason.rstrip('.')}. Risk: {risk}"
+            for each in found.techniques
+            for risk in generation.techniques[each.slug].entry.risks[:1]
+        },
         citations=tuple(
             f"{each.title}, {each.url or 'local'} ({each.licence})" for each in found.citations
         ),
         tokens=found.tokens,
     )
+
+
+def chunks_of(found: ContextResponse) -> tuple[str, ...]:
+    """What an answer shows: a technique's slug for all of its chunks, an example's first one."""
+    return (*found.examples, *(each.slug for each in found.techniques))
 
 
 def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]:

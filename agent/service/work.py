@@ -13,7 +13,7 @@ from agent.diagnose.diagnose import diagnose, gather
 from agent.diagnose.inputs import Measured, from_profile
 from agent.diagnose.result import Diagnosis
 from agent.diagnose.techniques import Shelf
-from agent.optimize.advice import as_context, finite, query_of
+from agent.optimize.advice import chunks_of, finite, query_of
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Describe, Evaluate, TakeProfile
 from agent.service.models import (
@@ -152,7 +152,7 @@ class Work:
                     context = self.knowledge.context(asked.model_copy(update={"query": None}))
             except KbError as error:
                 notes.append(f"no context: {error}")
-        given = as_context(context).chunks if context is not None else ()
+        given = chunks_of(context) if context is not None else ()
         fresh = [each for each in dict.fromkeys(given) if each not in set(shown)]
         return EvaluationAnswer(
             verdict=evaluation.verdict,

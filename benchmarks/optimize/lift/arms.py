@@ -73,7 +73,7 @@ class ArmAdvisor:
             max_tokens=config.context_tokens,
             exclude=sorted({*shown, *right.context.techniques, *right.context.chunks}),
         )
-        context = as_context(build_context(request, self._searcher))
+        context = as_context(build_context(request, self._searcher), self._searcher.generation)
         return Advice(right.diagnosis, context, right.notes)
 
     def _drawn(self, right: Collection[str], round_: int) -> list[str]:

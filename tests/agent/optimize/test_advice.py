@@ -96,6 +96,14 @@ def test_sources_that_are_left_out_are_not_shown(tmp_path: Path, two_sources: Pa
     assert hidden < {each.id for each in one.generation.store.all()}
 
 
+def test_a_technique_comes_with_what_goes_wrong_with_it(tmp_path: Path, two_sources: Path) -> None:
+    one = make_searcher(two_sources)
+    context = advised(tmp_path / "run", two_sources, one).context
+    for slug in context.techniques:
+        risk = one.generation.techniques[slug].entry.risks[0]
+        assert context.reasons[slug].endswith(f". Risk: {risk}")
+
+
 @pytest.mark.parametrize("error", [KbError("damaged"), OSError("disk\ngone"), ValueError("x")])
 def test_knowledge_that_fails_never_stops_a_run(
     tmp_path: Path, two_sources: Path, error: Exception

@@ -201,6 +201,10 @@ def test_two_parents_are_combined(proposer, endpoint):
         ({"stage": Stage.SYNTAX}, "cannot be read"),
         ({"stage": Stage.COMPILE}, "does not load or compile"),
         ({"stage": Stage.VERIFY, "verdict": Verdict.WRONG}, "results are wrong"),
+        (
+            {"stage": Stage.VERIFY, "verdict": Verdict.WRONG, "error": "AcceleratorError"},
+            "A call of it fails.",
+        ),
         ({"stage": Stage.VERIFY, "verdict": Verdict.CHEAT}, "not those of the work"),
         ({"stage": Stage.TIME}, "could not be timed"),
         ({"stage": Stage.DONE, "verdict": Verdict.CORRECT, "median_ms": 9.0}, "is slower"),
@@ -219,6 +223,7 @@ def test_a_failure_is_repaired_with_what_the_judge_said(proposer, endpoint, outc
     assert [getattr(repaired, each) for each in kept] == [getattr(proposal, each) for each in kept]
     text = text_of(server.of("fixer")[0])
     assert told in text
+    assert "Sort the programs." in text  # what the index says of its technique
     assert proposal.source.strip() in text
     assert inside_marks(text, EVIL)
 
