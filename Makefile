@@ -12,6 +12,9 @@ QUESTION := my matmul rereads the same tiles from DRAM and L2 hit rate is 30%
 NVCC := $(shell command -v nvcc || ls "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)
 EXTRAS := dev,gpu,embed,ray$(if $(NVCC),,$(comma)cuda)
 
+# Without bytecode, each of a thousand processes compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests wait for servers and child processes as much as they compute.
 WORKERS ?= 3
 

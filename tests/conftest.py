@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from judge.sandbox.launch import Zygote
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
+# Processes that tests start would compile all that they import.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Workers share the cores. Threads of one that wait for each other by spinning take the time of the
 # rest: with one thread each, judging takes half the processor time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
