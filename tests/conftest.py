@@ -30,6 +30,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # they are made and in every test that collects garbage, takes more time than many files.
 gc.disable()
 
+# Waiting for the disk is a third of what publishing an index takes. Only a power cut would show
+# whether what is written is on it.
+os.fsync = lambda _descriptor: None
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, their children as well.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
