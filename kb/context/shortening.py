@@ -23,18 +23,19 @@ from kb.context.assuming import (
     require,
 )
 from kb.context.calls import (
+    Uses,
     argument_given,
     bound_name,
-    calls_in,
     has_call,
     left_over,
     names_of,
     read_names,
     remove_argument,
+    uses_in,
     without_parameter,
 )
 from kb.context.docstrings import summary
-from kb.context.folding import Bindings, constant, fold, is_docstring, is_identity
+from kb.context.folding import Bindings, constant, copied, fold, is_docstring, is_identity
 from kb.context.printing import Printer
 from kb.parsing import PARSING
 
@@ -105,6 +106,8 @@ class _File:
         self._identities = {name for name, node in functions.items() if is_identity(node)}
         self._folded: Bindings = {}
         """Options of the host function that are no parameters any more."""
+        self._walked: dict[ast.stmt, Uses] = {}
+        """What was found in trees that were not changed since."""
 
     # Constants
 
@@ -160,6 +163,7 @@ class _File:
     def _propagate(self) -> bool:
         """Fold into helpers and kernels what every caller gives as the same constant."""
         changed = False
+        self._walked.clear()
         reached = self._reached()
         for name in list(self._functions):
             if name == ENTRY or name not in reached or name in self._identities:
@@ -182,6 +186,7 @@ class _File:
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
+                self._walked.clear()
                 self._functions[name] = folded
                 changed = True
                 break
@@ -194,18 +199,25 @@ class _File:
             node = self._functions.get(other)
             if node is None or other == name:
                 continue
-            used += sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
-            called += sum(1 for _ in calls_in(node, name))
+            found = self._uses(node)
+            used += found.names[name]
+            called += len(found.calls.get(name, ()))
         return used != called
 
     def _calls(self, name: str, reached: set[str]) -> Iterator[ast.Call]:
         for other in reached:
             if other in self._functions:
-                yield from calls_in(self._functions[other], name)
+                yield from self._uses(self._functions[other]).calls.get(name, ())
+
+    def _uses(self, node: ast.stmt) -> Uses:
+        if node not in self._walked:
+            self._walked[node] = uses_in(node)
+        return self._walked[node]
 
     def drop_unused(self) -> bool:
         """Take parameters that nothing reads out of functions and of their calls."""
         changed = False
+        self._walked.clear()
         reached = self._reached()
         for name, function in list(self._functions.items()):
             if name == ENTRY or name not in reached or name in self._identities:
@@ -222,6 +234,7 @@ class _File:
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
+                self._walked.clear()
                 function = without_parameter(function, argument.arg)  # noqa: PLW2901 (the next works on it)
                 self._functions[name] = function
                 changed = True
@@ -232,7 +245,7 @@ class _File:
     def trim(self) -> None:
         """Drop checks of arguments, work for the CPU interpreter, and what nothing uses then."""
         for name, function in self._functions.items():
-            trimmed = copy.deepcopy(function)
+            trimmed = copied(function)
             jit = bool(trimmed.decorator_list)
             docstring = trimmed.body[0] if name == ENTRY and is_docstring(trimmed.body[0]) else None
             trimmed.body = [each for each in trimmed.body if not is_docstring(each)] or trimmed.body
@@ -267,9 +280,8 @@ class _File:
             if name in reached:
                 continue
             reached.add(name)
-            node: ast.AST = self._functions.get(name) or defined[name]
-            used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-            waiting += sorted(used & defined.keys() - reached)
+            node = self._functions.get(name) or defined[name]
+            waiting += sorted(self._uses(node).names.keys() & defined.keys() - reached)
         return reached
 
     def _defined(self) -> dict[str, ast.stmt]:
