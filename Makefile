@@ -28,9 +28,9 @@ quickstart: $(VENV)/.core
 	$(BIN)/kb query "$(QUESTION)" -k 3
 	@echo 'Next: source $(VENV)/bin/activate; kb --help; kb serve, with pages on http://127.0.0.1:8040'
 
-# Types beside tests: these wait now and then, for servers and processes.
-test: lint contracts
-	@$(MAKE) --no-print-directory --jobs=2 types unit
+# Types and contracts beside tests: these wait now and then, for servers and processes.
+test: lint
+	@$(MAKE) --no-print-directory --jobs=3 contracts types unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -42,8 +42,8 @@ types: $(VENV)/.dev
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-check: lint contracts
-	@$(MAKE) --no-print-directory --jobs=2 types fast
+check: lint
+	@$(MAKE) --no-print-directory --jobs=3 contracts types fast
 
 fast: $(VENV)/.dev
 	$(BIN)/pytest --fast -n $(WORKERS) --dist loadfile --no-loadscope-reorder
