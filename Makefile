@@ -12,6 +12,9 @@ QUESTION := my matmul rereads the same tiles from DRAM and L2 hit rate is 30%
 NVCC := $(shell command -v nvcc || ls "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)
 EXTRAS := dev,gpu,embed,ray$(if $(NVCC),,$(comma)cuda)
 
+# Without bytecode, each of a thousand processes compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests wait for servers and child processes as much as they compute.
 WORKERS ?= 3
 
@@ -25,9 +28,9 @@ quickstart: $(VENV)/.core
 	$(BIN)/kb query "$(QUESTION)" -k 3
 	@echo 'Next: source $(VENV)/bin/activate; kb --help; kb serve, with pages on http://127.0.0.1:8040'
 
-# Types beside tests: these wait now and then, for servers and processes.
-test: lint contracts
-	@$(MAKE) --no-print-directory --jobs=2 types unit
+# Types and contracts beside tests: these wait now and then, for servers and processes.
+test: lint
+	@$(MAKE) --no-print-directory --jobs=3 contracts types unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -39,8 +42,8 @@ types: $(VENV)/.dev
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-check: lint contracts
-	@$(MAKE) --no-print-directory --jobs=2 types fast
+check: lint
+	@$(MAKE) --no-print-directory --jobs=3 contracts types fast
 
 fast: $(VENV)/.dev
 	$(BIN)/pytest --fast -n $(WORKERS) --dist loadfile --no-loadscope-reorder

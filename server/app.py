@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -63,6 +64,8 @@ def create_app(
         host.pool.close()
         host.service.searchers.close()
         limiter.close()
+        if settings.run_dir is None:
+            shutil.rmtree(run_dir, ignore_errors=True)
 
     app = FastAPI(
         title="kernel-kb",

@@ -1,7 +1,8 @@
 """Names, calls and parameters in the syntax tree of a kernel file."""
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -46,13 +47,27 @@ def declared_tunables(module: ast.Module) -> dict[str, list[Any]]:
     return {}
 
 
-def calls_in(node: ast.AST, name: str) -> Iterator[ast.Call]:
-    """Calls of a function: `name(…)`, and launches `name[grid](…)`."""
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """The names in a syntax tree, and its calls: `name(…)`, and launches `name[grid](…)`."""
+
+    names: Counter[str]
+    """How often each occurs."""
+    calls: dict[str, list[ast.Call]]
+    """By the name that is called."""
+
+
+def uses_in(node: ast.AST) -> Uses:
+    """Names and calls in one walk, which takes longer than all that is then done with them."""
+    found = Uses(Counter(), {})
     for each in ast.walk(node):
-        if isinstance(each, ast.Call):
+        if isinstance(each, ast.Name):
+            found.names[each.id] += 1
+        elif isinstance(each, ast.Call):
             target = each.func.value if isinstance(each.func, ast.Subscript) else each.func
-            if isinstance(target, ast.Name) and target.id == name:
-                yield each
+            if isinstance(target, ast.Name):
+                found.calls.setdefault(target.id, []).append(each)
+    return found
 
 
 def argument_given(

@@ -16,17 +16,18 @@ from functools import lru_cache
 
 from kb.context.assuming import FOR_TMA, NOTHING, Assumed, assume, drop_precision, require
 from kb.context.calls import (
+    Uses,
     argument_given,
     bound_name,
-    calls_in,
     has_call,
     left_over,
     names_of,
     read_names,
     remove_argument,
+    uses_in,
 )
 from kb.context.docstrings import summary
-from kb.context.folding import Bindings, constant, fold, is_docstring, is_identity
+from kb.context.folding import Bindings, constant, copied, fold, is_docstring, is_identity
 from kb.context.printing import Printer
 from kb.parsing import PARSING
 
@@ -97,6 +98,8 @@ class _File:
         self._identities = {name for name, node in functions.items() if is_identity(node)}
         self._folded: Bindings = {}
         """Options of the host function that are no parameters any more."""
+        self._walked: dict[ast.stmt, Uses] = {}
+        """What was found in trees that were not changed since."""
 
     # Constants
 
@@ -167,6 +170,7 @@ class _File:
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
+                self._walked.clear()
                 self._functions[name] = folded
                 changed = True
                 break
@@ -174,12 +178,13 @@ class _File:
 
     def _helpers(self) -> Iterator[tuple[str, ast.FunctionDef, list[ast.Call]]]:
         """Functions that are used by being called alone, and their calls."""
+        self._walked.clear()
         reached = self._reached()
         for name in list(self._functions):
             if name == ENTRY or name not in reached or name in self._identities:
                 continue
             callers = [self._functions[other] for other in reached if other in self._functions]
-            calls = [call for caller in callers for call in calls_in(caller, name)]
+            calls = [call for each in callers for call in self._uses(each).calls.get(name, ())]
             if calls and not self._passed_on(name, reached):
                 yield name, self._functions[name], calls
 
@@ -190,9 +195,15 @@ class _File:
             node = self._functions.get(other)
             if node is None or other == name:
                 continue
-            used += sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
-            called += sum(1 for _ in calls_in(node, name))
+            found = self._uses(node)
+            used += found.names[name]
+            called += len(found.calls.get(name, ()))
         return used != called
+
+    def _uses(self, node: ast.stmt) -> Uses:
+        if node not in self._walked:
+            self._walked[node] = uses_in(node)
+        return self._walked[node]
 
     def drop_unused(self) -> bool:
         """Take parameters that nothing reads out of functions and of their calls."""
@@ -207,6 +218,7 @@ class _File:
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
+                self._walked.clear()
                 unused: Bindings = {argument.arg: ast.Constant(None)}
                 function = fold(function, unused, set())  # noqa: PLW2901 (the next works on it)
                 self._functions[name] = function
@@ -218,7 +230,7 @@ class _File:
     def trim(self) -> None:
         """Drop checks of arguments, work for the CPU interpreter, and what nothing uses then."""
         for name, function in self._functions.items():
-            trimmed = copy.deepcopy(function)
+            trimmed = copied(function)
             jit = bool(trimmed.decorator_list)
             docstring = trimmed.body[0] if name == ENTRY and is_docstring(trimmed.body[0]) else None
             trimmed.body = [each for each in trimmed.body if not is_docstring(each)] or trimmed.body
@@ -252,9 +264,8 @@ class _File:
             if name in reached:
                 continue
             reached.add(name)
-            node: ast.AST = self._functions.get(name) or defined[name]
-            used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-            waiting += sorted(used & defined.keys() - reached)
+            node = self._functions.get(name) or defined[name]
+            waiting += sorted(self._uses(node).names.keys() & defined.keys() - reached)
         return reached
 
     def _defined(self) -> dict[str, ast.stmt]:

@@ -12,11 +12,10 @@ from kb import nvcc
 from kb.architectures import parse_architecture
 from kb.corpus.comments import without_comments
 from kb.corpus.entries import IN_SHORT, Gate, Technique
-from kb.corpus.loader import KernelFile, TechniqueFile, load_corpus
+from kb.corpus.loader import KernelFile, TechniqueFile, load_shipped_corpus
 from kb.patterns import LinearPattern, encoded
 
-ROOT = Path(__file__).resolve().parents[2] / "corpus"
-CORPUS = load_corpus(ROOT)
+CORPUS = load_shipped_corpus()
 TECHNIQUES = {each.entry.slug: each for each in CORPUS.techniques}
 
 # Each of these shows in the structure of the code, so code without it must not be taken for it. The

@@ -382,11 +382,11 @@ def current(index, monkeypatch):
     return CurrentSearcher(index)
 
 
-def test_no_file_stays_open_over_fifty_publications_and_openings(index, current, tmp_path):
+def test_no_file_stays_open_over_a_dozen_publications_and_openings(index, current, tmp_path):
     folder = tmp_path / "code"
     folder.mkdir()
     counts = []
-    for number in range(50):
+    for number in range(12):
         stamp(folder, f"round{number}", files=1)
         add(folder, index)
         assert f"round{number}" in next(current.get().generation.store.all()).text

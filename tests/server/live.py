@@ -1,6 +1,8 @@
 """A real server in processes of its own, as `kb serve` starts it."""
 
+import asyncio
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -8,11 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from anyio.from_thread import start_blocking_portal
+from mcp import Client, StdioServerParameters
 
 RUN_KB = [sys.executable, "-c", "from cli import main; main()"]
 REPOSITORY = Path(__file__).parents[2]
@@ -61,6 +65,22 @@ class LiveServer:
                     return time.monotonic() - started
             assert time.monotonic() - started < seconds, self.log[-20:]
             time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def lasting_session(
+    command: StdioServerParameters, seconds: float = 60
+) -> Iterator[Callable[[Callable[[Client], Awaitable[Any]]], Any]]:
+    """Start a server of MCP with one client; the result calls async functions with that client."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Client(command)) as client,
+    ):
+
+        async def call(work: Callable[[Client], Awaitable[Any]]) -> Any:
+            return await asyncio.wait_for(work(client), seconds)
+
+        yield functools.partial(portal.call, call)
 
 
 @contextlib.contextmanager

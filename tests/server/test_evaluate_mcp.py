@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from conftest import QUERY
 from evaluations import CHEAT, HANG, IDLE, PATIENCE, PROBLEM, RIGHT, WRONG, bearer
-from live import REPOSITORY, RUN_KB, serving
+from live import REPOSITORY, RUN_KB, lasting_session, serving
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
@@ -45,25 +45,23 @@ def over_http(server, headers, work, mode="auto"):
     return asyncio.run(asyncio.wait_for(run(), 2 * PATIENCE))
 
 
-def over_stdio(place, work):
+@pytest.fixture(scope="module")
+def over_stdio(place):
+    """One process with one client and one judge for all tests."""
     command = StdioServerParameters(
         command=RUN_KB[0],
         args=[*RUN_KB[1:], "--index", str(place / "index"), "mcp", "--allow-evaluate"],
         cwd=REPOSITORY,
         env=dict(os.environ) | {"KB_STATE_DIR": str(place / "stdio")},
     )
-
-    async def run():
-        async with Client(command) as client:
-            return await work(client)
-
-    return asyncio.run(asyncio.wait_for(run(), 2 * PATIENCE))
+    with lasting_session(command, 2 * PATIENCE) as session:
+        yield session
 
 
 @pytest.fixture(params=["streamable HTTP", "streamable HTTP with a handshake", "stdio"])
-def session(request, place):
+def session(request):
     if request.param == "stdio":
-        return lambda work: over_stdio(place, work)
+        return request.getfixturevalue("over_stdio")
     server = request.getfixturevalue("server")
     mode = "legacy" if "handshake" in request.param else "auto"
     return lambda work: over_http(server, server.headers, work, mode)
