@@ -35,7 +35,8 @@ _TIMES: Final = (
     "the L2 is cold; calls of less than 20 us as CUDA graphs. First calls and compilation are not "
     "timed. Work on the host counts only where the GPU has to wait for it. A file may hold "
     "`triton.autotune`, which runs again at every shape that is checked: few configurations, or "
-    "none, since parameters with defaults are tuned afterwards."
+    "none: afterwards other values are tried for the integers that reach a constexpr parameter, "
+    "`num_warps` or `num_stages`, be they defaults of a host function or literals of a launch."
 )
 
 
@@ -111,7 +112,8 @@ def _shapes(state: SearchState) -> str:
     if fixed:
         start = "and, where the model can be built so," if free else "by changing"
         parts.append(f"{start} {', '.join(fixed)}")
-    return f"{words}, {' '.join(parts)}. Other sizes stay as they are."
+    follows = "What is computed from these, or assigned with them, follows"
+    return f"{words}, {' '.join(parts)}. {follows}; other sizes stay as they are."
 
 
 def _spec(state: SearchState) -> GpuSpec | None:
