@@ -97,7 +97,9 @@ class RunConfig(Model, RunOptions):
     """Whether to use the knowledge base."""
     exclude_sources: tuple[str, ...] = ()
     """Sources of the index to exclude."""
-    context_tokens: int = 3000
+    context_tokens: int = 6000
+    """Room for the longest examples: a plan is made from their figures, and a programmer reads only
+    what the plan cites."""
     limits: Limits = Limits()
     strategy: Strategy = Strategy()
 
