@@ -24,6 +24,9 @@ from judge.problem.kernel import KernelFile
 from judge.progress import Progress, Say, Step
 from judge.worker import messages as m
 from judge.worker.buffers import dtype_of
+from kb.errors import KbError
+from kb.problems.analysis import analyse
+from kb.problems.reading import read_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +179,17 @@ class Contest:
             [parameter.tensor for parameter in self.stage.problem.parameters],
             prepared.outputs,
             flops,
-            self.zero_fraction,
+            zero_fraction=self.zero_fraction,
+            useful_share=useful_share(self.stage.shape.source, self.stage.settings.dtype),
         )
+
+
+def useful_share(source: str, dtype: str | None) -> float:
+    """Of a problem's products, what no mask or triangle makes needless; 1 where it is not known."""
+    try:
+        return analyse(read_problem(source, dtype=dtype)).useful_share
+    except KbError:
+        return 1.0
 
 
 def _launch_check(stage: Stage, kind: m.ValueKind) -> CheckLaunch:

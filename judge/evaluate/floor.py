@@ -5,8 +5,9 @@ a mix of what was measured: as many bytes as are both read and written at copy b
 and writing at once costs turnarounds on the memory bus), the rest at read or write bandwidth. The
 *copy floor* puts all bytes at copy bandwidth, as public tables do.
 
-Operations: those that FlopCounterMode counts (products and convolutions), by dtype, over the dense
-rate that a large matrix product reached on the card.
+Operations: those that FlopCounterMode counts (products and convolutions), by dtype, without those
+that the problem's masks and triangles make needless, over the dense rate that a large matrix
+product reached on the card.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,8 @@ class Work:
     """Operations by dtype ("bfloat16", "float32", …), as the problem worker's `flops` says."""
     zero_fraction: float | None = None
     """Fraction of the outputs that is zero for whatever inputs; None where it is unknown."""
+    useful_share: float = 1.0
+    """Of PyTorch's operations, those that no mask or triangle makes needless; see `flops`."""
 
 
 def work(
@@ -45,14 +48,20 @@ def work(
     parameters: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     flops: Mapping[str, float],
+    *,
     zero_fraction: float | None = None,
+    useful_share: float = 1.0,
 ) -> Work:
-    """Add up the work from the specs of inputs, parameters and outputs at the full shape."""
+    """Add up the work from the specs of inputs, parameters and outputs at the full shape.
+
+    Of `flops`, PyTorch's, the `useful_share` has to be done.
+    """
     return Work(
         read_bytes=sum(spec.nbytes for spec in (*inputs, *parameters)),
         write_bytes=sum(spec.nbytes for spec in outputs),
-        flops=dict(flops),
+        flops={dtype: count * useful_share for dtype, count in flops.items()},
         zero_fraction=zero_fraction,
+        useful_share=useful_share,
     )
 
 
@@ -102,6 +111,11 @@ def floor(work: Work, ceilings: Ceilings, precision: Precision) -> Floor:
         f"no rate was measured for {dtype}: its operations are left out of the floor"
         for dtype in unknown
     ]
+    if work.useful_share < 1:
+        notes.append(
+            f"a mask or a triangle makes {1 - work.useful_share:.1%} of PyTorch's operations "
+            "needless: they are not counted"
+        )
     zeros = work.zero_fraction
     if zeros is not None and zeros >= _ZEROS_TOLD:
         notes.append(

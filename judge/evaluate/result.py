@@ -207,7 +207,8 @@ class Floor(Model):
     write_bytes: int
     """Bytes that must be written: every output once."""
     flops: float
-    """Floating-point operations, of FlopCounterMode; 0 where it counts none."""
+    """Floating-point operations, of FlopCounterMode, without those that masks and triangles make
+    needless; 0 where it counts none."""
     ms: float
     """The larger of the time for the bytes and the time for the operations."""
     bound: Literal["memory", "compute"]

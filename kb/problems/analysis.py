@@ -56,6 +56,13 @@ class Analysis:
     """What the steps move when each reads its inputs and writes its result."""
     dtype: str = "float32"
 
+    @property
+    def useful_share(self) -> float:
+        """Of the operations of all products, what no mask or triangle makes needless."""
+        if not self.tensor_flops or not self.dense_flops:
+            return 1.0
+        return min(self.tensor_flops / self.dense_flops, 1.0)
+
 
 def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     """Find the heaviest operator of a problem and the work around it."""

@@ -5,6 +5,7 @@ import torch
 
 from judge.evaluate import floor as floors
 from judge.evaluate.ceilings import measure
+from judge.evaluate.contest import useful_share
 from judge.evaluate.result import Ceilings
 from judge.worker.messages import TensorSpec
 
@@ -68,6 +69,36 @@ def test_the_bound_is_the_larger_of_memory_and_compute() -> None:
     moving = floors.Work(read_bytes=45 * 10**9, write_bytes=0, flops={"bfloat16": 7.5e8})
     found = floors.floor(moving, CARD, "ieee")
     assert (found.bound, found.ms) == ("memory", pytest.approx(10.0))
+
+
+TRIANGLES = """
+import torch
+N = 4096
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.tril(torch.matmul(a, b))
+
+def get_inputs():
+    return [torch.tril(torch.rand(N, N)), torch.tril(torch.rand(N, N))]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_triangles_make_needless_is_no_work() -> None:
+    share = useful_share(TRIANGLES, "bfloat16")
+    assert share == pytest.approx(1 / 6, rel=0.01)
+    matrices = [spec(4096, 4096)] * 2
+    dense = {"bfloat16": 2.0 * 4096**3}
+    work = floors.work(matrices, [], matrices[:1], dense, useful_share=share)
+    found = floors.floor(work, CARD, "ieee")
+    assert found.flops == pytest.approx(2 * 4096**3 / 6, rel=0.01)
+    assert found.ms == pytest.approx(0.0305, rel=0.02)
+    assert any("83.3% of PyTorch's operations needless" in note for note in found.notes)
+    assert useful_share(TRIANGLES.replace("torch.tril", ""), "bfloat16") == 1.0
+    assert useful_share("no problem", None) == 1.0
 
 
 def test_float32_is_bound_by_the_rate_of_the_declared_precision() -> None:
