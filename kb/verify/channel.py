@@ -1,7 +1,6 @@
 """How a checking process reports to its parent: one JSON event per line, and nothing else there."""
 
 import contextlib
-import gc
 import importlib
 import importlib.util
 import json
@@ -75,17 +74,16 @@ def _describe(error: Exception) -> str:
     return f"{type(root).__name__}: {message}{where}"
 
 
-def start() -> tuple[Channel, list[dict[str, Any]]]:
-    """Take over stdout, read the jobs from stdin, import what is slow to import, say ready."""
+def start(*, interpret: bool) -> tuple[Channel, list[dict[str, Any]]]:
+    """Take over stdout, read the jobs from stdin, import Triton, say ready."""
     channel = Channel(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     jobs: list[dict[str, Any]] = json.load(sys.stdin)
-    gc.disable()  # nothing that is loaded is garbage: a search for some takes a sixth of the time
-    for package in ("torch", "triton"):  # from here on a case's time limit is fair
-        with contextlib.suppress(ImportError):
-            importlib.import_module(package)
-    gc.freeze()
-    gc.enable()
+    os.environ.pop("TRITON_INTERPRET", None)
+    if interpret:  # decided when Triton is loaded
+        os.environ["TRITON_INTERPRET"] = "1"
+    with contextlib.suppress(ImportError):  # from here on a case's time limit is fair
+        importlib.import_module("triton")
     channel.send(event="ready")
     return channel, jobs
 

@@ -1,8 +1,8 @@
 """The compiling process: builds Triton kernels for sm_90 on a machine without a GPU.
 
-The interpreter runs much that the compiler refuses. Started by `kb.verify.worker` as
-`python -m kb.verify.compile_triton`, it calls each kernel on CPU tensors, with launching turned off
-and a stand-in for the GPU's driver that knows the target alone.
+The interpreter runs much that the compiler refuses. Forked by `kb.verify.worker`
+(`kb.verify.forking`), it calls each kernel on CPU tensors, with launching turned off and a stand-in
+for the GPU's driver that knows the target alone.
 """
 
 import functools
@@ -22,7 +22,7 @@ _SAME_CODE = {"bfloat16": "float16"}
 
 def main() -> None:
     """Read the jobs and compile each kernel in turn."""
-    channel, jobs = start()
+    channel, jobs = start(interpret=False)
     for job in jobs:
         run = functools.partial(_compile, channel, job)
         channel.check(job["slug"], f"compile sm_{_TARGET}", run)
@@ -52,7 +52,3 @@ def _compile(channel: Channel, job: dict[str, Any]) -> str:
             )
         largest = max(largest, shared)
     return f"{', '.join(dtypes)} with the defaults, at most {largest} bytes of shared memory"
-
-
-if __name__ == "__main__":
-    main()

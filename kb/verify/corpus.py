@@ -6,7 +6,7 @@ stranger's corpus before verifying it.
 
 import difflib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from kb import nvcc
@@ -15,8 +15,9 @@ from kb.corpus.loader import Corpus, KernelFile, load_corpus
 from kb.errors import EntryError, KbError, NotFoundError
 from kb.patterns import LinearPattern, encoded
 from kb.verify.cache import ResultCache, digest_of
+from kb.verify.origin import Origin
 from kb.verify.result import CheckResult
-from kb.verify.worker import Job, run_jobs
+from kb.verify.worker import COMPILING, Job, run_jobs
 
 # Check sizes are small (32 programs, 4 loop steps at most): the slowest take about 10 s.
 CASE_TIMEOUT_S = 60.0
@@ -81,10 +82,12 @@ def verify_corpus(
             digests[kernel.entry.slug] = digest_of(files, case_timeout_s)
         kernels = [k for k in kernels if not _repeat(cache, digests[k.entry.slug], report)]
     jobs = {kernel.entry.slug: _job(root, kernel) for kernel in kernels}
-    run_jobs(list(jobs.values()), report, case_timeout_s)
-    failed = {result.slug for result in results if result.failed}
-    sound = [kernel for kernel in kernels if kernel.entry.slug not in failed]
-    _compile_triton(sound, jobs, report, case_timeout_s)
+    with Origin() as origin:
+        run_jobs(list(jobs.values()), report, case_timeout_s, origin)
+        failed = {result.slug for result in results if result.failed}
+        sound = [jobs[kernel.entry.slug] for kernel in kernels if _compiles(kernel, failed)]
+        # The interpreter accepts what the compiler may not.
+        run_jobs(sound, report, case_timeout_s, origin, COMPILING)
     for kernel in kernels:
         if kernel.entry.language == "cuda":
             _check_cuda(root, kernel, report)
@@ -124,19 +127,11 @@ def _job(root: Path, kernel: KernelFile) -> Job:
     return kernel.entry.model_dump(include=facts) | {"path": str(path), "sizes": sizes}
 
 
-def _compile_triton(
-    kernels: list[KernelFile],
-    jobs: dict[str, Job],
-    report: Callable[[CheckResult], None],
-    case_timeout_s: float,
-) -> None:
-    """The interpreter accepts what the compiler may not: compile as well, for sm_90."""
-    for_hopper = [
-        jobs[kernel.entry.slug]
-        for kernel in kernels
-        if kernel.entry.language == "triton" and any_runs_on(kernel.entry.architectures, "sm_90a")
-    ]
-    run_jobs(for_hopper, report, case_timeout_s, module="kb.verify.compile_triton")
+def _compiles(kernel: KernelFile, failed: Collection[str]) -> bool:
+    """Whether a kernel is to be compiled for sm_90."""
+    entry = kernel.entry
+    on_hopper = entry.language == "triton" and any_runs_on(entry.architectures, "sm_90a")
+    return on_hopper and entry.slug not in failed
 
 
 def _check_cuda(root: Path, kernel: KernelFile, report: Callable[[CheckResult], None]) -> None:

@@ -1,7 +1,7 @@
 """The checking process: runs kernels against their references, one JSON event per line.
 
-Started by `kb.verify.worker` as `python -m kb.verify.interpret` with TRITON_INTERPRET=1, a list of
-jobs as JSON on stdin. It runs the kernels' code in this process: it is no sandbox.
+Forked by `kb.verify.worker` (`kb.verify.forking`), with a list of jobs as JSON on stdin. It runs
+the kernels' code in this process: it is no sandbox.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from kb.verify.kernel_module import KernelModule, check_exports, load_kernel_mod
 
 def main() -> None:
     """Read the jobs and check each kernel in turn."""
-    channel, jobs = start()
+    channel, jobs = start(interpret=True)
     with contextlib.suppress(ImportError):  # a missing triton is a finding of every kernel
         from triton.runtime import interpreter  # noqa: PLC0415
 
@@ -79,7 +79,8 @@ def _check_result(channel: Channel, job: dict[str, Any], module: KernelModule) -
 
     # Fills fresh memory with NaN (integers: the largest value), so that an element which the
     # kernel never writes cannot hold the right value left over from an earlier run.
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # (`use_deterministic_algorithms` does the same and loads the compiler, which takes a second.)
+    torch.set_deterministic_debug_mode("warn")
     torch.utils.deterministic.fill_uninitialized_memory = True
     cases, worst, worst_label = 0, 0.0, ""
     for label, size, dtype, seed in _cases(channel, job, "result"):
@@ -131,7 +132,3 @@ def _bytes(tensor: Any) -> Any:
     import torch  # noqa: PLC0415 (torch may be missing, which is a finding)
 
     return tensor.detach().contiguous().flatten().view(torch.uint8)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,20 +5,18 @@ import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
+from kb.verify.origin import START_TIMEOUT_S, Origin
 from kb.verify.result import CheckResult
 
-# Importing torch and triton on a busy 2-core machine was seen to take 20 s.
-_START_TIMEOUT_S = 180.0
+INTERPRETING = "kb.verify.interpret"
+COMPILING = "kb.verify.compile_triton"
 
 
 Job = dict[str, Any]
@@ -40,13 +38,16 @@ def run_jobs(
     jobs: Sequence[Job],
     on_result: Callable[[CheckResult], None],
     case_timeout_s: float,
-    module: str = "kb.verify.interpret",
+    origin: Origin,
+    module: str = INTERPRETING,
 ) -> None:
     """Check every kernel in one child process, and in a fresh one after a crash or a hang."""
     remaining = list(jobs)
     while remaining:
         current = _Current()
-        problem = _run_child(remaining, on_result, case_timeout_s, current, module)
+        problem = _run_child(
+            remaining, on_result, case_timeout_s, current, origin=origin, module=module
+        )
         if problem is None:
             return
         if not current.slug:
@@ -65,46 +66,39 @@ def _run_child(
     on_result: Callable[[CheckResult], None],
     case_timeout_s: float,
     current: _Current,
+    *,
+    origin: Origin,
     module: str,
 ) -> str | None:
     """Run the child to its end; what went wrong with the process itself, or None."""
     with tempfile.TemporaryFile() as errors:
-        child = subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=_environment(module),
-            start_new_session=True,  # so that what it starts can be ended with it
-        )
-        assert child.stdin is not None and child.stdout is not None
+        jobs_from, jobs_to = os.pipe()
+        events_from, events_to = os.pipe()
+        feed, events = os.fdopen(jobs_to, "wb"), os.fdopen(events_from, "rb")
         try:
-            payload = json.dumps(jobs).encode()
-            threading.Thread(target=_feed, args=(child.stdin, payload), daemon=True).start()
-            problem = _follow(child.stdout, on_result, case_timeout_s, current)
+            child = origin.fork(module, [jobs_from, events_to, errors.fileno()])
+        except OSError as error:
+            feed.close()
+            events.close()
+            return f"the checking process did not start: {error}"
         finally:
-            _end(child)
+            os.close(jobs_from)
+            os.close(events_to)
+        payload = json.dumps(jobs).encode()
+        threading.Thread(target=_feed, args=(feed, payload), daemon=True).start()
+        try:
+            problem = _follow(events, on_result, case_timeout_s, current)
+        finally:
+            code = origin.end(child)
         if problem != "":
             return problem
-        code = child.returncode
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         return f"the checking process died ({cause}){_last_line(errors)}"
 
 
-def _environment(module: str) -> dict[str, str]:
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path}
-    environment.pop("TRITON_INTERPRET", None)
-    if module == "kb.verify.interpret":
-        environment["TRITON_INTERPRET"] = "1"
-    return environment
-
-
 def _feed(stream: IO[bytes], payload: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the child died; its exit status tells
+    with contextlib.suppress(BrokenPipeError), stream:  # the child died; its exit status tells
         stream.write(payload)
-        stream.close()
 
 
 def _follow(
@@ -116,7 +110,7 @@ def _follow(
     """Pass results on until the child is done (None), dies ("") or hangs (a message)."""
     events: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_read, args=(stream, events), daemon=True).start()
-    timeout = _START_TIMEOUT_S
+    timeout = START_TIMEOUT_S
     while True:
         try:
             event = events.get(timeout=timeout)
@@ -138,18 +132,10 @@ def _follow(
 
 
 def _read(stream: IO[bytes], events: "queue.Queue[dict[str, Any] | None]") -> None:
-    for line in stream:
-        events.put(json.loads(line))
+    with stream:
+        for line in stream:
+            events.put(json.loads(line))
     events.put(None)
-
-
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End the child and everything it started."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(timeout=0.5)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
 
 
 def _last_line(errors: IO[bytes]) -> str:

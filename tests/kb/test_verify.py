@@ -54,6 +54,10 @@ BROKEN = {
     "hangs": (BODY, "time.sleep(600)", "result", "8x4 float32: no result after 10 s"),
     "crashes": (BODY, "os.abort()", "result", "process died (signal SIGABRT)"),
     "exits": (BODY, "os._exit(0)", "result", "process died (exit status 0)"),
+    "leaves": (BODY, "raise SystemExit(3)", "result", "process died (exit status 3)"),
+    "kills-its-parent": (
+        BODY, "os.kill(os.getppid(), 9); os.abort()", "result", "process died (signal SIGKILL)",
+    ),
     "writes-input": (BODY, "return a.add_(b).clone()", "result", "modified its input 0"),
     "unwritten": (
         BODY, "out = torch.empty_like(a); out[:-1] = (a + b)[:-1]; return out", "result",
