@@ -14,7 +14,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import chromadb  # noqa: F401 - imported before the forks
+# Imported before the forks, the first two with what they load when they are used.
+import bm25s  # noqa: F401
+import chromadb.api.rust  # noqa: F401
 from support import HashingEmbedder, add, function, opened, searcher
 
 from ingest.corpus_source import corpus_state  # noqa: F401 - imported before the forks
