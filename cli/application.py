@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from cli.profiles import diagnosis
-from server.app import create_app
 from server.settings import Settings
 
 if TYPE_CHECKING:
@@ -17,6 +15,10 @@ APPLICATION = f"{__name__}:app_from_environment"
 
 def app_from_environment() -> "FastAPI":
     """The application of a worker process, whose settings come as `KB_…` variables."""
+    # The workers' parent, and `kb mcp`, do without these, which take longer to load than the rest.
+    from cli.profiles import diagnosis
+    from server.app import create_app
+
     settings = Settings()
     return create_app(settings, mountings(settings), diagnosis)
 
