@@ -1,5 +1,6 @@
 """Fixtures for all tests: no test touches the user's index, home or network settings."""
 
+import atexit
 import gc
 import json
 import os
@@ -129,9 +130,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Give it back: some extensions complain at the end about objects that are left."""
-    gc.unfreeze()
+# Given back when pytest, which searches for garbage several times at its end, is through: some
+# extensions complain at the end of the process about objects that are left.
+atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session", autouse=True)

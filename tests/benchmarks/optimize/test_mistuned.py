@@ -6,14 +6,13 @@ from benchmarks.tasks import done
 from judge.sandbox.launch import Zygote
 
 
-def test_a_kernel_is_measured_and_not_measured_again() -> None:
+def test_a_kernel_is_measured_and_not_measured_again(interpreting: Zygote) -> None:
     name = "leaky_relu_slivers"
     asked = measure.Measure(
         name=name, device="cpu", seconds=12.0, reference_seconds=3.0, seed=0, trust=True,
         small=True, check=False,
     )  # fmt: skip
-    with Zygote(interpret=True) as zygote:
-        record = measure.measure(asked, zygote, lambda _: None)
+    record = measure.measure(asked, interpreting, lambda _: None)
     assert record["over_best"] >= 1.0
     assert record["tried"] > 1
     assert record["tuned_ms"] >= record["best_ms"]
