@@ -186,7 +186,7 @@ def _card(device: str) -> str:
         raise InvalidInputError("nothing is profiled on a CPU; --static-only needs no GPU")
     try:
         return card_id(resolve_device(device, interpret=False))
-    except (NoGpuError, AssertionError, RuntimeError):
+    except (NoGpuError, ImportError, AssertionError, RuntimeError):
         return device
 
 
