@@ -40,7 +40,7 @@ def read_triton(tree: ast.Module) -> tuple[tuple[IdleLanes, ...], tuple[Reread, 
     kernels = {
         node.name: node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list))
+        if isinstance(node, ast.FunctionDef) and is_jit(node)
     }
     rereads: dict[str, int] = {}
     for kernel in kernels.values():
@@ -63,10 +63,13 @@ def read_triton(tree: ast.Module) -> tuple[tuple[IdleLanes, ...], tuple[Reread, 
     return tiles, tuple(Reread(name, passes, "loops") for name, passes in sorted(rereads.items()))
 
 
-def _is_jit(decorator: ast.expr) -> bool:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (isinstance(target, ast.Attribute) and target.attr == "jit") or (
-        isinstance(target, ast.Name) and target.id == "jit"
+def is_jit(node: ast.FunctionDef) -> bool:
+    """Whether a function is a Triton kernel: `@triton.jit`, `@jit`, or a call of it."""
+    targets = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    return any(
+        (isinstance(each, ast.Attribute) and each.attr == "jit")
+        or (isinstance(each, ast.Name) and each.id == "jit")
+        for each in targets
     )
 
 

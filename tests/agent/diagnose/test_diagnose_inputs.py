@@ -98,7 +98,7 @@ def test_a_kernel_of_several_is_chosen_by_its_name():
         ("[1, 2]", "must hold one JSON object"),
         ("{}", "holds no metric"),
         ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: no metric is below zero"),
-        ('{"problem": "x", "kernels": []}', "is no profile: 'kernel'"),
+        ('{"problem": "x", "kernels": []}', "is no profile: kernel: is missing"),
         ("[" * 100_000, "p.json is not JSON"),
     ],
 )
