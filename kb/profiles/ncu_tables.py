@@ -24,6 +24,10 @@ _ROW = re.compile(r"^ {3,12}(\S(?:[^ ]| (?! )){0,200})\s{2,}(?:(\S{1,40})\s+)?(\
 _LONGEST_ROW = 400
 
 
+# Of a launch's number and of the sizes of a grid.
+_MOST_DIGITS = 18
+
+
 def parse_table(text: str) -> list[Launch] | None:
     """Launches of any page that ncu prints as CSV (`--csv`, raw or details), or on the console.
 
@@ -84,10 +88,10 @@ def _of_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
     units: Mapping[str, str] = {}
     launches = []
     for cells in rows:
-        if not cells[_ID].strip().isdigit():
+        if not cells[_ID].strip().isdecimal():
             units = cells
             continue
-        launch = _launch(int(cells[_ID]), cells)
+        launch = _launch(_whole(cells[_ID]), cells)
         launches.append(launch)
         for name, cell in cells.items():
             if "__" not in name:
@@ -115,11 +119,11 @@ def _of_details(header: list[str], rows: Iterable[list[str]]) -> list[Launch]:
     for row in rows:
         cells = {name: cell.strip() for name, cell in zip(header, row, strict=False)}
         number = cells.get(_ID, "")
-        if not {value, _METRIC, _KERNEL} <= cells.keys() or (number and not number.isdigit()):
+        if not {value, _METRIC, _KERNEL} <= cells.keys() or (number and not number.isdecimal()):
             continue
         launch = made.get((number, cells[_KERNEL]))
         if launch is None:
-            launch = _launch(int(number or len(made)), cells)
+            launch = _launch(_whole(number) if number else len(made), cells)
             made[number, launch.kernel] = launch
         _add_row(launch, cells[_METRIC], cells.get(_UNIT, ""), cells[value])
     return list(made.values())
@@ -132,7 +136,7 @@ def _parse_console(text: str) -> list[Launch]:
             continue
         if (match := _LAUNCH.match(line)) is not None:
             grid, block = (
-                tuple(int(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
+                tuple(_whole(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
             )
             made.append(Launch(len(made), match[1], grid, block))
         elif (match := _OLD_LAUNCH.match(line)) is not None:
@@ -157,4 +161,10 @@ def parse_number(cell: str) -> float | None:
 
 def _dimensions(cell: str) -> tuple[int, ...]:
     """`(256, 1, 1)` → (256, 1, 1)."""
-    return tuple(int(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
+    return tuple(_whole(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise InvalidInputError(f"ncu's table holds a number of {len(digits)} digits")
+    return int(digits)

@@ -114,6 +114,13 @@ def test_without_a_table_the_error_says_so():
         parse_csv("==WARNING== No kernels were profiled.\n")
 
 
+def test_a_launch_whose_number_is_none_is_no_launch():
+    page = raw_page([{"kernel": "k", "metrics": {DURATION: 5}}])
+    assert parse_csv(page.replace('"0"', '"²"', 1)) == []
+    with pytest.raises(InvalidInputError, match="a number of 5000 digits"):
+        parse_csv(page.replace('"0"', f'"{"1" * 5000}"', 1))
+
+
 def test_the_profile_of_the_dominant_kernel_is_what_a_context_takes():
     from judge.profile.result import Profile
     from kb.context.models import ContextRequest

@@ -60,6 +60,8 @@ def _metric_objection(plan: Plan, brief: Brief) -> str:
         return ""
     metric = find_metric(plan.metric)
     if metric is None:
+        if any(plan.metric == each.name for each in brief.evidence):
+            return ""  # of the evaluation, and no counter: it is not compared
         return f"'{plan.metric}' is no metric of the evidence; use null if none fits"
     if plan.direction is None:
         return f"say which way {plan.metric} should move"

@@ -20,6 +20,7 @@ from search_states import (
     state,
 )
 
+from agent.diagnose.result import Diagnosis, Evidence
 from agent.endpoint.errors import BudgetSpentError, EndpointError, RefusedError, UnusableReplyError
 from agent.optimize.candidate import Context, Outcome, ProblemInfo, Proposal, Stage
 from agent.optimize.config import Limits
@@ -138,6 +139,17 @@ def test_a_plan_that_rests_on_nothing_is_corrected(proposer, endpoint, changed, 
     retired = state(retired={"stream-k"})
     assert len(proposer(server).propose(retired)) == 1
     assert told in server.requests[1]["messages"][-1]["content"]
+
+
+def test_what_evidence_lists_beside_counters_may_be_named(proposer, endpoint):
+    listed = Evidence(
+        metric="evaluation.floor_fraction", label="of the floor", value=0.4, unit="", meaning="slow"
+    )
+    found = Diagnosis.model_construct(headline="slow", why=(listed,), findings=())
+    plan = a_plan(metric="evaluation.floor_fraction", evidence=["source"])
+    server = endpoint(planner=[says(plans(plan))], coder=[says(code())])
+    (proposal,) = proposer(server).propose(state(diagnosis=found))
+    assert proposal.hypothesis.metric is None  # nothing can be compared
 
 
 def test_an_alias_of_a_metric_is_the_metric(proposer, endpoint):
