@@ -80,7 +80,7 @@ def test_planner_and_coder_are_told_what_is_known(proposer, endpoint):
         assert "Sort the programs." in text
         assert "Wider loads helped." in text
     assert "eager: 3 ms" in planner
-    assert "floor (memory-bound, no kernel can be faster): 0.5 ms" in planner
+    assert "floor at measured rates (memory-bound): 0.5 ms; no kernel can be faster" in planner
     assert "off by one [Split it.]" in planner
     assert "Retired, propose none of: stream-k." in planner
     assert "\nstream-k: " not in planner
@@ -96,7 +96,7 @@ def test_a_leader_below_the_floor_makes_it_no_bound(proposer, endpoint):
     fast = judged(kernel(), proposer="start", ms=0.4, profile={DRAM: 31.0, L2: 40.0})
     proposer(server).propose(state(beam=(fast,), start=fast))
     planner = text_of(server.requests[0])
-    assert "floor of all of PyTorch's work (memory-bound): 0.5 ms; the leader is below" in planner
+    assert "floor at measured rates (memory-bound): 0.5 ms; the leader is below it" in planner
     assert "no kernel can be faster" not in planner
 
 
