@@ -4,11 +4,13 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from kb.docstrings import describe_fields
+
 
 class RunOptions(BaseModel):
     """How problem and kernel are run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=describe_fields)
 
     dtype: str | None = None
     """Floating-point inputs and parameters are converted to it; None leaves them as given."""

@@ -18,6 +18,7 @@ from kb.context.models import (
     MIN_TOKENS,
     ContextResponse,
 )
+from kb.docstrings import describe_fields
 from kb.search.models import MAX_QUERY_CHARS
 
 MOST_EXCLUDED = 10_000
@@ -29,7 +30,7 @@ JOB_ID = r"^[0-9a-f]{16}$"
 class Model(BaseModel):
     """Base of all shapes: frozen, no unknown keys, no infinities in what is sent."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=describe_fields)
 
 
 class ContextWanted(Model):

@@ -6,10 +6,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from judge.sandbox.layers import Layer
+from kb.docstrings import describe_fields
 
 
-def _tell_of_infinities(schema: dict[str, Any]) -> None:
-    """Add to a JSON schema the strings that stand for numbers which JSON does not have."""
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Add to a JSON schema what fields mean, and strings for the numbers that JSON lacks."""
+    describe_fields(schema, model)
     number = {"type": "number"}
     strings = {"type": "string", "enum": ["Infinity", "-Infinity", "NaN"]}
     for each in schema.get("properties", {}).values():
@@ -27,9 +29,8 @@ class Model(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         ser_json_inf_nan="strings",
-        json_schema_extra=_tell_of_infinities,
+        json_schema_extra=_describe,
     )
 
 

@@ -10,6 +10,7 @@ import textwrap
 import tokenize
 
 from kb.context.folding import COMMENT, is_docstring
+from kb.parsing import PARSING
 
 _WIDTH = 100
 _INDENT = "    "
@@ -29,9 +30,11 @@ class Printer:
 
     def __init__(self, code: str, *, comments: bool = False) -> None:
         self._lines = code.splitlines()
+        with PARSING:
+            module = ast.parse(code)
         self._original = {
             (node.lineno, node.col_offset): node
-            for node in ast.walk(ast.parse(code))
+            for node in ast.walk(module)
             if isinstance(node, ast.stmt)
         }
         self._comments = _comment_lines(code)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kb.parsing import PARSING
 from kb.search.wording import Wording, log_softmax
 
 FILE = "classifier_weights.npz"
@@ -66,7 +67,8 @@ class Learned(NamedTuple):
 @cache
 def shipped() -> Learned:
     """What is in `kb/data`."""
-    with np.load(BytesIO((files("kb") / "data" / FILE).read_bytes())) as stored:
+    data = BytesIO((files("kb") / "data" / FILE).read_bytes())
+    with PARSING, np.load(data) as stored:
         network = Network(
             str(stored["embedder"]),
             tuple(stored["techniques"].tolist()),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from judge.problem.syntax import MAX_FILE_BYTES
+from kb.docstrings import describe_fields
 
 _Line = Annotated[str, Field(min_length=1, max_length=2000)]
 # Keywords that endpoints with strict schemas refuse, or that only repeat what a name says. What
@@ -16,7 +17,7 @@ _UNKNOWN_TO_ENDPOINTS = frozenset(
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", json_schema_extra=describe_fields)
 
 
 class Plan(_Reply):
