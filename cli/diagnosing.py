@@ -96,8 +96,9 @@ def diagnose(
     if as_json:
         click.echo(answer.model_dump_json(indent=2))
     else:
-        from agent.diagnose.render import WIDTH, render
+        from agent.diagnose.render import render
         from cli.render import console
+        from kb.printable import WIDTH
 
         width = min(WIDTH, console().width)
         for line in render(answer, width, lambda text: click.style(text, bold=True)):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kb.architectures import ArchitectureName, parse_architecture
 from kb.errors import InvalidInputError
+from kb.refusals import key_problem
 from kb.vocabulary import load_yaml, read_data
 
 Rate = Literal[
@@ -202,22 +203,9 @@ def _parse(data: dict[Any, Any], where: str) -> tuple[GpuSpec, ...]:
         try:
             spec = GpuSpec.model_validate({"family": str(name), **fields, "name": str(name)})
         except ValidationError as error:
-            raise InvalidInputError(f"{where}: '{name}': {_first(error)}") from error
+            raise InvalidInputError(f"{where}: '{name}': {key_problem(error)}") from error
         specs.append(spec)
     return tuple(specs)
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    match first["type"]:
-        case "missing":
-            return f"'{key}' is missing{more}"
-        case "extra_forbidden":
-            return f"'{key}' is not a known key{more}"
-        case _:
-            return f"'{key}': {first['msg'].removeprefix('Value error, ')}{more}"
 
 
 def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:

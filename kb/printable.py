@@ -29,11 +29,11 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most 80 columns, broken between words; `first` and `rest` begin them."""
+def wrapped(text: str, first: str = "", rest: str = "", width: int = WIDTH) -> list[str]:
+    """Lines of at most `width` columns, broken between words; `first` and `rest` begin them."""
     return textwrap.wrap(
         " ".join(text.split()),
-        WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=rest,
         break_on_hyphens=False,

@@ -1,4 +1,7 @@
-"""The message for refused input: one line, without pydantic's own terms."""
+"""The first problem of refused input, in one line with its place."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,14 +25,45 @@ _WORDS = {
 }
 
 
-def refusal(error: ValidationError) -> str:
-    """The first thing that is wrong, with its place: `max_tokens: 5 is less than 64`."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
+def first_problem(error: ValidationError) -> str:
+    """The problem in pydantic's words."""
+    return _placed(*_place_and_message(_first(error)))
+
+
+def key_problem(error: ValidationError) -> str:
+    """The problem of a file whose keys a person wrote: `missing key 'sms' (and 1 more)`."""
+    first = _first(error)
+    where, message = _place_and_message(first)
+    words = {"extra_forbidden": f"unknown key '{where}'", "missing": f"missing key '{where}'"}
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return words.get(first["type"], _placed(where, message)) + more
+
+
+def refusal(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
+    """The problem without pydantic's own terms: `max_tokens: 5 is less than 64`.
+
+    `names` maps fields to what the user knows them by.
+    """
+    first: Any = error.errors(include_url=False)[0]
+    where, message = _place_and_message(first, names)
     if (words := _WORDS.get(first["type"])) is not None:
         given, shown = first["input"], repr(first["input"])
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
         size = len(given) if isinstance(given, str) else 0
         message = words.format(given=shown, size=size, **first.get("ctx", {}))
+    return _placed(where, message)
+
+
+def _first(error: ValidationError) -> Any:
+    return error.errors(include_url=False, include_input=False)[0]
+
+
+def _place_and_message(first: Any, names: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """The place is empty where the value as a whole is wrong; `[key]` is pydantic's own term."""
+    parts = [str(part) for part in first["loc"] if part != "[key]"]
+    where = ".".join((names or {}).get(part, part) for part in parts)
+    return where, first["msg"].removeprefix("Value error, ")
+
+
+def _placed(where: str, message: str) -> str:
     return f"{where}: {message}" if where else message

@@ -13,6 +13,7 @@ from kb.errors import InvalidInputError
 from kb.profiles.keys import with_derived
 from kb.profiles.reading import kernels_called, launch_of
 from kb.profiles.reading import read_profile as read_any_profile
+from kb.refusals import refusal
 
 _T = TypeVar("_T", bound=BaseModel)
 
@@ -123,10 +124,8 @@ def _validated(model: type[_T], data: dict[str, Any], where: str) -> _T:
     try:
         return model.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
         name = model.__name__.lower()
-        raise InvalidInputError(f"{where} is no {name}: '{place}': {first['msg']}") from error
+        raise InvalidInputError(f"{where} is no {name}: {refusal(error)}") from error
 
 
 def _others(judged: KernelProfile, kernels: tuple[KernelProfile, ...]) -> list[str]:

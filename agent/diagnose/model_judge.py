@@ -17,12 +17,8 @@ from agent.diagnose.facts import Facts, fact
 from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Opinion
 from agent.diagnose.techniques import Shelf
 from agent.endpoint.client import Endpoint
-from agent.endpoint.errors import (
-    RefusedError,
-    UnusableReplyError,
-    first_problem,
-    one_line,
-)
+from agent.endpoint.errors import RefusedError, UnusableReplyError, one_line
+from kb.refusals import first_problem
 from kb.vocabulary import all_metrics
 
 # Rides out a short limit without keeping a terminal waiting.

@@ -1,12 +1,11 @@
 """A diagnosis as text for a terminal: wrapped lines, nothing cut off."""
 
-import textwrap
 from collections.abc import Callable, Iterator
 
 from agent.diagnose.result import Advice, Diagnosis, Finding, Opinion, Roofline
+from kb.printable import WIDTH, wrapped
 from kb.profiles.values import quantity, si
 
-WIDTH = 80
 _SEVERE, _MEDIUM = 0.6, 0.3
 
 
@@ -17,9 +16,9 @@ def render(
 
     Only words longer than that, such as metric names, may stand alone beyond the width.
     """
-    for line in _wrap(diagnosis.headline, width):
+    for line in wrapped(diagnosis.headline, width=width):
         yield strong(line)
-    yield from _wrap(roofline_words(diagnosis.roofline, diagnosis.gpu), width)
+    yield from wrapped(roofline_words(diagnosis.roofline, diagnosis.gpu), width=width)
     shown: set[str] = set()
     for number, finding in enumerate(diagnosis.findings, start=1):
         yield ""
@@ -36,7 +35,7 @@ def render(
     if notes:
         yield ""
     for note in notes:
-        yield from _wrap(f"Note: {note}.", width, hang=6)
+        yield from wrapped(f"Note: {note}.", "", " " * 6, width)
 
 
 def roofline_words(position: Roofline, gpu: str | None) -> str:
@@ -79,51 +78,42 @@ def _finding(
     mark: str, finding: Finding, width: int, strong: Callable[[str], str]
 ) -> Iterator[str]:
     head = f"{mark} {finding.cause} [{finding.category}, {severity_word(finding.severity)}]"
-    for line in _wrap(head, width, hang=len(mark) + 1):
+    for line in wrapped(head, "", " " * (len(mark) + 1), width):
         yield strong(line)
     for each in finding.evidence:
         value = f"{each.label}: {quantity(each.value, each.unit)}"
         told = f"{value}, {each.meaning}" if each.meaning else value
-        yield from _wrap(f"   - {told} ({each.metric})", width, hang=5)
+        yield from wrapped(f"- {told} ({each.metric})", " " * 3, " " * 5, width)
 
 
 def _techniques(finding: Finding, width: int, shown: set[str]) -> Iterator[str]:
     if not finding.techniques:
-        yield from _wrap("   No entry of the knowledge base answers it yet.", width, hang=3)
+        yield from wrapped(
+            "No entry of the knowledge base answers it yet.", " " * 3, " " * 3, width
+        )
         return
     yield "   What may help:"
     for each in finding.techniques:
         if each.slug in shown:
-            yield from _wrap(f"   * {each.title}: see above", width, hang=5)
+            yield from wrapped(f"* {each.title}: see above", " " * 3, " " * 5, width)
         else:
             yield from _advice(each, width)
 
 
 def _advice(advice: Advice, width: int) -> Iterator[str]:
-    yield from _wrap(f"   * {advice.title}: kb show {advice.slug}", width, hang=5)
+    yield from wrapped(f"* {advice.title}: kb show {advice.slug}", " " * 3, " " * 5, width)
     for reason in advice.reasons:
-        yield from _wrap(f"     + {reason}", width, hang=7)
+        yield from wrapped(f"+ {reason}", " " * 5, " " * 7, width)
     for reason in advice.against:
-        yield from _wrap(f"     - against it: {reason}", width, hang=7)
+        yield from wrapped(f"- against it: {reason}", " " * 5, " " * 7, width)
 
 
 def _opinion(opinion: Opinion, width: int, strong: Callable[[str], str]) -> Iterator[str]:
     head = f"Opinion of the model {opinion.model} (not of the rules): {opinion.bottleneck}"
-    for line in _wrap(head, width):
+    for line in wrapped(head, width=width):
         yield strong(line)
-    yield from _wrap(f"   {opinion.summary}", width, hang=3)
+    yield from wrapped(opinion.summary, " " * 3, " " * 3, width)
     for letter, finding in zip("ab", opinion.findings, strict=False):
         yield from _finding(f"{letter}.", finding, width, str)
     for slug in opinion.techniques:
         yield f"   * kb show {slug}"
-
-
-def _wrap(text: str, width: int, hang: int = 0) -> list[str]:
-    start = text[: len(text) - len(text.lstrip())]
-    return textwrap.wrap(
-        text.strip(),
-        width,
-        initial_indent=start,
-        subsequent_indent=" " * hang,
-        break_on_hyphens=False,
-    )

@@ -40,7 +40,7 @@ def read_triton(tree: ast.Module) -> tuple[tuple[IdleLanes, ...], tuple[Reread, 
     kernels = {
         node.name: node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list))
+        if isinstance(node, ast.FunctionDef) and is_jit(node)
     }
     rereads: dict[str, int] = {}
     for kernel in kernels.values():
@@ -63,10 +63,13 @@ def read_triton(tree: ast.Module) -> tuple[tuple[IdleLanes, ...], tuple[Reread, 
     return tiles, tuple(Reread(name, passes, "loops") for name, passes in sorted(rereads.items()))
 
 
-def _is_jit(decorator: ast.expr) -> bool:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (isinstance(target, ast.Attribute) and target.attr == "jit") or (
-        isinstance(target, ast.Name) and target.id == "jit"
+def is_jit(node: ast.FunctionDef) -> bool:
+    """Whether a function is a Triton kernel: `@triton.jit`, `@jit`, or a call of it."""
+    targets = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    return any(
+        (isinstance(each, ast.Attribute) and each.attr == "jit")
+        or (isinstance(each, ast.Name) and each.id == "jit")
+        for each in targets
     )
 
 
@@ -87,28 +90,50 @@ def _leftmost(node: ast.expr) -> str | None:
 
 
 def _passes(kernel: ast.FunctionDef) -> dict[str, int]:
-    """Pointer parameter → in how many separate loops it is loaded.
+    """Pointer parameter → in how many separate loops from one beginning it is loaded.
 
     Loads outside loops do not count: two of them read different offsets more often than the same.
+    A loop that begins elsewhere, or whose pointer an earlier loop has moved, reads what is left.
     """
     roots = {argument.arg: argument.arg for argument in kernel.args.args}
-    loops: dict[str, set[int]] = {}
+    moved: dict[str, int] = {}
+    """Pointer → the loop that moves it."""
+    loops: dict[tuple[str, str], set[int]] = {}
 
-    def visit(node: ast.AST, loop: int | None) -> None:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, left = node.targets[0], _leftmost(node.value)
-            if isinstance(target, ast.Name) and left in roots:
-                roots[target.id] = roots[left]
-        if isinstance(node, ast.Call) and _is_tl(node, "load") and node.args:
-            left = _leftmost(node.args[0])
-            if left in roots and loop is not None:
-                loops.setdefault(roots[left], set()).add(loop)
-        inner = id(node) if isinstance(node, ast.For | ast.While) and loop is None else loop
+    def visit(node: ast.AST, loop: ast.For | ast.While | None) -> None:
+        match node:
+            case ast.AugAssign(target=ast.Name(id=name)) if loop is not None:
+                moved.setdefault(name, id(loop))
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                left = _leftmost(value)
+                if left == name and loop is not None:
+                    moved.setdefault(name, id(loop))
+                elif left in roots:
+                    roots[name] = roots[left]
+                    moved.pop(name, None)
+            case ast.Call(args=[where, *_]) if loop is not None and _is_tl(node, "load"):
+                left = _leftmost(where)
+                if left in roots and moved.get(left, id(loop)) == id(loop):
+                    loops.setdefault((roots[left], _beginning(loop)), set()).add(id(loop))
+        outer = loop is None and isinstance(node, ast.For | ast.While)
         for child in ast.iter_child_nodes(node):
-            visit(child, inner)
+            visit(child, node if outer else loop)  # type: ignore[arg-type]
 
     visit(kernel, None)
-    return {pointer: len(places) for pointer, places in loops.items()}
+    found: dict[str, int] = {}
+    for (pointer, _), places in loops.items():
+        found[pointer] = max(found.get(pointer, 0), len(places))
+    return found
+
+
+def _beginning(loop: ast.For | ast.While) -> str:
+    """Where a loop over a range begins, or where one ends that goes backwards; else nothing."""
+    match loop:
+        case ast.For(iter=ast.Call(args=[_] | [_, _, ast.UnaryOp(op=ast.USub())])):
+            return "0"
+        case ast.For(iter=ast.Call(args=[first, *_])):
+            return ast.unparse(first)
+    return ""
 
 
 def _integer(node: ast.expr, constants: Mapping[str, int | None]) -> int | None:

@@ -1,7 +1,5 @@
 """Errors of a model's endpoint. Each message is one line for the user."""
 
-from pydantic import ValidationError
-
 from kb.errors import KbError
 
 
@@ -40,13 +38,6 @@ class UnusableReplyError(LlmError):
 
 class CancelledError(LlmError):
     """The run is being ended: no further request is sent."""
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first thing that is wrong with a reply, with its place, in pydantic's words."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def one_line(text: object, most: int = 300) -> str:

@@ -44,7 +44,7 @@ class Advisor(Protocol):
     """Diagnoses and retrieves."""
 
     def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
-        """Diagnosis of the leader, and a context for it without what was `shown` before.
+        """Diagnosis of the leader, and a context for it without techniques `shown` before.
 
         What cannot be had is left out and told in the notes.
         """
@@ -116,7 +116,8 @@ class IndexAdvisor:
             gpu=self._gpu or architecture,
             language=_language(leader),
             max_tokens=config.context_tokens,
-            exclude=sorted(shown),
+            # A reader has not read the earlier ones, and the nearest kernels stay the nearest.
+            exclude=sorted({*shown} & {*self.searcher.generation.techniques}),
         )
         hidden = of_sources(self.searcher.generation, config.exclude_sources)
         if hidden:  # more than a request from outside may name

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from agent.optimize.candidate import Baseline
 from agent.optimize.config import RunConfig
 from agent.optimize.files import RunFolderError, write_atomically
-from judge.evaluate.result import Ceilings, Floor, Model
+from judge.evaluate.result import Model
 
 # `python` decides nothing that is compiled; a patch release must not cost minutes of tuning.
 _VERSIONS = ("kernel-kb", "torch", "triton", "cuda", "driver")
@@ -43,6 +43,8 @@ class Key(Model):
 class Cached(Model):
     """A cache entry."""
 
+    model_config = ConfigDict(extra="ignore")  # other versions may write more
+
     key: Key
     measured_at: str
     """UTC time, ISO 8601."""
@@ -50,8 +52,6 @@ class Cached(Model):
     """`eager`, `compile`, `max-autotune`."""
     asked: tuple[str, ...] = ()
     """Forms that were requested. One that failed has no time."""
-    floor: Floor | None = None
-    ceilings: Ceilings | None = None
 
 
 class BaselineCache:

@@ -205,7 +205,7 @@ class Context(Model):
 
     text: str = ""
     chunks: tuple[str, ...] = ()
-    """Ids of its chunks. Later rounds exclude them."""
+    """Ids of its examples, and slugs of techniques. Later rounds exclude the techniques."""
     techniques: tuple[str, ...] = ()
     """Slugs, the best first."""
     reasons: dict[str, str] = Field(default_factory=dict)

@@ -16,7 +16,6 @@ from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import candidate_of, eager_start
 from judge.evaluate.options import CALL_SECONDS, EAGER
-from judge.evaluate.result import Evaluation
 from judge.progress import Say
 from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, find_spec
@@ -98,7 +97,7 @@ class GpuJudge:
             notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of card")
             baselines = cached.baselines | baselines
         elif not last and outcome.timed:
-            notes += self._kept(evaluation, baselines)
+            notes += self._kept(baselines)
         if mine is not None:
             baselines = {"start": baseline_of(mine)} | baselines
         return Standing(
@@ -176,7 +175,7 @@ class GpuJudge:
             notes.append(_SHORT_SESSION)
         if outcome.timed:
             forms = {name: each for name, each in found.items() if name != "start"}
-            notes += self._kept(evaluation, forms)
+            notes += self._kept(forms)
         return Confirmation(outcome, found, tuple(notes), evaluated.baseline_seconds)
 
     @property
@@ -202,7 +201,7 @@ class GpuJudge:
             return None
         return Key.of(self._config, self._spec.name, self.pool.describe().versions)
 
-    def _kept(self, evaluation: Evaluation, baselines: dict[str, Baseline]) -> list[str]:
+    def _kept(self, baselines: dict[str, Baseline]) -> list[str]:
         """Cache baseline times for other runs; a note if that fails."""
         key = self._key()
         if key is None:
@@ -213,8 +212,6 @@ class GpuJudge:
             measured_at=now(),
             baselines=before.baselines | baselines,
             asked=tuple(dict.fromkeys((*before.asked, *self._forms))),
-            floor=evaluation.floor,
-            ceilings=evaluation.ceilings,
         )
         unsaved = self.cache.put(cached)
         return [unsaved] if unsaved else []

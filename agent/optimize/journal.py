@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from agent.optimize.events import EVENT, Event
 from agent.optimize.files import RunFolderError, cannot_write, sync_folder
+from kb.refusals import first_problem
 
 
 def read(path: Path) -> tuple[list[Event], int]:
@@ -37,7 +38,7 @@ def read(path: Path) -> tuple[list[Event], int]:
         except ValidationError as error:
             if end == len(data):
                 break  # a torn page: the line's end reached the disk, its middle did not
-            what = error.errors()[0]["msg"]
+            what = first_problem(error)
             raise RunFolderError(f"{path}:{number}: no event of a run: {what}") from error
         sound = end
     return events, sound

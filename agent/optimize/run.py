@@ -36,6 +36,7 @@ from agent.optimize.journal import Journal, read
 from agent.optimize.record import Record, Round
 from judge.evaluate.result import Evaluation
 from judge.profile.result import Profile
+from kb.refusals import refusal
 
 _CONFIG = "config.json"
 _JOURNAL = "journal.jsonl"
@@ -216,9 +217,7 @@ def read_config(root: Path) -> RunConfig:
         reason = error.strerror or str(error)
         raise RunFolderError(f"{root} is no run folder: {path.name}: {reason}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise RunFolderError(f"{path} is no run's: '{place}': {first['msg']}") from error
+        raise RunFolderError(f"{path} is no run's: {refusal(error)}") from error
 
 
 def read_run(root: Path) -> tuple[RunConfig, Record]:

@@ -1,6 +1,5 @@
 """Summary of a run, as a table of at most 80 columns."""
 
-import textwrap
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +11,8 @@ from agent.optimize.record import Record
 from judge.evaluate.result import Model, Verdict
 from judge.evaluate.statistics import repeatability
 from judge.problem.forms import MODEL_FORMS, ModelForm
+from kb.printable import wrapped
 
-WIDTH: Final = 80
 FORM_ROWS: Final[tuple[tuple[ModelForm, str], ...]] = tuple(
     (form, "torch.compile" if form == "compile" else form) for form in MODEL_FORMS
 )
@@ -150,7 +149,7 @@ def compared(row: Row, key: str, best: Judged) -> Row:
 
 
 def render(summary: Summary) -> str:
-    """The summary as text of at most `WIDTH` columns."""
+    """The summary as text of at most 80 columns."""
     blocks = [_head(summary), _table(summary), _foot(summary)]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -170,7 +169,7 @@ def _head(summary: Summary) -> list[str]:
         rows = {each.name: each for each in summary.rows}
         ratio = rows["start"].ratio if "start" in rows else None
         told = f"{ratio:.2f}x faster than the start" if ratio is not None else "faster"
-    return _wrapped(f"{summary.problem} {where}: {told}.")
+    return wrapped(f"{summary.problem} {where}: {told}.")
 
 
 def _table(summary: Summary) -> list[str]:
@@ -198,7 +197,7 @@ def _foot(summary: Summary) -> list[str]:
     if summary.better:
         candidate = best.candidate
         found = "Best" if summary.given_back is None else "Best that was found"
-        lines += _wrapped(
+        lines += wrapped(
             f"{found}: {best.id} by {candidate.proposer} ({candidate.family}, round "
             f"{candidate.round}), {best.outcome.verdict or 'not judged'}"
             + ("." if summary.confirmed else "; not confirmed in a session with all baselines.")
@@ -213,8 +212,8 @@ def _foot(summary: Summary) -> list[str]:
         told += f" and {summary.baseline_seconds:.0f} s of compiling baselines"
     if spent.tokens_in + spent.tokens_out:
         told += f", {spent.tokens_in} + {spent.tokens_out} tokens, {spent.money:.2f}"
-    lines += _wrapped(f"{told}. Ended: {summary.stopped}.")
-    lines += [line for note in summary.notes for line in _wrapped(f"Note: {note}")]
+    lines += wrapped(f"{told}. Ended: {summary.stopped}.")
+    lines += [line for note in summary.notes for line in wrapped(f"Note: {note}")]
     # Not wrapped: a path is there to be copied.
     return [*lines, f"Run: {summary.folder}"]
 
@@ -232,7 +231,3 @@ def gain_of_given(summary: Summary) -> float | None:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(" ".join(text.split()), WIDTH, break_on_hyphens=False)

@@ -14,8 +14,9 @@ from typing import Final
 
 from agent.optimize.judge_process import JudgeError
 from agent.service.models import EvaluationAnswer, EvaluationJob, JobState, Phase, PhaseName
-from agent.service.store import JobStore, now
+from agent.service.store import JobStore
 from agent.service.work import Work
+from kb.clock import now
 from kb.errors import KbError, NotFoundError
 
 _LOG: Final = logging.getLogger("kb.evaluate")

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +30,7 @@ from agent.service.models import (
     EvaluationSummary,
     JobState,
 )
+from kb.clock import now
 from kb.errors import InvalidInputError, KbError, NotFoundError
 
 # An answer has some hundred kilobytes.
@@ -258,11 +258,6 @@ class JobStore:
         except (OSError, sqlite3.Error) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise StoreError(f"the server cannot keep the evaluation: {reason}") from error
-
-
-def now() -> str:
-    """The time, UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _row(rows: sqlite3.Connection, job_id: str) -> sqlite3.Row:

@@ -26,6 +26,7 @@ from judge.problem.syntax import (
     read_text,
     top_level,
 )
+from kb.refusals import key_problem
 
 _REQUIRED: tuple[tuple[str, type[ast.stmt], str], ...] = (
     ("Model", ast.ClassDef, "class"),
@@ -155,12 +156,7 @@ def _declaration(module: ast.Module, name: str) -> JudgeDeclaration:
     try:
         return JudgeDeclaration.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise ProblemFileError(
-            f"{where}: {_DECLARATION}{f' key {key!r}' if key else ''}: {message}"
-        ) from error
+        raise ProblemFileError(f"{where}: {_DECLARATION}: {key_problem(error)}") from error
 
 
 def _constants(module: ast.Module, text: str) -> dict[str, Constant]:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, ValidationError
 
 from judge.evaluate.clocks import card_id
 from judge.evaluate.gpulock import locked
+from judge.evaluate.host import NoGpuError, resolve_device
 from judge.options import RunOptions
 from judge.problem.kernel import KernelFile
 from judge.problem.source import ProblemFile
@@ -117,7 +118,8 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
     Raises
     ------
     InvalidInputError
-        If there is no GPU and no architecture is given, or what is given is none.
+        If there is no GPU and no architecture is given, what is given is none, or there is no such
+        device.
     KbError
         If the sandbox cannot be set up.
     """
@@ -132,9 +134,10 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
             "there is no GPU here: name what to compile for, such as --arch sm_90a"
         )
     on_card = gpu and not request.locked and (request.sanitize or not request.static_only)
+    card = _card(request.device) if on_card else None
     with Programs(zygote, trust=request.trust) as programs, ExitStack() as held:
-        if on_card:  # nothing else of ours shall run on the card that is counted
-            held.enter_context(locked(_card(request.device), say=request.say))
+        if card is not None:  # nothing else of ours shall run on the card that is counted
+            held.enter_context(locked(card, say=request.say))
         if request.static_only:
             notes.append("static facts only: nothing was run on a GPU")
         elif not gpu:
@@ -172,10 +175,18 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
 
 
 def _card(device: str) -> str:
-    """What the lock of a card is named by: its UUID, or its place where torch sees no card."""
+    """What the lock of a card is named by: its UUID, or its place where torch sees no card.
+
+    Raises
+    ------
+    InvalidInputError
+        `device` names no card, or none that torch sees.
+    """
+    if device == "cpu":
+        raise InvalidInputError("nothing is profiled on a CPU; --static-only needs no GPU")
     try:
-        return card_id(device)
-    except (ImportError, AssertionError, RuntimeError):
+        return card_id(resolve_device(device, interpret=False))
+    except (NoGpuError, ImportError, AssertionError, RuntimeError):
         return device
 
 

@@ -7,7 +7,7 @@ Tensors never travel in messages. The judge allocates *buffers*, tells the worke
 (`Open`), and names them afterwards.
 """
 
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from judge.worker.commands import *  # noqa: F403
 from judge.worker.replies import *  # noqa: F403
 from judge.worker.replies import MAX_ERROR_CHARS, Failed, Reply
 from judge.worker.tensors import *  # noqa: F403
+from kb.refusals import first_problem
 
 # A reply holds names, shapes and times: 100,000 launch times need 2 MB at most at full precision,
 # so orders are limited below and anything longer than this is an attack.
@@ -60,9 +61,7 @@ def read_reply(line: bytes, expected: type[R], number: int) -> R | Failed:
     try:
         reply = expected.model_validate_json(line)
     except ValidationError as error:
-        first: Any = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(one_line(f"{where}: {first['msg']}" if where else first["msg"])) from None
+        raise ValueError(one_line(first_problem(error))) from None
     if reply.id != number:
         raise ValueError(f"it answers command {reply.id}, not {number}")
     return reply

@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from kb.errors import EntryError
+from kb.refusals import key_problem
 from kb.vocabulary import check_foreign_yaml, compose_yaml, load_yaml
 
 _FENCE = re.compile(r"^[ \t]*---[ \t]*$")
@@ -75,18 +76,6 @@ def _line_of(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
     return line
 
 
-def _describe(error: Any) -> str:
-    """One pydantic error as a short phrase."""
-    where = ".".join(str(part) for part in error["loc"])
-    kind = error["type"]
-    if kind == "extra_forbidden":
-        return f"unknown key '{where}'"
-    if kind == "missing":
-        return f"missing key '{where}'"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
-
-
 def _refuse_repeated_keys(root: yaml.Node | None, first_line: int, path: str) -> None:
     """YAML keeps the last of two equal keys silently; a reader would lose the first."""
     waiting = [root]
@@ -138,7 +127,5 @@ def validate_front_matter(front: FrontMatter, model: type[ModelT], path: str) ->
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        line = front.first_line + _line_of(node, first["loc"])
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise EntryError(f"{path}:{line}: {_describe(first)}{more}") from error
+        line = front.first_line + _line_of(node, error.errors()[0]["loc"])
+        raise EntryError(f"{path}:{line}: {key_problem(error)}") from error

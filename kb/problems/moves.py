@@ -208,18 +208,22 @@ def _resized(shape: Shape | None, size: Any, factor: Any) -> Shape | None:
 def created(name: str, positional: list[Any], named: Arguments) -> Tensor:
     """Return a new tensor, filled with constants or random numbers."""
     dtype = dtype_name(named.get("dtype"))
-    if name.endswith("_like") and positional and isinstance(positional[0], Tensor):
-        return Tensor(positional[0].shape, dtype or positional[0].dtype, "constant")
+    if name.endswith(("_like", "_")) or name in {"normal", "bernoulli"}:  # shaped like a tensor
+        for given in (*positional, *named.values()):
+            if isinstance(given, Tensor):
+                return Tensor(given.shape, dtype or given.dtype, "constant")
+    if name.startswith("new_"):
+        positional = positional[1:]
     if name in {"tensor", "as_tensor", "scalar_tensor", "from_numpy"}:
         value = positional[0] if positional else None
         return Tensor(_nested(value), dtype or "float32", "constant")
     if name in {"arange", "linspace", "randperm"}:
         return Tensor((_count(name, positional),), dtype or "int64", "constant")
-    given = positional
-    if name in {"randint", "full", "new_full"}:
-        given = [each for each in positional if isinstance(each, list | tuple)][:1]
+    sizes = positional
+    if name in {"randint", "full", "new_full", "normal"}:  # these take other numbers as well
+        sizes = [each for each in positional if isinstance(each, list | tuple)][:1]
         dtype = dtype or ("int64" if name == "randint" else "float32")
-    shape = lengths_of(given or [named.get("size")])
+    shape = lengths_of(sizes or [named.get("size")])
     if name == "eye" and len(shape) == 1:
         shape = (shape[0], shape[0])
     return Tensor(shape, dtype or "float32", "constant")

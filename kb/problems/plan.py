@@ -135,8 +135,8 @@ def _ends(analysis: Analysis) -> Iterator[str]:
             together = _ALIGNMENT // math.gcd(_ALIGNMENT, length * size)
             yield (
                 f"rows of {length:,} {data.dtype} begin at addresses that are no multiple of "
-                f"{_ALIGNMENT} bytes: no tensor descriptor, and wide loads only from the next "
-                f"multiple on, with the ends of a row apart, or of {together} rows taken as one"
+                f"{_ALIGNMENT} bytes: tensor descriptors and wide loads want {together} rows taken "
+                f"as one, or wide loads start at the next multiple, with a row's ends apart"
             )
     made = step.operators[0].outputs if step is not None else []
     for out in analysis.problem.outputs[:1]:

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from kb.errors import KbError
+from kb.errors import InvalidInputError
 from kb.profiles.keys import is_read
 from kb.profiles.launches import Launch
 from kb.profiles.units import find_unit
@@ -24,10 +24,8 @@ _ROW = re.compile(r"^ {3,12}(\S(?:[^ ]| (?! )){0,200})\s{2,}(?:(\S{1,40})\s+)?(\
 _LONGEST_ROW = 400
 
 
-class ReportError(KbError):
-    """What ncu printed is not a page that is known here."""
-
-    status = 422
+# Of a launch's number and of the sizes of a grid.
+_MOST_DIGITS = 18
 
 
 def parse_table(text: str) -> list[Launch] | None:
@@ -38,7 +36,7 @@ def parse_table(text: str) -> list[Launch] | None:
 
     Raises
     ------
-    ReportError
+    InvalidInputError
         If the page cannot be read.
     """
     if _header_line(text.splitlines()) is not None:
@@ -54,24 +52,24 @@ def parse_csv(text: str) -> list[Launch]:
 
     Raises
     ------
-    ReportError
+    InvalidInputError
         If there is no header of either page, or it cannot be read as CSV.
     """
     lines = text.splitlines()
     start = _header_line(lines)
     if start is None:
-        raise ReportError("ncu printed no table: the report may hold no launch")
+        raise InvalidInputError("ncu printed no table: the report may hold no launch")
     try:
         rows = list(csv.reader(lines[start:]))
     except csv.Error as error:
-        raise ReportError(f"ncu's table is no CSV: {error}") from error
+        raise InvalidInputError(f"ncu's table is no CSV: {error}") from error
     header = rows[0]
     if _KERNEL not in header:
-        raise ReportError(f"ncu's table has no column '{_KERNEL}'")
+        raise InvalidInputError(f"ncu's table has no column '{_KERNEL}'")
     if _METRIC in header:
         return _of_details(header, rows[1:])
     if _ID not in header:
-        raise ReportError(f"ncu's table has no column '{_ID}'")
+        raise InvalidInputError(f"ncu's table has no column '{_ID}'")
     whole = (row for row in rows[1:] if len(row) == len(header))
     return _of_raw(dict(zip(header, row, strict=True)) for row in whole)
 
@@ -90,10 +88,10 @@ def _of_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
     units: Mapping[str, str] = {}
     launches = []
     for cells in rows:
-        if not cells[_ID].strip().isdigit():
+        if not cells[_ID].strip().isdecimal():
             units = cells
             continue
-        launch = _launch(int(cells[_ID]), cells)
+        launch = _launch(_whole(cells[_ID]), cells)
         launches.append(launch)
         for name, cell in cells.items():
             if "__" not in name:
@@ -116,16 +114,16 @@ def _of_details(header: list[str], rows: Iterable[list[str]]) -> list[Launch]:
     """Of a details page; a row may lack its last columns (rules), or hold a rule and no metric."""
     value = next((name for name in _VALUES if name in header), None)
     if value is None:
-        raise ReportError(f"ncu's table has no column '{_VALUES[0]}'")
+        raise InvalidInputError(f"ncu's table has no column '{_VALUES[0]}'")
     made: dict[tuple[str, str], Launch] = {}
     for row in rows:
         cells = {name: cell.strip() for name, cell in zip(header, row, strict=False)}
         number = cells.get(_ID, "")
-        if not {value, _METRIC, _KERNEL} <= cells.keys() or (number and not number.isdigit()):
+        if not {value, _METRIC, _KERNEL} <= cells.keys() or (number and not number.isdecimal()):
             continue
         launch = made.get((number, cells[_KERNEL]))
         if launch is None:
-            launch = _launch(int(number or len(made)), cells)
+            launch = _launch(_whole(number) if number else len(made), cells)
             made[number, launch.kernel] = launch
         _add_row(launch, cells[_METRIC], cells.get(_UNIT, ""), cells[value])
     return list(made.values())
@@ -138,7 +136,7 @@ def _parse_console(text: str) -> list[Launch]:
             continue
         if (match := _LAUNCH.match(line)) is not None:
             grid, block = (
-                tuple(int(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
+                tuple(_whole(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
             )
             made.append(Launch(len(made), match[1], grid, block))
         elif (match := _OLD_LAUNCH.match(line)) is not None:
@@ -149,7 +147,7 @@ def _parse_console(text: str) -> list[Launch]:
             _add_row(made[-1], match[1], match[2] or "", match[3])
     launches = [each for each in made if each.values]
     if not launches:
-        raise ReportError("ncu's output holds no metric that is known here")
+        raise InvalidInputError("ncu's output holds no metric that is known here")
     return launches
 
 
@@ -163,4 +161,10 @@ def parse_number(cell: str) -> float | None:
 
 def _dimensions(cell: str) -> tuple[int, ...]:
     """`(256, 1, 1)` → (256, 1, 1)."""
-    return tuple(int(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
+    return tuple(_whole(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise InvalidInputError(f"ncu's table holds a number of {len(digits)} digits")
+    return int(digits)

@@ -9,9 +9,9 @@ import os
 import re
 import secrets
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
+from kb.clock import now
 from kb.errors import InvalidInputError, NotFoundError
 from server.jobs.models import Job, JobState
 from server.problems import OverloadedError
@@ -102,11 +102,6 @@ class JobStore:
     def discard(self, job: Job) -> None:
         """Forget a job that was never begun."""
         shutil.rmtree(self.root / job.id, ignore_errors=True)
-
-
-def now() -> str:
-    """The time, UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def safe_path(name: str) -> PurePosixPath:

@@ -14,12 +14,13 @@ from pathlib import Path
 from filelock import FileLock
 
 from ingest.pipeline import Request, ingest
+from kb.clock import now
 from kb.embedders import load_embedder
 from kb.errors import IndexBusyError, KbError
 from kb.index.layout import IndexLayout
 from kb.index.manifest import read_manifest
 from server.jobs.models import Job, JobState
-from server.jobs.store import JobStore, now
+from server.jobs.store import JobStore
 
 # Progress is written this often, in seconds.
 _REPORT_EVERY = 0.2

@@ -1,6 +1,5 @@
 """What a page's address or form asks for, as the requests that the HTTP API takes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +10,7 @@ from starlette.datastructures import ImmutableMultiDict
 from kb.context.models import DEFAULT_TOKENS, ContextRequest
 from kb.errors import InvalidInputError
 from kb.profiles.reading import ProfileRead, ignored_words, read_profile
+from kb.refusals import refusal
 from kb.search.models import Filters, SearchRequest
 
 Values = ImmutableMultiDict[str, Any]
@@ -64,7 +64,7 @@ class SearchForm:
                 explain=True,
             )
         except ValidationError as error:
-            raise InvalidInputError(_first(error, names)) from error
+            raise InvalidInputError(refusal(error, names)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ContextForm:
             return ContextRequest.model_validate(fields)
         except ValidationError as error:
             names = dict.fromkeys(_UNITS.values(), "budget")
-            raise InvalidInputError(_first(error, names)) from error
+            raise InvalidInputError(refusal(error, names)) from error
 
 
 def _texts(values: Values, name: str) -> list[str]:
@@ -165,11 +165,3 @@ def _number(name: str, text: str, default: int) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
         raise InvalidInputError(f"{name}: give a whole number")
     return int(text)
-
-
-def _first(error: ValidationError, names: Mapping[str, str]) -> str:
-    """The first problem in one line, under the name that the form gives the field."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    message = first["msg"].removeprefix("Value error, ")
-    where = [names.get(str(part), str(part)) for part in first["loc"]]
-    return f"{': '.join(where)}: {message}" if where else message

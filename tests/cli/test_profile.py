@@ -159,6 +159,22 @@ def test_wrong_usage_is_one_line(cli, files, monkeypatch, arguments, said):
     assert len(done.err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("cuda:2", "no device 'cuda:2': there are cuda:0 to cuda:1"),
+        ("cuda:x", "no device 'cuda:x'"),
+        ("gpu:1", "no device 'gpu:1'"),
+        ("cpu", "nothing is profiled on a CPU"),
+    ],
+)
+def test_a_device_that_is_not_there_is_one_line(cli, files, monkeypatch, device, said):
+    monkeypatch.setattr(profiler, "has_gpu", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert said in cli("profile", *files, "--device", device).error()
+
+
 def test_a_missing_file_is_one_line(cli, tmp_path):
     done = cli("profile", tmp_path / "no.py", tmp_path / "no.py")
     assert done.status == 1

@@ -3,7 +3,7 @@
 Each is kept under the digest of everything that decides it: the kernel's files, the code of the
 checks, the versions of Python, PyTorch, Triton, NumPy and nvcc, the machine's architecture, and
 whether there is a card. Where the digest is another, the kernel is verified; an old record costs
-time and hides nothing. A tenth of the kernels, another every day, is verified in any case.
+time and hides nothing. A twentieth of the kernels, another every day, is verified in any case.
 
 `python -m tests.corpus.recorded` verifies what changed and records it.
 """
@@ -20,8 +20,8 @@ from kb.verify.cache import ResultCache, default_folder
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 RECORD = Path(__file__).with_name("verified.json")
-# So each kernel is verified every ten days, and a run takes a tenth of the time.
-DAYS = 10
+# So each kernel is verified every twenty days, and a run takes a twentieth of the time.
+DAYS = 20
 
 
 class RecordedResults(ResultCache):

@@ -262,7 +262,7 @@ FULL = OSError(28, "No space left on device")
         ("kb.index.build.write_vectors", FULL),
         ("kb.index.build.write_lexical", FULL),
         ("kb.index.build.write_manifest", FULL),
-        ("kb.index.writer._sync_tree", FULL),
+        ("kb.index.writer._sync", FULL),
         ("kb.index.writer._sync", FULL),
         ("kb.index.cache.EmbeddingCache.put", sqlite3.OperationalError("database or disk is full")),
         ("kb.index.cache.EmbeddingCache.__init__", sqlite3.OperationalError("disk I/O error")),

@@ -205,9 +205,9 @@ PLANS = {
     ),
     "unaligned": (
         problem("a.sum(1)", "torch.rand(128, 4096, 4095)"),
-        "rows of 4,095 float32 begin at addresses that are no multiple of 16 bytes: no tensor "
-        "descriptor, and wide loads only from the next multiple on, with the ends of a row apart, "
-        "or of 4 rows taken as one",
+        "rows of 4,095 float32 begin at addresses that are no multiple of 16 bytes: tensor "
+        "descriptors and wide loads want 4 rows taken as one, or wide loads start at the next "
+        "multiple, with a row's ends apart",
     ),
     "statistics over rows": (
         problem(

@@ -46,7 +46,7 @@ def test_the_shipped_patterns_find_the_same_with_and_without_the_check():
     entries = [each.entry for each in corpus.techniques]
     fast, slow = Detector(entries), Detector(entries, precheck=False)
     texts = [(each.text, each.entry.language) for each in corpus.kernels]
-    texts += [(each.body, "cuda") for each in corpus.techniques]
+    texts += [(each.front.body, "cuda") for each in corpus.techniques]
     # what a query gives is as short as a line
     texts += [
         (line, each.entry.language)

@@ -105,6 +105,31 @@ def test_shapes_are_those_that_torch_computes(expression, weight):
     assert problem.unknown == ()
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "torch.normal(0, 1, size=(4, 8))",
+        "torch.normal(0.0, 1.0, (4, 8))",
+        "torch.normal(mean=0.0, std=1.0, size=(4, 8))",
+        "torch.normal(0.0, torch.ones(4, 8))",
+        "torch.normal(mean=torch.zeros(4, 8), std=1.0)",
+        "torch.bernoulli(torch.rand(4, 8))",
+        "torch.empty(4, 8).normal_(0, 1)",
+        "torch.empty(4, 8).uniform_(-1, 1)",
+        "torch.rand(3).new_zeros((4, 8))",
+        "torch.rand(3).new_full((4, 8), 2.0)",
+        "torch.randint(0, 9, (4, 8))",
+    ],
+)
+def test_a_new_tensor_has_the_shape_that_torch_gives_it(expression):
+    torch = pytest.importorskip("torch")
+    text = (
+        "import torch\ndef forward(x):\n    return torch.relu(x)\n"
+        f"def get_inputs():\n    return [{expression}]\n"
+    )
+    assert read_problem(text).outputs[0].shape == tuple(eval(expression, {"torch": torch}).shape)
+
+
 def test_flops_and_bytes_of_a_product_are_exact():
     text = (
         "import torch\ndef reference(a, b):\n    return torch.relu(a @ b)\n"

@@ -1,5 +1,6 @@
 """What a command mounts into the server: routes, tools, and work that ends with the server."""
 
+import asyncio
 import contextlib
 
 import pytest
@@ -7,7 +8,6 @@ from fastapi import APIRouter, Depends
 from mcp import Client
 from mcp.server.mcpserver import Context
 from starlette.testclient import TestClient
-from test_clients import in_session
 from test_endpoints import assert_problem
 
 from kb.errors import InvalidInputError
@@ -114,12 +114,13 @@ def test_its_tools_stand_beside_the_servers_and_report_progress(built):
     async def progress(done, total, message):
         told.append((done, total, message))
 
-    async def work(client: Client):
-        names = {tool.name for tool in (await client.list_tools()).tools}
-        answer = await client.call_tool("ring_bell", {"times": 3}, progress_callback=progress)
-        return names, answer
+    async def work():
+        async with Client(server) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            answer = await client.call_tool("ring_bell", {"times": 3}, progress_callback=progress)
+            return names, answer
 
-    names, answer = in_session(server, work)
+    names, answer = asyncio.run(asyncio.wait_for(work(), 60))
     assert names >= {"ring_bell", "search_kernels"}
     assert answer.content[0].text == "dong"
     assert told == [(1, 3, "ding"), (2, 3, "ding"), (3, 3, "ding")]

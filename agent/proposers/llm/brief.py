@@ -206,15 +206,12 @@ def _baselines(state: SearchState) -> Iterable[str]:
         part = f", {each.floor_fraction:.0%} of the floor" if each.floor_fraction else ""
         yield f"{name}: {each.median_ms:.4g} ms{part}"
     if state.floor is not None:
-        bound, least = state.floor.bound, state.floor.ms
-        best = state.leader.outcome.median_ms
+        best, least = state.leader.outcome.median_ms, state.floor.ms
         if best is not None and best < least:
-            yield (
-                f"floor of all of PyTorch's work ({bound}-bound): {least:.4g} ms; the leader is "
-                "below it, so a part of that work is needless"
-            )
+            why = "the leader is below it, so a part of PyTorch's work is needless"
         else:
-            yield f"floor ({bound}-bound, no kernel can be faster): {least:.4g} ms"
+            why = "no kernel can be faster"
+        yield f"floor at measured rates ({state.floor.bound}-bound): {least:.4g} ms; {why}"
 
 
 def _evidence(state: SearchState) -> Iterable[Line]:

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agent.endpoint.errors import first_problem
 from agent.proposers.llm.edits import SEARCH, EditError, apply_edits, read_edits
 from agent.proposers.llm.models import Code
 from agent.proposers.llm.prompting import shortened
+from kb.refusals import first_problem
 
 Answer = TypeVar("Answer", bound=BaseModel)
 _OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+.#-]*)[^`]*")

@@ -5,7 +5,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from agent.proposers.tune.kernel_facts import autotuned, called, is_jit
+from agent.diagnose.source_triton import is_jit
+from agent.proposers.tune.kernel_facts import autotuned, called
 from agent.proposers.tune.parameters import find
 from agent.proposers.tune.rewrite import Offsets, Site, rewrite
 from agent.proposers.tune.tunable import Tunable

@@ -48,12 +48,6 @@ class KernelFacts:
     """Calls of `range` and `tl.range` that loops run over, with a body that loads."""
 
 
-def is_jit(node: ast.FunctionDef) -> bool:
-    """Whether a function is a Triton kernel."""
-    targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    return any(_last_name(each) == "jit" for each in targets)
-
-
 def autotuned(kernel: ast.FunctionDef) -> list[ast.expr]:
     """The `configs` of its autotuning decorators, as they stand there."""
     found = []
@@ -71,13 +65,8 @@ def all_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast
 
 def called(node: ast.AST) -> str:
     """`dot` of `tl.dot(...)`, "" for other nodes."""
-    return _last_name(node.func) if isinstance(node, ast.Call) else ""
-
-
-def _last_name(node: ast.expr) -> str:
-    """`dot` of `tl.dot` and of `dot`."""
     match node:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             return name
     return ""
 

@@ -5,13 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.proposers.tune.kernel_facts import (
-    KernelFacts,
-    all_parameters,
-    called,
-    is_jit,
-    kernel_facts,
-)
+from agent.diagnose.source_triton import is_jit
+from agent.proposers.tune.kernel_facts import KernelFacts, all_parameters, called, kernel_facts
 from judge.problem.syntax import assignment, named_values
 
 # Names may be defined in terms of each other.

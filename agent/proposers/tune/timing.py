@@ -67,8 +67,6 @@ class SourceTimer:
 
     def __init__(self, subject: Subject, zygote: Zygote | None = None, say: Say = silent) -> None:
         self.subject = subject
-        self.compiled_ahead = 0
-        """Number of sources compiled ahead."""
         self._zygote = zygote
         self._say = say
         self._stack = contextlib.ExitStack()
@@ -216,9 +214,7 @@ class SourceTimer:
             worker = self._worker()
             noted = self._asked(worker, noting)
         compiling = noting.model_copy(update={"stage": "compile", "seconds": seconds()})
-        reply = self._asked(worker, compiling)
-        self.compiled_ahead += reply.compiled_ahead
-        return noted, reply
+        return noted, self._asked(worker, compiling)
 
     def _judged(self, told: m.BenchedSource) -> Measured:
         if told.error or not told.tried:

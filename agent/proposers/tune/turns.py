@@ -48,11 +48,6 @@ class Turns:
         self._excluded = excluded + time.monotonic() - began
 
     @property
-    def holding(self) -> bool:
-        """Whether it is this one's turn."""
-        return self._since is not None
-
-    @property
     def held_seconds(self) -> float:
         """How long the card was held so far."""
         return self._held + (0.0 if self._since is None else time.monotonic() - self._since)

@@ -98,7 +98,7 @@ def test_a_kernel_of_several_is_chosen_by_its_name():
         ("[1, 2]", "must hold one JSON object"),
         ("{}", "holds no metric"),
         ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: no metric is below zero"),
-        ('{"problem": "x", "kernels": []}', "is no profile: 'kernel'"),
+        ('{"problem": "x", "kernels": []}', "is no profile: kernel: is missing"),
         ("[" * 100_000, "p.json is not JSON"),
     ],
 )
@@ -143,6 +143,14 @@ def test_two_passes_of_a_triton_kernel_over_one_pointer_are_seen():
         "v = tl.load(row + start + tl.arange(0, BLOCK))\n        tl.store", "tl.store"
     )
     assert read_source(once).rereads == ()
+    head, _, tail = TRITON.partition("for start in range(0, n, BLOCK):")
+    second = "for start in range(0, n, BLOCK):"
+    backwards = tail.replace(second, "for start in range(n - BLOCK, -1, -BLOCK):")
+    assert read_source(head + second + backwards).rereads == (again,)
+    rest = tail.replace(second, "for start in range(n // 8 * 8, n, BLOCK):")
+    assert read_source(head + second + rest).rereads == ()
+    moving = "row += BLOCK\n        total += tl.sum(v * v)"
+    assert read_source(TRITON.replace("total += tl.sum(v * v)", moving, 1)).rereads == ()
 
 
 def test_a_triton_tile_smaller_than_its_block_is_seen():

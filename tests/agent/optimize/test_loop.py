@@ -20,10 +20,11 @@ from agent.optimize.candidate import Judged, Outcome, Proposal, SearchState, Sta
 from agent.optimize.config import Limits
 from agent.optimize.events import Confirmed, Proposed, WasJudged
 from agent.optimize.run import RunFolder, read_run
-from agent.optimize.summary import WIDTH, render, summarise
+from agent.optimize.summary import render, summarise
 from agent.report.report import write_report
 from agent.report.story import story
 from kb.errors import KbError
+from kb.printable import WIDTH
 
 
 def test_the_fastest_right_candidate_leads_and_is_kept_as_a_file(tmp_path: Path) -> None:

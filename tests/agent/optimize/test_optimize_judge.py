@@ -1,5 +1,6 @@
 """What evaluations mean for a search, cached baselines, and cards that are shared out."""
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -330,6 +331,14 @@ def test_a_cache_that_cannot_be_written_loses_only_time(tmp_path: Path) -> None:
     assert "not cached" in (BaselineCache(tmp_path / "file" / "in").put(cached) or "")
     assert BaselineCache(tmp_path / "cache").put(cached) is None
     assert BaselineCache(tmp_path / "cache").get(key) == cached
+
+
+def test_a_cache_entry_with_more_in_it_is_still_read(tmp_path: Path) -> None:
+    key = Key.of(config(), "H200", {})
+    cached = Cached(key=key, measured_at="now", baselines={})
+    told = cached.model_dump(mode="json") | {"floor": None, "ceilings": {"copy_bps": 4e12}}
+    (tmp_path / f"{key.digest}.json").write_text(json.dumps(told))
+    assert BaselineCache(tmp_path).get(key) == cached
 
 
 def leader_of(folder: RunFolder, judge: GpuJudge) -> Judged:

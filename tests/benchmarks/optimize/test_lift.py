@@ -48,9 +48,10 @@ def answer(root: Path) -> int:
                 text = f"Done.\n```python\n{kernel(round(ms - earlier, 3))}```"
             else:
                 parent = re.findall(r"## Kernel (\w+):", prompt)[0]
+                citable = prompt.split("Cite evidence by id: ")[1].split(" ")[0].rstrip(",")
                 text = json.dumps({"plans": [
                     {"parent": parent, "technique": each, "claim": "Fuse.", "metric": None,
-                     "direction": None, "expected": None, "risk": "None.", "evidence": ["source"]}
+                     "direction": None, "expected": None, "risk": "None.", "evidence": [citable]}
                     for each in ("kernel-fusion", "vectorized-access")
                 ]})  # fmt: skip
             message = {"role": "assistant", "content": text}

@@ -6,8 +6,9 @@ import pytest
 from raw_page import raw_page
 
 from judge.profile.report import profile_kernels
+from kb.errors import InvalidInputError
 from kb.profiles.launches import DURATION, is_total
-from kb.profiles.ncu_tables import ReportError, parse_csv, parse_number
+from kb.profiles.ncu_tables import parse_csv, parse_number
 from kb.vocabulary import all_metrics, find_metric
 
 LOAD = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct"
@@ -109,8 +110,15 @@ def test_lines_of_ncu_before_the_table_are_skipped():
 
 
 def test_without_a_table_the_error_says_so():
-    with pytest.raises(ReportError, match="no launch"):
+    with pytest.raises(InvalidInputError, match="no launch"):
         parse_csv("==WARNING== No kernels were profiled.\n")
+
+
+def test_a_launch_whose_number_is_none_is_no_launch():
+    page = raw_page([{"kernel": "k", "metrics": {DURATION: 5}}])
+    assert parse_csv(page.replace('"0"', '"²"', 1)) == []
+    with pytest.raises(InvalidInputError, match="a number of 5000 digits"):
+        parse_csv(page.replace('"0"', f'"{"1" * 5000}"', 1))
 
 
 def test_the_profile_of_the_dominant_kernel_is_what_a_context_takes():

@@ -404,6 +404,8 @@ def test_a_context_page_takes_what_ncu_prints_and_says_what_it_read(client):
         ({"profile": '{"l2_hit_rate": -3}'}, "no metric is below zero"),
         ({"profile": '{"l2_hit_rate": ' + "1" * 5000 + "}"}, "profile"),
         ({"profile": "[" * 100_000}, "profile"),
+        ({"profile": '"ID","Process ID"\n'}, "ncu's table has no column 'Kernel Name'"),
+        ({"profile": "Section: x\nMetric Name\n"}, "ncu's output holds no metric"),
         ({"query": "x" * 20_001}, "query"),
         ({"kernel": "x" * 200_001}, "kernel"),
     ],

@@ -20,6 +20,7 @@ from search_states import (
     state,
 )
 
+from agent.diagnose.result import Diagnosis, Evidence
 from agent.endpoint.errors import BudgetSpentError, EndpointError, RefusedError, UnusableReplyError
 from agent.optimize.candidate import Context, Outcome, ProblemInfo, Proposal, Stage
 from agent.optimize.config import Limits
@@ -79,7 +80,7 @@ def test_planner_and_coder_are_told_what_is_known(proposer, endpoint):
         assert "Sort the programs." in text
         assert "Wider loads helped." in text
     assert "eager: 3 ms" in planner
-    assert "floor (memory-bound, no kernel can be faster): 0.5 ms" in planner
+    assert "floor at measured rates (memory-bound): 0.5 ms; no kernel can be faster" in planner
     assert "off by one [Split it.]" in planner
     assert "Retired, propose none of: stream-k." in planner
     assert "\nstream-k: " not in planner
@@ -95,7 +96,7 @@ def test_a_leader_below_the_floor_makes_it_no_bound(proposer, endpoint):
     fast = judged(kernel(), proposer="start", ms=0.4, profile={DRAM: 31.0, L2: 40.0})
     proposer(server).propose(state(beam=(fast,), start=fast))
     planner = text_of(server.requests[0])
-    assert "floor of all of PyTorch's work (memory-bound): 0.5 ms; the leader is below" in planner
+    assert "floor at measured rates (memory-bound): 0.5 ms; the leader is below it" in planner
     assert "no kernel can be faster" not in planner
 
 
@@ -138,6 +139,17 @@ def test_a_plan_that_rests_on_nothing_is_corrected(proposer, endpoint, changed, 
     retired = state(retired={"stream-k"})
     assert len(proposer(server).propose(retired)) == 1
     assert told in server.requests[1]["messages"][-1]["content"]
+
+
+def test_what_evidence_lists_beside_counters_may_be_named(proposer, endpoint):
+    listed = Evidence(
+        metric="evaluation.floor_fraction", label="of the floor", value=0.4, unit="", meaning="slow"
+    )
+    found = Diagnosis.model_construct(headline="slow", why=(listed,), findings=())
+    plan = a_plan(metric="evaluation.floor_fraction", evidence=["source"])
+    server = endpoint(planner=[says(plans(plan))], coder=[says(code())])
+    (proposal,) = proposer(server).propose(state(diagnosis=found))
+    assert proposal.hypothesis.metric is None  # nothing can be compared
 
 
 def test_an_alias_of_a_metric_is_the_metric(proposer, endpoint):

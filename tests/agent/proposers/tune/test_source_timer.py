@@ -76,7 +76,7 @@ def test_the_given_kernel_compiles_while_the_card_is_free_and_the_search_waits(
 
     def answer(worker: object, command: m.BenchSources) -> m.Benched:
         del worker
-        holds = timing.turns.holding
+        holds = timing.turns._since is not None
         asked.append((command.stage, command.refer, tuple(command.sources), holds))
         first = command.sources == [KERNEL]
         now[0] += 30.0 if first and command.stage == "compile" else 1.0
