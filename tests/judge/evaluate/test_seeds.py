@@ -111,7 +111,8 @@ def test_a_first_state_that_many_steps_forget_is_told_at_few_steps(judge) -> Non
     other = RECURRENT.replace("class Model(", "class ModelNew(")
     found = judge(RECURRENT, other)
     assert found.verdict is Verdict.LIBRARY, found.reasons
-    assert any(each.constants.get("STEPS") == 3 for each in found.cases)
+    # The seed may choose one step itself; else a shape of three is added.
+    assert any(each.constants.get("STEPS") in {1, 3} for each in found.cases)
     forgets = other.replace("(x, state)[1]", "(x, 0 * state)[1]")
     assert judge(RECURRENT, forgets).verdict is Verdict.WRONG
 
