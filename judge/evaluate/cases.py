@@ -119,6 +119,9 @@ def plan(
     # Of a dimension of one element little depends on the values.
     telling = (n for n, each in enumerate(proposals) if 1 not in each.constants.values())
     main = next(telling, 0)
+    known = [each.constants for each in proposals]
+    also = shortened(problem) if known and not (tiny and smaller) else []
+    spare = [each for each in also if each.constants not in known]
     shapes = [
         PlannedShape(
             each.label,
@@ -127,22 +130,12 @@ def plan(
             drawn.cases(
                 EVERY_KIND if number == main else (ValueKind.NORMAL,), observe=number == main
             ),
+            spare=number >= len(proposals),
         )
-        for number, each in enumerate(proposals)
+        for number, each in enumerate([*proposals, *spare])
     ]
     if tiny and smaller:
         return shapes
-    shapes += [
-        PlannedShape(
-            each.label,
-            problem.with_constants(each.constants),
-            dict(each.constants),
-            drawn.cases((ValueKind.NORMAL,), observe=False),
-            spare=True,
-        )
-        for each in shortened(problem)
-        if shapes and not any(each.constants == other.constants for other in proposals)
-    ]
     kinds = (ValueKind.NORMAL, ValueKind.GIVEN) if shapes else EVERY_KIND
     # The given distribution at the given shape under a seed of its own, whatever came before.
     given = drawn.cases(kinds, observe=True)

@@ -114,7 +114,7 @@ def propose(
 
 
 def shortened(problem: ProblemFile) -> list[Variant]:
-    """Shapes at which one long dimension has a few elements; the longest such list is two.
+    """Shapes at which one long dimension has a few elements, two at most.
 
     After some tens of steps a recurrence has forgotten its first state, so at longer shapes no
     wrong use of it can be told. The first dimension and those of parameters stay.

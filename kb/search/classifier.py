@@ -68,7 +68,7 @@ class Learned(NamedTuple):
 def shipped() -> Learned:
     """What is in `kb/data`."""
     data = BytesIO((files("kb") / "data" / FILE).read_bytes())
-    with PARSING, np.load(data) as stored:
+    with PARSING, np.load(data) as stored:  # NumPy parses the headers of arrays
         network = Network(
             str(stored["embedder"]),
             tuple(stored["techniques"].tolist()),
