@@ -111,6 +111,13 @@ def test_the_copy_ceiling_is_that_of_a_copy_timed_by_hand(ceilings: Ceilings) ->
     assert ceilings.copy_bps == pytest.approx(by_hand, rel=0.02)
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_another_card_than_the_current_one_has_ceilings_too(ceilings: Ceilings) -> None:
+    other = measure_ceilings("cuda:1")
+    assert torch.cuda.current_device() == 0
+    assert other.copy_bps == pytest.approx(ceilings.copy_bps, rel=0.1)
+
+
 def test_ceilings_are_plausible_for_any_card(ceilings: Ceilings) -> None:
     assert 0.9 * ceilings.copy_bps < ceilings.read_bps < 1.5 * ceilings.copy_bps
     assert 0.7 * ceilings.copy_bps < ceilings.write_bps < 1.5 * ceilings.copy_bps
