@@ -16,7 +16,7 @@ EXTRAS := dev,gpu,embed,ray$(if $(NVCC),,$(comma)cuda)
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests wait for servers and child processes as much as they compute.
-WORKERS ?= 3
+WORKERS ?= 5
 
 CHROMIUM := command -v "$${KB_CHROMIUM:-chromium}"
 
@@ -73,6 +73,8 @@ embeddings: $(VENV)/.core
 
 verdicts: $(VENV)/.dev
 	PYTHONPATH=. $(BIN)/python -m tests.corpus.recorded
+	echo '{}' > tests/agent/proposers/recipe/judged.json
+	KB_RECORD=1 $(BIN)/pytest tests/agent/proposers/recipe
 
 # A stamp is written last, so an interrupted set-up starts again where it stopped.
 $(VENV)/bin/python:

@@ -3,13 +3,16 @@
 Most of its time goes into what does not depend on the data: it lists the members of
 `triton.language` at every launch and at every call of a device function, looks dtypes up in a
 dictionary that it makes anew, and computes in 64 bits whether a sum or product of integers
-overflows, which it reports in Triton's debug mode alone.
+overflows, which it reports in Triton's debug mode alone. A reduction or scan with a function of the
+kernel's own calls that function for each element; here it combines whole blocks.
 """
 
 import functools
 import inspect
 import math
 from typing import Any
+
+import numpy as np
 
 
 def make_faster(interpreter: Any) -> None:
@@ -27,6 +30,7 @@ def make_faster(interpreter: Any) -> None:
     _patch_once_a_launch(interpreter)
     _describe_shapes_once(interpreter.tl.core)
     _broadcast_other_shapes_only(type(interpreter.interpreter_semantic))
+    _combine_blocks(interpreter)
 
 
 def _numpy_dtype(interpreter: Any) -> Any:
@@ -119,3 +123,82 @@ def _broadcast_other_shapes_only(semantic: Any) -> None:
         return broadcast(self, lhs, rhs)
 
     semantic.broadcast_impl_value = broadcast_impl_value
+
+
+def _combine_blocks(interpreter: Any) -> None:
+    """Reduce and scan in as many steps as the logarithm of the length, as the GPU does.
+
+    Elements are combined with their neighbours, so the function need only be associative, as Triton
+    demands. What cannot take blocks goes element by element as before.
+    """
+    reduction, scan, tensor = interpreter.ReduceOps, interpreter.ScanOps, interpreter.tl.core.tensor
+    reduce_elements, scan_elements = reduction.generic_reduce, scan.generic_scan
+
+    def combined(self: Any, types: Any, first: list[Any], second: list[Any]) -> list[Any]:
+        both = zip([*first, *second], [*types, *types], strict=True)
+        given = [self.to_tensor(*pair) for pair in both]
+        truth, tensor.__bool__ = tensor.__bool__, _of_one_value
+        try:
+            result = self.combine_fn.fn(*given)
+        finally:
+            tensor.__bool__ = truth
+        parts = result if isinstance(result, tuple | interpreter.tl.core.tuple) else (result,)
+        arrays: list[Any] = [
+            part.handle.data if hasattr(part, "handle") else part for part in parts
+        ]
+        return [
+            np.broadcast_to(array, like.shape).astype(like.dtype)
+            for array, like in zip(arrays, first, strict=True)
+        ]
+
+    def reduce(self: Any, values: Any) -> Any:
+        try:
+            types = [value.dtype for value in values]
+            parts = [value.handle.data for value in values]
+            whole = self.axis is None
+            dimensions = parts[0].ndim
+            parts = [part.reshape(-1) if whole else part for part in parts]
+            axis = 0 if whole else int(self.axis) % dimensions
+            while (length := parts[0].shape[axis]) > 1:
+                if length % 2:
+                    return reduce_elements(self, values)
+                even, odd = (_part(axis, slice(start, None, 2)) for start in (0, 1))
+                parts = combined(self, types, [p[even] for p in parts], [p[odd] for p in parts])
+            if whole:
+                parts = [p.reshape([1] * dimensions) if self.keep_dims else p.item() for p in parts]
+            elif not self.keep_dims:
+                parts = [np.squeeze(part, axis) for part in parts]
+            return [self.to_tensor(*pair) for pair in zip(parts, types, strict=True)]
+        except Exception:  # such as a branch on a value
+            return reduce_elements(self, values)
+
+    def scanned(self: Any, values: Any) -> Any:
+        try:
+            types = [value.dtype for value in values]
+            parts = [value.handle.data.copy() for value in values]
+            axis, distance = int(self.axis) % parts[0].ndim, 1
+            while distance < parts[0].shape[axis]:
+                # A block's sizes are powers of two: so the whole block is combined, and what came
+                # round from its end is left out.
+                before = [np.roll(part, distance, axis) for part in parts]
+                after = _part(axis, slice(distance, None))
+                for part, new in zip(parts, combined(self, types, before, parts), strict=True):
+                    part[after] = new[after]
+                distance *= 2
+            return [self.to_tensor(*pair) for pair in zip(parts, types, strict=True)]
+        except Exception:
+            return scan_elements(self, values)
+
+    reduction.generic_reduce, scan.generic_scan = reduce, scanned
+
+
+def _of_one_value(tensor: Any) -> bool:
+    """Whether a scalar is true. Triton's interpreter takes every block for true."""
+    if tensor.handle.data.size > 1:
+        raise ValueError("a branch on a block")
+    return bool(tensor.handle.data)
+
+
+def _part(axis: int, part: slice) -> tuple[slice, ...]:
+    """An index of `part` along `axis`, and of everything before it."""
+    return (slice(None),) * axis + (part,)

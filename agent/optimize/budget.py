@@ -16,7 +16,9 @@ _WHOLE: Final = 1.6
 _SHORT: Final = 1.0
 _WHOLE_EACH_S: Final = 2.0
 _SHORT_EACH_S: Final = 3.0
-# Of what the limit leaves after the start's judging, this much at most is kept: the rest is for the
+# Wall time to compile one baseline: `torch.compile` and max-autotune took 15 to 16 s together.
+_BASELINE_S: Final = 8.0
+# Of what a limit leaves after the start's judging, this much at most is kept: the rest is for the
 # search, without which there is nothing to confirm.
 _MOST_KEPT: Final = 0.75
 # What is so far beyond its floor shows that the floor is none, as of masked work that is counted.
@@ -32,17 +34,19 @@ def used_up(
     The run has taken `wall` seconds. With `judging` there has to be time for one more candidate.
     """
     limits, spent = config.limits, record.total
-    if limits.seconds is not None and wall >= limits.seconds:
-        return TIME, f"{wall:.0f} of {limits.seconds:.0f} s"
-    kept = reserve(record, config)
-    needed = kept + (judging_seconds(record) if judging and kept else 0.0)
-    if limits.gpu_seconds is not None and record.gpu_seconds + needed >= limits.gpu_seconds:
-        told = f"{record.gpu_seconds:.0f} of {limits.gpu_seconds:.0f} s"
-        if kept and record.confirmed:
-            told += ", too little for another candidate and another last session"
-        elif kept:
-            told += f", {kept:.0f} s kept for the last session"
-        return GPU_TIME, told
+    used_of = {TIME: (wall, limits.seconds), GPU_TIME: (record.gpu_seconds, limits.gpu_seconds)}
+    for reason, (used, limit) in used_of.items():
+        if limit is None:
+            continue
+        kept = reserve(record, config, reason)
+        needed = kept + (judging_seconds(record) if judging and kept else 0.0)
+        if used + needed >= limit:
+            told = f"{used:.0f} of {limit:.0f} s"
+            if kept and record.confirmed:
+                told += ", too little for another candidate and another last session"
+            elif kept:
+                told += f", {kept:.0f} s kept for the last session"
+            return reason, told
     tokens = spent.tokens_in + spent.tokens_out
     if limits.tokens is not None and tokens >= limits.tokens:
         return TOKENS, f"{tokens} of {limits.tokens}"
@@ -69,10 +73,17 @@ def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
     return None
 
 
-def gpu_seconds_left(record: Record, config: RunConfig) -> float | None:
-    """GPU seconds left for the search; None for no limit."""
-    most = config.limits.gpu_seconds
-    return None if most is None else max(0.0, most - record.gpu_seconds - reserve(record, config))
+def seconds_left(record: Record, config: RunConfig, wall: float) -> float | None:
+    """Seconds left for the search by the nearer limit, of GPU time or wall time; None: no limit.
+
+    The run has taken `wall` seconds. Wall time passes at least as fast as GPU time.
+    """
+    limits, left = config.limits, []
+    if limits.seconds is not None:
+        left.append(limits.seconds - wall - reserve(record, config, TIME))
+    if limits.gpu_seconds is not None:
+        left.append(limits.gpu_seconds - record.gpu_seconds - reserve(record, config, GPU_TIME))
+    return max(0.0, min(left)) if left else None
 
 
 def last_chance(record: Record, config: RunConfig, round_: Round) -> bool:
@@ -94,8 +105,8 @@ def judging_seconds(record: Record) -> float:
     return max([1.2 * record.start.outcome.gpu_seconds, *known])
 
 
-def reserve(record: Record, config: RunConfig) -> float:
-    """GPU time kept for the last session and the profile of the best.
+def reserve(record: Record, config: RunConfig, reason: str = GPU_TIME) -> float:
+    """Seconds of TIME or GPU_TIME that are kept for the last session and the profile of the best.
 
     That is what a whole last session takes, unless little would be left for the search: then what
     a short one takes, and never more than `_MOST_KEPT` of what the start left. A slow start under a
@@ -103,10 +114,14 @@ def reserve(record: Record, config: RunConfig) -> float:
     """
     if record.standing is None or config.interpret or not config.strategy.confirm:
         return 0.0
-    whole, most = last_session(record, config), _most_kept(record, config)
+    compiling = 0.0
+    if reason == TIME:
+        compiling = _BASELINE_S * len({*config.baselines} - {EAGER} - record.baselines.keys())
+    whole = last_session(record, config) + compiling
+    most = _most_kept(record, config, reason)
     if most is None or whole <= most:
         return whole
-    return min(last_session(record, config, short=True), most)
+    return min(last_session(record, config, short=True) + compiling, most)
 
 
 def last_session(record: Record, config: RunConfig, *, short: bool = False) -> float:
@@ -131,19 +146,20 @@ def last_session(record: Record, config: RunConfig, *, short: bool = False) -> f
 def shortened(record: Record, config: RunConfig) -> bool:
     """Whether the last session has to do with as few launches as those of the search: only a short
     one was kept time for, and the search left no more."""
-    limit, most = config.limits.gpu_seconds, _most_kept(record, config)
+    limit = config.limits.gpu_seconds
+    most = _most_kept(record, config, GPU_TIME)
     if limit is None or most is None:
         return False
     whole = last_session(record, config)
     return whole > most and record.gpu_seconds + whole > limit
 
 
-def _most_kept(record: Record, config: RunConfig) -> float | None:
-    """GPU seconds that may be kept from the search; None: no limit."""
-    if config.limits.gpu_seconds is None:
-        return None
-    left = config.limits.gpu_seconds - record.start.outcome.gpu_seconds
-    return _MOST_KEPT * max(0.0, left)
+def _most_kept(record: Record, config: RunConfig, reason: str) -> float | None:
+    """Seconds of a limit that may be kept from the search; None: no limit."""
+    start_s, limit = record.start.outcome.gpu_seconds, config.limits.gpu_seconds
+    if reason == TIME:
+        start_s, limit = record.started_wall, config.limits.seconds
+    return None if limit is None else _MOST_KEPT * max(0.0, limit - start_s)
 
 
 def why_nothing(proposed: Proposed) -> str:

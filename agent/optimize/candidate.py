@@ -274,8 +274,8 @@ class SearchState(Model, RunOptions):
     knowledge: bool = True
     """Whether the knowledge base may be used."""
     seed: int = 0
-    gpu_seconds_left: float | None = None
-    """GPU seconds left for the search; None for no limit."""
+    seconds_left: float | None = None
+    """Seconds left for the search, of GPU time or wall time; None for no limit."""
 
     def random(self, proposer: str) -> random.Random:
         """A generator that depends on the run's seed, the round and the proposer's name alone."""

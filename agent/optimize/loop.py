@@ -188,7 +188,7 @@ class Search:
             context=each.advised.context,
             notes=record.notes,
             versions=standing.versions or config.versions,
-            gpu_seconds_left=budget.gpu_seconds_left(record, config),
+            seconds_left=budget.seconds_left(record, config, self._wall),
         )
         for proposer in self._proposers.values():
             proposer.attend(state)

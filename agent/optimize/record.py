@@ -53,6 +53,8 @@ class Record:
     resumed_after: int = 0
     """Last round with proposals when the run was last resumed."""
     wall: float = 0.0
+    started_wall: float = 0.0
+    """Wall time at which the start was judged, in seconds."""
     spent: dict[str, Spending] = field(default_factory=dict)
     """By proposer."""
     judge_seconds: float = 0.0
@@ -82,6 +84,7 @@ class Record:
         match event:
             case events.Started():
                 self.standing = event.standing
+                self.started_wall = event.wall
                 if not event.standing.measured:
                     self.prepared = event.standing
                 self._count(event.standing.start)

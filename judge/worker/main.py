@@ -14,9 +14,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-# torch.manual_seed imports it at its first call, which takes a second: here the process that
-# workers fork from does so, once for all.
-import torch._dynamo  # noqa: F401
+# torch.manual_seed imports the first at its first call, which takes a second, and an export the
+# other: here the process that workers fork from does so, once for all.
+import torch._dynamo
+import torch.export._trace  # noqa: F401
 
 from judge.sandbox.policy import Policy
 from judge.worker import messages as m

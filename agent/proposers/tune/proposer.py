@@ -67,9 +67,9 @@ class TuneProposer(Proposer):
         failure: KbError | None = None
         for judged in self._candidates(state)[:_MOST_KERNELS]:
             seconds = SECONDS
-            if state.gpu_seconds_left is not None:
+            if state.seconds_left is not None:
                 # The state does not know of this round's earlier searches yet.
-                left = state.gpu_seconds_left - (self._spent.gpu_seconds - before)
+                left = state.seconds_left - (self._spent.gpu_seconds - before)
                 seconds = min(seconds, _SHARE * left)
             if seconds < _LEAST_SECONDS:
                 break

@@ -74,7 +74,7 @@ class Screener:
         return [*self._ordered(usable, ranking), *others]
 
     def _allowed(self, state: SearchState) -> float:
-        left = state.gpu_seconds_left
+        left = state.seconds_left
         if left is None:
             return SECONDS
         return min(SECONDS, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))

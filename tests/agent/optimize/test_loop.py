@@ -307,7 +307,7 @@ def test_a_slow_start_under_a_short_limit_leaves_time_for_the_search(tmp_path: P
     with RunFolder.create(tmp_path / "run", config(limits)) as folder:
         proposer = Scripted([[proposal(0.5)], [proposal(0.4)]])
         found = search(folder, judge, proposer).run()
-    left = proposer.states[0].gpu_seconds_left
+    left = proposer.states[0].seconds_left
     assert left is not None and 5 < left < 75 - 28
     assert found.best.outcome.median_ms == 0.5
     assert found.confirmed

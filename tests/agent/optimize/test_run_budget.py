@@ -1,4 +1,4 @@
-"""What a run keeps of its GPU time for the last session."""
+"""What a run keeps of its limits for the last session."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_a_whole_session_is_kept_where_the_limit_has_room() -> None:
 @pytest.mark.parametrize("start_seconds", [5.0, 15.0, 24.4, 29.2, 50.0, 70.0])
 def test_some_of_the_limit_is_always_left_for_the_search(start_seconds: float) -> None:
     record, limits = began(start_seconds), limited(75)
-    left = budget.gpu_seconds_left(record, limits)
+    left = budget.seconds_left(record, limits, 0.0)
     assert left is not None
     assert left >= 0.25 * (75 - start_seconds) - 1e-9
     assert budget.used_up(record, limits, 0.0) is None
@@ -75,3 +75,32 @@ def test_a_leader_judged_in_a_last_session_counts_as_the_start_does() -> None:
 
 def test_nothing_is_kept_where_there_is_no_last_session() -> None:
     assert budget.reserve(began(20), limited(240, confirm=False)) == 0
+
+
+def test_of_wall_time_a_last_session_is_kept_too() -> None:
+    record, limits = began(10), config(Limits(seconds=120))
+    kept = budget.reserve(record, limits, budget.TIME)
+    assert kept > budget.last_session(record, limits), "baselines are compiled as well"
+    assert budget.used_up(record, limits, 119 - kept) is None
+    ended = budget.used_up(record, limits, 120 - kept)
+    assert ended is not None
+    assert ended[0] == budget.TIME
+    assert f"{kept:.0f} s kept for the last session" in ended[1]
+
+
+def test_the_nearer_limit_says_what_is_left() -> None:
+    record, both = began(10), config(Limits(seconds=120, gpu_seconds=100))
+    by_wall = budget.seconds_left(record, config(Limits(seconds=120)), 70)
+    by_gpu = budget.seconds_left(record, limited(100), 70)
+    assert by_wall is not None
+    assert by_gpu is not None
+    assert budget.seconds_left(record, both, 70) == by_wall < by_gpu
+    assert budget.seconds_left(record, both, 0) == by_gpu
+    assert budget.seconds_left(record, limited(None), 70) is None
+
+
+def test_a_short_limit_leaves_time_for_a_search() -> None:
+    record, limits = began(20), config(Limits(seconds=60))
+    left = budget.seconds_left(record, limits, record.started_wall)
+    assert left is not None
+    assert left >= 0.25 * (60 - record.started_wall) - 1e-9

@@ -6,10 +6,10 @@ import pytest
 
 from agent.proposers.recipe.stock import CorpusShelf
 from benchmarks.optimize.coverage import proposals
-from judge.evaluate.judge import evaluate
 from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.graph import Graph, export_graph
+from tests.agent.proposers.recipe import problems as p
 
 FILE = """
 import torch
@@ -122,10 +122,8 @@ def test_a_candidate_is_right(case: str, interpreting, tmp_path: Path) -> None:
     found, why = proposals(problem, "float32", CorpusShelf(), export)
     assert found, why
     assert note in found[0].note
-    kernel = tmp_path / "kernel.py"
-    kernel.write_text(found[0].source)
     options = Options(device="cpu", dtype="float32", timing=False, trust=True)
-    judged = evaluate(problem, kernel, options, zygote=interpreting)
+    judged = p.judged(problem.read_text(), found[0].source, tmp_path, interpreting, options)
     assert judged.verdict is verdict, (judged.reasons, found[0].source)
 
 

@@ -9,8 +9,6 @@ from agent.proposers.recipe.adapt import adapt, fits
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operators import recognise
 from agent.proposers.recipe.stock import CorpusShelf
-from judge.evaluate.judge import evaluate
-from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -131,14 +129,10 @@ def test_every_kernel_of_a_family_is_right(
     graph = p.graph_of(JUDGED[family])
     kernels = CorpusShelf().kernels(family, None, None)
     assert len(kernels) >= 2
-    problem = tmp_path / "problem.py"
-    problem.write_text(JUDGED[family])
-    options = Options(device="cpu", interpret=True, timing=False)
     for stock in kernels:
         # Those that can take what stands after along, others without it.
         (core,) = recognise(graph, lambda core, one=stock: fits(core, one) is None).cores
         assert core.op == family
-        kernel = tmp_path / f"{stock.slug}.py"
-        kernel.write_text(adapt(graph, [(core, stock)], "A little problem").source)
-        found = evaluate(problem, kernel, options, zygote=interpreting)
+        kernel = adapt(graph, [(core, stock)], "A little problem").source
+        found = p.judged(JUDGED[family], kernel, tmp_path, interpreting)
         assert found.verdict is Verdict.CORRECT, (stock.slug, found.reasons)

@@ -103,7 +103,7 @@ def test_the_fastest_goes_first_and_what_does_not_work_or_pay_is_left_out() -> N
 @pytest.mark.parametrize(("left", "given"), [(None, 60.0), (20.0, 28.0), (500.0, 60.0)])
 def test_a_screening_takes_what_the_limit_leaves(left: float | None, given: float) -> None:
     ranks = Ranks([0.5])
-    Screener(rank=ranks).screen(state(gpu_seconds_left=left), proposals(KERNEL))
+    Screener(rank=ranks).screen(state(seconds_left=left), proposals(KERNEL))
     assert ranks.requests[0].seconds == pytest.approx(given)
 
 
@@ -113,7 +113,7 @@ def test_without_time_or_success_proposals_stay_as_they_are() -> None:
 
     given = proposals(KERNEL)
     screener = Screener(rank=fails)
-    assert screener.screen(state(gpu_seconds_left=5.0), given) == given
+    assert screener.screen(state(seconds_left=5.0), given) == given
     assert screener.notes == ()
     assert screener.screen(state(), given) == given
     assert screener.notes == ("not screened: tuning failed: the card is gone",)

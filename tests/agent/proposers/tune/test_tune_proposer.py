@@ -122,10 +122,10 @@ def test_budgets_and_dry_runs_are_kept() -> None:
     runs = Runs(lambda _: tuned())
     start = judged(KERNEL)
     assert TuneProposer(run=runs).propose(state(start, interpret=True)) == []
-    assert TuneProposer(run=runs).propose(state(start, gpu_seconds_left=5.0)) == []
+    assert TuneProposer(run=runs).propose(state(start, seconds_left=5.0)) == []
     assert not runs.requests
-    TuneProposer(run=runs).propose(state(start, gpu_seconds_left=60.0))
-    TuneProposer(run=runs).propose(state(start, gpu_seconds_left=500.0))
+    TuneProposer(run=runs).propose(state(start, seconds_left=60.0))
+    TuneProposer(run=runs).propose(state(start, seconds_left=500.0))
     # What is found has to be judged as well.
     assert [each.seconds for each in runs.requests] == [30.0, 40.0]
 
