@@ -1,7 +1,8 @@
 """GPU specifications: dense peak rates and limits of each card, found by name."""
 
+import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -51,6 +52,26 @@ _Positive = Annotated[float, Field(gt=0)]
 _Count = Annotated[int, Field(gt=0)]
 
 
+class Reached(BaseModel):
+    """What simple kernels and the vendor's products were measured to reach on a card."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    date: datetime.date
+    read_gbps: _Positive
+    """A sum over a large buffer, in 1e9 bytes/s."""
+    copy_gbps: _Positive
+    """Read and written by a copy, in 1e9 bytes/s."""
+    dense_tflops: dict[Rate, _Positive] = {}
+    """Large products, in 1e12 operations/s."""
+
+
+def _rate(tflops: Mapping[Rate, float], dtype: str) -> float | None:
+    name: str = _RATE_OF.get(dtype.removeprefix("torch."), dtype)
+    found = {str(key): value for key, value in tflops.items()}.get(name)
+    return None if found is None else found * 1e12
+
+
 class GpuSpec(BaseModel):
     """One card: what a kernel can reach on it at most."""
 
@@ -86,6 +107,8 @@ class GpuSpec(BaseModel):
     """Resident blocks of an SM at most."""
     dense_tflops: Annotated[dict[Rate, _Positive], Field(min_length=1)]
     """Peak rates without sparsity in 1e12 operations/s; a missing key: not in hardware."""
+    reached: Reached | None = None
+    """Measured; None: not."""
     sources: tuple[SpecSource, ...] = ()
     """Data sheets and white papers."""
 
@@ -104,9 +127,11 @@ class GpuSpec(BaseModel):
 
         None where the card has no such rate. float32 means without TF32: ask for `tf32`.
         """
-        rate: str = _RATE_OF.get(dtype.removeprefix("torch."), dtype)
-        tflops = {str(key): value for key, value in self.dense_tflops.items()}.get(rate)
-        return None if tflops is None else tflops * 1e12
+        return _rate(self.dense_tflops, dtype)
+
+    def reached_flops(self, dtype: str) -> float | None:
+        """As `dense_flops`, measured; None where it was not."""
+        return _rate(self.reached.dense_tflops, dtype) if self.reached is not None else None
 
     @property
     def spellings(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 A kernel measured slower than PyTorch is no example to follow, so it is not chosen.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -21,6 +22,8 @@ _FAR_BEHIND = 0.9
 _UNMEASURED = 0.965
 # Of two kernels, how much more one has to gain over PyTorch to be named beside the other.
 _FASTER = 1.2
+# Axes in brackets; the lengths are bounded, as is the file.
+_SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
 
 
 def records_on(kernel: Kernel, gpu: str | None) -> list[Verified]:
@@ -127,6 +130,12 @@ def slower_ones(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None)
     """Return slugs of kernels of these families that were measured slower, the fastest first."""
     found = [s for s, k in kernels.items() if k.op in ops and is_slower(k, gpu)]
     return sorted(found, key=lambda slug: (-merit(kernels[slug], gpu), slug))
+
+
+def axes_of(code: str) -> str | None:
+    """Return what the numbers of a size are, as the docstring of `make_inputs` says."""
+    match = _SIZE.search(code)
+    return None if match is None else " ".join(match[1].split())
 
 
 def times_line(kernel: Kernel, gpu: str | None, axes: str | None = None) -> str:

@@ -1,11 +1,10 @@
 """The raw material of a context: technique sections and example code, with provenance."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kb.context.assuming import NOTHING, Assumed
-from kb.context.choosing import times_line
+from kb.context.choosing import axes_of, times_line
 from kb.context.cutting import prose_blocks
 from kb.context.shortening import Options, short_form
 from kb.corpus.entries import IN_SHORT
@@ -32,9 +31,6 @@ _SECTION_ORDER = (
 # Lines of a technique's card, as the ingest writes them.
 _ALIAS_LINE = "Also called:"
 _EFFECT_LINE = "Effect:"
-
-# Axes in brackets; the lengths are bounded, as is the file.
-_SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +157,11 @@ def kernel_example(generation: Generation, chosen: Candidate, gpu: str | None = 
         path=record.path,
         origin=_origin(generation.sources[record.source]),
         forms=forms,
-        measured=times_line(entry, gpu, _axes(record.code)),
+        measured=times_line(entry, gpu, axes_of(record.code)),
         note=note,
         chunks=tuple(chunks),
         slug=slug,
     )
-
-
-def _axes(code: str) -> str | None:
-    """What the numbers of a size are, as the docstring of `make_inputs` says."""
-    match = _SIZE.search(code)
-    return None if match is None else " ".join(match[1].split())
 
 
 def kernel_chunks(generation: Generation, slug: str) -> list[str]:

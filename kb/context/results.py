@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kb.context.calls import declared_tunables
-from kb.context.choosing import is_slower, merit, records_on
+from kb.context.choosing import axes_of, is_slower, merit, records_on
 from kb.context.cutting import prose_prefixes
 from kb.corpus.entries import Kernel, Verified
 from kb.corpus.measured import BASELINES
@@ -19,6 +19,8 @@ ENTRY: Final = "kernel_function"
 _BEST, _LOST = 3, 4
 # Sentences with figures are quoted of so many kernels.
 _QUOTED = 2
+# A kernel at less of its floor is no pattern to follow.
+_FAR = 0.6
 # Closer than this is level: medians differ by some 2 to 3 % between sessions.
 _LEVEL = 0.97
 _FIGURE = re.compile(r"\d ms\b")
@@ -41,7 +43,10 @@ def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) 
     if not best:
         return []
     card = records_on(best[0].entry, gpu)[0].gpu
-    lines = [f"Measured on {card} (share of the floor at measured rates), the nearest first:"]
+    far = [records_on(each.entry, gpu)[0].floor_fraction or 1.0 for each in best]
+    far_told = f". Below {_FAR:.0%}, look for another design" if min(far) < _FAR else ""
+    told_share = f"share of the floor at measured rates{far_told}"
+    lines = [f"Measured on {card} ({told_share}), the nearest first:"]
     for place, each in enumerate(best):
         lines.append(f"- {_reached(each, gpu, card)}")
         if place < _QUOTED:
@@ -51,7 +56,8 @@ def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) 
         key=lambda kernel: (-merit(kernel, gpu), kernel.slug),
     )
     told: dict[str, str] = {}
-    for slug, words in (*_in_vain(lost, gpu), *_improved(best, gpu), *_behind(lost, gpu)):
+    improved = _improved(best, generation, gpu)
+    for slug, words in (*_in_vain(lost, gpu), *improved, *_behind(lost, gpu)):
         told.setdefault(slug, words)
     if told:
         lines.append(f"Tried and slower: {'; '.join(list(told.values())[:_LOST])}.")
@@ -83,16 +89,18 @@ def settings(code: str) -> str:
 
 
 def _reached(record: KernelRecord, gpu: str | None, card: str) -> str:
-    """`slug 64x512: 0.66 ms (77 %), torch.compile 1.2; block=2048.`"""
+    """`slug (techniques), 64x512 = [M, N]: 0.66 ms (77%), torch.compile 1.2; block=2048.`"""
     kernel = record.entry
     records = records_on(kernel, gpu)
     first = records[0]
     share = f" ({first.floor_fraction:.0%})" if first.floor_fraction is not None else ""
     there = f" on {first.gpu}" if first.gpu != card else ""
     rivals = "".join(f", {each.baseline} {each.baseline_ms:.4g}" for each in _rivals(records))
-    set_to = settings(record.code)
+    set_to, axes = settings(record.code), axes_of(record.code)
+    shows = f" ({', '.join(kernel.techniques)})" if kernel.techniques else ""
+    size = f"{first.shape} = {axes}," if axes else first.shape
     return (
-        f"{kernel.slug}, {first.shape} {first.dtype}{there}: {first.measured_ms:.4g} ms{share}"
+        f"{kernel.slug}{shows}, {size} {first.dtype}{there}: {first.measured_ms:.4g} ms{share}"
         f"{rivals}{f'; {set_to}' if set_to else ''}."
     )
 
@@ -111,15 +119,20 @@ def _in_vain(lost: Sequence[Kernel], gpu: str | None) -> Iterator[tuple[str, str
                 yield kernel.slug, _beside(kernel.slug, record)
 
 
-def _improved(best: Sequence[KernelRecord], gpu: str | None) -> Iterator[tuple[str, str]]:
-    """What the best kernels were made from, where that is slower."""
+def _improved(
+    best: Sequence[KernelRecord], generation: Generation, gpu: str | None
+) -> Iterator[tuple[str, str]]:
+    """What the best kernels were made from, where that is slower, and by which techniques."""
     for kernel in (each.entry for each in best):
         for record in records_on(kernel, gpu):
             if record.baseline == kernel.derived_from and record.speedup > 1 / _LEVEL:
+                plain = generation.kernels.get(record.baseline)
+                had = plain.entry.techniques if plain is not None else ()
+                added = ", ".join(each for each in kernel.techniques if each not in had)
                 yield (
                     record.baseline,
                     f"{record.baseline} {record.baseline_ms:.4g} ms where {kernel.slug} takes "
-                    f"{record.measured_ms:.4g}",
+                    f"{record.measured_ms:.4g}{f' by {added}' if added else ''}",
                 )
 
 

@@ -178,7 +178,20 @@ def _floor(analysis: Analysis, card: GpuSpec | None) -> str:
         text += f", {_time(floors.by_flops)} by FLOPs {floors.how}"
         text += f" ({floors.other})" if floors.other else ""
     expected = {"latency": "launches and latency", "compute": "compute", "memory": "memory"}
-    return f"{text}: expect it to be bound by {expected[bound]}.{_half(analysis, floors, card)}"
+    text = f"{text}: expect it to be bound by {expected[bound]}.{_half(analysis, floors, card)}"
+    return text + _reached(analysis, card)
+
+
+def _reached(analysis: Analysis, card: GpuSpec) -> str:
+    """What was measured on such a card, of what this problem needs."""
+    if card.reached is None:
+        return ""
+    read, copy = (f"{gbps / 1e3:.3g}" for gbps in (card.reached.read_gbps, card.reached.copy_gbps))
+    dtypes = [analysis.dtype, *(["tf32"] if analysis.dtype == "float32" else [])]
+    rates = {dtype: card.reached_flops(dtype) for dtype in dtypes if analysis.tensor_flops}
+    told = [f"{rate / 1e12:.0f} TFLOP/s in {dtype}" for dtype, rate in rates.items() if rate]
+    products = f", products {' and '.join(told)}" if told else ""
+    return f" Measured there: reads {read} TB/s, copies {copy}{products}."
 
 
 def _half(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
