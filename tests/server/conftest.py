@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +16,45 @@ from server.settings import Settings
 QUERY = "all about pid swizzling trick"
 
 
+def opened(place: Path, **changed: Any) -> TestClient:
+    """A client of an application without a rate limit whose files are in `place`."""
+    defaults: dict[str, Any] = {
+        "state_dir": place / "state",
+        "tokens": place / "tokens.json",
+        "rate_per_second": 0,
+    }
+    app = create_app(Settings(**(defaults | changed)))
+    return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+
+
 @pytest.fixture
 def make_client(built: Path, tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
     """Clients of applications with settings of their own, on the index made by `kb`."""
-    opened: list[TestClient] = []
+    with ExitStack() as stack:
 
-    def make(**changed: Any) -> TestClient:
-        defaults: dict[str, Any] = {
-            "index": built / "index",
-            "state_dir": tmp_path / "state",
-            "tokens": tmp_path / "tokens.json",
-            "rate_per_second": 0,
-        }
-        app = create_app(Settings(**(defaults | changed)))
-        client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
-        client.__enter__()
-        opened.append(client)
-        return client
+        def make(**changed: Any) -> TestClient:
+            return stack.enter_context(opened(tmp_path, **({"index": built / "index"} | changed)))
 
-    yield make
-    for client in opened:
-        client.__exit__(None, None, None)
+        yield make
+
+
+@pytest.fixture(scope="session")
+def lasting_client(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client for tests that only read: the first request to an application opens the index."""
+    with opened(tmp_path_factory.mktemp("lasting"), index=built / "index") as client:
+        yield client
 
 
 @pytest.fixture
-def client(make_client: Callable[..., TestClient]) -> TestClient:
-    """A client of an application with the default settings, but no rate limit."""
+def own_client(make_client: Callable[..., TestClient]) -> TestClient:
+    """A client of this test's own application, with the default settings, but no rate limit."""
     return make_client()
+
+
+@pytest.fixture
+def client(own_client: TestClient) -> TestClient:
+    """The same; modules whose tests mostly read have a lasting one in its place."""
+    return own_client
 
 
 @pytest.fixture

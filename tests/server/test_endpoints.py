@@ -6,6 +6,11 @@ import pytest
 from conftest import QUERY
 
 
+@pytest.fixture
+def client(lasting_client):
+    return lasting_client
+
+
 def test_a_search_answers_in_the_published_shape(client):
     answer = client.post("/v1/search", json={"query": QUERY, "k": 3})
     assert answer.status_code == 200
@@ -234,10 +239,10 @@ def test_every_answer_has_a_request_id_and_keeps_a_given_one(client):
     assert "forged" not in evil.headers["x-request-id"]
 
 
-def test_metrics_count_requests_and_name_the_generation(client):
-    client.post("/v1/search", json={"query": QUERY})
-    client.get("/nowhere/at/all")
-    text = client.get("/metrics").text
+def test_metrics_count_requests_and_name_the_generation(own_client):
+    own_client.post("/v1/search", json={"query": QUERY})
+    own_client.get("/nowhere/at/all")
+    text = own_client.get("/metrics").text
     assert 'kb_http_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in text
     assert 'route="unmatched",status="404"' in text
     assert 'kb_searches_total{abstained="false",surface="http"} 1.0' in text

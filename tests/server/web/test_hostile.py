@@ -2,6 +2,7 @@
 
 import html5lib
 import pytest
+from conftest import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markup_checks import assert_confined, assert_well_made, links, parsed, text_of
@@ -71,9 +72,10 @@ def hostile(tmp_path_factory):
     return place / "index"
 
 
-@pytest.fixture
-def client_on_hostile(make_client, hostile):
-    return make_client(index=hostile)
+@pytest.fixture(scope="module")
+def client_on_hostile(tmp_path_factory, hostile):
+    with opened(tmp_path_factory.mktemp("client"), index=hostile) as client:
+        yield client
 
 
 def addresses(client):

@@ -45,6 +45,11 @@ VERIFIED = (
 )
 
 
+@pytest.fixture
+def client(lasting_client):
+    return lasting_client
+
+
 def result_ids(document):
     """Ids of the results in their order, each from the link to its place."""
     places = [e for e in document.iter("p") if e.get("class") == "place"]
@@ -508,15 +513,15 @@ def test_an_unknown_name_is_a_404_that_says_where_to_look(client, address):
     assert "/" in links(parsed(answer))
 
 
-def test_once_a_token_exists_every_page_needs_it(client, tmp_path):
+def test_once_a_token_exists_every_page_needs_it(own_client, tmp_path):
     _, secret = TokenFile(tmp_path / "tokens.json").create("read")
     addresses = ["/", "/search", "/technique/pid-swizzling", "/context", "/sources", "/nowhere"]
     for address in [*addresses, "/static/style.css"]:
-        refused = client.get(address, headers=BROWSER)
+        refused = own_client.get(address, headers=BROWSER)
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"].startswith("Basic")
         assert "token" in refused.json()["detail"]
-    assert client.get("/", auth=("me", secret)).status_code == 200
+    assert own_client.get("/", auth=("me", secret)).status_code == 200
 
 
 def test_a_missing_index_is_a_503_page_that_says_what_to_do(make_client, tmp_path):
@@ -545,10 +550,10 @@ def test_pages_answer_head_requests_and_are_no_part_of_the_api(client):
     assert all(path.startswith(("/v1/", "/healthz", "/readyz", "/metrics")) for path in paths)
 
 
-def test_searches_and_contexts_of_pages_are_counted(client):
-    client.get("/search", params={"q": QUERY})
-    client.get("/context", params={"query": QUERY})
-    text = client.get("/metrics").text
+def test_searches_and_contexts_of_pages_are_counted(own_client):
+    own_client.get("/search", params={"q": QUERY})
+    own_client.get("/context", params={"query": QUERY})
+    text = own_client.get("/metrics").text
     assert 'kb_searches_total{abstained="false",surface="web"} 2.0' in text
     assert 'route="/technique/{slug}"' not in text
 
