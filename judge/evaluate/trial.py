@@ -235,7 +235,8 @@ class Trial:
             self._not_loaded(error, shape)
             return
         chosen = None
-        for planned in with_more(shape, power if decides else None):
+        # One case of a spare shape may miss what the shape is there for.
+        for planned in with_more(shape, power if decides or shape.spare else None):
             if chosen is False and planned.kind not in OF_INTEGERS:
                 continue
             try:

@@ -45,9 +45,9 @@ def test_versions_are_compiled_ahead_and_timed(
     )
     with SourceTimer(subject, compiling) as timing:
         results = timing.times([*sources, case.kernel], 20, 60.0)
-        assert sum(compiled) == 4
+        assert sum(compiled) == 5, "the kernel as it is, and four versions"
         again = timing.times(sources, 20, 60.0)
-        assert sum(compiled) == 4, "they are loaded already"
+        assert sum(compiled) == 5, "they are loaded already"
     assert all(len(each.ms) >= 2 for each in [*results, *again]), [each.error for each in results]
     assert min(results[2].ms) < min(results[-1].ms), "1024 elements beat 32"
 
