@@ -112,7 +112,8 @@ def reserve(record: Record, config: RunConfig, reason: str = GPU_TIME) -> float:
     a short one takes, and never more than `_MOST_KEPT` of what the start left. A slow start under a
     short limit is searched as well, at the price of fewer launches in the last session.
     """
-    if record.standing is None or config.interpret or not config.strategy.confirm:
+    measured = record.standing is not None and record.standing.measured
+    if not measured or config.interpret or not config.strategy.confirm:
         return 0.0
     compiling = 0.0
     if reason == TIME:
