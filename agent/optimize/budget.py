@@ -34,10 +34,7 @@ def used_up(
     The run has taken `wall` seconds. With `judging` there has to be time for one more candidate.
     """
     limits, spent = config.limits, record.total
-    used_of = {TIME: (wall, limits.seconds), GPU_TIME: (record.gpu_seconds, limits.gpu_seconds)}
-    for reason, (used, limit) in used_of.items():
-        if limit is None:
-            continue
+    for reason, (used, limit) in _seconds(record, config, wall).items():
         kept = reserve(record, config, reason)
         needed = kept + (judging_seconds(record) if judging and kept else 0.0)
         if used + needed >= limit:
@@ -78,15 +75,21 @@ def seconds_left(record: Record, config: RunConfig, wall: float) -> float | None
 
     The run has taken `wall` seconds. Wall time passes at least as fast as GPU time.
     """
-    limits, left = config.limits, []
-    if limits.seconds is not None:
-        left.append(limits.seconds - wall - reserve(record, config, TIME))
-    if limits.gpu_seconds is not None:
-        left.append(limits.gpu_seconds - record.gpu_seconds - reserve(record, config, GPU_TIME))
+    left = [
+        limit - used - reserve(record, config, reason)
+        for reason, (used, limit) in _seconds(record, config, wall).items()
+    ]
     return max(0.0, min(left)) if left else None
 
 
-def last_chance(record: Record, config: RunConfig, round_: Round) -> bool:
+def _seconds(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[float, float]]:
+    """TIME and GPU_TIME, where they are limited: seconds used and the limit."""
+    limits = config.limits
+    found = {TIME: (wall, limits.seconds), GPU_TIME: (record.gpu_seconds, limits.gpu_seconds)}
+    return {reason: (used, limit) for reason, (used, limit) in found.items() if limit is not None}
+
+
+def last_chance(record: Record, config: RunConfig, round_: Round, wall: float) -> bool:
     """Whether candidates are to be judged in the last session at once, where there is nothing
     better than the start so far: there is no time for both, or it is the last round and quick
     timings have put them in order."""
@@ -96,7 +99,7 @@ def last_chance(record: Record, config: RunConfig, round_: Round) -> bool:
         return False
     tuned = all(each.params or each.quick_ms for each in round_.proposed.candidates)
     last = round_.number >= config.limits.rounds and tuned
-    return last or used_up(record, config, 0.0, judging=True) is not None
+    return last or used_up(record, config, wall, judging=True) is not None
 
 
 def judging_seconds(record: Record) -> float:

@@ -201,7 +201,7 @@ class Search:
         self._append(events.Advised, {**place, **advice._asdict()})
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
-        last = budget.last_chance(self._record, self._config, each)
+        last = budget.last_chance(self._record, self._config, each, self._wall)
         judging = RoundJudging(
             self.judge,
             self._proposers,

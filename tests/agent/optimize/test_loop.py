@@ -1,5 +1,6 @@
 """The search as a whole, with a judge and proposers that follow a script."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -357,6 +358,23 @@ def test_a_last_round_in_order_by_quick_times_is_judged_in_full_at_once(tmp_path
     with RunFolder.create(tmp_path / "two", config(Limits(rounds=2))) as folder:
         search(folder, judge, Scripted([tuned])).run()
     assert len(judge.asked) == 2, "there is another round to come"
+
+
+def test_proposals_that_took_the_wall_time_get_a_last_chance(tmp_path: Path) -> None:
+    """As those that took the GPU time do: what was found is not left unjudged."""
+    now = [0.0]
+
+    class Slow(Scripted):
+        def propose(self, state: SearchState) -> Sequence[Proposal]:
+            now[0] += 60.0
+            return super().propose(state)
+
+    judge, limits = ScriptedJudge(), Limits(seconds=100)
+    with RunFolder.create(tmp_path / "run", config(limits)) as folder:
+        found = search(folder, judge, Slow([[proposal(0.5)]]), clock=lambda: now[0]).run()
+    assert judge.asked == [], "it was judged in the last session at once"
+    assert found.best.outcome.median_ms == 0.5
+    assert found.confirmed
 
 
 def test_the_last_chance_goes_to_the_fastest_in_quick_timings_whoever_proposed_it(
