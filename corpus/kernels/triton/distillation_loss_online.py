@@ -31,10 +31,10 @@ verified:
   shape: 8192x32768
   dtype: bfloat16
   baseline: eager
-  baseline_ms: 5.375
-  measured_ms: 0.2511
-  speedup: 21.41
-  floor_fraction: 1.006
+  baseline_ms: 5.341
+  measured_ms: 0.2553
+  speedup: 20.92
+  floor_fraction: 0.9834
 - gpu: NVIDIA H200
   driver: 580.159.04
   toolkit: '13.0'
@@ -44,10 +44,10 @@ verified:
   shape: 8192x32768
   dtype: bfloat16
   baseline: torch.compile
-  baseline_ms: 0.8841
-  measured_ms: 0.2511
-  speedup: 3.521
-  floor_fraction: 1.006
+  baseline_ms: 0.8819
+  measured_ms: 0.2553
+  speedup: 3.454
+  floor_fraction: 0.9834
 ---
 
 The sum over classes of p * (log p - log q), p and q being the softmax of a teacher's logits t and
@@ -199,7 +199,7 @@ def kernel_function(
     parts = {"batchmean": count, "mean": count * classes, "sum": 1}[reduction]
     out = torch.empty((), dtype=dtype, device=student.device)
     factor = 1.0 / parts if parts else float("nan")
-    _sum_kernel[(1,)](losses, out, count, factor, BLOCK=4096, num_warps=8)
+    _sum_kernel[(1,)](losses, out, count, factor, BLOCK=16384, num_warps=32)
     return out
 
 
