@@ -1,7 +1,7 @@
 """The graph of a problem's model, with what matching needs: users, shapes, constants."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,10 @@ class Graph:
     """Names of what the model returns; a tuple where there are several."""
     updates: tuple[str, ...] = ()
     """State-dict names of buffers that a call changes, such as running statistics."""
+    triangles: Mapping[str, int] = field(default_factory=dict)
+    """Inputs that the problem makes as triangles: -1 a lower one, 1 an upper one."""
+    sized: bool = False
+    """Whether numbers in it hold for the problem's own shapes alone."""
 
     @classmethod
     def of(cls, told: m.Graph) -> "Graph":
@@ -48,6 +52,12 @@ class Graph:
 
     def __getitem__(self, name: str) -> m.GraphNode:
         return self.nodes[name]
+
+    def with_nodes(self, nodes: Sequence[m.GraphNode], outputs: Sequence[str]) -> "Graph":
+        """The graph with other nodes, in the order of execution, and other values returned. Nodes
+        that no output needs are dropped."""
+        by_name = {node.name: node for node in nodes}
+        return replace(self, nodes=_needed(by_name, outputs), outputs=tuple(outputs))
 
     @cached_property
     def users(self) -> dict[str, tuple[str, ...]]:

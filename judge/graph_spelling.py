@@ -15,6 +15,12 @@ _COPIES: Final = frozenset({
     "aten.alias.default", "aten.clone.default", "aten.detach.default", "aten.lift_fresh.default",
     "aten.lift_fresh_copy.default",
 })  # fmt: skip
+# Results have memory of their own.
+_ARITHMETIC: Final = frozenset(
+    f"aten.{name}"
+    for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "matmul.default",
+                 "linear.default", "bmm.default", "mean.dim", "sum.dim_IntList")
+)  # fmt: skip
 _MATRIX_PRODUCTS: Final = ("aten.matmul.default", "aten.mm.default")
 _ADAPTIVE: Final = {f"aten.adaptive_avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
 _AVERAGES: Final = frozenset(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 3))
@@ -33,8 +39,9 @@ _EXTREMES: Final = {
 
 
 def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNode], Any]:
-    """The nodes and what the model returns, with copies of computed values left out (dropout that
-    is off is one), constants of one element written as numbers, and:
+    """The nodes and what the model returns, with copies left out of computed values (dropout that
+    is off is one) and of those that only arithmetic reads, constants of one element written as
+    numbers, and:
 
     an einsum that is a product with a matrix as `matmul`; adaptive average pooling to one element
     as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number as
@@ -45,9 +52,11 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
     numbers: dict[str, Any] = {}
     found: list[m.GraphNode] = []
     computed: set[str] = set()
+    read = _only_read(nodes, outputs)
     for each in nodes:
         node = with_values(each, numbers)
-        if node.op == "aten.clone.default" and not node.kwargs and _node(node.args, 0) in computed:
+        copied = node.op == "aten.clone.default" and _node(node.args, 0) in computed
+        if not node.kwargs and (copied or node.name in read):
             numbers[node.name] = node.args[0]
             continue
         if node.op not in ("input", "tensor"):
@@ -59,6 +68,21 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
             found.append(_spelled(node))
     outputs = replaced(outputs, numbers)
     return _pooled_first(_without_diagonals(found), outputs), outputs
+
+
+def _only_read(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
+    """Copies of which nothing that may share their memory is returned."""
+    users: dict[str, list[m.GraphNode]] = {}
+    for node in nodes:
+        for name in references([*node.args, *node.kwargs.values()]):
+            users.setdefault(name, []).append(node)
+    returned, found = {*references(outputs)}, set[str]()
+    for node in reversed(nodes):
+        if node.op in _COPIES and node.name not in returned:
+            readers = users.get(node.name, [])
+            if all(each.name in found or each.op in _ARITHMETIC for each in readers):
+                found.add(node.name)
+    return found
 
 
 def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:

@@ -74,7 +74,8 @@ def _contenders(report: Report) -> list[str]:
     blocks.append(
         "Ratios of medians with their 95 % intervals, measured in one session; *none* where the "
         "difference is inside the noise, *two sessions* where no interval can be given. "
-        "The floor is the least time in which any kernel could do the work."
+        "The floor is the least time for the operations that the problem's text has; a kernel "
+        "above 100 % does with fewer."
     )
     told = [f"- {each.name}: {escaped(one)}" for each in report.contenders
             for one in each.disclosures]  # fmt: skip

@@ -201,7 +201,8 @@ class WallCheck(Model):
 
 
 class Floor(Model):
-    """The least time in which any kernel could do the work."""
+    """The least time for the problem's operations as its text has them. A kernel that computes
+    the same by fewer takes less."""
 
     read_bytes: int
     """Bytes that must be read: every input and parameter once."""

@@ -91,7 +91,7 @@ class _Writer:
         self.beside: list[str] = []
         self.biases = {name: core.bias for core, _ in chosen if core.bias for name in core.results}
         """Results that still lack their bias, and what it is."""
-        self.fixed = False
+        self.fixed = graph.sized
         """Whether sizes of the problem's inputs are in the file."""
         self.inside = frozenset(name for core, _ in chosen for name in core.nodes)
         self.fused: list[str] = []
@@ -131,11 +131,13 @@ class _Writer:
         """The file's docstring; `within` is what kernels of the knowledge base compute as well."""
         slugs = ", ".join(dict.fromkeys(stock.slug for _, stock in self.chosen))
         paragraphs = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
+        triangles = [self.names[each] for core, _ in self.chosen for each in core.triangles]
         for what, names in (
             ("The kernels compute as well", within),
             ("A kernel written for them computes", self.fused_names),
             ("PyTorch computes", self.beside),
             ("Not updated", self.graph.updates),
+            ("Zero outside a triangle, as the problem makes them", triangles),
         ):
             if names:
                 paragraphs.append(f"{what}: {', '.join(dict.fromkeys(names))}.")

@@ -11,6 +11,8 @@ from judge.graph import Graph, reference
 
 # So few queries leave no work for programs that own a block of them: keys are split instead.
 _FEW_QUERIES: Final = 16
+# Kernels keep a block of queries and its results on chip; wider heads leave no room.
+WIDEST_HEAD: Final = 256
 _PRODUCTS: Final = ("aten.matmul.default", "aten.bmm.default")
 _INFINITY: Final = {"float": "-inf"}
 # Arguments of PyTorch's operator, with the defaults of the schema.
@@ -170,6 +172,7 @@ def _attention(graph: Graph, root: str, family: str = "attention") -> Core:
     require(len(ranks) == 1 and len(dtypes) == 1 and ranks <= {3, 4})
     q, k, v = (graph.shape(each) for each in names)
     require(q[0] == k[0] and k[:-1] == v[:-1] and k[-1] == q[-1] and q[-3] % k[-3] == 0)
+    require(q[-1] <= WIDEST_HEAD)
     # Heads without a batch: one batch.
     lead, back = ("[None]", "[0]") if ranks == {3} else ("", "")
     arguments = {key: f"{{{name}}}{lead}" for key, name in zip(("q", "k", "v"), names, strict=True)}

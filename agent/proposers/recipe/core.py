@@ -47,6 +47,8 @@ class Core:
     """Triton functions that the arguments name."""
     fused: tuple[str, ...] = ()
     """Elementwise operators that these compute."""
+    triangles: tuple[str, ...] = ()
+    """Inputs of which it reads a triangle alone, because the problem makes them so."""
 
     @property
     def reads(self) -> frozenset[str]:

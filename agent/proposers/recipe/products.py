@@ -48,7 +48,8 @@ def _product(graph: Graph, root: str, found: Match, words: frozenset[str] = froz
         second += ".t()"
     bias = found.tensors.get("bias")
     require(bias is None or len(graph.shape(bias)) == 1)
-    if len(left) == 2 and not words and bias is None and (len(right) == 1 or right[-1:] == (1,)):
+    if len(left) == 2 and not words and (len(right) == 1 or right[-1:] == (1,)):
+        require(bias is None)  # it is one number, which elementwise work adds as well
         rows = f"{{{a}}}.shape[0]"
         shape = rows if len(right) == 1 else f"{rows}, 1"
         arguments = {"a": first, "x": f"{second}.reshape(-1)"}
@@ -118,11 +119,14 @@ def _triangular(graph: Graph, root: str) -> Core:
     arguments = values(a=a, b=b)
     for name, which in zip(("part_a", "part_b", "part_c"), (*parts, part), strict=True):
         arguments[name] = repr(which or 0)
-    return single("matmul-triangular", root, arguments, nodes=found.nodes)
+    inputs = tuple(each for each in dict.fromkeys((a, b)) if each in graph.triangles)
+    return single("matmul-triangular", root, arguments, nodes=found.nodes, triangles=inputs)
 
 
 def _triangle(graph: Graph, name: str) -> int | None:
     """-1 of a lower triangle with its diagonal, 1 of an upper one; None of anything else."""
+    if name in graph.triangles:
+        return graph.triangles[name]
     node = graph[name]
     parts = {"aten.tril.default": -1, "aten.triu.default": 1}
     if node.op not in parts or any(each != 0 for each in node.args[1:]):

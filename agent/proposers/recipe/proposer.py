@@ -1,6 +1,7 @@
 """The `recipe` proposer: kernels that the knowledge base has for the problem's operator."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from agent.optimize.candidate import Hypothesis, Proposal, SearchState
@@ -10,15 +11,20 @@ from agent.proposers.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
 from agent.proposers.recipe.carry import Stock
 from agent.proposers.recipe.core import FLOATS, Core
 from agent.proposers.recipe.operators import Recognised, recognise
+from agent.proposers.recipe.rewrites import rewritten
 from agent.proposers.recipe.stock import Shelf
 from judge.graph import Graph, export_graph
 from kb.errors import KbError
+from kb.problems.reading import read_problem
+from kb.problems.useful import part_of
 
 # The family of a kernel that shows no technique.
 FAMILY = "recipe"
 
 # Files for one problem: what is tried at all, the most promising first.
 _MOST = 10
+# Of these, of a graph with exact rewrites.
+_MOST_REWRITTEN = 5
 # In which a graph is taken apart: as fused kernels do it, as others do.
 _MOST_WAYS = 3
 # Of the knowledge base: kernels that stream through memory, and the technique of a fused chain.
@@ -99,8 +105,33 @@ class RecipeProposer(Proposer):
 
     def _made(self, state: SearchState) -> list[Proposal]:
         graph = self._export(state.problem.source, state.problem.name, state.dtype)
+        graph = replace(graph, triangles=_triangles(graph, state.problem.source))
         if not graph.computed:
             raise CannotAdaptError("the model computes nothing")
+        changed = rewritten(graph)
+        if changed is None:
+            return self._adapted(graph, state)
+        other, rules = changed
+        first = [
+            each.model_copy(update={"note": f"{each.note}; rewritten: {', '.join(rules)}"})
+            for each in self._attempted(other, state)
+        ]
+        notes = self.notes
+        made = [*first[:_MOST_REWRITTEN], *self._attempted(graph, state)]
+        self.notes = tuple(dict.fromkeys([*notes, *self.notes]))
+        if not made:
+            raise CannotAdaptError(f"no proposals: {self.notes[0]}")
+        return made[:_MOST]
+
+    def _attempted(self, graph: Graph, state: SearchState) -> list[Proposal]:
+        """Proposals for one form of the graph; none, and a note, where there are none."""
+        try:
+            return self._adapted(graph, state)
+        except CannotAdaptError as error:
+            self.notes = (str(error),)
+            return []
+
+    def _adapted(self, graph: Graph, state: SearchState) -> list[Proposal]:
         kernels = _Kernels(self._shelf, graph, state)
         everything = recognise(graph)
         if not everything.cores and (whole := self._elementwise(graph, state)) is not None:
@@ -152,6 +183,22 @@ class RecipeProposer(Proposer):
             chunks=(model.chunk,) if model.chunk else (),
             note=f"elementwise: {chain} in one kernel, after {model.slug}",
         )
+
+
+def _triangles(graph: Graph, source: str) -> dict[str, int]:
+    """Inputs of the graph that the problem's text makes as triangles, and which."""
+    inputs = [node for node in graph.nodes.values() if node.op == "input"]
+    try:
+        parts = [part_of(each) for each in read_problem(source).inputs]
+    except KbError:
+        return {}
+    if len(parts) != len(inputs):
+        return {}
+    return {
+        node.name: parts[node.input]
+        for node in inputs
+        if node.input is not None and parts[node.input]
+    }
 
 
 class _Kernels:

@@ -79,6 +79,24 @@ CASES = {
     "a triangle of a product": (
         "pass", "torch.tril(x @ y)", f"{SQUARE}, {SQUARE}", "matmul-triangular", Verdict.CORRECT,
     ),
+    "a triangle of triangles' product": (
+        "pass", "torch.triu(x @ y)", f"torch.triu({SQUARE}), torch.triu({SQUARE})",
+        "matmul-triangular", Verdict.CORRECT,
+    ),
+    "a triangle times a matrix": (
+        "pass", "x @ y", f"torch.tril({SQUARE}), {SQUARE}", "matmul-triangular", Verdict.CORRECT,
+    ),
+    "a product's columns averaged, and added to what came in": (
+        "self.linear = nn.Linear(32, 24); self.sub = nn.Parameter(torch.randn(24))",
+        "torch.nn.functional.gelu((self.linear(x) - self.sub).mean(1, keepdim=True)"
+        ".logsumexp(1, keepdim=True)) + x.clone().detach()", "torch.rand(B * 8, 32)",
+        "rewritten: a product's columns are reduced in its weights", Verdict.CORRECT,
+    ),
+    "a transposed convolution's positions averaged": (
+        "self.conv = nn.ConvTranspose2d(8, 16, 3, stride=2, padding=1)",
+        "(self.conv(x) * 0.5).mean((2, 3), keepdim=True).mean((2, 3), keepdim=True)", IMAGE,
+        "rewritten: a convolution's positions are averaged before it", Verdict.SPECIALISED,
+    ),
     "a diagonal times a matrix": (
         "pass", "torch.diag(x) @ y", f"torch.randn(B * 9), {SQUARE}", "elementwise: mul",
         Verdict.CORRECT,
@@ -89,7 +107,7 @@ CASES = {
     ),
     "a chain that reads what another chain ends in, one value a row": (
         "self.linear = nn.Linear(32, 32); self.sub = nn.Parameter(torch.randn(32))",
-        "nn.functional.gelu(torch.mean(self.linear(x) - self.sub, 1, keepdim=True)"
+        "nn.functional.gelu(torch.mean(torch.relu(self.linear(x) - self.sub), 1, keepdim=True)"
         ".logsumexp(1, keepdim=True)) + x", "torch.rand(B * 8, 32)",
         "logsumexp by PyTorch", Verdict.LIBRARY,
     ),

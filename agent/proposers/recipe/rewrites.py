@@ -1,0 +1,282 @@
+"""Exact rewrites of a graph: sums and means move before the linear map whose results they reduce,
+poolings become one with the convolution before them.
+
+The mean over a product's columns is a product with the mean of the weights' columns, a matrix times
+a vector; that over its rows is the product of the rows' mean; that over the positions of a
+convolution is a small product with means of its input. Each is the same function of the inputs by
+the rules of arithmetic; rounding differs, as between any two kernels, and the judge decides.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from agent.proposers.recipe.operands import operand
+from agent.proposers.recipe.patterns import needed, require
+from agent.proposers.recipe.rewrites_windows import TRANSPOSED, Attention, Window
+from agent.proposers.recipe.rewriting import Rewriting, numbers, ref
+from judge.graph import Graph
+from judge.worker import messages as m
+
+# What the rules are called in a proposal's note.
+_COLUMNS: Final = "a product's columns are reduced in its weights"
+_ROWS: Final = "a product's rows are reduced before it"
+_POSITIONS: Final = "a convolution's positions are averaged before it"
+_MEAN, _SUM = "aten.mean.dim", "aten.sum.dim_IntList"
+_WHOLE: Final = {"aten.mean.default": _MEAN, "aten.sum.default": _SUM}
+# Of one element, each of these is that element.
+_OF_ONE: Final = frozenset({_MEAN, _SUM, "aten.logsumexp.default", "aten.amax.default",
+                            "aten.amin.default"})  # fmt: skip
+_PAIRS: Final = ("aten.max.dim", "aten.min.dim")
+_ADDING: Final = ("aten.add.Tensor", "aten.sub.Tensor")
+_SCALING: Final = ("aten.mul.Tensor", "aten.div.Tensor")
+_PRODUCTS: Final = ("aten.linear.default", "aten.matmul.default", "aten.mm.default",
+                    "aten.addmm.default")  # fmt: skip
+_SWAPS: Final = ("aten.t.default", "aten.permute.default", "aten.transpose.int")
+_ORDERS: Final[tuple[list[Any], ...]] = ([], [[1, 0]], [0, 1], [1, 0], [-1, -2], [-2, -1])
+_TRANSPOSED: Final = {name: rank for rank, name in TRANSPOSED.items()}
+_CONVOLUTIONS: Final = {f"aten.conv{rank}d.default": rank for rank in (1, 2, 3)}
+
+
+def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
+    """The graph with reductions moved before linear maps, and which rules were used; None where
+    none of them applies."""
+    used: list[str] = []
+    changed = True
+    while changed:
+        changed = False
+        for name in graph.computed:
+            forms = (form(graph, name).tried() for form in (_Reduction, Window, Attention))
+            found = next((each for each in forms if each is not None), None)
+            if found is not None:
+                graph, rule = found
+                used += [rule] if rule else []
+                changed = True
+                break
+    return (graph, tuple(dict.fromkeys(used))) if used else None
+
+
+class _Reduction(Rewriting):
+    """A sum, a mean, or a reduction of one element."""
+
+    # Rules: each writes the nodes in place of the reduction, and returns what it is called
+
+    def _of_one(self) -> str:
+        """A reduction of dimensions of one element."""
+        node = self._node
+        if node.op == "getitem":
+            require(node.args[1] == 0)
+            node = self._graph[needed(operand(node))]
+            require(node.op in _PAIRS)
+        else:
+            require(node.op in _OF_ONE)
+        x = needed(operand(node))
+        dims = _dims(node, len(self._shape(x)))
+        require(not node.kwargs and bool(dims))
+        require(all(self._shape(x)[dim] == 1 for dim in dims))
+        self._view(x)
+        return ""
+
+    def _source(self) -> tuple[m.GraphNode, list[int]]:
+        """What a sum or a mean alone reads, and over which of its dimensions."""
+        node = self._node
+        require(self._op in (_MEAN, _SUM) and not node.kwargs)
+        x = needed(operand(node))
+        dims = _dims(node, len(self._shape(x)))
+        require(self._alone(x) and bool(dims) and not self._graph[x].kwargs)
+        return self._graph[x], dims
+
+    def _through(self) -> str:
+        """What is added or multiplied elementwise comes after the reduction, if a linear map is
+        before it."""
+        x, dims = self._source()
+        adds = x.op in _ADDING
+        require((adds or x.op in _SCALING) and len(x.args) == 2)
+        sides = [operand(x, place) for place in (0, 1)]
+        place = needed(next((i for i, each in enumerate(sides) if self._full(each, x)), None))
+        require(place == 0 or x.op in ("aten.add.Tensor", "aten.mul.Tensor"))
+        inner, mine = needed(sides[place]), sides[1 - place]
+        require(self._leads_to_a_map(inner))
+        other: Any = x.args[1 - place]
+        if mine is None:
+            require(isinstance(other, int | float) and not (adds and self._sums))
+        else:
+            shape, whole = self._shape(mine), self._shape(x.name)
+            lead = len(whole) - len(shape)
+            sizes = [shape[dim - lead] if dim >= lead else 1 for dim in dims]
+            if {*sizes} == {1}:
+                require(not (adds and self._sums))
+            else:
+                # Reduced as well, and added after that.
+                require(adds and sizes == [whole[dim] for dim in dims])
+                require(math.prod(shape) < math.prod(whole))
+                other = ref(self._reduction(mine, [dim - lead for dim in dims]))
+        args: list[Any] = [ref(self._reduction(inner, dims)), other]
+        self._view(self._add(x.op, args[::-1] if place else args, self._reduced(x.name, dims)))
+        return ""
+
+    def _columns(self) -> str:
+        x, dims = self._source()
+        last = len(self._shape(x.name)) - 1
+        require(last in dims and self._shape(x.name)[last] > 1)
+        left, weight, along, bias = self._product(x)
+        vector = self._reduction(weight, [along])
+        # [1, K] as a linear map has it, [K, 1] as a product has.
+        name = "aten.matmul.default" if along else "aten.linear.default"
+        shape = [*self._shape(x.name)[:-1], 1]
+        y = self._add(name, [ref(left), ref(vector)], shape)
+        if bias is not None:
+            added = [ref(y), ref(self._reduction(bias, [0]))]
+            y = self._add("aten.add.Tensor", added, shape)
+        rest = [dim for dim in dims if dim != last]
+        self._view(self._reduction(y, rest) if rest else y)
+        return _COLUMNS
+
+    def _rows(self) -> str:
+        x, dims = self._source()
+        left, _, _, bias = self._product(x)
+        require(len(self._shape(x.name)) - 1 not in dims and not (bias is not None and self._sums))
+        require(len(self._shape(left)) == len(self._shape(x.name)))
+        reduced = ref(self._reduction(left, dims))
+        args: list[Any] = [reduced if each == ref(left) else each for each in x.args]
+        self._view(self._add(x.op, args, self._reduced(x.name, dims)))
+        return _ROWS
+
+    def _positions(self) -> str:
+        """Each tap of the window meets one stretch of the input along each dimension: the results'
+        mean is the product of the weights with the means of these."""
+        x, dims = self._source()
+        axes = needed(_TRANSPOSED.get(x.op) or _CONVOLUTIONS.get(x.op))
+        taps = [*range(2, 2 + axes)]
+        require(self._op == _MEAN and dims == taps)
+        given, weight = (needed(operand(x, place)) for place in (0, 1))
+        require(len(self._shape(given)) == 2 + axes)
+        batch, channels, *sizes = self._shape(given)
+        made, window = self._shape(x.name), self._shape(weight)[2:]
+        stretches = self._stretches(x, sizes, window)
+        whole = all({*each} == {(0, size)} for each, size in zip(stretches, sizes, strict=True))
+        if whole:
+            means = self._add(_MEAN, [ref(given), taps], [batch, channels])
+            kernel = self._add(_SUM, [ref(weight), taps], self._shape(weight)[:2])
+        else:
+            means = given
+            for axis in reversed(range(axes)):
+                means = self._means(means, 2 + axis, stretches[axis])
+            count = channels * math.prod(window)
+            kernel = weight
+            if x.op in _TRANSPOSED:  # [in, out, window] as [out, in, window]
+                order, swapped = [1, 0, *taps], [made[1], channels, *window]
+                kernel = self._add("aten.permute.default", [ref(weight), order], swapped)
+            means, kernel = (
+                self._add("aten.reshape.default", [ref(each), [rows, count]], [rows, count])
+                for each, rows in ((means, batch), (kernel, made[1]))
+            )
+        shape = [batch, made[1]]
+        by_rows = whole and x.op in _TRANSPOSED
+        name = "aten.matmul.default" if by_rows else "aten.linear.default"
+        y = self._add(name, [ref(means), ref(kernel)], shape)
+        share = math.prod(sizes) / math.prod(made[2:])
+        y = self._add("aten.mul.Tensor", [ref(y), share], shape)
+        bias = operand(x, 2)
+        if bias is not None:
+            y = self._add("aten.add.Tensor", [ref(y), ref(bias)], shape)
+        self._view(y)
+        self._sized = True
+        return _POSITIONS
+
+    rules: ClassVar = (_of_one, _through, _columns, _rows, _positions)
+
+    # Parts of the rules
+
+    def _stretches(
+        self, x: m.GraphNode, sizes: Sequence[int], window: Sequence[int]
+    ) -> list[list[tuple[int, int]]]:
+        """By axis and tap: where the stretch of the input that it meets begins and ends."""
+        transposed = x.op in _TRANSPOSED
+        plain: list[Any] = [[1], [0], [0], 1, [1]] if transposed else [[1], [0], [1], 1]
+        values = [*x.args[3:], *plain[len(x.args) - 3 :]] if len(x.args) > 3 else plain
+        stride, padding = (numbers(value, len(sizes)) for value in values[:2])
+        dilation = numbers(values[4 if transposed else 2], len(sizes))
+        require(values[3] == 1 and (transposed or {*stride} == {1}))
+        found: list[list[tuple[int, int]]] = []
+        for axis, size in enumerate(sizes):
+            results = self._shape(x.name)[2 + axis]
+            ranges = []
+            for tap in range(window[axis]):
+                reach = tap * dilation[axis] - padding[axis]
+                if transposed:  # element i is in result i * stride + reach
+                    first, last = -(reach // stride[axis]), (results - 1 - reach) // stride[axis]
+                else:  # result i has element i + reach
+                    first, last = reach, results - 1 + reach
+                ranges.append((max(0, first), min(size, last + 1)))
+            require(all(first < end for first, end in ranges))
+            found.append(ranges)
+        return found
+
+    def _means(self, x: str, dim: int, stretches: Sequence[tuple[int, int]]) -> str:
+        """Sums along `dim` over each stretch, divided by all of its elements; one for each."""
+        size = self._shape(x)[dim]
+        whole = self._reduction(x, [dim], _MEAN)
+        shape = self._reduced(x, [dim])
+        made: dict[tuple[int, int], str] = {}
+        for stretch in dict.fromkeys(stretches):
+            name = whole
+            for first, end in ((0, stretch[0]), (stretch[1], size)):
+                if first < end:
+                    part = [*self._shape(x)]
+                    part[dim] = end - first
+                    edge = self._add("aten.slice.Tensor", [ref(x), dim, first, end], part)
+                    edge = self._reduction(edge, [dim], _SUM)
+                    edge = self._add("aten.mul.Tensor", [ref(edge), 1.0 / size], shape)
+                    name = self._add("aten.sub.Tensor", [ref(name), ref(edge)], shape)
+            made[stretch] = name
+        shape[dim] = len(stretches)
+        return self._add("aten.cat.default", [[ref(made[each]) for each in stretches], dim], shape)
+
+    def _product(self, x: m.GraphNode) -> tuple[str, str, int, str | None]:
+        """The left factor, the weights, their dimension that results run along, and the bias."""
+        require(x.op in _PRODUCTS)
+        names = [needed(operand(x, place)) for place in range(len(x.args))]
+        if x.op == "aten.addmm.default":
+            names = [*names[1:], names[0]]
+        left, weight, *bias = names
+        ranks = [len(self._shape(each)) for each in names]
+        require(ranks[0] >= 2 and ranks[1:] == [2, 1][: len(bias) + 1])
+        along = 0
+        if x.op != "aten.linear.default":
+            made, inner = self._graph[weight], operand(self._graph[weight])
+            along = 1
+            if made.op in _SWAPS and [*made.args[1:]] in _ORDERS and inner is not None:
+                weight, along = inner, 0
+        return left, weight, along, bias[0] if bias else None
+
+    def _leads_to_a_map(self, name: str) -> bool:
+        """Whether a linear map is behind elementwise additions and scalings."""
+        while self._alone(name):
+            node = self._graph[name]
+            if node.op in (*_PRODUCTS, *_TRANSPOSED, *_CONVOLUTIONS):
+                return True
+            sides = [operand(node, place) for place in range(len(node.args))]
+            inner = next((each for each in sides if self._full(each, node)), None)
+            if node.op not in (*_ADDING, *_SCALING) or inner is None:
+                return False
+            name = inner
+        return False
+
+    @property
+    def _op(self) -> str:
+        return _WHOLE.get(self._node.op, self._node.op)
+
+    @property
+    def _sums(self) -> bool:
+        return self._op == _SUM
+
+    def _reduction(self, x: str, dims: Sequence[int], op: str = "") -> str:
+        return self._add(op or self._op, [ref(x), [*dims], True], self._reduced(x, dims))
+
+
+def _dims(node: m.GraphNode, rank: int) -> list[int]:
+    given: Any = node.args[1] if len(node.args) > 1 else None
+    if given is None or given == []:
+        return [*range(rank)]
+    return sorted(int(each) % rank for each in (given if isinstance(given, list) else [given]))

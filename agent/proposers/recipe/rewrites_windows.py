@@ -1,0 +1,166 @@
+"""Exact rewrites of poolings after linear maps over windows, and of attention with wide heads."""
+
+import math
+from typing import Any, ClassVar, Final
+
+from agent.proposers.recipe.attention import WIDEST_HEAD
+from agent.proposers.recipe.operands import operand
+from agent.proposers.recipe.patterns import needed, require
+from agent.proposers.recipe.rewriting import Rewriting, numbers, ref
+
+_MERGED: Final = "two average poolings are one"
+_POOLED: Final = "a convolution and the average pooling after it are one convolution"
+_TRANSPOSED: Final = "a transposed convolution and the average pooling after it are one convolution"
+_WIDE: Final = "attention with wide heads as two products and a softmax"
+TRANSPOSED: Final = {
+    1: "aten.conv_transpose1d.default",
+    2: "aten.conv_transpose2d.input",
+    3: "aten.conv_transpose3d.input",
+}
+_POOLS: Final = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
+
+
+class Window(Rewriting):
+    """An average pooling."""
+
+    def _merged(self) -> str:
+        """Pooling of poolings."""
+        source, window = self._pooling()
+        inner, first = self._pooling(source)
+        both = [one * other for one, other in zip(window, first, strict=True)]
+        self._view(self._add(self._node.op, [ref(inner), both, both], self._made))
+        return _MERGED
+
+    def _after_convolution(self) -> str:
+        """The window is as much longer as the pooling reaches, and its weights are sums of
+        neighbouring ones: fewer products, and the results between are not made."""
+        source, window = self._pooling()
+        axes, node = len(window), self._graph[source]
+        require(node.op == f"aten.conv{axes}d.default" and not node.kwargs)
+        given: list[Any] = [*node.args[3:], *([1], [0], [1], 1)[len(node.args[3:]) :]]
+        require({*numbers(given[0], axes), *numbers(given[2], axes)} == {1})
+        numbers(given[1], axes)
+        weight = needed(operand(node, 1))
+        taps = self._shape(weight)[2:]
+        longer = [tap + reach - 1 for tap, reach in zip(taps, window, strict=True)]
+        require(math.prod(longer) < math.prod(taps) * math.prod(window))
+        kernel = self._spread(weight, window)
+        args = [node.args[0], ref(kernel), operand(node, 2) and node.args[2]]
+        self._view(self._add(node.op, [*args, window, *given[1:]], self._made))
+        return _POOLED
+
+    def _after_transposed(self) -> str:
+        """With a stride as long as the pooling's window each result meets a few elements, all at
+        the same places of the window: a convolution without stride."""
+        source, window = self._pooling()
+        axes, node = len(window), self._graph[source]
+        require(node.op == TRANSPOSED[axes] and not node.kwargs)
+        plain: list[Any] = [[1], [0], [0], 1, [1]]
+        given = [*node.args[3:], *plain[len(node.args[3:]) :]]
+        require(numbers(given[0], axes) == window and given[3] == 1)
+        require({*numbers(given[4], axes)} == {1})
+        padding = numbers(given[1], axes)
+        x, weight = needed(operand(node)), needed(operand(node, 1))
+        inputs, outputs, *taps = self._shape(weight)
+        # [in, out, window] as [out, in, window]
+        order, shape = [1, 0, *range(2, 2 + axes)], [outputs, inputs, *taps]
+        kernel = self._spread(
+            self._add("aten.permute.default", [ref(weight), order], shape), window
+        )
+        before: list[int] = []
+        after: list[int] = []
+        for axis, step in enumerate(window):
+            first = -((taps[axis] - 1 - padding[axis]) // step)
+            last = (padding[axis] + step - 1) // step
+            before.append(-first)
+            after.append(self._made[2 + axis] - self._shape(x)[2 + axis] + last)
+            # Of the window's weights, counted from -(step - 1) on, weight t is that of element
+            # (padding - t) / step.
+            start, end = (padding[axis] - each * step + step - 1 for each in (last, first))
+            cut = [*self._shape(kernel)]
+            cut[2 + axis] = last - first + 1
+            sliced = [ref(kernel), 2 + axis, start, end + 1, step]
+            kernel = self._add("aten.slice.Tensor", sliced, cut)
+        require(min(*before, *after) >= 0)
+        kernel = self._add(
+            "aten.flip.default", [ref(kernel), [*range(2, 2 + axes)]], self._shape(kernel)
+        )
+        sides = before
+        if before != after:
+            sizes = zip(self._shape(x)[2:], before, after, strict=True)
+            padded = [*self._shape(x)[:2], *(sum(each) for each in sizes)]
+            pairs = zip(reversed(before), reversed(after), strict=True)
+            pads = [each for pair in pairs for each in pair]
+            x = self._add("aten.constant_pad_nd.default", [ref(x), pads, 0], padded)
+            sides = [0] * axes
+        args = [ref(x), ref(kernel), operand(node, 2) and node.args[2], [1] * axes, sides]
+        self._view(self._add(f"aten.conv{axes}d.default", args, self._made))
+        return _TRANSPOSED
+
+    rules: ClassVar = (_merged, _after_convolution, _after_transposed)
+
+    @property
+    def _made(self) -> tuple[int, ...]:
+        return self._graph.shape(self._node.name)
+
+    def _pooling(self, name: str = "") -> tuple[str, list[int]]:
+        """What an average pooling reads, and its window: side by side, and none past the edge."""
+        node = self._graph[name] if name else self._node
+        axes = needed(_POOLS.get(node.op))
+        require(not node.kwargs and len(node.args) >= 2)
+        window = numbers(node.args[1], axes)
+        stride = node.args[2] if len(node.args) > 2 else []
+        require(stride == [] or numbers(stride, axes) == window)
+        rest: list[Any] = [*node.args[3:], *([0], False, True, None)[len(node.args[3:]) :]]
+        require({*numbers(rest[0], axes)} == {0} and rest[1] is False and rest[3] is None)
+        source = needed(operand(node))
+        require(self._alone(source) and len(self._graph.shape(source)) == 2 + axes)
+        return source, window
+
+    def _spread(self, weight: str, window: list[int]) -> str:
+        """Weights averaged over every window that meets one of them."""
+        axes = len(window)
+        shape = [*self._shape(weight)]
+        pads: list[int] = []
+        for axis in reversed(range(axes)):
+            pads += [window[axis] - 1] * 2
+            shape[2 + axis] += 2 * (window[axis] - 1)
+        padded = self._add("aten.constant_pad_nd.default", [ref(weight), pads, 0], shape)
+        shape = [*shape[:2], *(shape[2 + axis] - window[axis] + 1 for axis in range(axes))]
+        pooled = [ref(padded), window, [1] * axes]
+        return self._add(f"aten.avg_pool{axes}d.default", pooled, shape)
+
+
+class Attention(Rewriting):
+    """Scaled dot product attention."""
+
+    def _wide(self) -> str:
+        node = self._node
+        require(node.op == "aten.scaled_dot_product_attention.default" and not node.kwargs)
+        require([*node.args[3:]] in ([], [None], [None, 0.0], [None, 0.0, False]))
+        q, k, v = (needed(operand(node, place)) for place in range(3))
+        *lead, queries, width = self._shape(q)
+        keys = self._shape(k)[-2]
+        require(width > WIDEST_HEAD and self._shape(k)[:-2] == self._shape(v)[:-2] == (*lead,))
+        swapped = self._add("aten.transpose.int", [ref(k), -2, -1], [*lead, width, keys])
+        shape = [*lead, queries, keys]
+        scores = self._add("aten.matmul.default", [ref(q), ref(swapped)], shape)
+        # Rounded to 16 bits, large scores would be off by too much.
+        short = self._graph.dtype(node.name) in ("float16", "bfloat16")
+        scores = self._cast(scores, "float32") if short else scores
+        factor, dtype = 1.0 / math.sqrt(width), "float32" if short else ""
+        scores = self._add("aten.mul.Tensor", [ref(scores), factor], shape, dtype)
+        weights = self._add("aten.softmax.int", [ref(scores), -1], shape, dtype)
+        weights = self._cast(weights, self._graph.dtype(node.name)) if short else weights
+        made = self._graph.shape(node.name)
+        self._view(self._add("aten.matmul.default", [ref(weights), ref(v)], made))
+        self._sized = True
+        return _WIDE
+
+    rules: ClassVar = (_wide,)
+
+    def _cast(self, x: str, dtype: str) -> str:
+        shape = self._shape(x)
+        return self._add(
+            "aten._to_copy.default", [ref(x)], shape, dtype, {"dtype": {"torch": dtype}}
+        )
