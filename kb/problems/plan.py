@@ -9,6 +9,7 @@ from kb.gpus import GpuSpec
 from kb.problems.analysis import PRODUCTS, Analysis
 from kb.problems.attributes import attributes, row_of
 from kb.problems.facts import shape_text
+from kb.problems.rewrites import exact_rewrites
 from kb.problems.steps import Step
 from kb.problems.useful import parts_of
 from kb.problems.values import DTYPE_BYTES, Tensor
@@ -27,7 +28,8 @@ _TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
 
 def plan_line(analysis: Analysis, card: GpuSpec | None) -> str | None:
     """Return what the shapes settle, None where there is nothing to say beyond the facts."""
-    said = list(dict.fromkeys([*_heaviest(analysis, card), *_around(analysis), *_ends(analysis)]))
+    lines = (*exact_rewrites(analysis.steps), *_heaviest(analysis, card), *_around(analysis))
+    said = list(dict.fromkeys([*lines, *_ends(analysis)]))
     return f"{PLAN} {'; '.join(said)}." if said else None
 
 
