@@ -35,6 +35,9 @@ from judge.sandbox.layers import Layer, require_layers
 from judge.worker.messages import ValueKind, is_device_error
 from kb.errors import KbError
 
+# After so many cases of a shape in which the problem itself raises, and none that runs, no more.
+_SAME_FAILURES = 2
+
 
 @dataclass(slots=True)
 class Trial:
@@ -235,6 +238,7 @@ class Trial:
             self._not_loaded(error, shape)
             return
         chosen = None
+        raised = ran = 0
         # One case of a spare shape may miss what the shape is there for.
         for planned in with_more(shape, power if decides or shape.spare else None):
             if chosen is False and planned.kind not in OF_INTEGERS:
@@ -253,6 +257,7 @@ class Trial:
                 return
             if prepared.raised:
                 self._require_repeat(stage, planned, prepared.raised)
+            raised, ran = raised + bool(prepared.raised), ran + (not prepared.raised)
             self._broken = stage.broken
             self._note_of(stage, prepared, planned)
             chosen = any(
@@ -266,7 +271,8 @@ class Trial:
             case = outcome.case
             said = "ok" if case.passed else case.problem or f"does not count: {case.why_not}"
             self.say(Progress(f"{describe(case)}: {said}"))
-            if self._decided():
+            # It is the shape that the problem cannot have, not the values.
+            if self._decided() or (raised >= _SAME_FAILURES and not ran and shape.label != "full"):
                 return
             if outcome.case.counted:
                 if power is not None and not power.complete:

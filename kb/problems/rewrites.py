@@ -22,7 +22,7 @@ def exact_rewrites(steps: Sequence[Step]) -> Iterator[str]:
         elif linear is not None:
             text = _reduced(linear, step) if step.kind == "reduce" else _pooled(linear, step)
             if text:
-                yield f"{text}, {_EXACT}"
+                yield f"exact rewrite: {text}, {_EXACT}"
             linear = None
 
 

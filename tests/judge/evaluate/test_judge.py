@@ -1,5 +1,6 @@
 """End to end on the CPU: honest kernels are told from wrong ones, and wrong ones from cheats."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,20 @@ def test_a_view_of_the_input_is_a_cheat_unless_the_problem_returns_one(judge):
 def test_a_kernel_need_not_take_what_the_problem_leaves_out(judge):
     optional = POOL.replace("def forward(self, x):", "def forward(self, x, start=None, end=None):")
     assert judge(pool_kernel(), optional).verdict is Verdict.CORRECT
+
+
+def test_a_shape_that_the_problem_cannot_have_is_not_tried_with_every_kind_of_values(judge):
+    # Saturated results hide mistakes, so that every kind of values is asked for.
+    saturated = "torch.sigmoid(100 + (x * self.weight).sum(-1))"
+    problem = PROBLEM.replace("(x * self.weight).sum(-1)", saturated).replace(
+        "        return", "        assert x.shape[-1] >= 37, 'too narrow'\n        return"
+    )
+    kernel = "def kernel_function(x, weight):\n    return torch.sigmoid(100 + run(x, weight))\n"
+    found = judge(KERNEL + kernel, problem)
+    failed = Counter(
+        str(each.constants) for each in found.cases if "too narrow" in (each.why_not or "")
+    )
+    assert 0 < max(failed.values()) <= 2
 
 
 def test_half_precision_inside_float32_is_wrong_with_a_hint(judge):
