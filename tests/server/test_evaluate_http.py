@@ -16,10 +16,12 @@ from conftest import QUERY
 from evaluations import CHEAT, HANG, IDLE, PROBLEM, RIGHT, WRONG, Evaluations, bearer, body
 from live import serving
 from schemathesis import GenerationMode
+from starlette.testclient import TestClient
 from support import kb
 from test_endpoints import assert_problem
 from test_schema import CHECKS, EXAMPLES, given, takes_anything
 
+from agent.service.runner import Runner
 from cli.evaluate_api.mount import EvaluationMount
 from server.app import create_app
 from server.settings import Settings
@@ -54,31 +56,33 @@ def judging(built, tmp_path_factory):
         yield found
 
 
-@pytest.fixture
-def quiet(built, make_client, tmp_path, monkeypatch):
+@contextlib.contextmanager
+def unjudged(index, place, **changed):
     """The routes in this process, with nobody who judges: what is sent stays in the queue."""
-    from agent.service.runner import Runner
-
-    monkeypatch.setattr(Runner, "start", lambda self: None)
-    monkeypatch.setattr(Runner, "stop", lambda self: None)
-    from starlette.testclient import TestClient
-
-    opened = []
-
-    def make(**changed):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Runner, "start", lambda self: None)
+        patched.setattr(Runner, "stop", lambda self: None)
         values = {
-            "index": built / "index", "state_dir": tmp_path / "state", "rate_per_second": 0,
-            "tokens": tmp_path / "tokens.json", "allow_evaluate": True,
+            "index": index, "state_dir": place / "state", "rate_per_second": 0,
+            "tokens": place / "tokens.json", "allow_evaluate": True,
         }  # fmt: skip
         app = create_app(Settings(**(values | changed)), [EvaluationMount])
-        client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
-        client.__enter__()
-        opened.append(client)
-        return client
+        with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+            yield client
 
-    yield make
-    for client in opened:
-        client.__exit__(None, None, None)
+
+@pytest.fixture
+def quiet(built, tmp_path):
+    with contextlib.ExitStack() as stack:
+        yield lambda **changed: stack.enter_context(unjudged(built / "index", tmp_path, **changed))
+
+
+@pytest.fixture(scope="module")
+def refusing(built, tmp_path_factory):
+    """An application for all that is refused, and a header for it."""
+    place = tmp_path_factory.mktemp("refusing")
+    with unjudged(built / "index", place, max_budget=4_000) as client:
+        yield client, bearer(place / "tokens.json")
 
 
 def judges(server):
@@ -307,10 +311,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_refused_with_its_reason(quiet, tmp_path, monkeypatch, case):
+def test_bad_input_is_refused_with_its_reason(refusing, monkeypatch, case):
     monkeypatch.setattr("agent.service.service.has_gpu", lambda: False)
-    client = quiet(max_budget=4_000)
-    headers = bearer(tmp_path / "tokens.json")
+    client, headers = refusing
     changed = BAD[case]
     sent = {key: value for key, value in (body() | changed).items() if value is not None}
     kind = {"Content-Type": "application/json"}
