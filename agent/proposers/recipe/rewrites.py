@@ -13,8 +13,15 @@ from typing import Any, ClassVar, Final
 
 from agent.proposers.recipe.operands import operand
 from agent.proposers.recipe.patterns import needed, require
-from agent.proposers.recipe.rewrites_windows import TRANSPOSED, Attention, Window
-from agent.proposers.recipe.rewriting import Rewriting, numbers, ref
+from agent.proposers.recipe.rewrites_windows import Attention, Largest, Window
+from agent.proposers.recipe.rewriting import (
+    ADDING,
+    CONVOLUTIONS,
+    TRANSPOSED,
+    Rewriting,
+    numbers,
+    ref,
+)
 from judge.graph import Graph
 from judge.worker import messages as m
 
@@ -28,14 +35,6 @@ _WHOLE: Final = {"aten.mean.default": _MEAN, "aten.sum.default": _SUM}
 _OF_ONE: Final = frozenset({_MEAN, _SUM, "aten.logsumexp.default", "aten.amax.default",
                             "aten.amin.default"})  # fmt: skip
 _PAIRS: Final = ("aten.max.dim", "aten.min.dim")
-_ADDING: Final = ("aten.add.Tensor", "aten.sub.Tensor")
-_SCALING: Final = ("aten.mul.Tensor", "aten.div.Tensor")
-_PRODUCTS: Final = ("aten.linear.default", "aten.matmul.default", "aten.mm.default",
-                    "aten.addmm.default")  # fmt: skip
-_SWAPS: Final = ("aten.t.default", "aten.permute.default", "aten.transpose.int")
-_ORDERS: Final[tuple[list[Any], ...]] = ([], [[1, 0]], [0, 1], [1, 0], [-1, -2], [-2, -1])
-_TRANSPOSED: Final = {name: rank for rank, name in TRANSPOSED.items()}
-_CONVOLUTIONS: Final = {f"aten.conv{rank}d.default": rank for rank in (1, 2, 3)}
 
 
 def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
@@ -46,7 +45,7 @@ def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
     while changed:
         changed = False
         for name in graph.computed:
-            forms = (form(graph, name).tried() for form in (_Reduction, Window, Attention))
+            forms = (form(graph, name).tried() for form in (_Reduction, Window, Largest, Attention))
             found = next((each for each in forms if each is not None), None)
             if found is not None:
                 graph, rule = found
@@ -90,27 +89,18 @@ class _Reduction(Rewriting):
         """What is added or multiplied elementwise comes after the reduction, if a linear map is
         before it."""
         x, dims = self._source()
-        adds = x.op in _ADDING
-        require((adds or x.op in _SCALING) and len(x.args) == 2)
-        sides = [operand(x, place) for place in (0, 1)]
-        place = needed(next((i for i, each in enumerate(sides) if self._full(each, x)), None))
-        require(place == 0 or x.op in ("aten.add.Tensor", "aten.mul.Tensor"))
-        inner, mine = needed(sides[place]), sides[1 - place]
-        require(self._leads_to_a_map(inner))
+        place, inner, mine = self._affine(x)
+        adds, rank = x.op in ADDING, len(self._shape(x.name))
         other: Any = x.args[1 - place]
-        if mine is None:
-            require(isinstance(other, int | float) and not (adds and self._sums))
+        if mine is None or {*self._along(mine, rank, dims)} == {1}:
+            require(not (adds and self._sums))
         else:
+            # Reduced as well, and added after that.
             shape, whole = self._shape(mine), self._shape(x.name)
-            lead = len(whole) - len(shape)
-            sizes = [shape[dim - lead] if dim >= lead else 1 for dim in dims]
-            if {*sizes} == {1}:
-                require(not (adds and self._sums))
-            else:
-                # Reduced as well, and added after that.
-                require(adds and sizes == [whole[dim] for dim in dims])
-                require(math.prod(shape) < math.prod(whole))
-                other = ref(self._reduction(mine, [dim - lead for dim in dims]))
+            require(adds and self._along(mine, rank, dims) == [whole[dim] for dim in dims])
+            require(math.prod(shape) < math.prod(whole))
+            lead = rank - len(shape)
+            other = ref(self._reduction(mine, [dim - lead for dim in dims]))
         args: list[Any] = [ref(self._reduction(inner, dims)), other]
         self._view(self._add(x.op, args[::-1] if place else args, self._reduced(x.name, dims)))
         return ""
@@ -146,7 +136,7 @@ class _Reduction(Rewriting):
         """Each tap of the window meets one stretch of the input along each dimension: the results'
         mean is the product of the weights with the means of these."""
         x, dims = self._source()
-        axes = needed(_TRANSPOSED.get(x.op) or _CONVOLUTIONS.get(x.op))
+        axes = needed(TRANSPOSED.get(x.op) or CONVOLUTIONS.get(x.op))
         taps = [*range(2, 2 + axes)]
         require(self._op == _MEAN and dims == taps)
         given, weight = (needed(operand(x, place)) for place in (0, 1))
@@ -164,7 +154,7 @@ class _Reduction(Rewriting):
                 means = self._means(means, 2 + axis, stretches[axis])
             count = channels * math.prod(window)
             kernel = weight
-            if x.op in _TRANSPOSED:  # [in, out, window] as [out, in, window]
+            if x.op in TRANSPOSED:  # [in, out, window] as [out, in, window]
                 order, swapped = [1, 0, *taps], [made[1], channels, *window]
                 kernel = self._add("aten.permute.default", [ref(weight), order], swapped)
             means, kernel = (
@@ -172,7 +162,7 @@ class _Reduction(Rewriting):
                 for each, rows in ((means, batch), (kernel, made[1]))
             )
         shape = [batch, made[1]]
-        by_rows = whole and x.op in _TRANSPOSED
+        by_rows = whole and x.op in TRANSPOSED
         name = "aten.matmul.default" if by_rows else "aten.linear.default"
         y = self._add(name, [ref(means), ref(kernel)], shape)
         share = math.prod(sizes) / math.prod(made[2:])
@@ -192,7 +182,7 @@ class _Reduction(Rewriting):
         self, x: m.GraphNode, sizes: Sequence[int], window: Sequence[int]
     ) -> list[list[tuple[int, int]]]:
         """By axis and tap: where the stretch of the input that it meets begins and ends."""
-        transposed = x.op in _TRANSPOSED
+        transposed = x.op in TRANSPOSED
         plain: list[Any] = [[1], [0], [0], 1, [1]] if transposed else [[1], [0], [1], 1]
         values = [*x.args[3:], *plain[len(x.args) - 3 :]] if len(x.args) > 3 else plain
         stride, padding = (numbers(value, len(sizes)) for value in values[:2])
@@ -232,36 +222,6 @@ class _Reduction(Rewriting):
             made[stretch] = name
         shape[dim] = len(stretches)
         return self._add("aten.cat.default", [[ref(made[each]) for each in stretches], dim], shape)
-
-    def _product(self, x: m.GraphNode) -> tuple[str, str, int, str | None]:
-        """The left factor, the weights, their dimension that results run along, and the bias."""
-        require(x.op in _PRODUCTS)
-        names = [needed(operand(x, place)) for place in range(len(x.args))]
-        if x.op == "aten.addmm.default":
-            names = [*names[1:], names[0]]
-        left, weight, *bias = names
-        ranks = [len(self._shape(each)) for each in names]
-        require(ranks[0] >= 2 and ranks[1:] == [2, 1][: len(bias) + 1])
-        along = 0
-        if x.op != "aten.linear.default":
-            made, inner = self._graph[weight], operand(self._graph[weight])
-            along = 1
-            if made.op in _SWAPS and [*made.args[1:]] in _ORDERS and inner is not None:
-                weight, along = inner, 0
-        return left, weight, along, bias[0] if bias else None
-
-    def _leads_to_a_map(self, name: str) -> bool:
-        """Whether a linear map is behind elementwise additions and scalings."""
-        while self._alone(name):
-            node = self._graph[name]
-            if node.op in (*_PRODUCTS, *_TRANSPOSED, *_CONVOLUTIONS):
-                return True
-            sides = [operand(node, place) for place in range(len(node.args))]
-            inner = next((each for each in sides if self._full(each, node)), None)
-            if node.op not in (*_ADDING, *_SCALING) or inner is None:
-                return False
-            name = inner
-        return False
 
     @property
     def _op(self) -> str:

@@ -6,18 +6,16 @@ from typing import Any, ClassVar, Final
 from agent.proposers.recipe.attention import WIDEST_HEAD
 from agent.proposers.recipe.operands import operand
 from agent.proposers.recipe.patterns import needed, require
-from agent.proposers.recipe.rewriting import Rewriting, numbers, ref
+from agent.proposers.recipe.rewriting import CONVOLUTIONS, TRANSPOSED, Rewriting, numbers, ref
+from judge.worker import messages as m
 
-_MERGED: Final = "two average poolings are one"
+_MERGED: Final = "two poolings are one"
 _POOLED: Final = "a convolution and the average pooling after it are one convolution"
-_TRANSPOSED: Final = "a transposed convolution and the average pooling after it are one convolution"
+_UNSTRIDED: Final = "a transposed convolution and the average pooling after it are one convolution"
+_COLUMNS: Final = "a product's columns are averaged in its weights"
 _WIDE: Final = "attention with wide heads as two products and a softmax"
-TRANSPOSED: Final = {
-    1: "aten.conv_transpose1d.default",
-    2: "aten.conv_transpose2d.input",
-    3: "aten.conv_transpose3d.input",
-}
-_POOLS: Final = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
+_AVERAGES: Final = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
+_LARGEST: Final = {f"aten.max_pool{rank}d.default": rank for rank in (1, 2, 3)}
 
 
 class Window(Rewriting):
@@ -31,12 +29,52 @@ class Window(Rewriting):
         self._view(self._add(self._node.op, [ref(inner), both, both], self._made))
         return _MERGED
 
+    def _past(self) -> str:
+        """What is added to or multiplied with all elements of a channel comes after the pooling."""
+        source, window = self._pooling()
+        x = self._graph[source]
+        place, inner, mine = self._affine(x)
+        spatial = range(2, 2 + len(window))
+        require(mine is None or {*self._along(mine, 2 + len(window), spatial)} == {1})
+        pooled = self._add(self._node.op, [ref(inner), window, window], self._made)
+        args: list[Any] = [ref(pooled), x.args[1 - place]]
+        self._view(self._add(x.op, args[::-1] if place else args, self._made))
+        return ""
+
+    def _of_columns(self) -> str:
+        """Averages of neighbouring columns of a product are columns of the product with averaged
+        weights."""
+        source, window = self._pooling()
+        require(len(window) == 1)
+        node = self._graph[source]
+        lifted = node.op == "aten.unsqueeze.default" and node.args[1] in (1, -2)
+        if lifted:
+            source = needed(operand(node))
+            require(self._alone(source) and len(self._shape(source)) == 2)
+        left, weight, along, bias = self._product(self._graph[source])
+        inner, columns = self._shape(weight)[1 - along], self._made[-1]
+        if along == 0:
+            turned = [inner, self._shape(weight)[0]]
+            weight = self._add("aten.permute.default", [ref(weight), [1, 0]], turned)
+        name = self._node.op
+        weight = self._add(name, [ref(weight), window, window], [inner, columns])
+        shape = [*self._shape(source)[:-1], columns]
+        y = self._add("aten.matmul.default", [ref(left), ref(weight)], shape)
+        if bias is not None:
+            row = self._add("aten.unsqueeze.default", [ref(bias), 0], [1, *self._shape(bias)])
+            row = self._add(name, [ref(row), window, window], [1, columns])
+            y = self._add("aten.add.Tensor", [ref(y), ref(row)], shape)
+        if lifted:
+            y = self._add("aten.unsqueeze.default", [ref(y), 1], self._made)
+        self._view(y)
+        return _COLUMNS
+
     def _after_convolution(self) -> str:
         """The window is as much longer as the pooling reaches, and its weights are sums of
         neighbouring ones: fewer products, and the results between are not made."""
         source, window = self._pooling()
         axes, node = len(window), self._graph[source]
-        require(node.op == f"aten.conv{axes}d.default" and not node.kwargs)
+        require(CONVOLUTIONS.get(node.op) == axes and not node.kwargs)
         given: list[Any] = [*node.args[3:], *([1], [0], [1], 1)[len(node.args[3:]) :]]
         require({*numbers(given[0], axes), *numbers(given[2], axes)} == {1})
         numbers(given[1], axes)
@@ -54,7 +92,7 @@ class Window(Rewriting):
         the same places of the window: a convolution without stride."""
         source, window = self._pooling()
         axes, node = len(window), self._graph[source]
-        require(node.op == TRANSPOSED[axes] and not node.kwargs)
+        require(TRANSPOSED.get(node.op) == axes and not node.kwargs)
         plain: list[Any] = [[1], [0], [0], 1, [1]]
         given = [*node.args[3:], *plain[len(node.args[3:]) :]]
         require(numbers(given[0], axes) == window and given[3] == 1)
@@ -95,25 +133,20 @@ class Window(Rewriting):
             sides = [0] * axes
         args = [ref(x), ref(kernel), operand(node, 2) and node.args[2], [1] * axes, sides]
         self._view(self._add(f"aten.conv{axes}d.default", args, self._made))
-        return _TRANSPOSED
+        return _UNSTRIDED
 
-    rules: ClassVar = (_merged, _after_convolution, _after_transposed)
+    rules: ClassVar = (_merged, _past, _of_columns, _after_convolution, _after_transposed)
 
     @property
     def _made(self) -> tuple[int, ...]:
         return self._graph.shape(self._node.name)
 
     def _pooling(self, name: str = "") -> tuple[str, list[int]]:
-        """What an average pooling reads, and its window: side by side, and none past the edge."""
+        """What an average pooling reads, and its window."""
         node = self._graph[name] if name else self._node
-        axes = needed(_POOLS.get(node.op))
-        require(not node.kwargs and len(node.args) >= 2)
-        window = numbers(node.args[1], axes)
-        stride = node.args[2] if len(node.args) > 2 else []
-        require(stride == [] or numbers(stride, axes) == window)
-        rest: list[Any] = [*node.args[3:], *([0], False, True, None)[len(node.args[3:]) :]]
-        require({*numbers(rest[0], axes)} == {0} and rest[1] is False and rest[3] is None)
-        source = needed(operand(node))
+        axes = needed(_AVERAGES.get(node.op))
+        source, window, rest = apart(node, axes)
+        require(rest in ([], [False], [False, True], [False, True, None]))
         require(self._alone(source) and len(self._graph.shape(source)) == 2 + axes)
         return source, window
 
@@ -129,6 +162,42 @@ class Window(Rewriting):
         shape = [*shape[:2], *(shape[2 + axis] - window[axis] + 1 for axis in range(axes))]
         pooled = [ref(padded), window, [1] * axes]
         return self._add(f"aten.avg_pool{axes}d.default", pooled, shape)
+
+
+class Largest(Rewriting):
+    """A maximum pooling of maximum poolings."""
+
+    def _merged(self) -> str:
+        node = self._node
+        axes = needed(_LARGEST.get(node.op))
+        source, window, rest = apart(node, axes)
+        require(self._graph[source].op == node.op and self._alone(source))
+        inner, first, more = apart(self._graph[source], axes)
+        # Neither dilation nor an incomplete window at the edge.
+        for each in (rest, more):
+            require(not each or ({*numbers(each[0], axes)} == {1} and each[1:] in ([], [False])))
+        both = [one * other for one, other in zip(window, first, strict=True)]
+        made = self._graph.shape(node.name)
+        self._view(self._add(node.op, [ref(inner), both, both], made))
+        return _MERGED
+
+    rules: ClassVar = (_merged,)
+
+
+def apart(node: m.GraphNode, axes: int) -> tuple[str, list[int], list[Any]]:
+    """What a pooling without padding reads, its window, and arguments after the padding.
+
+    Raises
+    ------
+    NoMatchError
+        Its windows are not side by side.
+    """
+    require(not node.kwargs and len(node.args) >= 2)
+    window = numbers(node.args[1], axes)
+    stride: Any = node.args[2] if len(node.args) > 2 else []
+    require(stride == [] or numbers(stride, axes) == window)
+    require(len(node.args) < 4 or {*numbers(node.args[3], axes)} == {0})
+    return needed(operand(node)), window, [*node.args[4:]]
 
 
 class Attention(Rewriting):

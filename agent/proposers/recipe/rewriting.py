@@ -2,12 +2,27 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from agent.proposers.recipe.patterns import attempt, require
+from agent.proposers.recipe.operands import operand
+from agent.proposers.recipe.patterns import attempt, needed, require
 from judge.graph import Graph
 from judge.graph_spelling import with_values
 from judge.worker import messages as m
+
+ADDING: Final = ("aten.add.Tensor", "aten.sub.Tensor")
+SCALING: Final = ("aten.mul.Tensor", "aten.div.Tensor")
+# Linear maps by their operators: products, and convolutions with how many dimensions they have.
+PRODUCTS: Final = ("aten.linear.default", "aten.matmul.default", "aten.mm.default",
+                   "aten.addmm.default")  # fmt: skip
+CONVOLUTIONS: Final = {f"aten.conv{rank}d.default": rank for rank in (1, 2, 3)}
+TRANSPOSED: Final = {
+    "aten.conv_transpose1d.default": 1,
+    "aten.conv_transpose2d.input": 2,
+    "aten.conv_transpose3d.input": 3,
+}
+_SWAPS: Final = ("aten.t.default", "aten.permute.default", "aten.transpose.int")
+_ORDERS: Final[tuple[list[Any], ...]] = ([], [[1, 0]], [0, 1], [1, 0], [-1, -2], [-2, -1])
 
 
 class Rewriting:
@@ -32,6 +47,54 @@ class Rewriting:
             if name is not None:
                 return self._written(), name
         return None
+
+    def _product(self, x: m.GraphNode) -> tuple[str, str, int, str | None]:
+        """The left factor, the weights, their dimension that results run along, and the bias."""
+        require(x.op in PRODUCTS)
+        names = [needed(operand(x, place)) for place in range(len(x.args))]
+        if x.op == "aten.addmm.default":
+            names = [*names[1:], names[0]]
+        left, weight, *bias = names
+        ranks = [len(self._shape(each)) for each in names]
+        require(ranks[0] >= 2 and ranks[1:] == [2, 1][: len(bias) + 1])
+        along = 0
+        if x.op != "aten.linear.default":
+            made, inner = self._graph[weight], operand(self._graph[weight])
+            along = 1
+            if made.op in _SWAPS and [*made.args[1:]] in _ORDERS and inner is not None:
+                weight, along = inner, 0
+        return left, weight, along, bias[0] if bias else None
+
+    def _affine(self, x: m.GraphNode) -> tuple[int, str, str | None]:
+        """Of an addition or a scaling behind which a linear map is: the place of the operand that
+        comes from there, the operand, and the other one, which is None where it is a number."""
+        require(x.op in (*ADDING, *SCALING) and len(x.args) == 2 and not x.kwargs)
+        sides = [operand(x, place) for place in (0, 1)]
+        place = needed(next((i for i, each in enumerate(sides) if self._full(each, x)), None))
+        require(place == 0 or x.op in ("aten.add.Tensor", "aten.mul.Tensor"))
+        inner, other = needed(sides[place]), sides[1 - place]
+        require(other is not None or isinstance(x.args[1 - place], int | float))
+        require(self._leads_to_a_map(inner))
+        return place, inner, other
+
+    def _along(self, name: str, rank: int, dims: Sequence[int]) -> list[int]:
+        """An operand's sizes along some of the dimensions of a result of this rank."""
+        shape = self._shape(name)
+        lead = rank - len(shape)
+        return [shape[dim - lead] if dim >= lead else 1 for dim in dims]
+
+    def _leads_to_a_map(self, name: str) -> bool:
+        """Whether a linear map is behind elementwise additions and scalings."""
+        while self._alone(name):
+            node = self._graph[name]
+            if node.op in (*PRODUCTS, *TRANSPOSED, *CONVOLUTIONS):
+                return True
+            sides = [operand(node, place) for place in range(len(node.args))]
+            inner = next((each for each in sides if self._full(each, node)), None)
+            if node.op not in (*ADDING, *SCALING) or inner is None:
+                return False
+            name = inner
+        return False
 
     def _full(self, name: str | None, node: m.GraphNode) -> bool:
         """Whether an operand has the shape and dtype of what it goes into."""

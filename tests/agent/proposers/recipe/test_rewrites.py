@@ -89,6 +89,16 @@ CASES = {
         "nn.ConvTranspose2d(3, 4, (7, 5), stride=(3, 2), padding=(2, 1))",
         "F.avg_pool2d(self.map(x), (3, 2))", IMAGE,
     ),
+    "pooled transposed convolution, scaled": (
+        "nn.ConvTranspose2d(3, 7, 3, stride=2, padding=1)",
+        "F.avg_pool2d(self.map(x) * 0.5 - self.scale[:, None, None], 2) + 1", IMAGE,
+    ),
+    "averaged columns": (
+        "nn.Linear(6, 14)", "F.avg_pool1d(self.map(x).unsqueeze(1), 4).squeeze(1)", ROWS,
+    ),
+    "averaged columns of a batch": (
+        "nn.Linear(14, 6, bias=False)", "F.avg_pool1d(x @ self.map.weight, 2)", BATCH,
+    ),
     "pooled transposed convolution of rows": (
         "nn.ConvTranspose1d(3, 4, 4, stride=2, bias=False)", "F.avg_pool1d(self.map(x), 2)",
         "torch.randn(2, 3, 9)",
@@ -101,6 +111,18 @@ KEPT = {
     ),
     "pooling that overlaps": (
         "nn.Conv2d(3, 4, 3)", "F.avg_pool2d(self.map(x), 3, stride=1)", IMAGE,
+    ),
+    "poolings that overlap": (
+        "nn.Tanh()", "F.max_pool2d(F.max_pool2d(x, 2), 3, stride=1)", IMAGE,
+    ),
+    "poolings with gaps": (
+        "nn.Tanh()", "F.max_pool2d(F.max_pool2d(x, 2, dilation=2, stride=2), 2)", IMAGE,
+    ),
+    "poolings with a part of a window": (
+        "nn.Tanh()", "F.max_pool2d(F.max_pool2d(x, 2, ceil_mode=True), 2)", IMAGE,
+    ),
+    "pooling after what differs by position": (
+        "nn.Conv2d(3, 4, 3, padding=1)", "F.avg_pool2d(self.map(x) * x[:, :1], 2)", IMAGE,
     ),
     "pooling with a border": (
         "nn.Conv2d(3, 4, 3)", "F.avg_pool2d(self.map(x), 2, padding=1)", IMAGE,
@@ -196,6 +218,17 @@ def test_attention_with_wide_heads_is_two_products_and_a_softmax() -> None:
     assert [node.op for node in found[0].nodes.values()].count("aten.matmul.default") == 2
     tensors = given(before)
     torch.testing.assert_close(computed(found[0], tensors), computed(before, tensors))
+
+
+def test_two_maximum_poolings_are_one() -> None:
+    before = graph(
+        "nn.Tanh()", "F.max_pool2d(F.max_pool2d(x, (2, 1)), 3)", "torch.randn(2, 3, 14, 11)"
+    )
+    found = rewritten(before)
+    assert found is not None
+    assert len(found[0].computed) == 1
+    tensors = given(before)
+    assert torch.equal(computed(found[0], tensors), computed(before, tensors))
 
 
 @pytest.mark.parametrize("case", KEPT)

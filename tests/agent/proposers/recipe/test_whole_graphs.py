@@ -92,6 +92,23 @@ CASES = {
         ".logsumexp(1, keepdim=True)) + x.clone().detach()", "torch.rand(B * 8, 32)",
         "rewritten: a product's columns are reduced in its weights", Verdict.CORRECT,
     ),
+    "a product's columns averaged by neighbours": (
+        "self.linear = nn.Linear(32, 24)",
+        "nn.functional.gelu(nn.functional.avg_pool1d(self.linear(x).unsqueeze(1), 4).squeeze(1))",
+        "torch.rand(B * 8, 32)",
+        "rewritten: a product's columns are averaged in its weights", Verdict.CORRECT,
+    ),
+    "a convolution pooled": (
+        CONV, "torch.relu(nn.functional.avg_pool2d(self.conv(x) * 0.5, 2))", IMAGE,
+        "rewritten: a convolution and the average pooling after it are one convolution",
+        Verdict.CORRECT,
+    ),
+    "a transposed convolution pooled": (
+        "self.conv = nn.ConvTranspose2d(8, 16, 3, stride=2, padding=1, output_padding=1)",
+        "nn.functional.avg_pool2d(self.conv(x), 2).clamp(0, 1)", IMAGE,
+        "rewritten: a transposed convolution and the average pooling after it are one convolution",
+        Verdict.CORRECT,
+    ),
     "a transposed convolution's positions averaged": (
         "self.conv = nn.ConvTranspose2d(8, 16, 3, stride=2, padding=1)",
         "(self.conv(x) * 0.5).mean((2, 3), keepdim=True).mean((2, 3), keepdim=True)", IMAGE,
