@@ -15,10 +15,10 @@ from typing import Any
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"}
 _AGAIN_AND_AGAIN = {"findall", "finditer", "sub", "subn", "split"}
-# A size at which what is quadratic takes seconds, and what is linear a fraction of a millisecond.
-SIZE = 24_000
-_SMALL = 3_000
-_QUICK = 0.004
+# A size at which what is quadratic takes a second, and what is linear a fraction of a millisecond.
+SIZE = 12_000
+_SMALL = 1_500
+_QUICK = 0.001
 _SAMPLES = 4
 _NAMED = re.compile(r"\bre\.")
 _BETWEEN = ("", " ", "a", "\n", "\\")
@@ -161,7 +161,7 @@ def growth(use: Use) -> tuple[float, str]:
     worst = (0.0, "")
     for beginning in beginnings(use):
         for between in _BETWEEN:
-            for method in use.methods:
+            for method in {"finditer" if m in _AGAIN_AND_AGAIN else m for m in use.methods}:
                 unit = beginning + between
                 worst = max(worst, (_growth(pattern, method, unit), unit))
                 if worst[0] > 3.0:
@@ -174,7 +174,7 @@ def _growth(pattern: re.Pattern[Any], method: str, unit: str) -> float:
     while (took := _seconds(pattern, method, unit, size)) < _QUICK:
         if size >= SIZE:
             return 0.0
-        size = min(size * 3, SIZE)
+        size = SIZE
     ratios = []
     for _ in range(3):  # what is linear shows it at least once, whatever else the machine does
         twice = _seconds(pattern, method, unit, 2 * size)
@@ -189,7 +189,7 @@ def _seconds(pattern: re.Pattern[Any], method: str, unit: str, size: int) -> flo
     if isinstance(pattern.pattern, bytes):
         text = text.encode("latin-1", "replace")
     started = time.process_time()
-    if method in _AGAIN_AND_AGAIN:
+    if method == "finditer":
         for _ in pattern.finditer(text):
             pass
     else:

@@ -1,6 +1,7 @@
 """Where an evaluation runs: the device, the card and the versions that its numbers depend on."""
 
 import contextlib
+import functools
 import platform
 import subprocess
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from importlib import metadata
 import kb
 from judge.evaluate.clocks import card_id, run_query
 from kb.errors import InvalidInputError, KbError
+
+# Reading what a package says of itself takes milliseconds.
+_version = functools.cache(metadata.version)
 
 
 class NoGpuError(KbError):
@@ -72,7 +76,7 @@ def describe_host(device: str) -> Host:
     versions = {"kernel-kb": kb.__version__, "python": platform.python_version()}
     for name in ("torch", "triton"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
+            versions[name] = _version(name)
     if device == "cpu":
         return Host(None, None, versions)
     if torch.version.cuda:

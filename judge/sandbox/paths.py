@@ -1,5 +1,6 @@
 """Which files a sandboxed process needs: Python, torch, Triton, CUDA, compilers, devices."""
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -22,10 +23,16 @@ PACKAGES = ("judge", "kb")
 
 def readable(extra: Iterable[Path] = ()) -> list[Path]:
     """Return what may be read and executed: existing absolute paths, none inside another."""
-    found = [Path(name) for name in SYSTEM]
-    found += _python()
-    found += _toolchains()
-    found += extra
+    return _outermost([*of_machine(), *extra])
+
+
+@functools.cache
+def of_machine() -> list[Path]:
+    """Return what every sandbox may read: looked for once, before there is any."""
+    return _outermost([*map(Path, SYSTEM), *_python(), *_toolchains()])
+
+
+def _outermost(found: Iterable[Path]) -> list[Path]:
     kept: list[Path] = []
     for path in sorted({path for path in found if path.exists()}):
         if not any(path.is_relative_to(other) for other in kept):

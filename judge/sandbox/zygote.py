@@ -20,7 +20,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-from judge.sandbox import entries, linux, processes
+from judge.sandbox import entries, linux, paths, processes
 from judge.sandbox.policy import Policy
 from judge.sandbox.supervise import supervise
 
@@ -148,6 +148,7 @@ def main() -> None:
         entries.preload()
         if sys.modules["torch"].cuda.is_initialized():
             raise RuntimeError("CUDA was initialised while loading: processes could not fork")
+    paths.of_machine()
     # Python 3.12 warns of forks beside threads; numpy's linear algebra keeps some, which only
     # matter to itself and which it restores in the child.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")

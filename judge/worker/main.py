@@ -30,7 +30,6 @@ def main(connection: socket.socket, policy: Policy) -> None:
     """Serve the judge until it closes the channel (entry point of the sandbox)."""
     # Remembered from before the fork; the sandbox has a temporary folder of its own.
     tempfile.tempdir = None
-    patched()  # takes its references now
     channel = Channel(connection)
     handler = Handler(policy.scratch)
     restore_signals = _signals()
@@ -96,3 +95,7 @@ def _signals() -> Callable[[], None]:
         sys.setprofile(None)
 
     return restore
+
+
+# Takes its references now: every worker that went through all modules would copy their memory.
+patched()

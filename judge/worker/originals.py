@@ -1,6 +1,6 @@
 """Finds functions of torch and Python that a candidate has replaced.
 
-References are taken when this module is imported, before anything untrusted is loaded. The answer
+References are taken when the worker is imported, before anything untrusted is loaded. The answer
 is a claim of a process that the candidate shares: a hint for the verdict, never a proof of honesty.
 """
 
@@ -85,15 +85,18 @@ def remember() -> Callable[[], list[str]]:
     """Take references now; the result names what is no longer the original."""
     paths = [f"{owner}.{name}" for owner, names in _WATCHED.items() for name in names.split()]
     originals = {path: _state(_resolve(path)) for path in paths}
-    own = {path: (place, _state(place[0][place[1]])) for path, place in _own_functions().items()}
+    own = {
+        path: (kept, name, kept[name], kept[name].__code__)  # a closure cannot be replaced
+        for path, (kept, name) in _own_functions().items()
+    }
     resolve, state, same = _resolve, _state, _same
 
     def changed() -> list[str]:
         found = [path for path, was in originals.items() if not same(state(resolve(path)), was)]
         found += [
             path
-            for path, ((kept, name), was) in own.items()
-            if not same(state(kept.get(name)), was)
+            for path, (kept, name, function, code) in own.items()
+            if function.__code__ is not code or kept.get(name) is not function
         ]
         return found
 
@@ -105,4 +108,4 @@ def _same(now: tuple[Any, ...], was: tuple[Any, ...]) -> bool:
 
 
 patched = functools.cache(remember)
-"""Returns the check against the process's first state; called by the worker at its start."""
+"""Returns the check against the first state, which `judge.worker.main` asks for when imported."""

@@ -29,9 +29,9 @@ def load_embedder(name: str | None = None) -> Embedder:
     # Each kind is imported on demand: the packages behind them take from 0.1 s (onnxruntime)
     # to 7 s (sentence-transformers) to import.
     if name is None or name == DEFAULT_NAME or name.startswith("onnx:"):
-        from kb.embedders.onnx import OnnxEmbedder  # noqa: PLC0415
+        from kb.embedders.onnx import shipped_embedder  # noqa: PLC0415
 
-        shipped = OnnxEmbedder()
+        shipped = shipped_embedder()
         if name is not None and name.startswith("onnx:") and name != shipped.name:
             raise EmbedderError(
                 f"embedder '{name}' is not the one shipped with this version ({shipped.name}); "

@@ -38,25 +38,27 @@ _MOST_INT32 = 2**31 - 1
 _TERMS, _DISTINCT = "terms", "distinct.npy"
 _ONE = array("f", [1])
 _IMPORTING = threading.Lock()
+_UNUSED = ("jax", "scipy.sparse")
 
 
 def _bm25s() -> Any:
-    """The library; takes a third of a second the first time.
+    """The library, without what it would load besides and is not used here.
 
     Where JAX is installed, `bm25s.selection` runs it once when imported, and a JAX made for GPUs
-    then keeps three quarters of the card's memory for as long as the process lives. Only bm25s's
-    choice of top scores uses JAX, and that is not used here.
+    then keeps three quarters of the card's memory for as long as the process lives. SciPy takes
+    longer to load than all the rest, for one of two ways to build an index.
     """
     with _IMPORTING:
         modules: dict[str, Any] = sys.modules
-        kept = modules.get("jax")
-        modules["jax"] = None  # an import of it fails, as where it is not installed
+        kept = {name: modules.get(name) for name in _UNUSED}
+        modules |= dict.fromkeys(_UNUSED)  # an import fails, as where it is not installed
         try:
             import bm25s as library  # noqa: PLC0415
         finally:
-            del modules["jax"]
-            if kept is not None:
-                modules["jax"] = kept
+            for name, module in kept.items():
+                del modules[name]
+                if module is not None:
+                    modules[name] = module
     return library
 
 

@@ -20,10 +20,11 @@ OPENINGS = [
     "'''", "f'{", "async ", "for x in ",
 ]  # fmt: skip
 SUFFIXES = [".cu", ".py", ".md", ".txt"]
-# A file of the largest size that is read has 40 times as many characters.
-START = 12_500
-MOST_FOR_TWICE = 3.0
-QUICK = 0.05
+# A file of the largest size that is read has eight times as many characters.
+LARGE = 64_000
+# Quadratic time would be sixteen times as long, and linear time four times.
+SMALL, MOST_TIMES = LARGE // 4, 8
+QUICK = 0.08
 
 
 def read(name: PurePosixPath, text: str) -> None:
@@ -44,12 +45,9 @@ def seconds(name: PurePosixPath, text: str) -> float:
 def test_chunking_takes_time_linear_in_the_file(opening: str, suffix: str) -> None:
     name = PurePosixPath(f"x{suffix}")
     read(name, opening)  # loads the grammar
-    size, before = START, 0.0
-    while size <= 8 * START:
-        text = opening * (size // len(opening))
-        took = seconds(name, text)
-        if before > QUICK:
-            if took >= MOST_FOR_TWICE * before:  # once more: the machine may have been busy
-                took = min(took, *(seconds(name, text) for _ in range(2)))
-            assert took < MOST_FOR_TWICE * before, f"{size}: {before:.2f} to {took:.2f} s"
-        size, before = size * 2, took
+    took = seconds(name, opening * (LARGE // len(opening)))
+    if took > QUICK:
+        small = seconds(name, opening * (SMALL // len(opening)))
+        if took >= MOST_TIMES * small:  # once more: the machine may have been busy
+            took = min(took, *(seconds(name, opening * (LARGE // len(opening))) for _ in range(2)))
+        assert took < MOST_TIMES * small, f"{small:.3f} to {took:.3f} s"

@@ -62,6 +62,8 @@ def kernel_function(x):
 HANG = "def kernel_function(x):\n    while True:\n        pass\n"
 # Returns as little, and leaves the processor to those that are waited for.
 IDLE = "import time\n\n\ndef kernel_function(x):\n    time.sleep(600)\n"
+# Refused as it is read, before torch is loaded to run it.
+NO_PYTHON = "def kernel_function(x:\n"
 # A judge that loads torch on a busy machine needs most of it.
 PATIENCE = 150
 

@@ -4,7 +4,9 @@ from live import serving
 from test_reload import publish
 
 
-def test_two_servers_on_one_folder_answer_from_what_one_of_them_sees_published(filled, tmp_path):
+def test_two_servers_on_one_folder_answer_from_what_one_of_them_sees_published(
+    filled, tmp_path, checks_in_process
+):
     with serving(filled) as one, serving(filled) as other:
         before = {each.get("/readyz").json()["generation"] for each in (one, other)}
         assert len(before) == 1

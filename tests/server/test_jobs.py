@@ -45,12 +45,25 @@ def outcome(client, headers, job):
         time.sleep(0.1)
 
 
-def test_an_upload_becomes_a_source(client, admin, tmp_path):
+def test_an_upload_becomes_a_source_while_searches_go_on(client, admin, tmp_path):
     accepted = upload(client, admin, ("zoo/quokka.py", CODE), ("README.md", b"# Zoo\n\nAnimals.\n"))
     assert accepted.status_code == 202
     job = accepted.json()
     assert accepted.headers["location"] == f"/v1/jobs/{job['id']}"
     assert job["files"] == 2
+    statuses = set()
+
+    def ask():
+        for _ in range(10):
+            answer = client.post("/v1/search", json={"query": QUERY}, headers=admin)
+            statuses.add(answer.status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == {200}
     done = outcome(client, admin, job)
     assert done["state"] == "done", done
     assert done["generation"] == client.get("/v1/index", headers=admin).json()["generation"]
@@ -161,21 +174,3 @@ def process_of(job_id):
         except OSError:
             continue
     raise AssertionError("the job has no process")
-
-
-def test_searches_go_on_while_a_job_runs(client, admin):
-    job = upload(client, admin, ("a.py", CODE)).json()
-    statuses = set()
-
-    def ask():
-        for _ in range(10):
-            answer = client.post("/v1/search", json={"query": QUERY}, headers=admin)
-            statuses.add(answer.status_code)
-
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert statuses == {200}
-    assert outcome(client, admin, job)["state"] == "done"

@@ -114,6 +114,7 @@ def test_a_killed_worker_loses_only_what_it_was_doing(two_workers):
                 outcomes.append(two_workers.post("/v1/search", json={"query": QUERY}).status_code)
             except httpx2.TransportError as error:
                 outcomes.append(error)
+            time.sleep(0.02)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:

@@ -103,8 +103,9 @@ class _Reader:
         self._known = names.keys()
         self._lanes: dict[str, set[str]] = defaultdict(set)
         self._programs: dict[str, set[int]] = defaultdict(set)
+        assigned = [*_assignments(node)]
         for _ in range(2):  # what a loop carries is known in the second pass
-            for target, value in _assignments(node):
+            for target, value in assigned:
                 self._lanes[target] |= self._lanes_of(value)
                 self._programs[target] |= self._programs_of(value)
         self._read(node, in_loop=False)

@@ -46,14 +46,15 @@ class Module:
         self.parents = {
             child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
         }
+        # All nodes below the module, in the same order.
         self.kernels = {
             node.name: kernel_facts(node)
-            for node in ast.walk(tree)
+            for node in self.parents
             if isinstance(node, ast.FunctionDef) and is_jit(node)
         }
         self.launches = [
             self._launch(node, func)
-            for node in ast.walk(tree)
+            for node in self.parents
             if isinstance(node, ast.Call) and isinstance(func := node.func, ast.Subscript)
             if self._kernel(func) or any(each.arg in OPTIONS for each in node.keywords)
         ]

@@ -31,7 +31,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-PROBLEMS = 8
+PROBLEMS = 5
 
 
 @pytest.fixture(scope="module")

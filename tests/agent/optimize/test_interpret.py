@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -80,6 +80,20 @@ def config(**more: object) -> RunConfig:
     return RunConfig.model_validate(told | more)
 
 
+class Lasting(JudgeProcess):
+    """A judging process that a run does not end: starting one takes as long as ten evaluations."""
+
+    def close(self) -> None:
+        """Go on."""
+
+
+@pytest.fixture(scope="module")
+def judging() -> Iterator[Lasting]:
+    process = Lasting()
+    yield process
+    JudgeProcess.close(process)
+
+
 class Fixing(Scripted):
     """Repairs the constant."""
 
@@ -87,10 +101,12 @@ class Fixing(Scripted):
         return kernel("0.0")
 
 
-def test_a_dry_run_checks_what_is_proposed_and_has_it_repaired(tmp_path: Path) -> None:
+def test_a_dry_run_checks_what_is_proposed_and_has_it_repaired(
+    tmp_path: Path, judging: Lasting
+) -> None:
     listener = Listener()
     with RunFolder.create(tmp_path / "run", config()) as folder:
-        judge = GpuJudge(folder, JudgePool(folder.config, 1))
+        judge = GpuJudge(folder, JudgePool(folder.config, 1, lambda: judging))
         rounds: Sequence[Sequence[Proposal]] = [[kernel("0.1")]]
         found = Search(folder, judge, ScriptedAdvisor(), [Fixing(rounds)], progress=listener).run()
     start, history = folder.record.start, folder.record.history
@@ -113,7 +129,9 @@ BAD = {
 }
 
 
-def test_candidates_that_break_their_process_end_no_search(tmp_path: Path) -> None:
+def test_candidates_that_break_their_process_end_no_search(
+    tmp_path: Path, judging: Lasting
+) -> None:
     broken = [
         kernel("0.0").model_copy(
             update={"source": KERNEL.replace("    out =", f"    {each}\n    out =")}
@@ -121,7 +139,7 @@ def test_candidates_that_break_their_process_end_no_search(tmp_path: Path) -> No
         for each in BAD.values()
     ]
     with RunFolder.create(tmp_path / "run", config(strategy=Strategy(repairs=0))) as folder:
-        judge = GpuJudge(folder, JudgePool(folder.config, 1))
+        judge = GpuJudge(folder, JudgePool(folder.config, 1, lambda: judging))
         rounds = [[*broken, kernel("0.0")]]
         Search(folder, judge, ScriptedAdvisor(), [Scripted(rounds, fix=False)]).run()
     history = folder.record.history
@@ -132,14 +150,16 @@ def test_candidates_that_break_their_process_end_no_search(tmp_path: Path) -> No
     assert sum(len(reason) for each in history for reason in each.outcome.reasons) < 20_000
 
 
-def test_a_problem_that_does_not_import_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_problem_that_does_not_import_is_told_in_one_line(
+    tmp_path: Path, judging: Lasting
+) -> None:
     file = ProblemFile.parse("import not_there\n" + PROBLEM, "broken.py")
     info = ProblemInfo(name=file.name, source=file.text, sha256=file.sha256)
     with (
         RunFolder.create(tmp_path / "run", config(problem=info)) as folder,
         pytest.raises(KbError, match="not_there") as caught,
     ):
-        judge = GpuJudge(folder, JudgePool(folder.config, 1))
+        judge = GpuJudge(folder, JudgePool(folder.config, 1, lambda: judging))
         Search(folder, judge, ScriptedAdvisor(), []).run()
     assert "\n" not in str(caught.value)
 

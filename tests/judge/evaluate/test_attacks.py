@@ -19,20 +19,14 @@ ATTACKS = read_suite("attack")
 HONEST = read_suite("honest")
 # These run until the limit; the others get a limit that a busy machine does not reach.
 HANGING = {"endless_loop", "fork_bomb", "memory_bomb"}
-HANGING_SECONDS = 2.0
+HANGING_SECONDS = 1.0
 
 
 Judged = Callable[[SuiteCase], Outcome]
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(interpret=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def judged(zygote: Zygote, request: pytest.FixtureRequest) -> Iterator[Judged]:
+def judged(interpreting: Zygote, request: pytest.FixtureRequest) -> Iterator[Judged]:
     """The judge's outcome for a case; two cases at a time, in the order of the chosen tests."""
     mine = [item for item in request.session.items if item.path == request.path]
     chosen = [
@@ -43,7 +37,7 @@ def judged(zygote: Zygote, request: pytest.FixtureRequest) -> Iterator[Judged]:
         and hasattr(item, "callspec")
     ]
     with ThreadPoolExecutor(2) as pool:
-        futures = {case.name: pool.submit(_judge, case, zygote) for case in chosen}
+        futures = {case.name: pool.submit(_judge, case, interpreting) for case in chosen}
         yield lambda case: futures[case.name].result()
 
 
@@ -76,10 +70,10 @@ def test_an_honest_kernel_is_not_blamed(case: SuiteCase, judged: Judged) -> None
     assert outcome.verdict in case.verdicts, outcome.reasons
 
 
-def test_no_attack_leaves_a_process_behind(zygote: Zygote) -> None:
+def test_no_attack_leaves_a_process_behind(interpreting: Zygote) -> None:
     surviving = next(case for case in ATTACKS if case.name == "surviving_child")
-    _judge(surviving, zygote)
-    below = processes.descendants(zygote.pid)
+    _judge(surviving, interpreting)
+    below = processes.descendants(interpreting.pid)
     assert below == [], [Path(f"/proc/{pid}/comm").read_text() for pid in below]
 
 

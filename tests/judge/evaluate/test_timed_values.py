@@ -46,7 +46,7 @@ def judge(interpreting: Zygote, tmp_path: Path):
     def run(problem: str, kernel: str) -> Evaluation:
         (tmp_path / "problem.py").write_text(problem)
         (tmp_path / "kernel.py").write_text(kernel)
-        options = Options(device="cpu", trust=True, baselines=("eager",))
+        options = Options(device="cpu", trust=True, baselines=("eager",), quick=True)
         return evaluate(
             tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting
         )

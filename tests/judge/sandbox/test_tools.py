@@ -4,14 +4,12 @@ import shutil
 
 import pytest
 
-from judge.sandbox.launch import Zygote
 from tests.judge.sandbox.conftest import Sandbox
 
 
 @pytest.fixture(scope="module")
-def loaded(session):
-    with Zygote(interpret=True) as zygote:
-        yield Sandbox(zygote, session)
+def loaded(interpreting, session):
+    return Sandbox(interpreting, session)
 
 
 def check(ran, expected):

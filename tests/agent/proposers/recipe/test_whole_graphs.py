@@ -151,8 +151,8 @@ def test_a_candidate_is_right(case: str, interpreting, tmp_path: Path) -> None:
     problem = tmp_path / "problem.py"
     problem.write_text(FILE.format(init=init, names=names, forward=forward, inputs=inputs))
 
-    def export(source: str, name: str, dtype: str | None) -> Graph:
-        return export_graph(source, name, dtype, interpreting)
+    def export(source: str, _name: str, dtype: str | None) -> Graph:
+        return p.graph_of(source, dtype)
 
     found, why = proposals(problem, "float32", CorpusShelf(), export)
     assert found, why
