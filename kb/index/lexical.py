@@ -11,6 +11,7 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ _IMPORTING = threading.Lock()
 _UNUSED = ("jax", "scipy.sparse")
 
 
+@cache
 def _bm25s() -> Any:
     """The library, without what it would load besides and is not used here.
 

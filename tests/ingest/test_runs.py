@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from example_runs import HOSTILE, Example, candidate, failed, right, whole_run
-from support import HashingEmbedder, kb
+from support import HashingEmbedder
 
 from agent.optimize.candidate import Stage
 from agent.optimize.events import Proposed, WasJudged
@@ -126,17 +126,17 @@ def test_patterns_and_a_malformed_note_are_refused(run, tmp_path):
 
 
 def test_the_command_takes_a_run_and_its_technique_shows_the_evidence(
-    run, tmp_path, shipped_index, cli
+    run, tmp_path, shipped_index, cli, checks_in_process
 ):
     root, made = run
     index = tmp_path / "index"
     shutil.copytree(shipped_index, index)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    bare = kb("--index", index, "ingest", root)
+    bare = cli("--index", index, "ingest", root)
     assert "kb report" in bare.err
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     write_notes(root)
-    done = kb("--index", index, "ingest", root)
+    done = cli("--index", index, "ingest", root)
     assert done.status == 0, done.err
     again = cli("--index", index, "ingest", root, "--json")
     assert json.loads(again.out)["embedded"] == 0

@@ -1,4 +1,4 @@
-"""bm25s is used without starting JAX, wherever that is installed."""
+"""bm25s is used without starting JAX and without loading SciPy, wherever they are installed."""
 
 import subprocess
 import sys
@@ -33,8 +33,8 @@ def _use(folder: Path, before: str = "", after: str = "") -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_jax_is_not_started(tmp_path):
-    assert _use(tmp_path) == []
+def test_jax_is_not_started_and_scipy_not_loaded(tmp_path):
+    assert _use(tmp_path, after="assert 'scipy' not in sys.modules\n") == []
 
 
 def test_others_may_still_import_it(tmp_path):
