@@ -50,6 +50,7 @@ def kernel(x, rows, columns, whole, leading, below, beside, back, N: tl.constexp
     tl.store(back + at, top + tl.log(total))
 
 M, N = 8, 32
+torch.manual_seed(0)
 x = torch.randn(M, N)
 shapes = (M,), (N,), (1,), (M,), (M, N), (M, N), (M, N)
 got = [torch.empty(shape) for shape in shapes]
@@ -58,7 +59,7 @@ right = (
     x.logsumexp(1), x.logsumexp(0), x.amax().reshape(1), x[:, 0], x.logcumsumexp(0),
     x.logcumsumexp(1), x.flip(1).logcumsumexp(1).flip(1),
 )
-print(json.dumps([[torch.allclose(*each) for each in zip(got, right)], len(CALLS)]))
+print(json.dumps([[torch.allclose(*each, atol=1e-5) for each in zip(got, right)], len(CALLS)]))
 """
 
 
