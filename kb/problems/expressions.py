@@ -153,6 +153,8 @@ class Expressions:
 
     def _binary(self, op: ast.operator, left: Any, right: Any) -> Any:
         if isinstance(left, Tensor) or isinstance(right, Tensor):
+            if isinstance(op, ast.Div) and not isinstance(left, Tensor):
+                return self.operate("reciprocal", [right])  # as PyTorch has it
             return self.operate(_ON_TENSORS.get(type(op), "unknown"), [left, right])
         if not isinstance(left, PLAIN) or not isinstance(right, PLAIN):
             return UNKNOWN

@@ -28,7 +28,7 @@ _TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
 
 def plan_line(analysis: Analysis, card: GpuSpec | None) -> str | None:
     """Return what the shapes settle, None where there is nothing to say beyond the facts."""
-    lines = (*exact_rewrites(analysis.steps), *_heaviest(analysis, card), *_around(analysis))
+    lines = (*exact_rewrites(analysis), *_heaviest(analysis, card), *_around(analysis))
     said = list(dict.fromkeys([*lines, *_ends(analysis)]))
     return f"{PLAN} {'; '.join(said)}." if said else None
 

@@ -1,45 +1,93 @@
 """Exact rewrites that a problem allows: the same function with fewer operations."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from kb.problems.analysis import Analysis
 from kb.problems.steps import Step
+from kb.problems.values import Shape, Tensor
 from kb.profiles.values import si
 
-_AFFINE = frozenset({"add", "sub", "mul", "div"})
+_ADDING = frozenset({"add", "sub"})
+_SCALING = frozenset({"mul", "div"})
 _EXACT = "the same but for rounding"
 
 
-def exact_rewrites(steps: Sequence[Step]) -> Iterator[str]:
-    """A sentence for each reduction or average pooling of what a linear map computes, with
-    additions and scalings at most in between."""
-    linear: Step | None = None
+@dataclass(frozen=True)
+class _Mapped:
+    """What a linear map computed, with additions and scalings at most after it."""
+
+    linear: Step
+    factors: tuple[Shape | None, ...] = ()
+    """Shapes of the tensors that it was multiplied with or divided by."""
+
+    def flat(self, rank: int, dims: set[int]) -> bool:
+        """Whether each of these is one value along all of some dimensions of the result."""
+        lengths = (
+            shape[dim - rank] if dim - rank >= -len(shape) else 1
+            for shape in self.factors
+            if shape is not None
+            for dim in dims
+        )
+        return None not in self.factors and {*lengths} <= {1}
+
+
+def exact_rewrites(analysis: Analysis) -> Iterator[str]:
+    """A sentence for each reduction or average pooling that alone reads what a linear map computes,
+    with additions and scalings at most in between."""
+    steps = analysis.steps
+    readers = Counter(id(each) for s in steps for op in s.operators for each in op.inputs)
+    readers.update(id(each) for each in analysis.problem.outputs)
+    mapped: dict[int, _Mapped] = {}
     for step in steps:
-        if step.kind in {"matmul", "conv", "conv_transpose"}:
-            linear = step
-        elif linear is not None and {op.name for op in step.operators} <= _AFFINE:
+        if len(step.operators) > 1:
             continue
-        elif linear is not None:
-            text = _reduced(linear, step) if step.kind == "reduce" else _pooled(linear, step)
+        made = step.main.outputs[0]
+        read = [each for each in step.main.inputs if id(each) in mapped and readers[id(each)] == 1]
+        if step.kind in {"matmul", "conv", "conv_transpose"}:
+            mapped[id(made)] = _Mapped(step)
+        elif read and step.name in _ADDING | _SCALING:
+            if (found := _affine(step, read[0], mapped[id(read[0])])) is not None:
+                mapped[id(made)] = found
+        elif read:
+            before = mapped[id(read[0])]
+            text = _reduced(before, step) if step.kind == "reduce" else _pooled(before, step)
             if text:
                 yield f"exact rewrite: {text}, {_EXACT}"
-            linear = None
 
 
-def _reduced(linear: Step, step: Step) -> str:
+def _affine(step: Step, value: Tensor, mapped: _Mapped) -> _Mapped | None:
+    """`value` after an addition or a scaling; None where that is neither in all of its elements."""
+    op = step.main
+    others = [each for each in op.inputs if each is not value]
+    if op.outputs[0].shape != value.shape or (step.name == "div" and op.inputs[0] is not value):
+        return None
+    if step.name in _ADDING:
+        return mapped
+    return _Mapped(mapped.linear, (*mapped.factors, *(each.shape for each in others)))
+
+
+def _reduced(mapped: _Mapped, step: Step) -> str:
     """Of a sum or a mean."""
+    linear = mapped.linear
     shape = linear.main.outputs[0].shape or ()
     dim, rank = step.main.facts.get("dim"), len(shape)
     listed = dim if isinstance(dim, list | tuple) else range(rank) if dim is None else [dim]
     dims = {each % rank for each in listed if isinstance(each, int)} if rank else set()
-    if step.name not in {"mean", "sum"} or not dims:
+    if step.name not in {"mean", "sum"} or not dims or not mapped.flat(rank, dims):
         return ""
     facts = linear.main.facts
     if linear.kind == "matmul":
         if rank - 1 not in dims:
             return f"the {step.name} over rows may be taken before {linear.name}, of its input"
         m, n, k = (facts.get(each) for each in "mnk")
-        if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or n == 1:
+        if (
+            facts.get("batch") != 1
+            or not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int))
+            or n == 1
+        ):
             return ""
         return (
             f"the {step.name} over {linear.name}'s {n:,} columns is a product with the {step.name} "
@@ -55,15 +103,23 @@ def _reduced(linear: Step, step: Step) -> str:
     )
 
 
-def _pooled(linear: Step, step: Step) -> str:
-    """Of an average pooling whose windows lie side by side."""
+def _pooled(mapped: _Mapped, step: Step) -> str:
+    """Of an average pooling whose windows lie side by side, and are whole."""
+    linear = mapped.linear
     window, facts = _listed(step.main.facts.get("window")), linear.main.facts
     taps, stride = _listed(facts.get("window")), _listed(facts.get("stride"))
+    shape, pooled = (each.shape or () for each in (linear.main.outputs[0], step.main.outputs[0]))
+    whole = [
+        length == size // reach
+        for length, size, reach in zip(pooled[2:], shape[2:], window, strict=False)
+        if length is not None and size is not None
+    ]
     apart = _listed(step.main.facts.get("stride")) == window
-    plain = {*_listed(step.main.facts.get("padding"))} <= {0} and apart
+    plain = {*_listed(step.main.facts.get("padding"))} <= {0} and {*whole} <= {True}
+    spatial = {*range(2, len(shape))}
     if (
         not step.name.startswith("avg_pool")
-        or not plain
+        or not (apart and plain and mapped.flat(len(shape), spatial))
         or {*_listed(facts.get("dilation"))} != {1}
     ):
         return ""
