@@ -238,7 +238,7 @@ class Trial:
             self._not_loaded(error, shape)
             return
         chosen = None
-        raised = ran = 0
+        ran: list[bool] = []
         # One case of a spare shape may miss what the shape is there for.
         for planned in with_more(shape, power if decides or shape.spare else None):
             if chosen is False and planned.kind not in OF_INTEGERS:
@@ -257,7 +257,7 @@ class Trial:
                 return
             if prepared.raised:
                 self._require_repeat(stage, planned, prepared.raised)
-            raised, ran = raised + bool(prepared.raised), ran + (not prepared.raised)
+            ran.append(not prepared.raised)
             self._broken = stage.broken
             self._note_of(stage, prepared, planned)
             chosen = any(
@@ -272,7 +272,8 @@ class Trial:
             said = "ok" if case.passed else case.problem or f"does not count: {case.why_not}"
             self.say(Progress(f"{describe(case)}: {said}"))
             # It is the shape that the problem cannot have, not the values.
-            if self._decided() or (raised >= _SAME_FAILURES and not ran and shape.label != "full"):
+            refused = len(ran) >= _SAME_FAILURES and not any(ran) and shape.label != "full"
+            if self._decided() or refused:
                 return
             if outcome.case.counted:
                 if power is not None and not power.complete:

@@ -48,8 +48,7 @@ def _product(graph: Graph, root: str, found: Match, words: frozenset[str] = froz
         second += ".t()"
     bias = found.tensors.get("bias")
     require(bias is None or len(graph.shape(bias)) == 1)
-    if len(left) == 2 and not words and (len(right) == 1 or right[-1:] == (1,)):
-        require(bias is None)  # it is one number, which elementwise work adds as well
+    if len(left) == 2 and not words and bias is None and (len(right) == 1 or right[-1:] == (1,)):
         rows = f"{{{a}}}.shape[0]"
         shape = rows if len(right) == 1 else f"{rows}, 1"
         arguments = {"a": first, "x": f"{second}.reshape(-1)"}
@@ -69,6 +68,8 @@ def _biased(graph: Graph, root: str) -> Core:
     """With the bias that kernels add themselves."""
     found = match(graph, LINEAR_BIAS, root)
     require(not graph[root].kwargs and graph.dtype(root) == graph.dtype(found.tensors["a"]))
+    # One number added to a matrix times a vector: elementwise work adds it as well.
+    require(graph[root].op != "aten.add.Tensor" or graph.shape(root)[1:] != (1,))
     return _product(graph, root, found)
 
 

@@ -112,26 +112,25 @@ class RecipeProposer(Proposer):
         if changed is None:
             return self._adapted(graph, state)
         other, rules = changed
-        first = [
-            each.model_copy(update={"note": f"{each.note}; rewritten: {', '.join(rules)}"})
-            for each in self._attempted(other, state)
-        ]
-        notes = self.notes
-        made = [*first[:_MOST_REWRITTEN], *self._attempted(graph, state)]
-        self.notes = tuple(dict.fromkeys([*notes, *self.notes]))
-        if not made:
-            raise CannotAdaptError(f"no proposals: {self.notes[0]}")
+        made: list[Proposal] = []
+        notes: list[str] = []
+        for form, most in ((other, _MOST_REWRITTEN), (graph, _MOST)):
+            try:
+                made += self._adapted(form, state)[:most]
+            except CannotAdaptError as error:
+                if form is graph and not made:
+                    raise
+                notes.append(str(error))
+            else:
+                notes += self.notes
+            if form is other:
+                told = f"; rewritten: {', '.join(rules)}"
+                made = [each.model_copy(update={"note": each.note + told}) for each in made]
+        self.notes = tuple(dict.fromkeys(notes))
         return made[:_MOST]
 
-    def _attempted(self, graph: Graph, state: SearchState) -> list[Proposal]:
-        """Proposals for one form of the graph; none, and a note, where there are none."""
-        try:
-            return self._adapted(graph, state)
-        except CannotAdaptError as error:
-            self.notes = (str(error),)
-            return []
-
     def _adapted(self, graph: Graph, state: SearchState) -> list[Proposal]:
+        """Proposals for one form of the graph."""
         kernels = _Kernels(self._shelf, graph, state)
         everything = recognise(graph)
         if not everything.cores and (whole := self._elementwise(graph, state)) is not None:

@@ -8,20 +8,14 @@ the rules of arithmetic; rounding differs, as between any two kernels, and the j
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from agent.proposers.recipe.operands import operand
 from agent.proposers.recipe.patterns import needed, require
-from agent.proposers.recipe.rewrites_windows import Attention, Largest, Window
-from agent.proposers.recipe.rewriting import (
-    ADDING,
-    CONVOLUTIONS,
-    TRANSPOSED,
-    Rewriting,
-    numbers,
-    ref,
-)
+from agent.proposers.recipe.rewrites_windows import Attention, Pooling
+from agent.proposers.recipe.rewriting import ADDING, Rewriting, ref
+from agent.proposers.recipe.windows import TRANSPOSED, numbers, read_convolution
 from judge.graph import Graph
 from judge.worker import messages as m
 
@@ -45,7 +39,7 @@ def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
     while changed:
         changed = False
         for name in graph.computed:
-            forms = (form(graph, name).tried() for form in (_Reduction, Window, Largest, Attention))
+            forms = (form(graph, name).tried() for form in (_Reduction, Pooling, Attention))
             found = next((each for each in forms if each is not None), None)
             if found is not None:
                 graph, rule = found
@@ -72,6 +66,7 @@ class _Reduction(Rewriting):
         x = needed(operand(node))
         dims = _dims(node, len(self._shape(x)))
         require(not node.kwargs and bool(dims))
+        require(self._graph.dtype(x) == self._graph.dtype(self._node.name))
         require(all(self._shape(x)[dim] == 1 for dim in dims))
         self._view(x)
         return ""
@@ -128,7 +123,8 @@ class _Reduction(Rewriting):
         require(len(self._shape(x.name)) - 1 not in dims and not (bias is not None and self._sums))
         require(len(self._shape(left)) == len(self._shape(x.name)))
         reduced = ref(self._reduction(left, dims))
-        args: list[Any] = [reduced if each == ref(left) else each for each in x.args]
+        args: list[Any] = [*x.args]
+        args[x.op == "aten.addmm.default"] = reduced
         self._view(self._add(x.op, args, self._reduced(x.name, dims)))
         return _ROWS
 
@@ -136,14 +132,15 @@ class _Reduction(Rewriting):
         """Each tap of the window meets one stretch of the input along each dimension: the results'
         mean is the product of the weights with the means of these."""
         x, dims = self._source()
-        axes = needed(TRANSPOSED.get(x.op) or CONVOLUTIONS.get(x.op))
+        transposed = x.op in TRANSPOSED
+        tensors, settings, axes = read_convolution(self._graph, x.name, transposed=transposed)
+        given, weight, bias = (tensors.get(each) for each in ("x", "weight", "bias"))
+        given, weight = needed(given), needed(weight)
         taps = [*range(2, 2 + axes)]
-        require(self._op == _MEAN and dims == taps)
-        given, weight = (needed(operand(x, place)) for place in (0, 1))
-        require(len(self._shape(given)) == 2 + axes)
+        require(self._op == _MEAN and dims == taps and len(self._shape(given)) == 2 + axes)
         batch, channels, *sizes = self._shape(given)
         made, window = self._shape(x.name), self._shape(weight)[2:]
-        stretches = self._stretches(x, sizes, window)
+        stretches = _stretches(settings, sizes, window, made[2:], transposed=transposed)
         whole = all({*each} == {(0, size)} for each, size in zip(stretches, sizes, strict=True))
         if whole:
             means = self._add(_MEAN, [ref(given), taps], [batch, channels])
@@ -154,7 +151,7 @@ class _Reduction(Rewriting):
                 means = self._means(means, 2 + axis, stretches[axis])
             count = channels * math.prod(window)
             kernel = weight
-            if x.op in TRANSPOSED:  # [in, out, window] as [out, in, window]
+            if transposed:  # [in, out, window] as [out, in, window]
                 order, swapped = [1, 0, *taps], [made[1], channels, *window]
                 kernel = self._add("aten.permute.default", [ref(weight), order], swapped)
             means, kernel = (
@@ -162,12 +159,11 @@ class _Reduction(Rewriting):
                 for each, rows in ((means, batch), (kernel, made[1]))
             )
         shape = [batch, made[1]]
-        by_rows = whole and x.op in TRANSPOSED
+        by_rows = whole and transposed
         name = "aten.matmul.default" if by_rows else "aten.linear.default"
         y = self._add(name, [ref(means), ref(kernel)], shape)
         share = math.prod(sizes) / math.prod(made[2:])
         y = self._add("aten.mul.Tensor", [ref(y), share], shape)
-        bias = operand(x, 2)
         if bias is not None:
             y = self._add("aten.add.Tensor", [ref(y), ref(bias)], shape)
         self._view(y)
@@ -177,31 +173,6 @@ class _Reduction(Rewriting):
     rules: ClassVar = (_of_one, _through, _columns, _rows, _positions)
 
     # Parts of the rules
-
-    def _stretches(
-        self, x: m.GraphNode, sizes: Sequence[int], window: Sequence[int]
-    ) -> list[list[tuple[int, int]]]:
-        """By axis and tap: where the stretch of the input that it meets begins and ends."""
-        transposed = x.op in TRANSPOSED
-        plain: list[Any] = [[1], [0], [0], 1, [1]] if transposed else [[1], [0], [1], 1]
-        values = [*x.args[3:], *plain[len(x.args) - 3 :]] if len(x.args) > 3 else plain
-        stride, padding = (numbers(value, len(sizes)) for value in values[:2])
-        dilation = numbers(values[4 if transposed else 2], len(sizes))
-        require(values[3] == 1 and (transposed or {*stride} == {1}))
-        found: list[list[tuple[int, int]]] = []
-        for axis, size in enumerate(sizes):
-            results = self._shape(x.name)[2 + axis]
-            ranges = []
-            for tap in range(window[axis]):
-                reach = tap * dilation[axis] - padding[axis]
-                if transposed:  # element i is in result i * stride + reach
-                    first, last = -(reach // stride[axis]), (results - 1 - reach) // stride[axis]
-                else:  # result i has element i + reach
-                    first, last = reach, results - 1 + reach
-                ranges.append((max(0, first), min(size, last + 1)))
-            require(all(first < end for first, end in ranges))
-            found.append(ranges)
-        return found
 
     def _means(self, x: str, dim: int, stretches: Sequence[tuple[int, int]]) -> str:
         """Sums along `dim` over each stretch, divided by all of its elements; one for each."""
@@ -240,3 +211,32 @@ def _dims(node: m.GraphNode, rank: int) -> list[int]:
     if given is None or given == []:
         return [*range(rank)]
     return sorted(int(each) % rank for each in (given if isinstance(given, list) else [given]))
+
+
+def _stretches(
+    settings: Mapping[str, Any],
+    sizes: Sequence[int],
+    window: Sequence[int],
+    results: Sequence[int],
+    *,
+    transposed: bool,
+) -> list[list[tuple[int, int]]]:
+    """By axis and tap: where the stretch of the input that it meets begins and ends."""
+    require(settings["groups"] == 1 and not isinstance(settings["padding"], str))
+    told = (numbers(settings[each], len(sizes)) for each in ("stride", "padding", "dilation"))
+    found: list[list[tuple[int, int]]] = []
+    for stride, padding, dilation, size, taps, count in zip(
+        *told, sizes, window, results, strict=True
+    ):
+        require(transposed or stride == 1)
+        ranges = []
+        for tap in range(taps):
+            reach = tap * dilation - padding
+            if transposed:  # element i is in result i * stride + reach
+                first, last = -(reach // stride), (count - 1 - reach) // stride
+            else:  # result i has element i + reach
+                first, last = reach, count - 1 + reach
+            ranges.append((max(0, first), min(size, last + 1)))
+        require(all(first < end for first, end in ranges))
+        found.append(ranges)
+    return found

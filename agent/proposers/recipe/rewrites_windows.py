@@ -1,12 +1,14 @@
 """Exact rewrites of poolings after linear maps over windows, and of attention with wide heads."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from agent.proposers.recipe.attention import WIDEST_HEAD
 from agent.proposers.recipe.operands import operand
 from agent.proposers.recipe.patterns import needed, require
-from agent.proposers.recipe.rewriting import CONVOLUTIONS, TRANSPOSED, Rewriting, numbers, ref
+from agent.proposers.recipe.rewriting import Rewriting, ref
+from agent.proposers.recipe.windows import POOLS, numbers, read_convolution, read_pooling
 from judge.worker import messages as m
 
 _MERGED: Final = "two poolings are one"
@@ -14,24 +16,23 @@ _POOLED: Final = "a convolution and the average pooling after it are one convolu
 _UNSTRIDED: Final = "a transposed convolution and the average pooling after it are one convolution"
 _COLUMNS: Final = "a product's columns are averaged in its weights"
 _WIDE: Final = "attention with wide heads as two products and a softmax"
-_AVERAGES: Final = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
-_LARGEST: Final = {f"aten.max_pool{rank}d.default": rank for rank in (1, 2, 3)}
 
 
-class Window(Rewriting):
-    """An average pooling."""
+class Pooling(Rewriting):
+    """A pooling whose windows are side by side, and whole."""
 
     def _merged(self) -> str:
         """Pooling of poolings."""
-        source, window = self._pooling()
-        inner, first = self._pooling(source)
+        source, window = self._pooling(self._node)
+        require(self._graph[source].op == self._node.op)
+        inner, first = self._pooling(self._graph[source])
         both = [one * other for one, other in zip(window, first, strict=True)]
         self._view(self._add(self._node.op, [ref(inner), both, both], self._made))
         return _MERGED
 
     def _past(self) -> str:
         """What is added to or multiplied with all elements of a channel comes after the pooling."""
-        source, window = self._pooling()
+        source, window = self._average()
         x = self._graph[source]
         place, inner, mine = self._affine(x)
         spatial = range(2, 2 + len(window))
@@ -44,7 +45,7 @@ class Window(Rewriting):
     def _of_columns(self) -> str:
         """Averages of neighbouring columns of a product are columns of the product with averaged
         weights."""
-        source, window = self._pooling()
+        source, window = self._average()
         require(len(window) == 1)
         node = self._graph[source]
         lifted = node.op == "aten.unsqueeze.default" and node.args[1] in (1, -2)
@@ -72,33 +73,28 @@ class Window(Rewriting):
     def _after_convolution(self) -> str:
         """The window is as much longer as the pooling reaches, and its weights are sums of
         neighbouring ones: fewer products, and the results between are not made."""
-        source, window = self._pooling()
-        axes, node = len(window), self._graph[source]
-        require(CONVOLUTIONS.get(node.op) == axes and not node.kwargs)
-        given: list[Any] = [*node.args[3:], *([1], [0], [1], 1)[len(node.args[3:]) :]]
-        require({*numbers(given[0], axes), *numbers(given[2], axes)} == {1})
-        numbers(given[1], axes)
-        weight = needed(operand(node, 1))
+        source, window = self._average()
+        tensors, given, axes = read_convolution(self._graph, source, transposed=False)
+        require({*numbers(given["stride"], axes), *numbers(given["dilation"], axes)} == {1})
+        require(not isinstance(given["padding"], str))
+        weight = tensors["weight"]
         taps = self._shape(weight)[2:]
         longer = [tap + reach - 1 for tap, reach in zip(taps, window, strict=True)]
         require(math.prod(longer) < math.prod(taps) * math.prod(window))
         kernel = self._spread(weight, window)
-        args = [node.args[0], ref(kernel), operand(node, 2) and node.args[2]]
-        self._view(self._add(node.op, [*args, window, *given[1:]], self._made))
+        settings = [window, numbers(given["padding"], axes), [1] * axes, given["groups"]]
+        self._view(self._convolved(tensors, tensors["x"], kernel, settings))
         return _POOLED
 
     def _after_transposed(self) -> str:
         """With a stride as long as the pooling's window each result meets a few elements, all at
         the same places of the window: a convolution without stride."""
-        source, window = self._pooling()
-        axes, node = len(window), self._graph[source]
-        require(TRANSPOSED.get(node.op) == axes and not node.kwargs)
-        plain: list[Any] = [[1], [0], [0], 1, [1]]
-        given = [*node.args[3:], *plain[len(node.args[3:]) :]]
-        require(numbers(given[0], axes) == window and given[3] == 1)
-        require({*numbers(given[4], axes)} == {1})
-        padding = numbers(given[1], axes)
-        x, weight = needed(operand(node)), needed(operand(node, 1))
+        source, window = self._average()
+        tensors, given, axes = read_convolution(self._graph, source, transposed=True)
+        require(numbers(given["stride"], axes) == window and given["groups"] == 1)
+        require({*numbers(given["dilation"], axes)} == {1})
+        padding = numbers(given["padding"], axes)
+        x, weight = tensors["x"], tensors["weight"]
         inputs, outputs, *taps = self._shape(weight)
         # [in, out, window] as [out, in, window]
         order, shape = [1, 0, *range(2, 2 + axes)], [outputs, inputs, *taps]
@@ -131,8 +127,7 @@ class Window(Rewriting):
             pads = [each for pair in pairs for each in pair]
             x = self._add("aten.constant_pad_nd.default", [ref(x), pads, 0], padded)
             sides = [0] * axes
-        args = [ref(x), ref(kernel), operand(node, 2) and node.args[2], [1] * axes, sides]
-        self._view(self._add(f"aten.conv{axes}d.default", args, self._made))
+        self._view(self._convolved(tensors, x, kernel, [[1] * axes, sides]))
         return _UNSTRIDED
 
     rules: ClassVar = (_merged, _past, _of_columns, _after_convolution, _after_transposed)
@@ -141,14 +136,31 @@ class Window(Rewriting):
     def _made(self) -> tuple[int, ...]:
         return self._graph.shape(self._node.name)
 
-    def _pooling(self, name: str = "") -> tuple[str, list[int]]:
-        """What an average pooling reads, and its window."""
-        node = self._graph[name] if name else self._node
-        axes = needed(_AVERAGES.get(node.op))
-        source, window, rest = apart(node, axes)
-        require(rest in ([], [False], [False, True], [False, True, None]))
-        require(self._alone(source) and len(self._graph.shape(source)) == 2 + axes)
+    def _pooling(self, node: m.GraphNode) -> tuple[str, list[int]]:
+        """What a pooling alone reads, and its window."""
+        family, axes = needed(POOLS.get(node.op))
+        source, given = read_pooling(node, family)
+        window = numbers(given["kernel_size"], axes)
+        require(numbers(given["stride"], axes) == window and given["ceil_mode"] is False)
+        require({*numbers(given["padding"], axes)} == {0})
+        require({*numbers(given.get("dilation", 1), axes)} == {1})
+        require(given.get("count_include_pad", True) is True)
+        require(given.get("divisor_override") is None and self._alone(source))
         return source, window
+
+    def _average(self) -> tuple[str, list[int]]:
+        """The same of an average pooling of a batch of images."""
+        source, window = self._pooling(self._node)
+        require(POOLS[self._node.op][0] == "avg-pool")
+        require(len(self._graph.shape(source)) == 2 + len(window))
+        return source, window
+
+    def _convolved(
+        self, tensors: Mapping[str, str], x: str, kernel: str, settings: Sequence[Any]
+    ) -> str:
+        bias = ref(tensors["bias"]) if "bias" in tensors else None
+        name = f"aten.conv{len(self._made) - 2}d.default"
+        return self._add(name, [ref(x), ref(kernel), bias, *settings], self._made)
 
     def _spread(self, weight: str, window: list[int]) -> str:
         """Weights averaged over every window that meets one of them."""
@@ -162,42 +174,6 @@ class Window(Rewriting):
         shape = [*shape[:2], *(shape[2 + axis] - window[axis] + 1 for axis in range(axes))]
         pooled = [ref(padded), window, [1] * axes]
         return self._add(f"aten.avg_pool{axes}d.default", pooled, shape)
-
-
-class Largest(Rewriting):
-    """A maximum pooling of maximum poolings."""
-
-    def _merged(self) -> str:
-        node = self._node
-        axes = needed(_LARGEST.get(node.op))
-        source, window, rest = apart(node, axes)
-        require(self._graph[source].op == node.op and self._alone(source))
-        inner, first, more = apart(self._graph[source], axes)
-        # Neither dilation nor an incomplete window at the edge.
-        for each in (rest, more):
-            require(not each or ({*numbers(each[0], axes)} == {1} and each[1:] in ([], [False])))
-        both = [one * other for one, other in zip(window, first, strict=True)]
-        made = self._graph.shape(node.name)
-        self._view(self._add(node.op, [ref(inner), both, both], made))
-        return _MERGED
-
-    rules: ClassVar = (_merged,)
-
-
-def apart(node: m.GraphNode, axes: int) -> tuple[str, list[int], list[Any]]:
-    """What a pooling without padding reads, its window, and arguments after the padding.
-
-    Raises
-    ------
-    NoMatchError
-        Its windows are not side by side.
-    """
-    require(not node.kwargs and len(node.args) >= 2)
-    window = numbers(node.args[1], axes)
-    stride: Any = node.args[2] if len(node.args) > 2 else []
-    require(stride == [] or numbers(stride, axes) == window)
-    require(len(node.args) < 4 or {*numbers(node.args[3], axes)} == {0})
-    return needed(operand(node)), window, [*node.args[4:]]
 
 
 class Attention(Rewriting):

@@ -6,21 +6,15 @@ from typing import Any, ClassVar, Final
 
 from agent.proposers.recipe.operands import operand
 from agent.proposers.recipe.patterns import attempt, needed, require
+from agent.proposers.recipe.windows import CONVOLUTIONS, TRANSPOSED
 from judge.graph import Graph
 from judge.graph_spelling import with_values
 from judge.worker import messages as m
 
 ADDING: Final = ("aten.add.Tensor", "aten.sub.Tensor")
 SCALING: Final = ("aten.mul.Tensor", "aten.div.Tensor")
-# Linear maps by their operators: products, and convolutions with how many dimensions they have.
 PRODUCTS: Final = ("aten.linear.default", "aten.matmul.default", "aten.mm.default",
                    "aten.addmm.default")  # fmt: skip
-CONVOLUTIONS: Final = {f"aten.conv{rank}d.default": rank for rank in (1, 2, 3)}
-TRANSPOSED: Final = {
-    "aten.conv_transpose1d.default": 1,
-    "aten.conv_transpose2d.input": 2,
-    "aten.conv_transpose3d.input": 3,
-}
 _SWAPS: Final = ("aten.t.default", "aten.permute.default", "aten.transpose.int")
 _ORDERS: Final[tuple[list[Any], ...]] = ([], [[1, 0]], [0, 1], [1, 0], [-1, -2], [-2, -1])
 
@@ -50,7 +44,7 @@ class Rewriting:
 
     def _product(self, x: m.GraphNode) -> tuple[str, str, int, str | None]:
         """The left factor, the weights, their dimension that results run along, and the bias."""
-        require(x.op in PRODUCTS)
+        require(x.op in PRODUCTS and not x.kwargs)
         names = [needed(operand(x, place)) for place in range(len(x.args))]
         if x.op == "aten.addmm.default":
             names = [*names[1:], names[0]]
@@ -150,16 +144,3 @@ class Rewriting:
 def ref(name: str) -> dict[str, str]:
     """A value of the graph as an argument."""
     return {"node": name}
-
-
-def numbers(value: Any, count: int) -> list[int]:
-    """An argument that is one number for each axis, or one for all.
-
-    Raises
-    ------
-    NoMatchError
-        It is a word, such as "same".
-    """
-    require(not isinstance(value, str))
-    listed = value if isinstance(value, list) else [value]
-    return [int(each) for each in (listed * count if len(listed) == 1 else listed)]

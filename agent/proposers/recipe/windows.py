@@ -9,8 +9,9 @@ from agent.proposers.recipe.hooks import finishing
 from agent.proposers.recipe.operands import named, result_of
 from agent.proposers.recipe.patterns import needed, require
 from judge.graph import Graph, reference
+from judge.worker import messages as m
 
-_POOLS: Final = {
+POOLS: Final = {
     f"aten.{kind}_pool{rank}d.default": (f"{kind}-pool", rank)
     for kind in ("max", "avg")
     for rank in (1, 2, 3)
@@ -26,12 +27,12 @@ _AFTER: Final[dict[str, tuple[tuple[str, Any], ...]]] = {
         ("divisor_override", None),
     ),
 }  # fmt: skip
-_CONVOLUTIONS: Final = {
+CONVOLUTIONS: Final = {
     f"aten.conv{rank}d.{overload}": rank
     for rank in (1, 2, 3)
     for overload in ("default", "padding")
 }
-_TRANSPOSED: Final = {
+TRANSPOSED: Final = {
     "aten.conv_transpose1d.default": 1,
     "aten.conv_transpose2d.input": 2,
     "aten.conv_transpose3d.input": 3,
@@ -51,12 +52,9 @@ def _pool(graph: Graph, root: str) -> Core:
     """Max and average pooling; with indices where only the values are needed."""
     source = result_of(graph, root, _WITH_INDICES, 0)
     node = graph[source or root]
-    kind = needed(_POOLS.get(node.op) if source is None else _WITH_INDICES[node.op])
-    given = needed(named(node, (("x", None), ("kernel_size", None), *_AFTER[kind[0]])))
-    x = needed(reference(given.pop("x")))
+    kind = needed(POOLS.get(node.op) if source is None else _WITH_INDICES[node.op])
+    x, given = read_pooling(node, kind[0])
     require(graph.dtype(x) in FLOATS)
-    if given["stride"] == []:
-        given["stride"] = given["kernel_size"]
     # A kernel need not know of what is not asked of it.
     for name, plain in (("divisor_override", None), ("count_include_pad", True)):
         if name in given and given[name] == plain:
@@ -64,9 +62,17 @@ def _pool(graph: Graph, root: str) -> Core:
     return _windowed(graph, root, kind, {"x": x}, given, [node.name])
 
 
+def read_pooling(node: m.GraphNode, family: str) -> tuple[str, dict[str, Any]]:
+    """What a pooling reads, and its settings; its stride is the window's where none is given."""
+    given = needed(named(node, (("x", None), ("kernel_size", None), *_AFTER[family])))
+    if given["stride"] == []:
+        given["stride"] = given["kernel_size"]
+    return needed(reference(given.pop("x"))), given
+
+
 def _convolution(graph: Graph, root: str) -> Core:
     """Convolutions, and those with a filter of its own for each channel."""
-    tensors, given, rank = _read(graph, root, transposed=False)
+    tensors, given, rank = read_convolution(graph, root, transposed=False)
     window = graph.shape(tensors["weight"])[2:]
     if isinstance(given["padding"], str):
         given["padding"] = _named_padding(given["padding"], window, given["dilation"])
@@ -82,7 +88,7 @@ def _convolution(graph: Graph, root: str) -> Core:
 
 def _transposed(graph: Graph, root: str) -> Core:
     """Transposed convolutions, as such."""
-    tensors, given, rank = _read(graph, root, transposed=True)
+    tensors, given, rank = read_convolution(graph, root, transposed=True)
     if given["groups"] == 1:
         del given["groups"]
     core = _windowed(graph, root, ("conv-transpose", rank), tensors, given)
@@ -92,15 +98,15 @@ def _transposed(graph: Graph, root: str) -> Core:
 def _turned(graph: Graph, root: str) -> Core:
     """A transposed convolution of stride 1 as the convolution that it is: with the filters turned
     round, their input and output channels exchanged, and padding up to the window's reach."""
-    tensors, given, rank = _read(graph, root, transposed=True)
-    numbers = {name: _numbers(given[name], rank) for name in ("stride", "dilation", "padding")}
-    require(given["groups"] == 1 and all(each == 1 for each in numbers["stride"]))
-    require(not any(_numbers(given["output_padding"], rank)))
+    tensors, given, rank = read_convolution(graph, root, transposed=True)
+    told = {name: numbers(given[name], rank) for name in ("stride", "dilation", "padding")}
+    require(given["groups"] == 1 and all(each == 1 for each in told["stride"]))
+    require(not any(numbers(given["output_padding"], rank)))
     window = graph.shape(tensors["weight"])[2:]
-    settings = zip(numbers["dilation"], window, numbers["padding"], strict=True)
+    settings = zip(told["dilation"], window, told["padding"], strict=True)
     padding = [dilation * (taps - 1) - less for dilation, taps, less in settings]
     require(min(padding) >= 0)
-    given = {"padding": padding, "dilation": numbers["dilation"]}
+    given = {"padding": padding, "dilation": told["dilation"]}
     core = _windowed(graph, root, ("conv", rank), tensors, given)
     axes = ", ".join(str(axis + 2) for axis in range(rank))
     weight = f"{core.arguments['weight']}.transpose(0, 1).flip({axes})"
@@ -108,19 +114,19 @@ def _turned(graph: Graph, root: str) -> Core:
     return _finishable(core, tensors, given, rank, transposed=False)
 
 
-def _numbers(value: Any, rank: int) -> list[int]:
+def numbers(value: Any, rank: int) -> list[int]:
     """One number a dimension, of one for all or one each."""
     given = list(value) if isinstance(value, list | tuple) else [value]
     return given * (rank // len(given))
 
 
-def _read(
+def read_convolution(
     graph: Graph, root: str, *, transposed: bool
 ) -> tuple[dict[str, str], dict[str, Any], int]:
     """Tensors, settings and rank of a convolution, transposed or not."""
     node = graph[root]
     general = transposed and node.op == "aten.convolution.default"
-    rank = (_TRANSPOSED if transposed else _CONVOLUTIONS).get(node.op)
+    rank = (TRANSPOSED if transposed else CONVOLUTIONS).get(node.op)
     require(rank is not None or general)
     arguments = _TRANSPOSED_ARGUMENTS if transposed else _ARGUMENTS
     given = needed(named(node, _GENERAL if general else arguments))
@@ -136,7 +142,7 @@ def _finishable(
         return core
     x, weight = tensors["x"], tensors["weight"]
     defaults = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
-    settings = (_numbers(given.get(name, plain), rank) for name, plain in defaults.items())
+    settings = (numbers(given.get(name, plain), rank) for name, plain in defaults.items())
     sizes = []
     for place, (stride, padding, dilation, further) in enumerate(zip(*settings, strict=True), 2):
         size = f"{{{x}}}.shape[{place}]"
@@ -165,7 +171,7 @@ def _named_padding(name: str, window: tuple[int, ...], dilation: Any) -> list[in
     """`valid` and `same` as numbers, where both sides are equal."""
     if name == "valid":
         return [0] * len(window)
-    dilations = _numbers(dilation, len(window))
+    dilations = numbers(dilation, len(window))
     reach = [d * (k - 1) for d, k in zip(dilations, window, strict=True)]
     require(not any(each % 2 for each in reach))
     return [each // 2 for each in reach]

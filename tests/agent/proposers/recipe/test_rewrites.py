@@ -8,27 +8,16 @@ import torch
 
 from agent.proposers.recipe.rewrites import rewritten
 from judge.graph import Graph, reference
-from tests.agent.proposers.recipe.problems import graph_of
+from tests.agent.proposers.recipe.problems import graph_of, problem
 
-FILE = """
-import torch
-from torch import nn
-from torch.nn import functional as F
+MODEL = """
+def __init__(self):
+    super().__init__()
+    self.scale = nn.Parameter(torch.randn(7))
+    self.map = {layer}
 
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.randn(7))
-        self.map = {layer}
-
-    def forward(self, x):
-        return {forward}
-
-def get_inputs():
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
+def forward(self, x):
+    return {forward}
 """
 LINEAR, ROWS, BATCH = "nn.Linear(6, 7)", "torch.randn(5, 6)", "torch.randn(4, 5, 6)"
 IMAGE = "torch.randn(2, 3, 9, 8)"
@@ -50,6 +39,7 @@ CASES = {
         ".mean(1, keepdim=True), dim=1)", ROWS,
     ),
     "rows": (LINEAR, "(self.map(x) * self.scale + 2).mean(1)", BATCH),
+    "rows of a product with itself": ("nn.Tanh()", "(x @ x).mean(0)", "torch.randn(6, 6)"),
     "positions": ("nn.Conv2d(3, 4, 3)", "self.map(x).mean((2, 3), keepdim=True)", IMAGE),
     "positions, padded": ("nn.Conv2d(3, 4, 3, padding=1)", "self.map(x).mean((2, 3))", IMAGE),
     "positions, dilated": (
@@ -143,7 +133,7 @@ KEPT = {
 
 
 def graph(layer: str, forward: str, inputs: str) -> Graph:
-    return graph_of(FILE.format(layer=layer, forward=forward, inputs=inputs))
+    return graph_of(problem("", MODEL.format(layer=layer, forward=forward), inputs))
 
 
 def value(argument: Any, known: dict[str, Any]) -> Any:

@@ -92,6 +92,10 @@ CASES = {
         ".logsumexp(1, keepdim=True)) + x.clone().detach()", "torch.rand(B * 8, 32)",
         "rewritten: a product's columns are reduced in its weights", Verdict.CORRECT,
     ),
+    "a linear layer with one result": (
+        "self.linear = nn.Linear(32, 1)", "torch.sigmoid(self.linear(x))", "torch.rand(B * 8, 32)",
+        "matmul: ", Verdict.CORRECT,
+    ),
     "a product's columns averaged by neighbours": (
         "self.linear = nn.Linear(32, 24)",
         "nn.functional.gelu(nn.functional.avg_pool1d(self.linear(x).unsqueeze(1), 4).squeeze(1))",
