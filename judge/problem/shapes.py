@@ -1,6 +1,7 @@
 """The shapes that `get_inputs` makes, worked out from its syntax tree without running it."""
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 
 from judge.problem.syntax import (
@@ -31,6 +32,13 @@ def input_shapes(text: str, name: str) -> list[Shape] | None:
     ProblemFileError
         If `text` is not Python.
     """
+    shapes = _input_shapes(text, name)
+    return None if shapes is None else list(shapes)
+
+
+# Variants of a problem are tried at tens of sizes, several times over.
+@functools.lru_cache(maxsize=512)
+def _input_shapes(text: str, name: str) -> tuple[Shape, ...] | None:
     module = parse(text, name)
     defined = definitions(module)
     integers: dict[str, int] = {}
@@ -54,7 +62,7 @@ def input_shapes(text: str, name: str) -> list[Shape] | None:
                 if shape is None:
                     return None
                 shapes.append(shape)
-    return shapes or None
+    return tuple(shapes) or None
 
 
 def _in_order(function: ast.FunctionDef) -> Iterator[ast.AST]:
