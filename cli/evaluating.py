@@ -57,11 +57,13 @@ def evaluate(
     """
     from judge.evaluate.host import resolve_device
     from judge.evaluate.options import Options
+    from judge.loading import loading_torch
 
     if options["device"] == "cpu":
         raise InvalidInputError("times on a CPU mean nothing; --interpret checks results there")
     # Before torch is loaded for good: a machine without a GPU gets its error at once.
-    options["device"] = resolve_device(options["device"], interpret=options["interpret"])
+    with loading_torch():
+        options["device"] = resolve_device(options["device"], interpret=options["interpret"])
     from judge.evaluate.judge import evaluate as judge
     from judge.evaluate.render import render
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from judge.evaluate.options import Options
 from judge.evaluate.result import Ceilings, Evaluation, Model
+from judge.loading import loading_torch
 from judge.options import RunOptions
 from judge.profile.result import Profile
 from judge.progress import Progress, Say, Step
@@ -79,7 +80,8 @@ class Describe(Request[Described], RunOptions):
         """See `Request.answer`."""
         from judge.evaluate.host import describe_host, resolve_device  # noqa: PLC0415 (loads torch)
 
-        device = resolve_device(self.device, interpret=self.interpret)
+        with loading_torch():
+            device = resolve_device(self.device, interpret=self.interpret)
         host = describe_host(device)
         devices = [device]
         if device != "cpu" and self.device is None:
@@ -110,7 +112,8 @@ class Evaluate(Request[Evaluated], Options):
 
     def answer(self, kept: Kept, say: Say) -> Evaluated:
         """See `Request.answer`."""
-        from judge.evaluate.judge import evaluate  # noqa: PLC0415 (loads torch)
+        with loading_torch():
+            from judge.evaluate.judge import evaluate  # noqa: PLC0415
 
         watch = Stopwatch()
 
