@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from agent.optimize.judge_process import JudgeError
 from agent.optimize.judge_requests import Kept, Request
+from judge.memory import FULL, memory_full
 from judge.progress import Progress
 from judge.sandbox.layers import IncompleteSandboxError
 from kb.errors import KbError
@@ -52,8 +53,11 @@ def write_message(message: Progress | BaseModel | Exception) -> str:
         case BaseModel():
             return json.dumps({"ok": message.model_dump(mode="json")})
     lacking = message.lacking if isinstance(message, IncompleteSandboxError | JudgeError) else ()
-    known = isinstance(message, KbError)
-    text = str(message) if known else f"{type(message).__name__}: {message}"
+    kind, text = type(message).__name__, str(message)
+    if kind == FULL:
+        text = memory_full(text)
+    elif not isinstance(message, KbError):
+        text = f"{kind}: {text}"
     return json.dumps({"error": text, "lacking": lacking})
 
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 from typing import Final
 
+from judge.memory import FULL, memory_full
 from judge.worker.messages import (
     MAX_COMMAND_BYTES,
     MAX_REPLY_BYTES,
@@ -84,7 +85,8 @@ def failure(number: int, error: BaseException) -> Failed:
         text = str(error)
         first = text.partition("\n")[0]
         # PyTorch goes on with five lines on how to debug, alike for every error of a device.
-        message = one_line(first if is_device_error(first) else text)
+        text = first if is_device_error(first) else text
+        message = one_line(memory_full(text) if kind == FULL else text)
     with contextlib.suppress(BaseException):
         compiling = _is_refusal(error)
     return Failed(id=number, error=Error(type=kind, message=message, compiling=compiling))

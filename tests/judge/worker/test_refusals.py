@@ -1,9 +1,12 @@
 """What a worker says of an exception: whether a compiler refused the program."""
 
+import json
 import subprocess
 
 import pytest
+import torch
 
+from agent.optimize.judge_main import write_message
 from judge.worker.channel import failure
 
 
@@ -48,3 +51,19 @@ def test_a_ring_of_causes_ends() -> None:
     one, other = ValueError("a"), ValueError("b")
     one.__cause__, other.__cause__ = other, one
     assert not failure(1, one).error.compiling
+
+
+def test_a_full_card_is_told_in_one_sentence_that_says_what_to_do() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 139.80 GiB "
+        "of which 3.41 GiB is free. Process 1251 has 21.67 GiB memory in use. See documentation"
+    )
+    error = failure(1, torch.OutOfMemoryError(text)).error
+    assert error.type == "OutOfMemoryError"
+    assert error.message == (
+        "the card's memory is full: 4.00 GiB more were asked for; end what else uses it, or choose "
+        "another --device"
+    )
+    line = json.loads(write_message(torch.OutOfMemoryError(text)))
+    assert line["error"] == error.message
+    assert "full; end" in failure(1, torch.OutOfMemoryError("")).error.message
