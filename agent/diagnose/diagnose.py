@@ -80,10 +80,7 @@ def headline(
     """The answer in one sentence."""
     name = facts.kernel or "The kernel"
     if decision.bottleneck is None:
-        if findings:
-            told = "too little was measured to name the bottleneck, but there are findings"
-            return f"{name}: {told}: {findings[0].cause}"
-        return f"{name}: nothing can be said, since no value that was given tells what limits it."
+        return _unknown(name, facts, position, findings)
     if position.at_memory_roof:
         ratio = excess(position)
         if ratio is not None and ratio >= WASTE:
@@ -107,6 +104,20 @@ def headline(
         for each in decision.why[:2]
     )
     return f"{name} is {words} ({reasons})." if reasons else f"{name} is {words}."
+
+
+def _unknown(name: str, facts: Facts, position: Roofline, findings: Sequence[Finding]) -> str:
+    """What can be said where the bottleneck is not known."""
+    if findings:
+        told = "too little was measured to name the bottleneck, but there are findings"
+        return f"{name}: {told}: {findings[0].cause}"
+    if facts.floor is None or not position.floor_fraction:
+        return f"{name}: nothing can be said, since no value that was given tells what limits it."
+    sets = "the traffic to memory" if facts.floor.bound == "memory" else "the arithmetic"
+    return (
+        f"{name} takes {1 / position.floor_fraction:.3g} times its floor of {facts.floor.ms:.4g} "
+        f"ms, which {sets} sets; only a profile tells what else limits it."
+    )
 
 
 def _roof_words(position: Roofline) -> str:

@@ -81,7 +81,9 @@ class RecipeProposer(Proposer):
         """
         problem = state.problem
         key = (problem.sha256, state.dtype, state.architecture, state.gpu)
-        if key not in self._proposals:
+        if key in self._proposals:
+            self.notes = ()  # they were told
+        else:
             self._proposals[key] = []  # what fails is told once, not in every round
             self._proposals[key] = self._screened(state, self._made(state))
         return [

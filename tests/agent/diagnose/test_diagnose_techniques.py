@@ -16,6 +16,7 @@ from support import TinyCorpus
 from agent.diagnose.diagnose import diagnose
 from agent.diagnose.rules_utilization import RULES
 from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
+from judge.evaluate.result import Floor
 from kb.corpus.loader import load_shipped_corpus
 from kb.errors import IndexUnavailableError
 from kb.gpus import find_spec
@@ -153,6 +154,14 @@ def test_nothing_known_says_that_nothing_can_be_said(shelf):
     assert answer.bottleneck is None
     assert answer.findings == ()
     assert any("no metric was measured" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize(("bound", "sets"), [("memory", "traffic"), ("compute", "arithmetic")])
+def test_without_a_profile_the_floor_says_how_much_is_left(shelf, bound, sets):
+    floor = Floor(read_bytes=8, write_bytes=8, flops=4.0, ms=1.5, bound=bound)
+    answer = diagnose(facts({}, floor=floor, median_ms=3.0), shelf)
+    assert answer.headline.startswith("The kernel takes 2 times its floor of 1.5 ms, which the ")
+    assert sets in answer.headline
 
 
 @pytest.mark.parametrize(("rule", "waves"), [("small-grid", 0.4), ("partial-wave", 1.2)])

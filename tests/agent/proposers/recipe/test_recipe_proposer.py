@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.optimize.candidate import ProblemInfo, SearchState
+from agent.optimize.candidate import ProblemInfo, Proposal, SearchState
 from agent.optimize.dedupe import digest
+from agent.optimize.proposers import Spending
 from agent.proposers.recipe.adapt import CannotAdaptError
 from agent.proposers.recipe.carry import Stock
 from agent.proposers.recipe.proposer import RecipeProposer
@@ -58,6 +59,22 @@ def test_without_kernels_nothing_is_proposed_and_it_is_said_once() -> None:
     with pytest.raises(CannotAdaptError, match="the knowledge base has no kernel of matvec"):
         proposer.propose(_state(p.MATVEC))
     assert proposer.propose(_state(p.MATVEC, round_=2)) == []
+
+
+def test_what_a_screening_says_is_said_in_its_round_alone() -> None:
+    class Slow:
+        notes: tuple[str, ...] = ()
+        spent = Spending()
+
+        def screen(self, state: SearchState, proposals: Sequence[Proposal]) -> list[Proposal]:
+            self.notes = ("matvec-plain: 9 ms at best",)
+            return list(proposals[:1])
+
+    proposer = RecipeProposer(CorpusShelf(), _export, Slow())
+    assert len(proposer.propose(_state(p.MATVEC))) == 1
+    assert "matvec-plain: 9 ms at best" in proposer.notes
+    assert len(proposer.propose(_state(p.MATVEC, round_=2))) == 1
+    assert proposer.notes == ()
 
 
 def test_an_unknown_operator_is_named() -> None:
