@@ -82,6 +82,12 @@ def seconds_left(record: Record, config: RunConfig, wall: float) -> float | None
     return max(0.0, min(left)) if left else None
 
 
+def wall_left(record: Record, config: RunConfig, wall: float) -> float | None:
+    """Seconds of wall time left for the search; None: no limit. See `seconds_left`."""
+    limit = config.limits.seconds
+    return None if limit is None else max(0.0, limit - wall - reserve(record, config, TIME))
+
+
 def _seconds(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[float, float]]:
     """TIME and GPU_TIME, where they are limited: seconds used and the limit."""
     limits = config.limits

@@ -276,6 +276,8 @@ class SearchState(Model, RunOptions):
     seed: int = 0
     seconds_left: float | None = None
     """Seconds left for the search, of GPU time or wall time; None for no limit."""
+    wall_left: float | None = None
+    """Seconds of wall time left for the search, with those of waiting for the card."""
 
     def random(self, proposer: str) -> random.Random:
         """A generator that depends on the run's seed, the round and the proposer's name alone."""

@@ -75,8 +75,8 @@ def screen(request: Screening, *, zygote: Zygote, say: Say = silent) -> Ranking:
         kernel=KernelFile.parse(request.kernels[0]),
         reference=KernelFile.parse(request.reference),
     )
-    with SourceTimer(subject, zygote, say) as timer:
-        deadline = timer.clock() + request.seconds - timer.held_seconds
+    with SourceTimer(subject, zygote, say, patience=request.patience) as timer:
+        deadline = timer.clock() + timer.left(request.seconds)
         found = _screened_within(timer, request, deadline, say)
     return found.model_copy(update={"held_seconds": timer.held_seconds})
 

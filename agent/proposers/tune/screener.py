@@ -10,7 +10,7 @@ from typing import Final
 from agent.optimize.candidate import Proposal, SearchState
 from agent.optimize.proposers import Spending
 from agent.optimize.starting import eager_start
-from agent.proposers.tune.request import Ranking, Screened, Screening
+from agent.proposers.tune.request import Ranking, Screened, Screening, patience
 from judge.problem.kernel import Form, KernelFile
 from kb.errors import KbError
 
@@ -62,6 +62,7 @@ class Screener:
             kernels=tuple(each.source for each in usable),
             reference=eager_start(state.problem.source).source,
             seconds=seconds,
+            patience=patience(state, seconds),
             seed=state.random("screen").getrandbits(32),
         )
         try:

@@ -58,6 +58,8 @@ class SourceTimer:
         What workers fork from; None starts one.
     say
         Takes progress.
+    patience
+        See `Turns`.
 
     Raises
     ------
@@ -65,8 +67,16 @@ class SourceTimer:
         The problem cannot be run, the card is busy, or the sandbox is incomplete.
     """
 
-    def __init__(self, subject: Subject, zygote: Zygote | None = None, say: Say = silent) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        zygote: Zygote | None = None,
+        say: Say = silent,
+        *,
+        patience: float | None = None,
+    ) -> None:
         self.subject = subject
+        self._patience = patience
         self._zygote = zygote
         self._say = say
         self._stack = contextlib.ExitStack()
@@ -85,7 +95,7 @@ class SourceTimer:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             device = self.subject.device
-            self.turns = Turns(describe_host(device).card, self._say)
+            self.turns = Turns(describe_host(device).card, self._say, patience=self._patience)
             session = Session(device, interpret=device == "cpu", zygote=self._zygote)
             self._session = stack.enter_context(session)
             with self.turns.turn():
@@ -102,6 +112,10 @@ class SourceTimer:
     def held_seconds(self) -> float:
         """Seconds that the GPU was held so far."""
         return self.turns.held_seconds
+
+    def left(self, seconds: float) -> float:
+        """What is left of `seconds` for a search that began when this was opened."""
+        return seconds - self.turns.held_seconds - self.turns.overdue
 
     def clock(self) -> float:
         """Seconds, without those in which others held the card."""

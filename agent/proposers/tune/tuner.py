@@ -36,9 +36,9 @@ def tune(request: Tuning, *, zygote: Zygote, say: Say = silent) -> Tuned:
     """
     subject = Subject.like(request, kernel=KernelFile.parse(request.kernel))
     tunable, listed = opened(request.kernel)
-    with SourceTimer(subject, zygote, say) as timer:
-        left = request.seconds - timer.held_seconds
-        found = tune_with(timer, tunable, listed, request.model_copy(update={"seconds": left}), say)
+    with SourceTimer(subject, zygote, say, patience=request.patience) as timer:
+        left = {"seconds": timer.left(request.seconds)}
+        found = tune_with(timer, tunable, listed, request.model_copy(update=left), say)
     return found.model_copy(update={"held_seconds": timer.held_seconds})
 
 

@@ -1,6 +1,7 @@
 """Turns on a card that others use as well, and a clock that stands still while they do."""
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 
@@ -17,12 +18,19 @@ class Turns:
         Named as its lock is; None where there is nothing to lock.
     say
         Is told who holds it meanwhile.
+    patience
+        Seconds of waiting that the clock leaves out; it runs on while more are waited. None: all.
     """
 
-    def __init__(self, card: str | None, say: Say = silent) -> None:
+    def __init__(
+        self, card: str | None, say: Say = silent, *, patience: float | None = None
+    ) -> None:
         self._card = card
         self._say = say
+        self._patience = math.inf if patience is None else patience
         self._held = self._excluded = 0.0
+        self.overdue = 0.0
+        """Seconds waited beyond `patience`."""
         self._since: float | None = None
 
     @contextlib.contextmanager
@@ -33,7 +41,11 @@ class Turns:
             if self._card is not None:
                 stack.enter_context(locked(self._card, say=self._say))
             self._since = time.monotonic()
-            self._excluded += self._since - asked
+            waited = self._since - asked
+            left_out = min(waited, self._patience)
+            self._patience -= left_out
+            self._excluded += left_out
+            self.overdue += waited - left_out
             try:
                 yield
             finally:
@@ -53,5 +65,5 @@ class Turns:
         return self._held + (0.0 if self._since is None else time.monotonic() - self._since)
 
     def clock(self) -> float:
-        """Seconds, without those in which others held the card."""
+        """Seconds, without those in which others held the card, as far as there is patience."""
         return time.monotonic() - self._excluded

@@ -1,5 +1,7 @@
 """The timer goes on when a version ends its process, and drops what gives other results."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,27 @@ def test_the_given_kernel_compiles_while_the_card_is_free_and_the_search_waits(
     assert timing.held_seconds == pytest.approx(3.0)
     timing.times([KERNEL + "\n\n"], 10, 10.0)
     assert [each[0] for each in asked[5:]] == ["note", "compile", "time"]
+
+
+def test_the_clock_stands_still_while_others_hold_the_card_as_long_as_there_is_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now[0])
+
+    @contextmanager
+    def busy(card: str, say: object) -> Iterator[None]:
+        del card, say
+        now[0] += 20.0
+        yield
+
+    monkeypatch.setattr(turns, "locked", busy)
+    mine = turns.Turns("card", patience=50.0)
+    passed = []
+    for _ in range(4):
+        before = mine.clock()
+        with mine.turn():
+            now[0] += 1.0
+        passed.append(mine.clock() - before)
+    assert passed == [1.0, 1.0, 11.0, 21.0]
+    assert (mine.overdue, mine.held_seconds) == (30.0, 4.0)
