@@ -147,10 +147,11 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     PROBLEM is a file in KernelBench's format (Model, get_inputs, get_init_inputs), or
     a folder of such files. Each file of a folder gets its own run below --out.
 
-    A run first evaluates the start. Each round then diagnoses the best kernel,
-    retrieves what the index knows about its bottleneck, asks the proposers, judges
-    their proposals, and keeps the best of each technique. A final session times the
-    best kernel against the start, eager PyTorch and torch.compile.
+    A run first evaluates the start. Each round then diagnoses the best kernel (with
+    --model from a profile), retrieves what the index knows about its bottleneck, asks
+    the proposers, judges their proposals, and keeps the best of each technique. A
+    final session times the best kernel against the start, eager PyTorch and
+    torch.compile.
 
     Prints a table and writes a run folder. best.py is the best kernel and runs by
     itself. report.html shows what was tried and why it was kept or dropped. If

@@ -56,9 +56,8 @@ class Strategy(Model):
     confirm: bool = True
     """Time the best, the start and all baselines in one final session."""
     profiling: bool = True
-    """Profile the start and the best."""
-    profile_leaders: bool = True
-    """Also profile each new leader. Otherwise it is diagnosed by its time and source."""
+    """Profile the start, each new leader and the best. Otherwise they are diagnosed by their time
+    and source."""
 
 
 class RunConfig(Model, RunOptions):

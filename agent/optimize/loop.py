@@ -122,8 +122,7 @@ class Search:
 
     def _round(self, each: Round) -> tuple[str, str] | None:
         """Run one round, or the rest of it. Returns what ends the run, or None."""
-        if self._config.strategy.profile_leaders or not self._record.closed:
-            self._profile(self._record.leader)
+        self._profile(self._record.leader)
         if each.advised is None:
             self._advise(each)
         state = self._attended(each)
@@ -142,8 +141,7 @@ class Search:
         if each.judged:
             # Judged candidates count, whatever ended the round.
             if end is None:
-                if self._config.strategy.profile_leaders:
-                    self._profile(self._chosen(each))
+                self._profile(self._chosen(each))
                 self._reflect(each, state)
             self._close_round(each)
         return end
@@ -189,6 +187,7 @@ class Search:
             notes=record.notes,
             versions=standing.versions or config.versions,
             seconds_left=budget.seconds_left(record, config, self._wall),
+            wall_left=budget.wall_left(record, config, self._wall),
         )
         for proposer in self._proposers.values():
             proposer.attend(state)

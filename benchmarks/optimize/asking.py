@@ -36,7 +36,6 @@ def parser(
     made.add_argument("--seed", type=int, default=0)
     tasks.add_options(made)
     for flag, told in (
-        ("--no-profile", "diagnose by time and source: saves some 30 s a run"),
         ("--trust", "run although the sandbox is incomplete"),
         ("--interpret", "correctness alone: shows that it runs (CPU)"),
     ):
@@ -71,7 +70,7 @@ def configure(
         proposers=PROPOSERS,
         seed=options.seed,
         limits=Limits(gpu_seconds=options.seconds_each, rounds=options.rounds),
-        strategy=Strategy(profile_leaders=False, profiling=not options.no_profile),
+        strategy=Strategy(profiling=False),
     )
 
 

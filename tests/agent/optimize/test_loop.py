@@ -427,17 +427,16 @@ def test_where_nothing_is_better_the_start_is_compared_once_with_all_baselines(
     assert asked.count("confirm") == 1
 
 
-def test_the_start_and_the_best_alone_are_profiled_where_leaders_are_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("profiling", "times"), [(True, 4), (False, 0)])
+def test_leaders_are_profiled_where_that_is_asked_for(
+    profiling: bool, times: int, tmp_path: Path
+) -> None:
     rounds = [[proposal(0.9)], [proposal(0.7, "fusion")], [proposal(0.5, "split")]]
-    profiled = []
-    for every in (True, False):
-        judge = ScriptedJudge()
-        with RunFolder.create(tmp_path / f"{every}", config(profile_leaders=every)) as folder:
-            found = search(folder, judge, Scripted(rounds)).run()
-        profiled.append(judge.profiled)
-        assert found.best.outcome.profile is not None
-    start, *_, best = profiled[0]
-    assert (len(profiled[0]), profiled[1]) == (4, [start, best])
+    judge = ScriptedJudge()
+    with RunFolder.create(tmp_path / "run", config(profiling=profiling)) as folder:
+        found = search(folder, judge, Scripted(rounds)).run()
+    assert len(judge.profiled) == times
+    assert (found.best.outcome.profile is not None) == profiling
 
 
 def test_wall_time_ends_the_run(tmp_path: Path) -> None:

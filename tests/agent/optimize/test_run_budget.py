@@ -97,6 +97,9 @@ def test_the_nearer_limit_says_what_is_left() -> None:
     assert budget.seconds_left(record, both, 70) == by_wall < by_gpu
     assert budget.seconds_left(record, both, 0) == by_gpu
     assert budget.seconds_left(record, limited(None), 70) is None
+    assert budget.wall_left(record, both, 70) == by_wall
+    assert budget.wall_left(record, limited(100), 70) is None
+    assert budget.wall_left(record, both, 500) == 0
 
 
 def test_a_short_limit_leaves_time_for_a_search() -> None:

@@ -68,8 +68,8 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
     assert given.startswith("# Given back by `kb optimize layer_norm.py`: the problem's own model")
     assert given.endswith("        self.compile(dynamic=False)\n")
     table = (tmp_path / "operators.md").read_text()
-    assert "| mish | 2 | 0.8 | - | 0.5 | 20% | 1.600 (1.584 to 1.616) | recipe | 46 |" in table
-    assert "| compile | 36 |" in table
+    assert "| mish | 2 | 0.8 | - | 0.5 | 20% | 1.600 (1.584 to 1.616) | recipe | 40 |" in table
+    assert "| compile | 30 |" in table
     assert "nothing better" in table
     assert (tmp_path / "operators-runs" / "mish" / "report.html").exists()
     assert Path(tmp_path, "operators-runs", "mish", "best.py").read_text().endswith("MS = 0.5\n")
@@ -84,11 +84,7 @@ def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
     # Eager PyTorch is the start itself, and is not timed beside itself.
     assert set(forms) == {(), ("eager",), ("eager", "compile")}
     assert record["baseline_seconds"] == 30.0
-    # The start, two candidates and the last session; profiles of the start and of the best.
-    assert record["gpu_seconds"] == 46.0
-    bare = ["--out", str(tmp_path / "bare.json"), "--only", "mish", "--no-profile"]
-    options = asked(operators, *bare)
-    record = go_through(operators.BENCHMARK, options, cards(judge))["records"]["mish"]
+    # The start, two candidates and the last session; nothing is profiled.
     assert record["gpu_seconds"] == 40.0
 
 
