@@ -57,6 +57,9 @@ FEATURES = (
     "improves on",
     "is improved by",
     "alike",
+    "first technique: score",
+    "first technique: said",
+    "first technique: learned",
     "learned",
     "learned, with metrics",
 )
@@ -129,12 +132,16 @@ class Weighing:
         places = self._entries.places
         count = len(self._entries.names)
         self._kernels: dict[str, list[int]] = {}
+        # What each kernel shows first; one past the end for a technique, and without one.
+        self._first = np.full(count, count)
         derived: list[tuple[int, int]] = []
         for slug, kernel in generation.kernels.items():
             place = places.get(f"kernel:{slug}")
             if place is None:
                 continue
             self._kernels.setdefault(kernel.entry.op, []).append(place)
+            shown = (places.get(f"technique:{each}") for each in kernel.entry.techniques)
+            self._first[place] = next((each for each in shown if each is not None), count)
             plain = places.get(f"kernel:{kernel.entry.derived_from}")
             if plain is not None:
                 derived.append((place, plain))
@@ -215,6 +222,10 @@ class Weighing:
                 said.held,
                 said.held > 0,
                 *self._by_neighbours(found.fused + said.named + said.gates),
+                *(
+                    np.append(each, 0.0)[self._first]
+                    for each in (scores, said.named + said.gates, learned)
+                ),
                 learned,
                 learned * bool(understood.metrics),
             )
