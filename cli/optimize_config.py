@@ -62,8 +62,9 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")
     strategy = {
-        # Taking a profile takes a fifth of a run of a minute or two, and a model alone reads it.
-        "profiling": model is not None,
+        # Profiles take a third of a run of five minutes. Without a model they give the tuner hints
+        # and the report its metrics; what the benchmarks publish was reached without.
+        "profiling": model is not None or options["profile"],
         "width": 1 if options["greedy"] else options["width"],
         "branching": options["branching"],
         "repairs": options["repairs"],
@@ -138,6 +139,7 @@ def resumed(
             update[name] = str(options[name])
     if options["model"] is not None and "llm" not in config.proposers:
         update["proposers"] = (*config.proposers, "llm")
+        update["strategy"] = config.strategy.model_copy(update={"profiling": True})
     return config.model_copy(update=update)
 
 

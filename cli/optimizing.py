@@ -124,6 +124,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 )
 @flag("--fresh-baselines", "Time baselines again even if their times are cached.")
 @flag("--no-confirm", "Skip the final session, which times the best kernel against all baselines.")
+@flag("--profile", "Profile the kernels that lead. Default: only with --model, which reads it.")
 @flag("--no-knowledge", "Do not use the index or its kernels.")
 @click.option(
     "--exclude-source",

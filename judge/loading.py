@@ -10,8 +10,8 @@ from collections.abc import Iterator
 def loading_torch() -> Iterator[None]:
     """Import in this block what imports PyTorch.
 
-    Nothing of the hundred thousands of objects that this makes is garbage: to search them, now and
-    at the end of the process, takes a fifth of the time.
+    Nothing of the hundreds of thousands of objects that this makes is garbage: to search them, now
+    and at the end of the process, takes a fifth of the time.
     """
     if "torch" in sys.modules or not gc.isenabled():
         yield

@@ -4,10 +4,10 @@ from typing import Final
 
 # Of `torch.OutOfMemoryError`.
 FULL: Final = "OutOfMemoryError"
+ADVICE: Final = "end what else uses the card, or choose another one with --device"
 
 
 def memory_full(message: str) -> str:
-    """PyTorch's message about an allocation that failed as one line that says what to do."""
-    asked = message.partition("Tried to allocate ")[2].partition(". ")[0]
-    more = f": {asked} more were asked for" if asked else ""
-    return f"the card's memory is full{more}; end what else uses it, or choose another --device"
+    """PyTorch's message about an allocation that failed, without its list of processes: what was
+    asked for, and how much the card has."""
+    return message.partition(" Process ")[0].partition(" Including ")[0].partition(" Of the ")[0]

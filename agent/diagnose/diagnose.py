@@ -42,6 +42,10 @@ def gather(
     )
 
 
+# Nearer than this nothing is left; what is beyond shows that the floor is none.
+_AT_FLOOR, _NO_FLOOR = 0.95, 1.05
+
+
 def diagnose(
     facts: Facts,
     shelf: Shelf,
@@ -111,13 +115,14 @@ def _unknown(name: str, facts: Facts, position: Roofline, findings: Sequence[Fin
     if findings:
         told = "too little was measured to name the bottleneck, but there are findings"
         return f"{name}: {told}: {findings[0].cause}"
-    if facts.floor is None or not position.floor_fraction:
+    share = position.floor_fraction
+    if facts.floor is None or facts.metrics or not share or share > _NO_FLOOR:
         return f"{name}: nothing can be said, since no value that was given tells what limits it."
     sets = "the traffic to memory" if facts.floor.bound == "memory" else "the arithmetic"
-    return (
-        f"{name} takes {1 / position.floor_fraction:.3g} times its floor of {facts.floor.ms:.4g} "
-        f"ms, which {sets} sets; only a profile tells what else limits it."
-    )
+    floor = f"its floor of {facts.floor.ms:.4g} ms, which {sets} sets"
+    if share >= _AT_FLOOR:
+        return f"{name} is at {floor}."
+    return f"{name} takes {1 / share:.3g} times {floor}; only a profile tells what else limits it."
 
 
 def _roof_words(position: Roofline) -> str:

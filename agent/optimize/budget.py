@@ -3,7 +3,7 @@
 from typing import Final
 
 from agent.optimize.config import RunConfig
-from agent.optimize.events import Proposed, Stopped
+from agent.optimize.events import Stopped
 from agent.optimize.record import Record, Round
 from judge.evaluate.options import EAGER
 
@@ -172,8 +172,12 @@ def _most_kept(record: Record, config: RunConfig, reason: str) -> float | None:
     return None if limit is None else _MOST_KEPT * max(0.0, limit - start_s)
 
 
-def why_nothing(proposed: Proposed) -> str:
-    """The proposers' reasons for a round without proposals."""
+def why_nothing(record: Record) -> str:
+    """The proposers' reasons, which they tell once, for a round without proposals."""
+    found = (record.rounds[number].proposed for number in sorted(record.rounds, reverse=True))
+    proposed = next((each for each in found if each and (each.failures or each.notes)), None)
+    if proposed is None:
+        return ""
     why = [f"{name}: {said}" for name, said in proposed.failures.items()]
     why += [f"{name}: {'; '.join(notes)}" for name, notes in proposed.notes.items()]
     return "; ".join(why)

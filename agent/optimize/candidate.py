@@ -5,11 +5,12 @@ All are pydantic models, and their JSON is the format of the run folder.
 
 import hashlib
 import random
+import time
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from agent.diagnose.result import Diagnosis
 from judge.evaluate.result import RIGHT, Ceilings, Floor, Model, Ratio, Verdict
@@ -277,11 +278,19 @@ class SearchState(Model, RunOptions):
     seconds_left: float | None = None
     """Seconds left for the search, of GPU time or wall time; None for no limit."""
     wall_left: float | None = None
-    """Seconds of wall time left for the search, with those of waiting for the card."""
+    """Seconds of wall time left for the search when this was made; None for no limit."""
+    _made: float = PrivateAttr(default_factory=time.monotonic)
 
     def random(self, proposer: str) -> random.Random:
         """A generator that depends on the run's seed, the round and the proposer's name alone."""
         return random.Random(f"{self.seed}:{self.round}:{proposer}")  # noqa: S311 (a search)
+
+    def may_wait(self, seconds: float) -> float | None:
+        """How long a search of `seconds` that begins now may wait for a card that others use; None
+        for no limit."""
+        if self.wall_left is None:
+            return None
+        return max(0.0, self.wall_left - (time.monotonic() - self._made) - seconds)
 
     def judged(self, candidate: str) -> Judged | None:
         """The candidate of this id, if it was judged."""

@@ -1,8 +1,8 @@
 """Search options and limits of a run: `config.json` in the run folder."""
 
-from typing import Final
+from typing import Any, Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agent.optimize.candidate import ProblemInfo, Proposal
 from judge.evaluate.options import BASELINES
@@ -58,6 +58,14 @@ class Strategy(Model):
     profiling: bool = True
     """Profile the start, each new leader and the best. Otherwise they are diagnosed by their time
     and source."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier(cls, given: Any) -> Any:
+        """Runs of earlier versions said of leaders apart whether they are profiled."""
+        if isinstance(given, dict):
+            return {name: value for name, value in given.items() if name != "profile_leaders"}
+        return given
 
 
 class RunConfig(Model, RunOptions):

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from agent.optimize.judge_process import JudgeError
 from agent.optimize.judge_requests import Kept, Request
-from judge.memory import FULL, memory_full
+from judge.memory import ADVICE, FULL, memory_full
 from judge.progress import Progress
 from judge.sandbox.layers import IncompleteSandboxError
 from kb.errors import KbError
@@ -55,7 +55,7 @@ def write_message(message: Progress | BaseModel | Exception) -> str:
     lacking = message.lacking if isinstance(message, IncompleteSandboxError | JudgeError) else ()
     kind, text = type(message).__name__, str(message)
     if kind == FULL:
-        text = memory_full(text)
+        text = f"{memory_full(text)} {ADVICE}"
     elif not isinstance(message, KbError):
         text = f"{kind}: {text}"
     return json.dumps({"error": text, "lacking": lacking})

@@ -78,7 +78,7 @@ class Describe(Request[Described], RunOptions):
 
     def answer(self, kept: Kept, say: Say) -> Described:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
-        from judge.evaluate.host import describe_host, resolve_device  # noqa: PLC0415 (loads torch)
+        from judge.evaluate.host import describe_host, resolve_device  # noqa: PLC0415
 
         with loading_torch():
             device = resolve_device(self.device, interpret=self.interpret)

@@ -134,7 +134,7 @@ class Search:
             self._propose(each, state)
         assert each.proposed is not None
         if not each.proposed.candidates:
-            return budget.NO_PROPOSALS, budget.why_nothing(each.proposed)
+            return budget.NO_PROPOSALS, budget.why_nothing(self._record)
         if not self._standing.measured:
             state = self._measured(each)
         end = self._judge_round(each, state.leader)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -124,14 +125,14 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
     devices = "cards, such as cuda:0,cuda:1; one named twice has two runs at a time"
-    made.add_argument(
-        "--devices", default="cuda:0", type=lambda text: text.split(","), help=devices
-    )
+    made.add_argument("--devices", default=["cuda:0"], type=_names, help=devices)
     made.add_argument("--limit", type=tasks.positive, help="begin no run after so many seconds")
     return made.parse_args(arguments)
 
 
-BENCHMARK = replace(kernelbench.BENCHMARK, options=_options, settings=("max_seconds", "devices"))
+BENCHMARK = replace(
+    kernelbench.BENCHMARK, options=_options, settings=("max_seconds", "dtype", "devices")
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -163,13 +164,37 @@ def main(arguments: Sequence[str]) -> int:
 
     waiting = [name for name in problems if not tasks.done(found, name)]
     with ThreadPoolExecutor(len(options.devices), thread_name_prefix="run") as executor:
-        for each in [executor.submit(work, name) for name in waiting]:
-            each.result()
+        running = [executor.submit(work, name) for name in waiting]
+        try:
+            for each in running:
+                each.result()
+        except KeyboardInterrupt:
+            executor.shutdown(cancel_futures=True)
+            print("interrupted: start it again to go on", file=sys.stderr)
+            return 130
+        except BaseException:
+            executor.shutdown(cancel_futures=True)
+            raise
     print(BENCHMARK.table(found))
-    evaluated = [each["evaluated"] for each in found["records"].values() if "evaluated" in each]
-    wrong = sum(each["status"] != 0 for each in evaluated)
-    print(f"{len(evaluated)} kernels were evaluated anew, {wrong} of them not right")
-    return int(wrong or any("failed" in each for each in found["records"].values()))
+    print(_told(found))
+    if left := sum(not tasks.done(found, name) for name in problems):
+        print(f"{left} are left: start it again to go on")
+    return int(any(_bad(each) for each in found["records"].values()))
+
+
+def _bad(record: tasks.Record) -> bool:
+    return "failed" in record or record.get("evaluated", {}).get("status", 0) != 0
+
+
+def _told(found: tasks.Results) -> str:
+    """How the kernels were judged anew, in a line."""
+    verdicts = Counter(
+        each["evaluated"].get("verdict", "not judged")
+        for each in found["records"].values()
+        if "evaluated" in each
+    )
+    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    return f"kernels evaluated anew: {said or 'none'}"
 
 
 if __name__ == "__main__":

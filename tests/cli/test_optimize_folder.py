@@ -1,14 +1,22 @@
 """`kb optimize FOLDER` without Ray: a run for each problem, which an interrupt does not lose."""
 
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from test_optimize_batch import PROBLEM
 
 from agent.cards.pool import CardPool
 from agent.cards.sweep import Runner
+from agent.optimize.run import read_config
 from cli import cli, sweeping
+from cli.optimize_config import resumed
+from cli.optimizing import optimize
+
+RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 
 
 class Card:
@@ -69,3 +77,12 @@ def test_ray_takes_a_folder(problems):
     ran = CliRunner().invoke(cli, ["optimize", str(problems / "scale_2.py"), "--ray", "auto"])
     assert ran.exit_code == 2
     assert "--ray takes a folder of problems" in ran.output
+
+
+def test_a_run_that_goes_on_with_a_model_takes_profiles_for_it() -> None:
+    config = read_config(RUNS / "depthwise_conv2d-start")  # of an earlier version
+    assert not config.strategy.profiling
+    given: dict[str, Any] = {each.name: None for each in optimize.params}
+    context = click.Context(optimize)
+    assert not resumed(context, config, None, given).strategy.profiling
+    assert resumed(context, config, None, given | {"model": "some"}).strategy.profiling

@@ -9,7 +9,7 @@ from agent.optimize.beam import BASELINE, TUNE
 from agent.optimize.candidate import Hypothesis, Judged, Proposal, SearchState
 from agent.optimize.proposers import Proposer, Spending
 from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.request import Tuned, Tuning, Version, patience
+from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.space import Hint
 from judge.problem.kernel import KernelFile, Language
 from kb.errors import KbError
@@ -107,7 +107,7 @@ class TuneProposer(Proposer):
             problem=state.problem.source,
             kernel=candidate.source,
             seconds=seconds,
-            patience=patience(state, seconds),
+            patience=state.may_wait(seconds),
             seed=state.random(self.name).getrandbits(32),
             hints=hints(state.diagnosis if judged.id == state.leader.id else None),
         )

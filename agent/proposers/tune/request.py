@@ -1,6 +1,5 @@
 """Requests and replies for tuning in a judging process. Imports no torch."""
 
-from agent.optimize.candidate import SearchState
 from agent.optimize.judge_requests import Kept, Request
 from agent.proposers.tune.rewrite import Value
 from agent.proposers.tune.space import Hint
@@ -48,11 +47,6 @@ class _Search(RunOptions):
     patience: float | None = None
     """Seconds of waiting for the device that are not taken off `seconds`; None: all."""
     seed: int = 0
-
-
-def patience(state: SearchState, seconds: float) -> float | None:
-    """How long a search of `seconds` may wait for a card that others use; None: no limit."""
-    return None if state.wall_left is None else max(0.0, state.wall_left - seconds)
 
 
 class Tuning(Request[Tuned], _Search):

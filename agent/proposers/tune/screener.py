@@ -10,7 +10,7 @@ from typing import Final
 from agent.optimize.candidate import Proposal, SearchState
 from agent.optimize.proposers import Spending
 from agent.optimize.starting import eager_start
-from agent.proposers.tune.request import Ranking, Screened, Screening, patience
+from agent.proposers.tune.request import Ranking, Screened, Screening
 from judge.problem.kernel import Form, KernelFile
 from kb.errors import KbError
 
@@ -62,7 +62,7 @@ class Screener:
             kernels=tuple(each.source for each in usable),
             reference=eager_start(state.problem.source).source,
             seconds=seconds,
-            patience=patience(state, seconds),
+            patience=state.may_wait(seconds),
             seed=state.random("screen").getrandbits(32),
         )
         try:
@@ -78,7 +78,8 @@ class Screener:
         left = state.seconds_left
         if left is None:
             return SECONDS
-        return min(SECONDS, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
+        wanted = min(SECONDS, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
+        return wanted if state.wall_left is None else min(wanted, state.wall_left)
 
     def _ordered(self, proposals: Sequence[Proposal], ranking: Ranking) -> list[Proposal]:
         found: list[tuple[float, Proposal]] = []

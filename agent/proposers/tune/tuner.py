@@ -117,6 +117,7 @@ def with_times(versions: Sequence[Version], final: Mapping[str, float | None]) -
 
 def final_times(timer: SourceTimer, texts: Sequence[str], launches: int) -> dict[str, float | None]:
     """Median of each file's times, launched in turn; None where one fails."""
+    timer.turns.wait_freely()  # what was found is lost without its time
     timed = timer.times(texts, launches, LAST_SECONDS)
     medians = [statistics.median(each.ms) if each.ms else None for each in timed]
     return dict(zip(texts, medians, strict=True))

@@ -55,9 +55,13 @@ class Turns:
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
         """Leave what is done meanwhile out of `clock`."""
-        began, excluded = time.monotonic(), self._excluded
+        began, excluded, overdue = time.monotonic(), self._excluded, self.overdue
         yield
-        self._excluded = excluded + time.monotonic() - began
+        self._excluded = excluded + time.monotonic() - began - (self.overdue - overdue)
+
+    def wait_freely(self) -> None:
+        """Leave all further waiting out of `clock`."""
+        self._patience = math.inf
 
     @property
     def held_seconds(self) -> float:

@@ -162,6 +162,10 @@ def test_without_a_profile_the_floor_says_how_much_is_left(shelf, bound, sets):
     answer = diagnose(facts({}, floor=floor, median_ms=3.0), shelf)
     assert answer.headline.startswith("The kernel takes 2 times its floor of 1.5 ms, which the ")
     assert sets in answer.headline
+    near = diagnose(facts({}, floor=floor, median_ms=1.52), shelf).headline
+    assert "only a profile" not in near
+    beyond = diagnose(facts({}, floor=floor, median_ms=1.2), shelf).headline
+    assert "times its floor" not in beyond
 
 
 @pytest.mark.parametrize(("rule", "waves"), [("small-grid", 0.4), ("partial-wave", 1.2)])

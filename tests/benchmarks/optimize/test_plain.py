@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.cards.local import share_of_cores
 from benchmarks.optimize import plain
 from tests.benchmarks.optimize.test_kernelbench import folder  # noqa: F401 (a fixture)
 
@@ -60,9 +61,8 @@ def test_kernels_are_evaluated_anew_and_failures_are_kept(
     }  # fmt: skip
     assert records["level1/9_a"]["over"]["compile"]["ratio"] > 1
     assert records["level2/1_c"]["failed"] == "kb: no GPU was found"
-    assert f"1 kernels were evaluated anew, {int(bool(status))} of them not right" in (
-        capsys.readouterr().out
-    )
+    told = capsys.readouterr().out
+    assert f"kernels evaluated anew: 1 {verdict}\n1 are left: start it again to go on\n" in told
     optimized = kb.asked[0]
     assert optimized[:2] == ["optimize", str(folder / "level1" / "9_a.py")]
     assert optimized[-4:] == ["--device", "cuda:1", "--max-seconds", "300"]
@@ -70,6 +70,27 @@ def test_kernels_are_evaluated_anew_and_failures_are_kept(
     kb.asked.clear()
     plain.main(options)
     assert [each[1] for each in kb.asked] == [str(folder / "level2" / "1_c.py")]
+
+
+def test_what_a_command_leaves_is_read_and_one_that_hangs_is_ended(tmp_path: Path) -> None:
+    options = plain._options([str(tmp_path), "--out", str(tmp_path / "out.json")])
+    place = plain.Place("cuda:0", share_of_cores(0, 2))
+    root = tmp_path / "runs" / "run"
+    ran = plain._run(["optimize", str(tmp_path / "none.py")], root, 60.0, place, options)
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.last.startswith("kb: no ") or "none.py" in ran.last
+    hung = plain._run(["optimize"], root, 0.01, place, options)
+    assert (hung.status, hung.last) == (124, "it had not ended after 0 s")
+
+
+def test_a_run_that_was_begun_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb = Kb()
+    monkeypatch.setattr(plain, "_run", kb)
+    options = plain._options([str(tmp_path), "--out", str(tmp_path / "plain.json")])
+    shutil.copytree(RUN, tmp_path / "plain-runs" / "a")
+    monkeypatch.setattr(shutil, "copytree", lambda *_: None)
+    plain.measure("a", tmp_path / "a.py", plain.Place("cuda:0", frozenset()), options)
+    assert kb.asked[0][:2] == ["optimize", "--resume"]
 
 
 def test_a_folder_without_problems_is_refused_in_one_line(
