@@ -12,7 +12,7 @@ import click
 
 import kb
 from cli.terminal import protect
-from judge.memory import ADVICE, FULL, memory_full
+from judge.memory import advised
 from kb.errors import KbError
 from kb.index.layout import default_index_dir
 
@@ -144,9 +144,8 @@ def _failure(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
         return "the disk is full: nothing more can be written"
-    if type(error).__name__ == FULL:
-        return f"{memory_full(str(error))} {ADVICE}"
-    return f"unexpected {type(error).__name__}: {error} (run again with --debug for a traceback)"
+    unexpected = f"unexpected {type(error).__name__}: {error}"
+    return advised(error) or f"{unexpected} (run again with --debug for a traceback)"
 
 
 def _usage(error: click.UsageError) -> str:

@@ -7,13 +7,16 @@ from agent.diagnose.facts import Facts
 from agent.diagnose.findings import select
 from agent.diagnose.inputs import Measured
 from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
-from agent.diagnose.roofline import WASTE, at_floor, excess, roofline
+from agent.diagnose.roofline import NO_FLOOR, WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.rules_memory import WASTEFUL
 from agent.diagnose.source import read_source
 from agent.diagnose.techniques import Shelf, advise
 from judge.evaluate.result import Evaluation
 from kb.gpus import GpuSpec
+
+# As near to its floor as this nothing is left.
+_AT_FLOOR = 0.95
 
 
 def gather(
@@ -40,10 +43,6 @@ def gather(
         share=measured.share,
         words=words,
     )
-
-
-# Nearer than this nothing is left; what is beyond shows that the floor is none.
-_AT_FLOOR, _NO_FLOOR = 0.95, 1.05
 
 
 def diagnose(
@@ -116,7 +115,7 @@ def _unknown(name: str, facts: Facts, position: Roofline, findings: Sequence[Fin
         told = "too little was measured to name the bottleneck, but there are findings"
         return f"{name}: {told}: {findings[0].cause}"
     share = position.floor_fraction
-    if facts.floor is None or facts.metrics or not share or share > _NO_FLOOR:
+    if facts.floor is None or facts.metrics or not share or share > NO_FLOOR:
         return f"{name}: nothing can be said, since no value that was given tells what limits it."
     sets = "the traffic to memory" if facts.floor.bound == "memory" else "the arithmetic"
     floor = f"its floor of {facts.floor.ms:.4g} ms, which {sets} sets"

@@ -18,6 +18,8 @@ AT_ROOF = 0.90
 COPY_OF_PEAK = 0.90
 # At the roof, yet this far from the floor: more bytes move than have to.
 WASTE = 1.3
+# What is so far beyond its floor shows that the floor is none, as of masked work that is counted.
+NO_FLOOR = 1.05
 # Nearly all reads, or nearly all writes: their own ceilings apply, not that of a copy.
 _ONE_SIDED = 0.95
 _TENSOR_RATE = {"float32": "tf32", "float64": "fp64_tensor"}

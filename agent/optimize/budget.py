@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from agent.diagnose.roofline import NO_FLOOR
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Stopped
 from agent.optimize.record import Record, Round
@@ -21,8 +22,6 @@ _BASELINE_S: Final = 8.0
 # Of what a limit leaves after the start's judging, this much at most is kept: the rest is for the
 # search, without which there is nothing to confirm.
 _MOST_KEPT: Final = 0.75
-# What is so far beyond its floor shows that the floor is none, as of masked work that is counted.
-_NO_FLOOR: Final = 1.05
 FLOOR, NO_GAIN, NO_PROPOSALS, JUDGE = "floor", "no gain", "no proposals", "judge"
 
 
@@ -56,7 +55,7 @@ def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
     """What ends a run between two rounds; None: go on."""
     strategy, limits, leader = config.strategy, config.limits, record.leader
     fraction = leader.outcome.floor_fraction
-    if fraction is not None and limits.floor_target <= fraction <= _NO_FLOOR:
+    if fraction is not None and limits.floor_target <= fraction <= NO_FLOOR:
         return FLOOR, f"the best is at {fraction:.0%} of the floor"
     closed = record.closed
     if len(closed) >= limits.rounds:
@@ -75,17 +74,20 @@ def seconds_left(record: Record, config: RunConfig, wall: float) -> float | None
 
     The run has taken `wall` seconds. Wall time passes at least as fast as GPU time.
     """
-    left = [
-        limit - used - reserve(record, config, reason)
-        for reason, (used, limit) in _seconds(record, config, wall).items()
-    ]
-    return max(0.0, min(left)) if left else None
+    return min(_left(record, config, wall).values(), default=None)
 
 
 def wall_left(record: Record, config: RunConfig, wall: float) -> float | None:
     """Seconds of wall time left for the search; None: no limit. See `seconds_left`."""
-    limit = config.limits.seconds
-    return None if limit is None else max(0.0, limit - wall - reserve(record, config, TIME))
+    return _left(record, config, wall).get(TIME)
+
+
+def _left(record: Record, config: RunConfig, wall: float) -> dict[str, float]:
+    """Of TIME and GPU_TIME, where they are limited: seconds left for the search."""
+    return {
+        reason: max(0.0, limit - used - reserve(record, config, reason))
+        for reason, (used, limit) in _seconds(record, config, wall).items()
+    }
 
 
 def _seconds(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[float, float]]:

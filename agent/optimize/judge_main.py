@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from agent.optimize.judge_process import JudgeError
 from agent.optimize.judge_requests import Kept, Request
-from judge.memory import ADVICE, FULL, memory_full
+from judge.memory import advised
 from judge.progress import Progress
 from judge.sandbox.layers import IncompleteSandboxError
 from kb.errors import KbError
@@ -53,11 +53,9 @@ def write_message(message: Progress | BaseModel | Exception) -> str:
         case BaseModel():
             return json.dumps({"ok": message.model_dump(mode="json")})
     lacking = message.lacking if isinstance(message, IncompleteSandboxError | JudgeError) else ()
-    kind, text = type(message).__name__, str(message)
-    if kind == FULL:
-        text = f"{memory_full(text)} {ADVICE}"
-    elif not isinstance(message, KbError):
-        text = f"{kind}: {text}"
+    text = str(message)
+    if not isinstance(message, KbError):
+        text = advised(message) or f"{type(message).__name__}: {message}"
     return json.dumps({"error": text, "lacking": lacking})
 
 

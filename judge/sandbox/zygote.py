@@ -10,7 +10,6 @@ Zygote to judge: {"event": "ready"}, {"event": "spawned", "id", "pid"} or {"even
 """
 
 import argparse
-import gc
 import json
 import os
 import select
@@ -20,6 +19,7 @@ import sys
 import warnings
 from contextlib import suppress
 
+from judge.loading import loading_torch
 from judge.sandbox import entries, linux, paths, processes
 from judge.sandbox.policy import Policy
 from judge.sandbox.supervise import supervise
@@ -136,24 +136,22 @@ def main() -> None:
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     # An interrupt at the terminal is the judge's to handle; it then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Nothing of what is loaded is garbage: a search for some takes a fifth of the time,
-    # and in each fork it would copy the pages of all that it looks at.
-    gc.disable()
-    if options.torch:
-        __import__("torch")
-        with suppress(ImportError):
-            __import__("triton")
-            # The first launch in every process would import it, which takes as long as ten calls.
-            __import__("triton.experimental.gluon")
-        entries.preload()
-        if sys.modules["torch"].cuda.is_initialized():
-            raise RuntimeError("CUDA was initialised while loading: processes could not fork")
-    paths.of_machine()
+    # A search for garbage in each fork would also copy the pages of all that it looks at.
+    with loading_torch():
+        if options.torch:
+            __import__("torch")
+            with suppress(ImportError):
+                __import__("triton")
+                # The first launch in every process would import it, which takes as long as ten
+                # calls.
+                __import__("triton.experimental.gluon")
+            entries.preload()
+            if sys.modules["torch"].cuda.is_initialized():
+                raise RuntimeError("CUDA was initialised while loading: processes could not fork")
+        paths.of_machine()
     # Python 3.12 warns of forks beside threads; numpy's linear algebra keeps some, which only
     # matter to itself and which it restores in the child.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
-    gc.freeze()
-    gc.enable()
     server = _Server(judge)
     try:
         server.run()
