@@ -29,6 +29,8 @@ class Stage(StrEnum):
     """The same program was tried before; it was not judged again."""
     RETIRED = "retired"
     """Its family was given up; it was not judged."""
+    SLOWER = "slower"
+    """It was slower in quick timings than one that is right; it was not judged."""
     COMPILE = "compile"
     """It cannot be loaded or compiled."""
     VERIFY = "verify"
@@ -154,7 +156,7 @@ class Outcome(Model):
     @property
     def repairable(self) -> bool:
         """Whether a change could repair the failure. A cheat is not repaired."""
-        kept = self.stage in (Stage.DUPLICATE, Stage.RETIRED)
+        kept = self.stage in (Stage.DUPLICATE, Stage.RETIRED, Stage.SLOWER)
         return not (self.right or kept or self.verdict is Verdict.CHEAT)
 
     @property

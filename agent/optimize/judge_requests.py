@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -23,17 +24,25 @@ class Kept:
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
-        self._zygotes: dict[bool, Any] = {}
+        self._zygotes: dict[bool, Future[Any]] = {}
         self.ceilings: dict[str | None, Ceilings] = {}
         """Last measured ceilings, by device."""
 
     def zygote(self, *, interpret: bool) -> Any:
         """The process that workers fork from: started once, since loading torch takes seconds."""
+        self.prepare(interpret=interpret)
+        return self._zygotes[interpret].result()
+
+    def prepare(self, *, interpret: bool) -> None:
+        """Begin to start what `zygote` returns, unless it was begun before."""
         from judge.sandbox.launch import Zygote  # noqa: PLC0415 (only where one is needed)
 
-        if interpret not in self._zygotes:
-            self._zygotes[interpret] = self._stack.enter_context(Zygote(interpret=interpret))
-        return self._zygotes[interpret]
+        if interpret in self._zygotes:
+            return
+        executor = ThreadPoolExecutor(1, thread_name_prefix="zygote")
+        begun = self._zygotes[interpret] = executor.submit(Zygote, interpret=interpret)
+        self._stack.callback(lambda: begun.result().close())
+        executor.shutdown(wait=False)
 
     def forget(self) -> None:
         """End the processes that workers fork from; the next request starts another."""
@@ -80,6 +89,7 @@ class Describe(Request[Described], RunOptions):
         """See `Request.answer`."""
         from judge.evaluate.host import describe_host, resolve_device  # noqa: PLC0415
 
+        kept.prepare(interpret=self.interpret)
         with loading_torch():
             device = resolve_device(self.device, interpret=self.interpret)
         host = describe_host(device)

@@ -208,6 +208,7 @@ class Search:
             each,
             leader,
             repairs=self._config.strategy.repairs,
+            all_count=any(each.asks_model for each in self.proposers),
             append=self._append,
             may_go_on=lambda: self._used_up(judging=not last) is None,
             teller=self._teller,

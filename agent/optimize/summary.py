@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.optimize import budget
-from agent.optimize.candidate import Judged
+from agent.optimize.candidate import Judged, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
@@ -101,7 +101,7 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
         rows=rows,
         given_back=_given_back(rows),
         rounds=len(record.closed),
-        judged=len(history),
+        judged=sum(each.outcome.stage is not Stage.SLOWER for each in history),
         right=sum(each.outcome.right for each in history),
         stopped=budget.words(record.stopped) if record.stopped else "not at its end",
         spent=record.total,

@@ -114,6 +114,8 @@ def _failure(each: Round, judged: Judged) -> str:
         return "not judged: the same program was tried before"
     if outcome.stage is Stage.RETIRED:
         return "not judged: its family was given up"
+    if outcome.stage is Stage.SLOWER:
+        return f"not judged: {outcome.reasons[0]}"
     verdict = f", {outcome.verdict}" if outcome.verdict is not None else ""
     repaired = [fix.candidate for fix in each.repaired.values() if fix.failed == judged.id]
     after = next((f"; repaired as {fix.id}" for fix in repaired if fix is not None), "")

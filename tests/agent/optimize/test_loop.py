@@ -20,6 +20,7 @@ from scripted import (
 from agent.optimize.candidate import Judged, Outcome, Proposal, SearchState, Stage, digest_id
 from agent.optimize.config import Limits
 from agent.optimize.events import Confirmed, Proposed, WasJudged
+from agent.optimize.progress import line_of
 from agent.optimize.run import RunFolder, read_run
 from agent.optimize.summary import render, summarise
 from agent.report.report import write_report
@@ -355,7 +356,7 @@ def test_a_last_round_in_order_by_quick_times_is_judged_in_full_at_once(tmp_path
     assert judge.asked == []
     assert found.best.outcome.median_ms == 0.5
     assert found.confirmed
-    with RunFolder.create(tmp_path / "two", config(Limits(rounds=2))) as folder:
+    with RunFolder.create(tmp_path / "two", config(Limits(rounds=2), branching=4)) as folder:
         search(folder, judge, Scripted([tuned])).run()
     assert len(judge.asked) == 2, "there is another round to come"
 
@@ -395,6 +396,32 @@ def test_the_last_chance_goes_to_the_fastest_in_quick_timings_whoever_proposed_i
         assert ended.best.outcome.median_ms == 0.5
         judged = {each.candidate.note for each in run.record.history}
         assert judged == {"wrong", "right"}
+
+
+def test_what_quick_timings_put_behind_one_that_is_right_is_not_judged(tmp_path: Path) -> None:
+    """Unless a model is asked, which learns from it. What is wrong puts nothing behind."""
+
+    class Model(Scripted):
+        asks_model = True
+
+    wrong = proposal(0.3, mark="wrong", quick_ms=0.3)
+    first, close = proposal(0.5, quick_ms=0.5), proposal(0.504, quick_ms=0.504)
+    behind = proposal(0.8, "fusion", quick_ms=0.8)
+    later = proposal(0.9, quick_ms=0.9)
+    for kind, judged in ((Scripted, {0.3, 0.5, 0.504}), (Model, {0.3, 0.5, 0.504, 0.8, 0.9})):
+        proposer = kind([[behind, close, first, wrong], [later]], fix=False)
+        with RunFolder.create(
+            tmp_path / kind.__name__, config(Limits(rounds=2), branching=4)
+        ) as folder:
+            found = search(folder, ScriptedJudge(), proposer).run()
+        history = folder.record.history
+        assert found.best.outcome.median_ms == 0.5
+        assert found.judged == len(judged)
+        assert {
+            one.candidate.quick_ms for one in history if one.outcome.stage is not Stage.SLOWER
+        } == judged
+        told = line_of(next(one for one in history if one.candidate.quick_ms == 0.8))
+        assert ("slower: 0.8 ms in quick timings, where" in told) == (kind is Scripted)
 
 
 def test_a_start_beyond_its_floor_is_not_at_it(tmp_path: Path) -> None:
@@ -500,7 +527,7 @@ def test_a_finished_run_is_read_without_the_lock_and_continued_with_more_rounds(
 ) -> None:
     root = tmp_path / "run"
     rounds = [[proposal(round(0.9**n, 4))] for n in range(1, 8)]
-    with RunFolder.create(root, config(Limits(rounds=2))) as folder:
+    with RunFolder.create(root, config(Limits(rounds=2), branching=4)) as folder:
         search(folder, ScriptedJudge(), Scripted(rounds)).run()
         _, record = read_run(root)
         assert len(record.closed) == 2

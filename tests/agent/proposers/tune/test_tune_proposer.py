@@ -47,8 +47,11 @@ def judged(
     family: str = "baseline",
     parents: tuple[str, ...] = (),
     right: bool = True,
+    quick_ms: float | None = None,
 ) -> Judged:
-    proposal = Proposal(source=source, proposer=proposer, family=family, parents=parents)
+    proposal = Proposal(
+        source=source, proposer=proposer, family=family, parents=parents, quick_ms=quick_ms
+    )
     candidate = Candidate.of(proposal, round_=0)
     verdict = Verdict.CORRECT if right else Verdict.WRONG
     stage = Stage.DONE if right else Stage.VERIFY
@@ -104,7 +107,7 @@ def test_the_best_and_a_close_second_are_proposed() -> None:
 def test_a_technique_keeps_its_family_and_what_was_tuned_is_left_alone() -> None:
     runs = Runs(lambda request: tuned(version(request.kernel + "\n# other\n", 0.5)))
     start = judged(KERNEL)
-    done = judged(FASTER, proposer="tune", family="tune", parents=(start.id,))
+    done = judged(FASTER, proposer="tune", family="tune", parents=(start.id,), quick_ms=0.9)
     technique = judged(KERNEL.replace("512", "256") + "\n", proposer="llm", family="vectorization")
     wrong = judged(KERNEL + "\n\n", proposer="llm", family="tiling", right=False)
     (proposal,) = TuneProposer(run=runs).propose(state(start, done, technique, wrong))
