@@ -97,17 +97,21 @@ def _seconds(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[
     return {reason: (used, limit) for reason, (used, limit) in found.items() if limit is not None}
 
 
-def last_chance(record: Record, config: RunConfig, round_: Round, wall: float) -> bool:
+def last_chance(
+    record: Record, config: RunConfig, round_: Round, wall: float, *, asks_model: bool
+) -> bool:
     """Whether candidates are to be judged in the last session at once, where there is nothing
-    better than the start so far: there is no time for both, or it is the last round and quick
-    timings have put them in order."""
+    better than the start so far: there is no time for both, or quick timings have put them in order
+    and nobody is to learn from them, since it is the last round or no model is asked."""
     if record.standing is None or record.leader.id != record.start.id:
         return False
     if config.interpret or not config.strategy.confirm or round_.proposed is None:
         return False
-    tuned = all(each.params or each.quick_ms for each in round_.proposed.candidates)
+    candidates = round_.proposed.candidates
+    tuned = all(each.params or each.quick_ms for each in candidates)
     last = round_.number >= config.limits.rounds and tuned
-    return last or used_up(record, config, wall, judging=True) is not None
+    ordered = not asks_model and all(each.quick_ms for each in candidates)
+    return last or ordered or used_up(record, config, wall, judging=True) is not None
 
 
 def judging_seconds(record: Record) -> float:

@@ -200,7 +200,10 @@ class Search:
         self._append(events.Advised, {**place, **advice._asdict()})
 
     def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
-        last = budget.last_chance(self._record, self._config, each, self._wall)
+        asks_model = any(proposer.asks_model for proposer in self.proposers)
+        last = budget.last_chance(
+            self._record, self._config, each, self._wall, asks_model=asks_model
+        )
         judging = RoundJudging(
             self.judge,
             self._proposers,
@@ -208,7 +211,7 @@ class Search:
             each,
             leader,
             repairs=self._config.strategy.repairs,
-            all_count=any(each.asks_model for each in self.proposers),
+            all_count=asks_model,
             append=self._append,
             may_go_on=lambda: self._used_up(judging=not last) is None,
             teller=self._teller,

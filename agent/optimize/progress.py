@@ -5,6 +5,7 @@ from typing import Protocol
 
 from agent.optimize import budget, events
 from agent.optimize.candidate import Judged
+from agent.optimize.summary import counted
 
 
 class Progress(Protocol):
@@ -74,7 +75,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
             candidates=candidates, dropped=dropped, failures=failures, notes=notes
         ):
             left = f", {len(dropped)} left out as tried or given up" if dropped else ""
-            yield f"  {len(candidates)} proposals{left}"
+            yield f"  {counted(len(candidates), 'proposal')}{left}"
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
             yield from (f"  {name}: {note}" for name, told in notes.items() for note in told)
         case events.WasJudged(judged=judged):

@@ -204,7 +204,7 @@ def _foot(summary: Summary) -> list[str]:
         )
     spent = summary.spent
     told = (
-        f"{_count(summary.rounds, 'round')}, {_count(summary.judged, 'candidate')}, "
+        f"{counted(summary.rounds, 'round')}, {counted(summary.judged, 'candidate')}, "
         f"{summary.right} right; "
         f"{summary.seconds:.0f} s, {summary.gpu_seconds:.0f} s of GPU time"
     )
@@ -229,5 +229,6 @@ def gain_of_given(summary: Summary) -> float | None:
     return None if ratio == 1 else ratio
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things, in words: `2 rounds`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

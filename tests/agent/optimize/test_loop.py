@@ -361,6 +361,20 @@ def test_a_last_round_in_order_by_quick_times_is_judged_in_full_at_once(tmp_path
     assert len(judge.asked) == 2, "there is another round to come"
 
 
+def test_quick_times_need_no_other_session_where_no_model_is_asked(tmp_path: Path) -> None:
+    class Model(Scripted):
+        asks_model = True
+
+    timed = [proposal(ms, quick_ms=ms) for ms in (0.6, 0.5)]
+    for kind, asked in ((Scripted, 0), (Model, 2)):
+        judge = ScriptedJudge()
+        with RunFolder.create(tmp_path / kind.__name__, config(Limits(rounds=2))) as folder:
+            found = search(folder, judge, kind([timed])).run()
+        assert len(judge.asked) == asked
+        assert found.best.outcome.median_ms == 0.5
+        assert list(folder.record.confirmed) == [found.best.id]
+
+
 def test_proposals_that_took_the_wall_time_get_a_last_chance(tmp_path: Path) -> None:
     """As those that took the GPU time do: what was found is not left unjudged."""
     now = [0.0]
@@ -409,7 +423,7 @@ def test_what_quick_timings_put_behind_one_that_is_right_is_not_judged(tmp_path:
     behind = proposal(0.8, "fusion", quick_ms=0.8)
     later = proposal(0.9, quick_ms=0.9)
     for kind, judged in ((Scripted, {0.3, 0.5, 0.504}), (Model, {0.3, 0.5, 0.504, 0.8, 0.9})):
-        proposer = kind([[behind, close, first, wrong], [later]], fix=False)
+        proposer = kind([[first, wrong], [behind, close, later]], fix=False)
         with RunFolder.create(
             tmp_path / kind.__name__, config(Limits(rounds=2), branching=4)
         ) as folder:
