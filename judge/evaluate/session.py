@@ -136,7 +136,9 @@ class Worker(Exchange):
 
         A worker that waits for its turn in timing must not use the device meanwhile.
         """
-        self._paused = self.alive and self.process.pause()
+        # What is stopped cannot go on by itself; looking at each of its threads takes milliseconds.
+        if not (self._paused and self.alive):
+            self._paused = self.alive and self.process.pause()
         return self._paused
 
     def resume(self) -> None:
