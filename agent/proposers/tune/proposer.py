@@ -38,7 +38,7 @@ Run = Callable[[Tuning], Tuned]
 
 
 class TuneProposer(Proposer):
-    """Tunes each Triton kernel of the beam once.
+    """Tunes each Triton kernel of the beam once, unless quick timings chose its configuration.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from kb.errors import KbError
 SECONDS: Final = 60.0
 # With less there is no point in starting workers.
 _LEAST_SECONDS: Final = 10.0
-# Of what a limited search has left, where it has plenty: what is found is tuned on later.
+# Of what a limited search has left, where it has plenty: the rest is for judging what is found.
 _SHARE: Final = 0.6
 # So little is spent as a whole: then the best of the screening is the last that is judged.
 _ALL_OF: Final = 45.0
