@@ -187,6 +187,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         price = price_of(options["price"], config)
         root = options["out"] or default_folder(config.problem.stem)
         folder = RunFolder.create(root, config)
+        _tell_known(config)
     progress = Printer()
     with folder:
         try:
@@ -218,6 +219,23 @@ def _told(root: Path) -> None:
         click.echo(f"kb: no report was written: {error}; try: kb report {root}", err=True)
         return
     click.echo(f"report: {written.html}", err=True)
+
+
+def _tell_known(config: "RunConfig") -> None:
+    """Say what the problem's text tells, which takes no GPU: starting one takes half a minute."""
+    from kb.problems.analysis import analyse
+    from kb.problems.facts import fact_lines
+    from kb.problems.plan import plan_line
+    from kb.problems.reading import read_problem
+
+    source, stem = config.problem.source, config.problem.stem
+    try:
+        analysis = analyse(read_problem(source, stem, config.dtype))
+    except KbError:
+        return
+    what, work, *_ = fact_lines(analysis, None)  # the floor is told once the card is known
+    for line in filter(None, (what, work, plan_line(analysis, None))):
+        click.echo(line, err=True)
 
 
 def _require_gpu(config: "RunConfig") -> None:

@@ -76,6 +76,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         ):
             left = f", {len(dropped)} left out as tried or given up" if dropped else ""
             yield f"  {counted(len(candidates), 'proposal')}{left}"
+            yield from (f"  {each.id}: {each.note}" for each in candidates if each.note)
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
             yield from (f"  {name}: {note}" for name, told in notes.items() for note in told)
         case events.WasJudged(judged=judged):

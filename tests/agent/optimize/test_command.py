@@ -39,6 +39,7 @@ def test_a_dry_run_ends_with_a_summary_and_can_be_continued(tmp_path: Path) -> N
     assert ran.returncode == 0, ran.stderr
     assert "a dry run has no times" in " ".join(ran.stdout.split())
     assert ran.stdout.rstrip().endswith("Run: run")
+    assert ran.stderr.startswith("Problem Model: relu. Build the kernel around relu [")
     assert "no context: " in ran.stderr
     assert max(len(line) for line in ran.stdout.splitlines()) <= 80
     known, record = read_run(tmp_path / "run")

@@ -20,7 +20,7 @@ from scripted import (
 from agent.optimize.candidate import Judged, Outcome, Proposal, SearchState, Stage, digest_id
 from agent.optimize.config import Limits
 from agent.optimize.events import Confirmed, Proposed, WasJudged
-from agent.optimize.progress import line_of
+from agent.optimize.progress import line_of, lines_of
 from agent.optimize.run import RunFolder, read_run
 from agent.optimize.summary import render, summarise
 from agent.report.report import write_report
@@ -46,6 +46,16 @@ def test_the_fastest_right_candidate_leads_and_is_kept_as_a_file(tmp_path: Path)
     assert max(map(len, text.splitlines()[:-1])) <= WIDTH
     assert "2.50x faster than the start" in text
     assert str(tmp_path / "run") in text
+
+
+def test_proposals_are_told_before_they_are_judged(tmp_path: Path) -> None:
+    listener = Listener()
+    given = [proposal(0.5, note="matmul: matmul-tma-fused"), proposal(0.6)]
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        search(folder, ScriptedJudge(), Scripted([given]), progress=listener).run()
+    proposed = next(each for each in listener.events if isinstance(each, Proposed))
+    first = proposed.candidates[0].id
+    assert list(lines_of(proposed)) == ["  2 proposals", f"  {first}: matmul: matmul-tma-fused"]
 
 
 def test_where_nothing_is_better_the_start_is_given_back(tmp_path: Path) -> None:
