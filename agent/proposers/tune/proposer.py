@@ -95,8 +95,8 @@ class TuneProposer(Proposer):
             each
             for each in every.values()
             if each.id not in tuned | self._done
-            # Its configuration was found by quick timings: in 22 runs a second search of a recipe's
-            # found nothing that is faster.
+            # Its configuration was found by quick timings: twelve further searches, of recipes'
+            # kernels in 17 runs, found nothing that is faster.
             and each.candidate.quick_ms is None
             and (each.outcome.right or each.id == state.start.id)
             and has_parameters(each.candidate.source, each.candidate.file)
