@@ -161,3 +161,9 @@ class Diagnosis(Model):
     """What could not be judged and why."""
     ignored: tuple[str, ...] = ()
     """Keys of the profile that name no known metric."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing of the kernel, as where nothing was measured."""
+        known = self.bottleneck is not None or self.roofline.floor_fraction is not None
+        return not (known or self.findings)

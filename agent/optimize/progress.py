@@ -66,7 +66,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
             yield from (f"note: {note}" for note in notes)
         case events.Advised(diagnosis=diagnosis, context=context, notes=notes):
             yield f"round {event.round}"
-            if diagnosis is not None:
+            if diagnosis is not None and not diagnosis.empty:
                 yield f"  diagnosis: {diagnosis.headline}"
             if context.techniques:
                 yield f"  context: {context.tokens} tokens on {', '.join(context.techniques)}"

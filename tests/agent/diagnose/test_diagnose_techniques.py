@@ -16,6 +16,9 @@ from support import TinyCorpus
 from agent.diagnose.diagnose import diagnose
 from agent.diagnose.rules_utilization import RULES
 from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
+from agent.optimize.candidate import Context
+from agent.optimize.events import Advised
+from agent.optimize.progress import lines_of
 from judge.evaluate.result import Floor
 from kb.corpus.loader import load_shipped_corpus
 from kb.errors import IndexUnavailableError
@@ -36,6 +39,7 @@ def slugs(diagnosis):
 def test_a_poor_matvec_leads_to_splitting_coarsening_or_vectorizing(shelf, values):
     answer = diagnose(facts(values), shelf)
     assert answer.bottleneck == "underutilized"
+    assert not answer.empty
     assert "underutilizing" in answer.headline
     first = answer.findings[0].techniques
     assert first[0].slug in {"split-k", "thread-coarsening", "vectorized-access"}
@@ -151,6 +155,9 @@ def test_every_advised_technique_exists(shelf):
 def test_nothing_known_says_that_nothing_can_be_said(shelf):
     answer = diagnose(facts({}, spec=None), shelf)
     assert "nothing can be said" in answer.headline
+    assert answer.empty
+    told = {"wall": 0.0, "at": "now", "round": 1, "leader": "start", "context": Context()}
+    assert list(lines_of(Advised(diagnosis=answer, **told))) == ["round 1"]
     assert answer.bottleneck is None
     assert answer.findings == ()
     assert any("no metric was measured" in note for note in answer.notes)
@@ -162,6 +169,7 @@ def test_without_a_profile_the_floor_says_how_much_is_left(shelf, bound, sets):
     answer = diagnose(facts({}, floor=floor, median_ms=3.0), shelf)
     assert answer.headline.startswith("The kernel takes 2 times its floor of 1.5 ms, which the ")
     assert sets in answer.headline
+    assert not answer.empty
     near = diagnose(facts({}, floor=floor, median_ms=1.52), shelf).headline
     assert "only a profile" not in near
     beyond = diagnose(facts({}, floor=floor, median_ms=1.2), shelf).headline
