@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.ma  # or np.unique does, at the first search in a thread: see `kb.parsing`
 from numpy.typing import NDArray
 
 from kb.embedders import Embedder

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from kb.parsing import PARSING
 from server.middleware.auth import is_admin
 from server.mounting import Mount
 from server.problems import ADMIN_NEEDED, problem_response
@@ -67,7 +68,9 @@ class McpEndpoint:
             await stop.wait()
 
     def _manager(self) -> "StreamableHTTPSessionManager":
-        from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
+        # Its models have pydantic parse signatures, while requests may be parsing as well.
+        with PARSING:
+            from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
 
         from server.mcp.tools import build_mcp  # noqa: PLC0415
 

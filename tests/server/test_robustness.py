@@ -4,6 +4,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -264,3 +266,44 @@ def test_an_address_that_is_too_long_is_refused(two_workers):
         over, said = ended(connection, 10)
     assert over
     assert said.startswith(b"HTTP/1.1 431")
+
+
+# Starts the application in one process, and tells who parses in a thread without the lock.
+_PARSED = """
+import ast, sys, threading, traceback
+from pathlib import Path
+
+original = ast.parse
+
+def parse(*given, **more):
+    from kb.parsing import PARSING
+
+    if threading.current_thread() is not threading.main_thread() and not PARSING.locked():
+        print("".join(traceback.format_stack()))
+    return original(*given, **more)
+
+ast.parse = parse
+from starlette.testclient import TestClient
+from server.app import create_app
+from server.settings import Settings
+
+place = Path(sys.argv[2])
+settings = Settings(index=Path(sys.argv[1]), state_dir=place, tokens=place / "tokens.json")
+call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+accepted = {"Accept": "application/json, text/event-stream"}
+with TestClient(create_app(settings), base_url="http://localhost") as client:
+    print("status", client.post("/mcp", json=call, headers=accepted).status_code)
+print("mcp" in sys.modules)
+"""
+
+
+def test_what_is_imported_beside_requests_parses_in_its_turn(built, tmp_path):
+    """Two threads that parse at once raise SystemError in some interpreters."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _PARSED, built / "index", tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ran.stdout.split() == ["status", "200", "True"]
