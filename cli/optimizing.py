@@ -223,18 +223,11 @@ def _told(root: Path) -> None:
 
 def _tell_known(config: "RunConfig") -> None:
     """Say what the problem's text tells, which takes no GPU: starting one takes half a minute."""
-    from kb.problems.analysis import analyse
-    from kb.problems.facts import fact_lines
-    from kb.problems.plan import plan_line
-    from kb.problems.reading import read_problem
+    from kb.problems.plan import known_lines
 
-    source, stem = config.problem.source, config.problem.stem
-    try:
-        analysis = analyse(read_problem(source, stem, config.dtype))
-    except KbError:
-        return
-    what, work, *_ = fact_lines(analysis, None)  # the floor is told once the card is known
-    for line in filter(None, (what, work, plan_line(analysis, None))):
+    lines = known_lines(config.problem.source, config.problem.stem, config.dtype, None)
+    # The third is the floor, which is told once the card is known.
+    for line in (*lines[:2], *lines[3:]):
         click.echo(line, err=True)
 
 

@@ -1,6 +1,6 @@
 """Judges the candidates of one round, as many at once as there are cards, with repairs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -33,8 +33,8 @@ class JudgeFailsError(KbError):
     """The judge failed again and again."""
 
 
-def _quickest(place: tuple[int, Candidate]) -> tuple[bool, float]:
-    quick = place[1].quick_ms
+def _quickest(candidate: Candidate) -> tuple[bool, float]:
+    quick = candidate.quick_ms
     return quick is None, quick or 0.0
 
 
@@ -84,7 +84,8 @@ class RoundJudging:
         comes first, whoever proposed it; proposals without quick timings come last. For `short`
         see `Judge.confirm`.
         """
-        for position, candidate in sorted(enumerate(self._proposed), key=_quickest):
+        for position in self._by_quick_times():
+            candidate = self._proposed[position]
             if (position, 1) in self.round.judged:
                 continue
             found: Confirmation | None = None
@@ -126,9 +127,7 @@ class RoundJudging:
         PausedError
             A repair waits for its proposer; all other proposals were judged.
         """
-        every = list(range(len(self._proposed)))
-        if not self.all_count:
-            every.sort(key=lambda position: _quickest((position, self._proposed[position])))
+        every = range(len(self._proposed)) if self.all_count else self._by_quick_times()
         # Finished proposals, and those that wait for a repair, need no judge.
         waiting = [each for each in every if not self.may_go_on() or self._step(each) is not None]
         if not waiting and self._paused is not None:
@@ -160,6 +159,10 @@ class RoundJudging:
         if self._paused is not None:
             raise self._paused
         return True
+
+    def _by_quick_times(self) -> Sequence[int]:
+        """Positions of the proposals, the fastest in quick timings first."""
+        return sorted(range(len(self._proposed)), key=lambda at: _quickest(self._proposed[at]))
 
     def _one(self, step: _Next) -> Outcome:
         """Judge one candidate, in a thread. Only errors that end the run are raised."""

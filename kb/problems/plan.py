@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from kb.errors import KbError
 from kb.gpus import GpuSpec
-from kb.problems.analysis import PRODUCTS, Analysis
+from kb.problems.analysis import PRODUCTS, Analysis, analyse
 from kb.problems.attributes import attributes, row_of
-from kb.problems.facts import shape_text
+from kb.problems.facts import fact_lines, shape_text
+from kb.problems.reading import read_problem
 from kb.problems.rewrites import exact_rewrites
 from kb.problems.steps import Step
 from kb.problems.useful import parts_of
@@ -24,6 +26,17 @@ _TWICE = frozenset({"softmax", "norm"})
 # Products beside the heaviest that are worth a line; a network has dozens.
 _NAMED = 2
 _TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
+
+
+def known_lines(source: str, name: str, dtype: str | None, card: GpuSpec | None) -> tuple[str, ...]:
+    """Return what a problem's text tells: the lines of `fact_lines`, then the plan where there is
+    one; nothing where it cannot be read."""
+    try:
+        analysis = analyse(read_problem(source, name, dtype), card)
+    except KbError:
+        return ()
+    plan = plan_line(analysis, card)
+    return (*fact_lines(analysis, card), *([plan] if plan else []))
 
 
 def plan_line(analysis: Analysis, card: GpuSpec | None) -> str | None:
