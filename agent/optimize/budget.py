@@ -5,8 +5,9 @@ from typing import Final
 from agent.diagnose.roofline import NO_FLOOR
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Stopped
+from agent.optimize.judge import Allowance
 from agent.optimize.record import Record, Round
-from judge.evaluate.options import EAGER
+from judge.evaluate.options import COMPILE_SECONDS, EAGER
 
 ROUNDS, TIME, GPU_TIME = "rounds", "time", "gpu time"
 TOKENS, MONEY = "tokens", "money"
@@ -159,9 +160,20 @@ def last_session(record: Record, config: RunConfig, *, short: bool = False) -> f
     return times * judging + each * further + profiling
 
 
-def shortened(record: Record, config: RunConfig) -> bool:
-    """Whether the last session has to do with as few launches as those of the search: only a short
-    one was kept time for, and the search left no more."""
+def allowance(record: Record, config: RunConfig, wall: float) -> Allowance:
+    """What a last session that begins after `wall` seconds may take.
+
+    It has to do with as few launches as those of the search where only a short one was kept time
+    for and the search left no more. Compiling the baselines may take what is left of the wall time.
+    """
+    short, limit = _shortened(record, config), config.limits.seconds
+    if limit is None:
+        return Allowance(short)
+    left = limit - wall - last_session(record, config, short=short)
+    return Allowance(short, min(COMPILE_SECONDS, max(0.0, left)))
+
+
+def _shortened(record: Record, config: RunConfig) -> bool:
     limit = config.limits.gpu_seconds
     most = _most_kept(record, config, GPU_TIME)
     if limit is None or most is None:

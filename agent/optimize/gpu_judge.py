@@ -8,14 +8,14 @@ from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Standing
-from agent.optimize.judge import Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
 from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError
 from agent.optimize.judge_requests import Evaluate, Evaluated, TakeProfile
 from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import candidate_of, eager_start
-from judge.evaluate.options import CALL_SECONDS, EAGER
+from judge.evaluate.options import CALL_SECONDS, COMPILE_SECONDS, EAGER
 from judge.progress import Say
 from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, find_spec
@@ -83,6 +83,7 @@ class GpuJudge:
             say,
             baselines=forms if config.given else tuple(each for each in forms if each != EAGER),
             quick=config.strategy.confirm,
+            compile_seconds=self._compile_seconds,
         )
         evaluation = evaluated.evaluation
         if not config.given:  # eager PyTorch itself calibrates the judge's clock
@@ -97,7 +98,7 @@ class GpuJudge:
             notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of card")
             baselines = cached.baselines | baselines
         elif not last and outcome.timed:
-            notes += self._kept(baselines)
+            notes += self._kept(baselines, self._compile_seconds)
         if mine is not None:
             baselines = {"start": baseline_of(mine)} | baselines
         return Standing(
@@ -151,7 +152,7 @@ class GpuJudge:
         return outcome.same_over(EAGER, "leader") if eager else outcome
 
     def confirm(
-        self, best: Judged, start: Judged, say: Say, *, short: bool = False
+        self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE
     ) -> Confirmation:
         """See `Judge.confirm`."""
         eager = not self._config.given  # a baseline that is the start need not be timed twice
@@ -159,7 +160,13 @@ class GpuJudge:
         itself = eager and start.id == best.id
         beside = tuple(each for each in self._forms if not (itself and each == EAGER))
         evaluated = self._evaluate(
-            best.candidate, say, baselines=beside, against=against, kind="-confirmed", quick=short
+            best.candidate,
+            say,
+            baselines=beside,
+            against=against,
+            kind="-confirmed",
+            quick=allowed.short,
+            compile_seconds=allowed.compile_seconds,
         )
         evaluation, seconds = evaluated.evaluation, evaluated.gpu_seconds
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
@@ -171,11 +178,11 @@ class GpuJudge:
             found["start"] = found[EAGER]
             outcome = outcome.same_over(EAGER, "start")
         notes = list(outcome.disclosures)
-        if outcome.timed and short:
+        if outcome.timed and allowed.short:
             notes.append(_SHORT_SESSION)
         if outcome.timed:
             forms = {name: each for name, each in found.items() if name != "start"}
-            notes += self._kept(forms)
+            notes += self._kept(forms, allowed.compile_seconds)
         return Confirmation(outcome, found, tuple(notes), evaluated.baseline_seconds)
 
     @property
@@ -183,6 +190,12 @@ class GpuJudge:
         """Time limit of one call: half of the run's GPU time, so that a hang cannot use it all."""
         most = self._config.limits.gpu_seconds
         return CALL_SECONDS if most is None else min(CALL_SECONDS, max(_LEAST_CALL_S, most / 2))
+
+    @property
+    def _compile_seconds(self) -> float:
+        """Of baselines at the start: half of the run's time, so that the rest is searched in."""
+        most = self._config.limits.seconds
+        return COMPILE_SECONDS if most is None else min(COMPILE_SECONDS, most / 2)
 
     @property
     def _forms(self) -> tuple[str, ...]:
@@ -201,17 +214,20 @@ class GpuJudge:
             return None
         return Key.of(self._config, self._spec.name, self.pool.describe().versions)
 
-    def _kept(self, baselines: dict[str, Baseline]) -> list[str]:
-        """Cache baseline times for other runs; a note if that fails."""
+    def _kept(self, baselines: dict[str, Baseline], seconds: float) -> list[str]:
+        """Cache the times of baselines, which had so many seconds to compile, for other runs; a
+        note if that fails."""
         key = self._key()
         if key is None:
             return []
+        # What had not compiled within a limit may do so in another run.
+        asked = self._forms if seconds >= COMPILE_SECONDS else tuple(baselines)
         before = self.cache.get(key) or Cached(key=key, measured_at=now(), baselines={})
         cached = Cached(
             key=key,
             measured_at=now(),
             baselines=before.baselines | baselines,
-            asked=tuple(dict.fromkeys((*before.asked, *self._forms))),
+            asked=tuple(dict.fromkeys((*before.asked, *asked))),
         )
         unsaved = self.cache.put(cached)
         return [unsaved] if unsaved else []
@@ -225,6 +241,7 @@ class GpuJudge:
         against: Sequence[Candidate] = (),
         kind: str = "",
         quick: bool = False,
+        compile_seconds: float = COMPILE_SECONDS,
     ) -> Evaluated:
         folder = self.folder
         with self.pool.lend() as (process, device):
@@ -237,6 +254,7 @@ class GpuJudge:
                 baselines=baselines,
                 quick=quick,
                 call_seconds=self._call_seconds,
+                compile_seconds=compile_seconds,
             )
             found = process.ask(request, say)
         folder.keep_evaluation(candidate.id, found.evaluation, kind)

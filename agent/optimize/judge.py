@@ -1,9 +1,10 @@
 """The interface between the loop and a judge."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal
 from agent.optimize.events import Standing
+from judge.evaluate.options import COMPILE_SECONDS
 from judge.progress import Say
 
 
@@ -28,6 +29,18 @@ class Confirmation(NamedTuple):
         """Fields of the event `Confirmed`."""
         fields = self._asdict()
         return fields | {"judged": Judged(candidate=candidate, outcome=fields.pop("outcome"))}
+
+
+class Allowance(NamedTuple):
+    """What a last session may take."""
+
+    short: bool = False
+    """Only as many launches as a candidate in the search has."""
+    compile_seconds: float = COMPILE_SECONDS
+    """See `judge.evaluate.options.Options`."""
+
+
+WHOLE: Final = Allowance()
 
 
 class Judge(Protocol):
@@ -65,10 +78,10 @@ class Judge(Protocol):
         """Profile a candidate that is right; metrics are None where that cannot be done."""
 
     def confirm(
-        self, best: Judged, start: Judged, say: Say, *, short: bool = False
+        self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE
     ) -> Confirmation:
         """Time the best once more, beside the start and all baselines. Where nothing is better
-        than the start, that is the best. `short`: with as few launches as a candidate in `judge`.
+        than the start, that is the best.
 
         Raises
         ------

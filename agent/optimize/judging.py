@@ -9,7 +9,7 @@ from agent.optimize.candidate import Candidate, Judged, Outcome, Stage
 from agent.optimize.dedupe import digest
 from agent.optimize.events import Confirmed, Event, Repaired, WasJudged
 from agent.optimize.files import RunFolderError
-from agent.optimize.judge import Confirmation, Judge
+from agent.optimize.judge import Allowance, Confirmation, Judge
 from agent.optimize.offers import add_spending, candidate_of, unreadable
 from agent.optimize.outcomes import describe, failure
 from agent.optimize.proposers import Proposer, Spending
@@ -78,11 +78,11 @@ class RoundJudging:
         self._lost = 0
         self._paused: PausedError | None = None
 
-    def run_last(self, *, short: bool) -> None:
+    def run_last(self, allowance: Callable[[], Allowance]) -> None:
         """Judge proposals in full, beside all baselines, until one is right. This serves as the
         last session of a run that has time for one more evaluation. The fastest in quick timings
-        comes first, whoever proposed it; proposals without quick timings come last. For `short`
-        see `Judge.confirm`.
+        comes first, whoever proposed it; proposals without quick timings come last. `allowance`
+        says what each may take.
         """
         for position in self._by_quick_times():
             candidate = self._proposed[position]
@@ -95,7 +95,7 @@ class RoundJudging:
                 unjudged = Judged(candidate=candidate, outcome=unknown)
                 say = self.teller(candidate.id)
                 try:
-                    found = self.judge.confirm(unjudged, self.record.start, say, short=short)
+                    found = self.judge.confirm(unjudged, self.record.start, say, allowance())
                     outcome = found.outcome
                 except PausedError:
                     raise

@@ -15,7 +15,7 @@ from agent.optimize import budget, events
 from agent.optimize.advice import Advisor
 from agent.optimize.answer import keep_answer, keep_best
 from agent.optimize.candidate import Judged, SearchState
-from agent.optimize.judge import Judge
+from agent.optimize.judge import Allowance, Judge
 from agent.optimize.judging import EndOfRecordError, JudgeFailsError, RoundJudging
 from agent.optimize.offers import add_spending, collect
 from agent.optimize.outcomes import describe
@@ -217,7 +217,7 @@ class Search:
             teller=self._teller,
         )
         if last:
-            judging.run_last(short=budget.shortened(self._record, self._config))
+            judging.run_last(self._allowance)
             return self._used_up(judging=True)
         try:
             if not judging.run():
@@ -297,8 +297,8 @@ class Search:
             if best.id in self._record.confirmed or (best.id == start.id and self._compared):
                 break
             try:
-                short = budget.shortened(self._record, self._config)
-                found = self.judge.confirm(best, start, self._teller(best.id), short=short)
+                say = self._teller(best.id)
+                found = self.judge.confirm(best, start, say, self._allowance())
             except PausedError:
                 raise
             except KbError as error:
@@ -315,6 +315,9 @@ class Search:
         return not self._config.baselines_last or self._record.baselines.keys() >= set(
             self._config.baselines
         )
+
+    def _allowance(self) -> Allowance:
+        return budget.allowance(self._record, self._config, self._wall)
 
     def _teller(self, candidate: str) -> Say:
         return lambda progress: self._progress.working(candidate, progress.text)

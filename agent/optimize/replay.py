@@ -13,7 +13,7 @@ from typing import ClassVar
 from agent.optimize.advice import Advice
 from agent.optimize.candidate import Candidate, Context, Judged, Outcome, Proposal, SearchState
 from agent.optimize.events import Standing
-from agent.optimize.judge import Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
 from agent.optimize.judging import EndOfRecordError
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record
@@ -82,7 +82,7 @@ class ReplayJudge:
         return Profiled(found.metrics, found.notes, found.gpu_seconds)
 
     def confirm(
-        self, best: Judged, start: Judged, say: Say, *, short: bool = False
+        self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE
     ) -> Confirmation:
         """As recorded.
 
@@ -91,7 +91,7 @@ class ReplayJudge:
         KbError
             The recorded run did not come to it.
         """
-        del start, say, short
+        del start, say, allowed
         found = self.record.confirmed.get(best.id)
         judged = self._outcomes.get((best.id, 1))
         if found is None and judged is not None and not judged.timed:

@@ -1,9 +1,11 @@
 """Timing as the judge asks for it: fresh workers, all contenders right before any is timed."""
 
 import functools
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from judge.evaluate import floor
 from judge.evaluate.buffers import arguments, names, tensors, write
@@ -15,11 +17,11 @@ from judge.evaluate.options import Options
 from judge.evaluate.power import a_constant_passes
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import Ceilings, Fault, TimingReport
-from judge.evaluate.session import Session, Worker, WorkerError
+from judge.evaluate.session import CALL_SECONDS, Session, Worker, WorkerError
 from judge.evaluate.stage import Stage
 from judge.evaluate.timing import FULL, QUICK, Conditions, time_contenders
 from judge.evaluate.verdict import Evidence
-from judge.problem.forms import EAGER
+from judge.problem.forms import EAGER, MODEL_FORMS, ModelForm
 from judge.problem.kernel import KernelFile
 from judge.progress import Progress, Say, Step
 from judge.worker import messages as m
@@ -27,6 +29,9 @@ from judge.worker.buffers import dtype_of
 from kb.errors import KbError
 from kb.problems.analysis import analyse
 from kb.problems.reading import read_problem
+
+# A baseline gets this much to compile, even where no time is left for it.
+_LEAST_COMPILE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +67,19 @@ class Contest:
 
     def run(self) -> TimingReport | None:
         """The report, or None where the candidate itself cannot be timed."""
-        contenders: list[Contender] = []
-        for number, entrant in enumerate(self.entrants):
-            self.say(Progress(f"starting {entrant.name}"))
-            contender = self._entrant(entrant, candidate=number == 0)
-            if contender is not None:
-                contenders.append(contender)
-            elif number == 0:
-                return None
-        for form in self.options.baselines:
-            step = Step.WORK if form == EAGER else Step.COMPILE
-            self.say(Progress(f"starting {form}", step))
-            contender = self._baseline(form)
-            if contender is not None:
-                contenders.append(contender)
+        # The baselines build their models while the entrants are checked.
+        with ThreadPoolExecutor(thread_name_prefix="baseline") as executor:
+            forms = [form for form in MODEL_FORMS if form in self.options.baselines]
+            workers = {form: self.session.worker(form) for form in forms}
+            loading = {
+                form: (worker, executor.submit(self._load, form, worker))
+                for form, worker in workers.items()
+            }
+            contenders = self._entrants()
+            if contenders is not None:
+                contenders += self._baselines(loading)
+        if contenders is None:
+            return None
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
         work = self._work(prepared)
         kind = m.ValueKind.GIVEN
@@ -137,27 +141,53 @@ class Contest:
             self.notes.append(f"{entrant.name} is not timed: {problem}")
         return None
 
-    def _baseline(self, form: Any) -> Contender | None:
-        """The problem's own model in one form, called once and close to the oracle."""
-        worker = self.session.worker(form)
-        try:
-            self.stage.settings.load_problem(worker, self.stage.shape.source)
-            worker.contender(form)
-            outputs, problem = self._called(worker)
-        except WorkerError as error:
-            self.notes.append(f"{form} is not timed: {error}")
-            worker.stop()
-            return None
-        if problem:
-            self.notes.append(f"{form} is timed although it is off: {problem}")
-        return Contender(form, worker, outputs, checked=False)
+    def _entrants(self) -> list[Contender] | None:
+        """Those that can be timed; None where the candidate cannot."""
+        contenders: list[Contender] = []
+        for number, entrant in enumerate(self.entrants):
+            self.say(Progress(f"starting {entrant.name}"))
+            contender = self._entrant(entrant, candidate=number == 0)
+            if contender is not None:
+                contenders.append(contender)
+            elif number == 0:
+                return None
+        return contenders
 
-    def _called(self, worker: Worker) -> tuple[Sequence[m.TensorSpec], str | None]:
+    def _load(self, form: ModelForm, worker: Worker) -> None:
+        self.stage.settings.load_problem(worker, self.stage.shape.source)
+        worker.contender(form)
+
+    def _baselines(
+        self, loading: Mapping[ModelForm, tuple[Worker, Future[None]]]
+    ) -> list[Contender]:
+        """The problem's own model in its forms, each called once and close to the oracle."""
+        contenders: list[Contender] = []
+        left = self.options.compile_seconds
+        for form, (worker, loaded) in loading.items():
+            compiled = form != EAGER
+            self.say(Progress(f"starting {form}", Step.COMPILE if compiled else Step.WORK))
+            begun = time.monotonic()
+            try:
+                loaded.result()
+                seconds = max(_LEAST_COMPILE_S, left) if compiled else CALL_SECONDS
+                outputs, problem = self._called(worker, seconds)
+            except WorkerError as error:
+                self.notes.append(f"{form} is not timed: {error}")
+                worker.stop()
+            else:
+                if problem:
+                    self.notes.append(f"{form} is timed although it is off: {problem}")
+                contenders.append(Contender(form, worker, outputs, checked=False))
+            if compiled:
+                left -= time.monotonic() - begun
+        return contenders
+
+    def _called(self, worker: Worker, seconds: float) -> tuple[Sequence[m.TensorSpec], str | None]:
         """The outputs of one call, and how they are off."""
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
         lent = worker.lend("inputs", [each.tensor for each in prepared.inputs])
         write(lent, prepared.pristine)
-        called = worker.call(arguments(prepared.inputs, lent))
+        called = worker.call(arguments(prepared.inputs, lent), timeout=seconds)
         problem = None
         if prepared.reference is not None:
             got = worker.lend("outputs", called.outputs)

@@ -13,6 +13,8 @@ BASELINES = MODEL_FORMS
 LEAST_SEEDS = 5
 # A call may compile and tune itself; a kernel that needs longer is no use to anybody.
 CALL_SECONDS = 180.0
+# Of `torch.compile` and max-autotune, see `Options.compile_seconds`.
+COMPILE_SECONDS = 600.0
 
 
 class Options(RunOptions):
@@ -30,3 +32,6 @@ class Options(RunOptions):
     """Time with fewer launches and checks (`timing.QUICK`): enough to rank what a search tries."""
     call_seconds: float = CALL_SECONDS
     """The longest that one call of a kernel may take, compilation included."""
+    compile_seconds: float = COMPILE_SECONDS
+    """The longest that compiling the baselines may take together. A network of a hundred operators
+    takes minutes with max-autotune; what has not compiled by then is not timed, and named."""

@@ -59,7 +59,7 @@ class Effort:
     """Per contender, all told except checks; `statistics.MIN_ROUNDS` rounds are made anyway."""
     seconds_most: float = 20.0
     """Per contender, even if there are only three rounds by then."""
-    check_seconds: float = 20.0
+    check_seconds: float = 10.0
     """For comparing timed launches with the oracle."""
 
 

@@ -23,7 +23,7 @@ from agent.optimize.candidate import (
 )
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.events import Event, Standing
-from agent.optimize.judge import Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
 from agent.optimize.loop import Search
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Proposer, Spending
@@ -82,7 +82,7 @@ class ScriptedJudge:
         self.profiled: list[str] = []
         self.refuted: set[float] = set()
         """Times of candidates that are wrong in the last evaluation."""
-        self.short: list[bool] = []
+        self.allowed: list[Allowance] = []
         """Whether each last evaluation was a short one."""
         self.closed = self.cancelled = False
         self._before = before
@@ -144,10 +144,10 @@ class ScriptedJudge:
         return Profiled(metrics, (), 2.0)
 
     def confirm(
-        self, best: Judged, start: Judged, say: Say, *, short: bool = False
+        self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE
     ) -> Confirmation:
         say(Progress("confirming"))
-        self.short.append(short)
+        self.allowed.append(allowed)
         self._before("confirm")
         ms = ms_of(best.candidate.source)
         if ms in self.refuted or "WRONG" in best.candidate.source:
@@ -161,7 +161,7 @@ class ScriptedJudge:
             attempts=best.outcome.attempts, profile=best.outcome.profile,
         )  # fmt: skip
         timed = {n: Baseline(median_ms=v, p10_ms=v, p90_ms=v) for n, v in over.items()}
-        return Confirmation(outcome, timed, ("a short session",) if short else ())
+        return Confirmation(outcome, timed, ("a short session",) if allowed.short else ())
 
     def cancel(self) -> None:
         self.cancelled = True

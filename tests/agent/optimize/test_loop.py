@@ -323,7 +323,7 @@ def test_a_slow_start_under_a_short_limit_leaves_time_for_the_search(tmp_path: P
     assert left is not None and 5 < left < 75 - 28
     assert found.best.outcome.median_ms == 0.5
     assert found.confirmed
-    assert judge.short == [True], "the last session had to be short"
+    assert [each.short for each in judge.allowed] == [True], "the last session had to be short"
     assert "a short session" in found.notes, "and the reader is told"
 
 
@@ -331,11 +331,11 @@ def test_the_last_session_is_a_whole_one_where_the_search_left_the_time(tmp_path
     judge = ScriptedJudge(start_seconds=28)
     with RunFolder.create(tmp_path / "run", config(Limits(gpu_seconds=150))) as folder:
         search(folder, judge, Scripted([[proposal(0.5)]])).run()
-    assert judge.short == [False]
+    assert [each.short for each in judge.allowed] == [False]
     judge = ScriptedJudge()
     with RunFolder.create(tmp_path / "without", config()) as folder:
         search(folder, judge, Scripted([[proposal(0.5)]])).run()
-    assert judge.short == [False], "there is no limit"
+    assert [each.short for each in judge.allowed] == [False], "there is no limit"
 
 
 def test_the_last_chance_is_judged_once_and_in_full(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from agent.optimize.baselines import BaselineCache, Cached, Key
 from agent.optimize.candidate import Baseline, Candidate, Judged, ProblemInfo, Stage
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.gpu_judge import GpuJudge
+from agent.optimize.judge import Allowance
 from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import (
@@ -153,6 +154,7 @@ class FakeProcess:
         self._lock = threading.Lock()
         self.versions = {"torch": "2.11", "triton": "3.6"}
         self.gpu: str = "NVIDIA H200"
+        self.slow: dict[str, float] = {}  # how long a form compiles
 
     def ask(self, request: Any, say: Say) -> Any:
         self.asked.append(request)
@@ -176,7 +178,11 @@ class FakeProcess:
         others = {"eager": 2.0, "compile": 0.8, "max-autotune": 0.7}
         timed = [timing("candidate", ms)]
         timed += [timing(f"{n}:{Path(p).name}", 1.0) for n, p in enumerate(request.against, 1)]
-        timed += [timing(each, others[each]) for each in request.baselines]
+        timed += [
+            timing(each, others[each])
+            for each in request.baselines
+            if self.slow.get(each, 0.0) <= request.compile_seconds
+        ]
         ratios = [
             Ratio(of="candidate", over=each.contender, ratio=each.median_ms / ms,
                   low=each.median_ms / ms, high=each.median_ms / ms, significant=True)
@@ -377,10 +383,26 @@ def test_a_short_last_session_is_timed_as_quickly_as_candidates_and_says_so(tmp_
         quick = process.asked[-1].quick
         whole = judge.confirm(judged, leader, silent)
         assert (quick, process.asked[-1].quick) == (True, False)
-        short = judge.confirm(judged, leader, print, short=True)
+        short = judge.confirm(judged, leader, print, Allowance(short=True))
         assert process.asked[-1].quick
     said = set(short.notes) - set(whole.notes)
     assert [each for each in said if "short" in each]
+
+
+def test_what_had_no_time_to_compile_is_timed_by_another_run(tmp_path: Path) -> None:
+    process = FakeProcess()
+    process.slow = {"max-autotune": 100.0}
+    first = config().model_copy(update={"limits": Limits(seconds=300)})
+    with RunFolder.create(tmp_path / "run", first) as folder:
+        judge = judge_of(folder, process, tmp_path / "cache")
+        leader = leader_of(folder, judge)
+        found = judge.confirm(leader, leader, silent, Allowance(compile_seconds=20.0))
+        assert set(found.baselines) == {"eager", "compile"}
+    asked = config().model_copy(update={"model": "m", "limits": Limits(seconds=240)})
+    with RunFolder.create(tmp_path / "other", asked) as folder:
+        standing = judge_of(folder, process, tmp_path / "cache").standing(asked.start, silent)
+    assert process.asked[-1].compile_seconds == 120, "half of the run's time, at the start"
+    assert set(standing.baselines) == {"start", "eager", "compile", "max-autotune"}
 
 
 def test_eager_as_the_start_is_not_timed_twice(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from agent.optimize import budget
 from agent.optimize.candidate import Judged
 from agent.optimize.config import Limits, RunConfig
 from agent.optimize.events import Closed, Started, WasJudged
+from agent.optimize.judge import WHOLE
 from agent.optimize.offers import candidate_of
 from agent.optimize.record import Record
 from tests.agent.optimize.scripted import ScriptedJudge, config, proposal, start
@@ -42,8 +43,19 @@ def test_a_whole_session_is_kept_where_the_limit_has_room() -> None:
     assert kept == budget.last_session(record, limited(240))
     assert 30 <= kept <= 50, "it took 30 s (conv_transpose3d on an H200, no kernel found)"
     assert budget.reserve(record, limited(None)) == kept
-    assert not budget.shortened(record, limited(240))
-    assert not budget.shortened(record, limited(None))
+    assert not budget.allowance(record, limited(240), 0.0).short
+    assert budget.allowance(record, limited(None), 0.0) == WHOLE
+
+
+@pytest.mark.parametrize(("wall", "seconds"), [(105.0, 155.0), (250.0, 10.0), (299.0, 0.0)])
+def test_compiling_baselines_may_take_what_is_left_of_the_wall_time(
+    wall: float, seconds: float
+) -> None:
+    record, asked = began(20), config(Limits(seconds=300))
+    assert budget.last_session(record, asked) == pytest.approx(38)
+    found = budget.allowance(record, asked, wall).compile_seconds
+    assert found == pytest.approx(max(0.0, 300 - wall - 38))
+    assert found == pytest.approx(seconds, abs=3)
 
 
 @pytest.mark.parametrize("start_seconds", [5.0, 15.0, 24.4, 29.2, 50.0, 70.0])
@@ -59,7 +71,7 @@ def test_a_limit_that_the_start_took_is_used_up() -> None:
     record = began(80)
     assert budget.reserve(record, limited(75)) == 0
     assert budget.used_up(record, limited(75), 0.0) == (budget.GPU_TIME, "80 of 75 s")
-    assert budget.shortened(record, limited(75))
+    assert budget.allowance(record, limited(75), 0.0).short
 
 
 def test_a_leader_tells_more_of_the_last_session_than_a_slow_start() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from judge.evaluate import contest
 from judge.evaluate.judge import evaluate
 from judge.evaluate.options import Options
 from judge.evaluate.render import render
@@ -444,6 +445,20 @@ def test_a_right_kernel_is_timed_in_fresh_processes_beside_others(interpreting, 
     ]
     assert any("2:wrong.py is not timed" in text for text in found.disclosures)
     assert all(len(line) <= WIDTH for line in render(found).splitlines())
+
+
+def test_a_baseline_that_compiles_for_too_long_is_left_out_and_named(
+    interpreting, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(contest, "_LEAST_COMPILE_S", 0.01)
+    problem, kernel = tmp_path / "problem.py", tmp_path / "kernel.py"
+    problem.write_text(PROBLEM)
+    kernel.write_text(KERNEL + RIGHT)
+    forms = ("eager", "compile")
+    options = Options(device="cpu", trust=True, baselines=forms, quick=True, compile_seconds=0.0)
+    found = evaluate(problem, kernel, options, zygote=interpreting)
+    assert [each.contender for each in found.timings] == ["candidate", "eager"]
+    assert any("compile is not timed: " in text for text in found.disclosures)
 
 
 def test_a_kernel_that_is_right_only_at_first_is_not_right(interpreting, tmp_path):

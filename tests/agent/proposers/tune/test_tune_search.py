@@ -1,5 +1,6 @@
 """The search finds good configurations of made-up surfaces in the time it has."""
 
+import math
 import random
 
 import pytest
@@ -8,7 +9,8 @@ from agent.proposers.tune import space as space_module
 from agent.proposers.tune.halving import Ledger, Measured, halve
 from agent.proposers.tune.parameters import find
 from agent.proposers.tune.search import search
-from agent.proposers.tune.space import Hint, Space
+from agent.proposers.tune.space import Hint, Point, Space
+from judge.progress import Progress
 from tests.agent.proposers.tune.surfaces import TILES, Clock, made
 
 SEEDS = 20
@@ -26,6 +28,29 @@ def test_it_comes_within_a_tenth_of_the_optimum_in_nine_of_ten_rugged_spaces() -
         assert found.tried < space.size / 10
         assert ledger.trials[space.start].ms
     assert good >= 0.9 * SEEDS
+
+
+def test_a_search_ends_when_three_generations_brought_next_to_nothing() -> None:
+    space, _, _, ledger = made(1, 600.0)
+    ms: dict[Point, float] = {}
+
+    def hardly_better(points: list[Point], launches: int, seconds: float) -> list[Measured]:
+        # What comes later is a little better, so that the best always has untried neighbours.
+        return [Measured([ms.setdefault(p, 1 - 1e-5 * len(ms))] * launches) for p in points]
+
+    ledger.measure = hardly_better
+    told: list[Progress] = []
+    search(space, ledger, random.Random(0), say=told.append)
+    assert len(told) == 1 + 3
+
+
+def test_a_kernel_that_stays_behind_another_is_given_up() -> None:
+    tried = {}
+    for rival in (math.inf, 1.0):
+        space, surface, _, ledger = made(3, 60.0)
+        found = search(space, ledger, random.Random(5), rival=rival * surface.optimum() / 2)
+        tried[rival] = found.tried
+    assert tried[1.0] < tried[math.inf]
 
 
 def test_the_same_seed_and_times_give_the_same_search() -> None:
