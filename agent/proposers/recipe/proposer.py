@@ -1,5 +1,6 @@
 """The `recipe` proposer: kernels that the knowledge base has for the problem's operator."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -264,9 +265,15 @@ def choices(kernels: Sequence[Sequence[Stock]]) -> list[list[Stock]]:
     return [one for place, one in enumerate(found) if one not in found[:place]]
 
 
+def _counted(names: Sequence[str]) -> str:
+    """Names in the order of their first appearance; a network has dozens of one kind."""
+    counts = Counter(names)
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
+
+
 def _proposal(found: Recognised, chosen: Sequence[Stock], adapted: Adapted) -> Proposal:
-    names = ", ".join(stock.slug for stock in chosen)
-    families = ", ".join(core.op for core in found.cores)
+    names = _counted([stock.slug for stock in chosen])
+    families = _counted([core.op for core in found.cores])
     # What sets this file apart from the others is the technique of its first kernel that has one.
     family = next((stock.techniques[0] for stock in chosen if stock.techniques), FAMILY)
     note = f"{families}: {names}"
