@@ -149,9 +149,11 @@ def _race(timer: SourceTimer, entries: Sequence[_Entry], deadline: float, say: S
 
 
 def _final(timer: SourceTimer, request: Screening, entries: Sequence[_Entry]) -> Ranking:
-    """Time the best of every kernel in turn with the reference."""
+    """Time the best of every kernel in turn with the reference; of one that is far behind the best
+    it is known well enough what it takes."""
     bests = [versions_of(entry.space, entry.ledger.ranking()[:1]) for entry in entries]
-    texts = [version.source for best in bests for version in best]
+    most = _NEAR * min((version.ms for best in bests for version in best), default=math.inf)
+    texts = [version.source for best in bests for version in best if version.ms <= most]
     final = final_times(timer, [request.reference, *texts], _LAUNCHES)
     pairs = zip(entries, bests, strict=True)
     return Ranking(
