@@ -191,13 +191,16 @@ def _most_kept(record: Record, config: RunConfig, reason: str) -> float | None:
 
 
 def why_nothing(record: Record) -> str:
-    """The proposers' reasons, which they tell once, for a round without proposals."""
+    """The proposers' reasons, which they tell once, for a round without proposals: the first of
+    each, since all were told when the round began, and those of a network are long."""
     found = (record.rounds[number].proposed for number in sorted(record.rounds, reverse=True))
     proposed = next((each for each in found if each and (each.failures or each.notes)), None)
     if proposed is None:
         return ""
     why = [f"{name}: {said}" for name, said in proposed.failures.items()]
-    why += [f"{name}: {'; '.join(notes)}" for name, notes in proposed.notes.items()]
+    for name, notes in proposed.notes.items():
+        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+        why += [f"{name}: {note}{more}" for note in notes[:1]]
     return "; ".join(why)
 
 

@@ -99,6 +99,9 @@ class Screening(Request[Ranking], _Search):
     """Kernel files of the form `kernel_function`, the most promising first."""
     reference: str
     """A kernel file that is right: what the others' results are compared with, and their times."""
+    start_ms: float | None = None
+    """What the judge measured of the run's start. Kernels that take many times as long after the
+    race are not searched."""
 
     def answer(self, kept: Kept, say: Say) -> Ranking:
         """See `Request.answer`."""

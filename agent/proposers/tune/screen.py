@@ -44,6 +44,9 @@ _RACE_SHARE: Final = 0.5
 _NEAR: Final = 1.5
 _SEARCHED: Final = 2
 _STILL_NEAR: Final = 1.3
+# How far behind the run's start the best may end the race for any to be searched: no search has
+# brought more than 1.3 times. Networks of dozens of launches are that far behind, and stay it.
+_HOPELESS: Final = 3.0
 # Of the time after the race, for the best kernel where there is a second one.
 _SHARE: Final = 0.65
 _BATCH: Final = 24
@@ -96,6 +99,8 @@ def _screened_within(timer: SourceTimer, request: Screening, deadline: float, sa
     _race(timer, entries, end, say)
     working = [each for each in entries if each.ledger.best_ms < math.inf]
     ranked = sorted(working, key=lambda each: each.ledger.best_ms)
+    if ranked and ranked[0].ledger.best_ms > _HOPELESS * (request.start_ms or math.inf):
+        return _final(timer, request, entries)
     near = [
         each
         for each in ranked[:_SEARCHED]

@@ -61,6 +61,7 @@ class Screener:
             problem=state.problem.source,
             kernels=tuple(each.source for each in usable),
             reference=eager_start(state.problem.source).source,
+            start_ms=state.start.outcome.median_ms,
             seconds=seconds,
             patience=state.may_wait(seconds),
             seed=state.random("screen").getrandbits(32),

@@ -207,6 +207,15 @@ def test_when_all_proposers_fail_the_end_says_why(tmp_path: Path) -> None:
     assert "nothing more to try (scripted: ValueError: mistake in the proposer)" in found.stopped
 
 
+def test_of_many_reasons_the_end_names_the_first(tmp_path: Path) -> None:
+    class Noted(Scripted):
+        notes = ("kernel 1 is slower", "kernel 2 is slower", "kernel 3 is slower")
+
+    with RunFolder.create(tmp_path / "run", config()) as folder:
+        found = search(folder, ScriptedJudge(), Noted([], "recipe")).run()
+    assert found.stopped == "nothing more to try (recipe: kernel 1 is slower (and 2 more))"
+
+
 def test_why_a_proposer_has_nothing_is_recorded_and_told(tmp_path: Path) -> None:
     class Noted(Scripted):
         notes = ("no kernel fits: the stride is 3",)

@@ -45,6 +45,22 @@ def test_kernels_are_raced_compared_with_eager_and_tuned(interpreting: Zygote) -
     assert found.reference_ms > 0
 
 
+@pytest.mark.parametrize(("start_ms", "searched"), [(1e-6, False), (1e6, True)])
+def test_kernels_that_end_the_race_far_behind_the_start_are_not_searched(
+    interpreting: Zygote, start_ms: float, searched: bool
+) -> None:
+    tunable = KERNEL.replace("def kernel_function(x):", "def kernel_function(x, block=64, more=1):")
+    tunable = tunable.replace("1024", "block")
+    tunable += '\nTUNABLES = {"block": [16, 32, 64, 128, 256], "more": [1, 2, 3, 4, 5, 6]}\n'
+    request = Screening(
+        problem=PROBLEM, kernels=(tunable,), reference=eager_start(PROBLEM).source, device="cpu",
+        trust=True, seconds=20.0, start_ms=start_ms,
+    )  # fmt: skip
+    (found,) = screen(request, zygote=interpreting).kernels
+    assert (found.tried > 10) == searched, "the race tries ten"
+    assert found.version is not None
+
+
 def state(**fields: object) -> SearchState:
     problem = ProblemInfo(name="leaky_relu.py", source=PROBLEM, sha256="0" * 64)
     start = judged(KERNEL)
