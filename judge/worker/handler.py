@@ -14,7 +14,7 @@ from judge.worker import flops, graph, inputs
 from judge.worker import messages as m
 from judge.worker.bench_sources import SourceBench, Task
 from judge.worker.buffers import OpenBuffers, synchronize
-from judge.worker.contender import load_kernel, of_model
+from judge.worker.contender import load_kernel, of_model, warm_up
 from judge.worker.events import Run, Timer
 from judge.worker.interpreted import Watch
 from judge.worker.observe import Observer
@@ -120,6 +120,7 @@ class Handler:
     def _do_contender(self, command: m.Contender) -> None:
         self._forget()
         problem = self._the_problem()
+        warm_up(command.form, self._device)
         self._run = of_model(problem.model, command.form, problem.dtype)
 
     def _do_load_kernel(self, command: m.LoadKernel) -> m.Reply:

@@ -7,7 +7,7 @@ import torch
 
 from judge.problem.forms import COMPILED, as_kernel
 from judge.problem.kernel import Form, KernelFile
-from judge.worker.contender import of_model
+from judge.worker.contender import of_model, warm_up
 
 PROBLEM = """import torch
 
@@ -54,3 +54,27 @@ def test_the_file_is_the_model_in_that_form(form: str, monkeypatch: pytest.Monke
     of_model(plain, form, None)  # type: ignore[arg-type]
     assert mine == compiled[len(mine) :] == ([COMPILED[form]] if form != "eager" else [])
     assert len(calls) == (form != "eager")
+
+
+@pytest.mark.parametrize(
+    ("form", "device", "options"),
+    [
+        ("eager", "cuda:0", None),
+        ("compile", "cpu", None),
+        ("compile", "cuda:0", COMPILED["compile"]),
+        ("max-autotune", "cuda:0", COMPILED["max-autotune"]),
+    ],
+)
+def test_the_compiler_is_warmed_up_by_a_function_of_its_own_on_a_gpu_alone(
+    form: str, device: str, options: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, zeros = [], torch.zeros
+
+    def compiling(function: Any, **given: Any) -> Any:
+        compiled.append(given)
+        return torch._dynamo.optimize("eager", nopython=True)(function)
+
+    monkeypatch.setattr(torch, "compile", compiling)
+    monkeypatch.setattr(torch, "zeros", lambda size, device: zeros(size))  # there is no GPU here
+    warm_up(form, device)  # type: ignore[arg-type]
+    assert compiled == ([] if options is None else [options])
