@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ from judge.worker.seeds import seed_everything
 
 # A problem of a few layers has tens of nodes; what has more is no single operator.
 MAX_NODES: Final = 2000
+
+# What export raises where a branch or a size depends on values.
+_BY_VALUES: Final = frozenset({"GuardOnDataDependentSymNode", "DataDependentOutputException"})
 
 # Checks that export adds; they compute nothing.
 _CHECKS: Final = ("aten._assert", "aten.sym_constrain")
@@ -66,7 +70,17 @@ def export(command: ExportGraph, folder: Path) -> Graph:
             program = program.run_decompositions({})  # functional; composite operators stay
         return _described(program)
     except Exception as error:  # export raises whatever the model meets on the way
-        return Graph(reason=one_line(f"{type(error).__name__}: {error}"))
+        return Graph(reason=_why(error, str(module.__file__)))
+
+
+def _why(error: Exception, file: str) -> str:
+    """Why a model has no graph: in plain words where its own branches or sizes depend on values."""
+    if type(error).__name__ not in _BY_VALUES:
+        return one_line(f"{type(error).__name__}: {error}")
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    where = f" (line {lines[-1]})" if lines else ""
+    return f"what it computes depends on values of its tensors{where}"
 
 
 def _described(program: Any) -> Graph:

@@ -25,6 +25,7 @@ _BY_BOUND = {
     "compute": ("tensor-cores", "software-pipelining"),
 }
 _FUSION = "kernel-fusion"
+_ONE_LAUNCH, _IN_PARALLEL = "persistent-kernel", "parallel-scan"
 # Named for a shape, and good for any.
 _START = "Slower than PyTorch: a start, not an example to follow."
 # Below this part of PyTorch's speed a kernel is no start either.
@@ -32,6 +33,15 @@ _LEAST_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
                       "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain",
                       "lp-normalize-dim"})  # fmt: skip
+# How a loop over time steps is one launch: with a product in a step, and without.
+_RECURRENT = (
+    "recurrent-persistent",
+    "it computes the gates of an LSTM or GRU, in whose place the loop's step goes",
+)
+_SCAN = (
+    "cumsum-associative",
+    "its combine function adds, where a step h = a h + b combines pairs (a, b)",
+)
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
 _EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
 _KINDS = frozenset({"sum", "mean", "max", "min", "logsumexp"})
@@ -90,10 +100,22 @@ def advise(  # noqa: PLR0917 (as a request has them)
         facts.append(f"The knowledge base has no kernel for these operators: {names}.")
         return Advice(facts, _techniques(analysis, card, generation), [])
     first = _for_step(analysis, heaviest, kernels, gpu)
+    loop = _for_loop(analysis, kernels)
+    if loop is not None:
+        return Advice(facts, _techniques(analysis, card, generation), [loop], first[:1])
     if all(is_slower(kernels[each.slug], gpu) and _START in each.note for each in first):
         facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
     others = _others(analysis, heaviest, kernels, gpu)
     return Advice(facts, _techniques(analysis, card, generation), first, others)
+
+
+def _for_loop(analysis: Analysis, kernels: dict[str, Kernel]) -> Candidate | None:
+    """The kernel that shows how the steps of a module's loop are done in one launch."""
+    loop = analysis.loop
+    if loop is None:
+        return None
+    slug, unlike = _RECURRENT if loop.has_product else _SCAN
+    return Candidate(slug, note=f"Not the same operation: {unlike}.") if slug in kernels else None
 
 
 def _none_to_follow(
@@ -291,6 +313,12 @@ def _techniques(
     special = attributes(heaviest) if heaviest is not None else frozenset()
     names: dict[str, str] = {}
     chief = list(family.techniques) if family is not None else []
+    if (loop := analysis.loop) is not None:
+        chief = []
+        if loop.has_product:
+            names[_ONE_LAUNCH] = f"one launch for all {loop.steps} steps of the loop"
+        else:
+            names[_IN_PARALLEL] = "steps that are linear in the state are a scan"
     chief = [slug for slug in chief if suits(slug, special)]
     for slug in chief[:1]:
         names[slug] = f"what makes a {family.name if family else ''} kernel fast"

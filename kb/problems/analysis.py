@@ -10,15 +10,17 @@ from operator import attrgetter
 from typing import Final
 
 from kb.gpus import GpuSpec, all_specs
+from kb.problems.loops import TimeLoop, longest
 from kb.problems.reading import Problem
 from kb.problems.steps import Step, steps_of, total
+from kb.problems.values import Tensor
+from kb.problems.vocabulary import PRODUCTS
 
 # Where no card is named, operators are compared as on this one.
 TYPICAL_CARD: Final = "H100-SXM"
 # What follows a product is fused into it, so a product is the operator to build on as long as it
 # takes this share of what takes longest.
 _PRODUCT_SHARE = 0.2
-PRODUCTS = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
 # Work that is done on the way in or out of another operator.
 _FUSIBLE = frozenset({"elementwise", "norm", "softmax", "reduce", "pool", "adaptive_pool", "glu"})
 _NO_WORK = frozenset({"dropout", "alias", "to"})
@@ -57,6 +59,11 @@ class Analysis:
     dtype: str = "float32"
 
     @property
+    def loop(self) -> TimeLoop | None:
+        """The loop over time steps that most of the module's operators belong to."""
+        return longest(self.problem.loops, self.problem.operators)
+
+    @property
     def useful_share(self) -> float:
         """Of the operations of all products, what no mask or triangle makes needless."""
         if not self.tensor_flops or not self.dense_flops:
@@ -84,11 +91,23 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     products = [s for s in steps if s.kind in PRODUCTS and s.family_name != "depthwise-conv"]
     found.tensor_flops = total(step.useful_flops for step in products)
     found.dense_flops = total(step.flops for step in products)
-    used = {id(t): t for op in problem.operators for t in op.inputs if t.origin == "input"}
-    tensors = [*(used.values() or problem.inputs), *problem.parameters, *problem.outputs]
-    found.io_bytes = total(tensor.bytes for tensor in tensors)
+    used = {t.number for op in problem.operators for t in op.inputs if t.origin == "input"}
+    inputs = [each for each in problem.inputs if each.number in used] or problem.inputs
+    ends = [tensor.bytes for tensor in (*inputs, *problem.outputs)]
+    found.io_bytes = total([*ends, *(_read(problem, each) for each in problem.parameters)])
     found.moved_bytes = total(step.bytes for step in steps)
     return found
+
+
+def _read(problem: Problem, parameter: Tensor) -> int | None:
+    """Bytes of a parameter that have to be read: of a table that is only looked up, those rows."""
+    users = [op for op in problem.operators if any(t.number == parameter.number for t in op.inputs)]
+    if any(op.kind != "embedding" for op in users):
+        return parameter.bytes
+    rows = total(out.bytes for op in users for out in op.outputs[:1])
+    return (
+        parameter.bytes if rows is None or parameter.bytes is None else min(rows, parameter.bytes)
+    )
 
 
 def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:

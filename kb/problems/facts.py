@@ -11,7 +11,7 @@ from kb.profiles.values import si
 # Operators of a chain that a line names; a network has hundreds.
 _NAMED = 8
 # Below this a launch (some 5 us each) weighs more than the work.
-_LAUNCH_S = 5e-6
+LAUNCH_S = 5e-6
 # Products of the halves of float32 numbers that keep float32 accuracy: `input_precision="tf32x3"`.
 _TF32_PRODUCTS = 3
 # Zeros that spare less than this are not worth a word.
@@ -38,7 +38,7 @@ def bound_of(analysis: Analysis, card: GpuSpec | None) -> str | None:
     if card is None or analysis.io_bytes is None or analysis.tensor_flops is None:
         return None
     floors = _floors(analysis, card)
-    if max(floors.by_bytes, floors.by_flops) < _LAUNCH_S * max(len(analysis.steps), 1):
+    if max(floors.by_bytes, floors.by_flops) < LAUNCH_S * max(len(analysis.steps), 1):
         return "latency"
     return "compute" if floors.by_flops > floors.by_bytes else "memory"
 
@@ -82,12 +82,20 @@ def _what(analysis: Analysis) -> str:
     if len(names) > _NAMED:
         chain += f" → … ({len(names)} operators)"
     parts = [f"Problem {problem.name}: {chain or 'no operator was found'}."]
-    if heaviest is not None:
+    loop = analysis.loop
+    if loop is not None:
+        inside = ", ".join(dict.fromkeys(op.name for op in loop.operators))
+        parts.append(f"Build the kernel around its loop of {loop.steps} steps ({inside}).")
+    elif heaviest is not None:
         parts.append(
             f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_around(analysis)}."
         )
     if problem.unknown:
         parts.append(f"Not known to the vocabulary: {', '.join(problem.unknown[:_NAMED])}.")
+    if not problem.decided:
+        parts.append(
+            "It branches on what its text does not settle: one way is read, and such a loop once."
+        )
     if not problem.whole:
         parts.append("The module was not read to its end: it takes too many steps.")
     return " ".join(parts)

@@ -7,13 +7,22 @@ becomes `UNKNOWN`; both steps and sizes are limited, so that hostile text costs 
 """
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from kb.problems.arithmetic import truth_of
 from kb.problems.expressions import MAX_DEPTH, Expressions, ReadingLimitError
-from kb.problems.values import UNKNOWN, Class, Function, Instance, Library, Scope
+from kb.problems.values import (
+    UNKNOWN,
+    Class,
+    Function,
+    Instance,
+    Layer,
+    Library,
+    Scope,
+    Tensor,
+)
 
 BUILTINS: Final = {
     name: Library(f"builtins.{name}")
@@ -23,6 +32,10 @@ BUILTINS: Final = {
         "sorted", "sum", "tuple", "zip",
     )
 }  # fmt: skip
+
+
+# Statements that leave what comes after them undone.
+_LEAVING: Final = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 
 
 class _Return(Exception):
@@ -44,6 +57,17 @@ class _Raised(Exception):
 
 class Interpreter(Expressions):
     """Statements and functions; what calls and operators do is a subclass's."""
+
+    undecided = False
+    """Whether a branch or a loop was met whose condition is not known."""
+
+    @property
+    def place(self) -> int:
+        """How many operators were met so far."""
+        return 0
+
+    def looped(self, places: Sequence[int]) -> None:
+        """Take note of a loop: the place before its first step, and after each."""
 
     # Statements
 
@@ -71,17 +95,17 @@ class Interpreter(Expressions):
             case ast.If(test=test, body=body, orelse=orelse):
                 self._branch(self.eval(test, scope), body, orelse, scope)
             case ast.For(target=target, iter=source, body=body, orelse=orelse):
+                places = [self.place]
                 with suppress(_Break):
                     for item in self.items(self.eval(source, scope)):
                         self.assign(target, item, scope)
                         with suppress(_Continue):
                             self.run(body, scope)
+                        places.append(self.place)
+                self.looped(places)
                 self.run(orelse, scope)
             case ast.While(test=test, body=body):
-                with suppress(_Break):
-                    while truth_of(self.eval(test, scope)) is True:
-                        with suppress(_Continue):
-                            self.run(body, scope)
+                self._while(test, body, scope)
             case ast.With(items=items, body=body):
                 for item in items:
                     self.eval(item.context_expr, scope)
@@ -103,6 +127,15 @@ class Interpreter(Expressions):
             case ast.Continue():
                 raise _Continue
 
+    def _while(self, test: ast.expr, body: list[ast.stmt], scope: Scope) -> None:
+        with suppress(_Break):
+            while (truth := truth_of(self.eval(test, scope))) is not False:
+                with suppress(_Continue):
+                    self.run(body, scope)
+                if truth is None:  # it depends on values: once stands for all
+                    self.undecided = True
+                    return
+
     def _branch(
         self, test: Any, body: list[ast.stmt], orelse: list[ast.stmt], scope: Scope
     ) -> None:
@@ -110,10 +143,11 @@ class Interpreter(Expressions):
         if truth is not None:
             self.run(body if truth else orelse, scope)
             return
-        # Undecided: what does not raise is more likely what is done.
-        raises = any(isinstance(each, ast.Raise) for each in body)
+        self.undecided = True
+        # What goes on is more likely to be what the module is for.
+        leaves = any(isinstance(each, _LEAVING) for each in body)
         try:
-            self.run(orelse if raises else body, scope)
+            self.run(orelse if leaves else body, scope)
         except _Raised:
             self.run(orelse, scope)
 
@@ -137,6 +171,8 @@ class Interpreter(Expressions):
                 found = self.eval(owner, scope)
                 if isinstance(found, Instance):
                     found.attributes[name] = value
+                elif isinstance(found, Layer) and isinstance(value, Tensor):
+                    found.share(name, value)
                 elif isinstance(found, Class):
                     found.names[name] = value
             case ast.Subscript(value=owner, slice=index):

@@ -1,11 +1,14 @@
 """Layers and containers of `torch.nn` as values, with the parameters they hold."""
 
-from typing import Any
+from typing import Any, Final
 
 from kb.problems.arithmetic import MAX_ITEMS
 from kb.problems.shapes import whole
 from kb.problems.values import UNKNOWN, Container, Layer, Shape, Tensor
 from kb.problems.vocabulary import kind_of, layer_kind
+
+# More layers of a recurrent network than this are no network's.
+_MOST_LAYERS: Final = 64
 
 
 def contained(name: str, positional: list[Any]) -> Container:
@@ -70,7 +73,25 @@ def _parameters(op: str, given: dict[str, Any]) -> list[Tensor]:
         plain = given.get("affine", given.get("elementwise_affine", True)) is False
         count = 0 if plain else 1 if op == "rms_norm" else 2
         return [Tensor(shape, "float32", "parameter") for _ in range(count)]
+    shapes: list[Shape] = []
     if kind == "embedding":
-        table = (size("num_embeddings"), size("embedding_dim"))
-        return [Tensor(table, "float32", "parameter")]
-    return []
+        shapes = [(size("num_embeddings"), size("embedding_dim"))]
+    elif kind == "recurrent":
+        shapes = _recurrent(op, given, size("input_size"), size("hidden_size"))
+    elif op == "prelu":
+        shapes = [(whole(given.get("num_parameters", 1)),)]
+    return [Tensor(shape, "float32", "parameter") for shape in shapes]
+
+
+def _recurrent(op: str, given: dict[str, Any], wide: int | None, hidden: int | None) -> list[Shape]:
+    """Of every layer and direction: the gates' weights of input and state, and two biases."""
+    gates = {"lstm": 4, "gru": 3}.get(op, 1)
+    directions = 2 if given.get("bidirectional") is True else 1
+    rows = None if hidden is None else gates * hidden
+    shapes: list[Shape] = []
+    for layer in range(min(whole(given.get("num_layers", 1)) or 1, _MOST_LAYERS)):
+        above = None if hidden is None else directions * hidden
+        weights: list[Shape] = [(rows, above if layer else wide), (rows, hidden)]
+        biases: list[Shape] = [] if given.get("bias", True) is False else [(rows,), (rows,)]
+        shapes += [*weights, *biases] * directions
+    return shapes

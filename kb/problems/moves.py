@@ -1,11 +1,11 @@
-"""Shape rules of what only moves elements: views, copies and new tensors."""
+"""Shape rules of views and new tensors; those of copies are in `copies`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from kb.problems.shapes import Arguments, axes, whole
-from kb.problems.values import Operator, Shape, Tensor, dtype_name, product
+from kb.problems.values import Shape, Tensor, dtype_name, product
 
 # A split into more parts than this is no layout that a kernel is written for.
 _MOST_PARTS = 1024
@@ -55,7 +55,13 @@ def view(  # noqa: PLR0912 (one case a view)
                 found = tuple(n for i, n in enumerate(shape) if i != dims[0] % rank)
             case "narrow" if len(dims) == 3 and -rank <= dims[0] < rank:
                 found = tuple(dims[2] if i == dims[0] % rank else n for i, n in enumerate(shape))
-            case "movedim" | "diagonal" | "as_strided":
+            case "movedim" if len(dims) == 2 and all(-rank <= d < rank for d in dims):
+                rest = [n for i, n in enumerate(shape) if i != dims[0] % rank]
+                place = dims[1] % rank
+                found = (*rest[:place], shape[dims[0] % rank], *rest[place:])
+            case "diagonal":
+                found = _diagonal(shape, positional, named)
+            case "movedim" | "as_strided":
                 found = None
     return replace(first, shape=found)
 
@@ -97,7 +103,7 @@ def _reshaped(first: Tensor, name: str, positional: list[Any], named: Arguments)
         other = positional[0] if positional else None
         return replace(first, shape=other.shape if isinstance(other, Tensor) else None)
     if name == "unflatten":
-        return replace(first, shape=None)
+        return replace(first, shape=_unflattened(first.shape, positional, named))
     given = _listed(positional or [named.get("shape", named.get("size"))])
     if len(given) == 1 and dtype_name(given[0]):
         return replace(first, shape=None)
@@ -110,6 +116,43 @@ def _reshaped(first: Tensor, name: str, positional: list[Any], named: Arguments)
         left = elements // rest if elements is not None and rest else None
         shape = (*shape[:place], left, *shape[place + 1 :])
     return replace(first, shape=shape)
+
+
+def _unflattened(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
+    dim = positional[0] if positional else named.get("dim")
+    sizes = (
+        positional[1] if len(positional) > 1 else named.get("sizes", named.get("unflattened_size"))
+    )
+    rank = len(shape or ())
+    if shape is None or not isinstance(dim, int) or not isinstance(sizes, list | tuple):
+        return None
+    if not -rank <= dim < rank:
+        return None
+    whole_ones = lengths_of([sizes])
+    length, known = shape[dim % rank], product([n for n in whole_ones if n is not None])
+    if whole_ones.count(None) == 1 and length is not None and known:
+        whole_ones = tuple(length // known if n is None else n for n in whole_ones)
+    return (*shape[: dim % rank], *whole_ones, *shape[dim % rank + 1 :])
+
+
+def _diagonal(shape: Shape, positional: list[Any], named: Arguments) -> Shape | None:
+    """Without the two dimensions, and with their diagonal as the last."""
+    offset, one, two = (*positional, *(None,) * 3)[:3]
+    offset = whole(named.get("offset", 0) if offset is None else offset)
+    ends = (
+        whole(named.get("dim1", 0) if one is None else one),
+        whole(named.get("dim2", 1) if two is None else two),
+    )
+    places = [
+        None if d is None or not -len(shape) <= d < len(shape) else d % len(shape) for d in ends
+    ]
+    if offset is None or None in places or places[0] == places[1]:
+        return None
+    rows, columns = (shape[place] for place in places if place is not None)
+    rest = tuple(n for i, n in enumerate(shape) if i not in places)
+    if rows is None or columns is None:
+        return (*rest, None)
+    return (*rest, max(0, min(rows + min(offset, 0), columns - max(offset, 0))))
 
 
 def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) -> Any:
@@ -135,74 +178,6 @@ def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) ->
     if name == "unbind":
         parts = [(*part[:place], *part[place + 1 :]) for part in parts]
     return tuple(replace(first, shape=part) for part in parts)
-
-
-def copied(op: Operator, arguments: Arguments) -> None:
-    """Add the result of an operator that writes elements to other places."""
-    first = op.inputs[0] if op.inputs else Tensor(None)
-    shape = first.shape
-    match op.name:
-        case "cat" | "stack" | "hstack" | "vstack":
-            shape = _joined(op, arguments.get("dim", 0))
-        case "pad":
-            shape = _padded(shape, arguments.get("pad"))
-        case "tril" | "triu" | "roll" | "flip" | "channel_shuffle" | "rot90" | "scatter" \
-                | "scatter_add" | "index_add":  # fmt: skip
-            if op.name in {"tril", "triu"}:
-                op.facts["diagonal"] = arguments.get("diagonal", 0)
-        case "interpolate":
-            shape = _resized(shape, arguments.get("size"), arguments.get("scale_factor"))
-        case "gather":
-            shape = op.inputs[1].shape if len(op.inputs) > 1 else None
-        case _:
-            shape = None
-    op.add_output(shape, first.dtype)
-    op.facts["flops"] = 0
-
-
-def _joined(op: Operator, place: Any) -> Shape | None:
-    shapes = [tensor.shape for tensor in op.inputs]
-    first = shapes[0] if shapes else None
-    if first is None or not isinstance(place, int):
-        return None
-    if op.name == "stack":
-        place %= len(first) + 1
-        return (*first[:place], len(shapes), *first[place:])
-    if any(shape is None or len(shape) != len(first) for shape in shapes) or op.name != "cat":
-        return None
-    if not -len(first) <= place < len(first):
-        return None
-    place %= len(first)
-    lengths = [shape[place] for shape in shapes if shape is not None]
-    total = None if None in lengths else sum(each for each in lengths if each is not None)
-    return (*first[:place], total, *first[place + 1 :])
-
-
-def _padded(shape: Shape | None, pads: Any) -> Shape | None:
-    if isinstance(pads, int) and shape is not None:
-        pads = [pads] * 2 * (len(shape) - 2)
-    if shape is None or not isinstance(pads, list | tuple) or len(pads) > 2 * len(shape):
-        return None
-    lengths = list(shape)
-    for pair in range(len(pads) // 2):
-        before, after = whole(pads[2 * pair]), whole(pads[2 * pair + 1])
-        place = len(lengths) - 1 - pair
-        old = lengths[place]
-        known = old is not None and before is not None and after is not None
-        lengths[place] = old + before + after if known else None  # type: ignore[operator]
-    return tuple(lengths)
-
-
-def _resized(shape: Shape | None, size: Any, factor: Any) -> Shape | None:
-    if shape is None or len(shape) < 3:
-        return None
-    image = shape[2:]
-    if size is not None:
-        given = list(size) if isinstance(size, list | tuple) else [size] * len(image)
-        return (*shape[:2], *(whole(each) for each in given))
-    if not isinstance(factor, int | float) or not 0 < factor < 1e6:
-        return None
-    return (*shape[:2], *(None if n is None else int(n * factor) for n in image))
 
 
 def created(name: str, positional: list[Any], named: Arguments) -> Tensor:

@@ -1,20 +1,21 @@
 """What a problem's shapes settle for its kernels, in one line: what to know before writing."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 from kb.errors import KbError
 from kb.gpus import GpuSpec
-from kb.problems.analysis import PRODUCTS, Analysis, analyse
+from kb.problems.analysis import Analysis, analyse
 from kb.problems.attributes import attributes, row_of
-from kb.problems.facts import fact_lines, shape_text
+from kb.problems.facts import LAUNCH_S, fact_lines, shape_text
 from kb.problems.reading import read_problem
 from kb.problems.rewrites import exact_rewrites
 from kb.problems.steps import Step
 from kb.problems.useful import parts_of
 from kb.problems.values import DTYPE_BYTES, Tensor
+from kb.problems.vocabulary import PRODUCTS
 
 # How the line begins.
 PLAN: Final = "Plan:"
@@ -25,6 +26,9 @@ TILE: Final = 128
 _TWICE = frozenset({"softmax", "norm"})
 # Products beside the heaviest that are worth a line; a network has dozens.
 _NAMED = 2
+# Operators of a kernel, and outputs of a module, that are worth naming.
+_LINKS = 8
+_OUTPUTS = 6
 _TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
 
 
@@ -41,9 +45,37 @@ def known_lines(source: str, name: str, dtype: str | None, card: GpuSpec | None)
 
 def plan_line(analysis: Analysis, card: GpuSpec | None) -> str | None:
     """Return what the shapes settle, None where there is nothing to say beyond the facts."""
-    lines = (*exact_rewrites(analysis), *_heaviest(analysis, card), *_around(analysis))
+    lines = (
+        *_in_time(analysis),
+        *exact_rewrites(analysis),
+        *_heaviest(analysis, card),
+        *_around(analysis),
+    )
     said = list(dict.fromkeys([*lines, *_ends(analysis)]))
     return f"{PLAN} {'; '.join(said)}." if said else None
+
+
+def _in_time(analysis: Analysis) -> Iterator[str]:
+    """What a loop over time steps costs, and how it is written as one launch."""
+    loop = analysis.loop
+    if loop is None:
+        return
+    count = loop.steps * len(loop.operators)
+    yield (
+        f"each of the {loop.steps} steps needs the one before, so PyTorch launches some {count:,} "
+        f"operators, {count * LAUNCH_S * 1e3:.2g} ms at 5 us each: one launch does all steps, a "
+        "program for each independent row or channel, with the state in registers"
+    )
+    if loop.has_product:
+        yield (
+            "a step's product needs the whole state: its weights stay on chip, and programs that "
+            "share a state wait for one another after each step"
+        )
+    else:
+        yield (
+            "where a step is h = a h + b with a and b known before the loop, a parallel scan over "
+            "pairs (a, b) takes the logarithm of the steps"
+        )
 
 
 def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
@@ -102,7 +134,8 @@ def _around(analysis: Analysis) -> Iterator[str]:
             )
         elif across and row is not None and row > TILE:
             yield _beyond_a_tile(step, row)
-    yield from _further(analysis)
+    if analysis.loop is None:
+        yield from _further(analysis)
 
 
 def _after_convolution(step: Step) -> Iterator[str]:
@@ -132,13 +165,18 @@ def _further(analysis: Analysis) -> Iterator[str]:
     steps = analysis.steps
     places = [n for n, step in enumerate(steps) if step.kind in PRODUCTS]
     parts = [
-        " → ".join(step.name for step in steps[place:end])
+        _chain(steps[place:end])
         for place, end in pairwise([*places, len(steps)])
         if steps[place] is not analysis.heaviest
     ]
     if 0 < len(parts) <= _NAMED:
         kernels = "a kernel of its own" if len(parts) == 1 else "kernels of their own"
         yield f"{kernels} for {', and for '.join(parts)}"
+
+
+def _chain(steps: Sequence[Step]) -> str:
+    names = [step.name for step in steps]
+    return " → ".join(names if len(names) <= _LINKS else [*names[:_LINKS], "…"])
 
 
 def _ends(analysis: Analysis) -> Iterator[str]:
@@ -154,9 +192,15 @@ def _ends(analysis: Analysis) -> Iterator[str]:
                 f"as one, or wide loads start at the next multiple, with a row's ends apart"
             )
     made = step.operators[0].outputs if step is not None else []
-    for out in analysis.problem.outputs[:1]:
-        if out.shape and made and out.shape != made[0].shape and len(analysis.steps) > 1:
-            yield f"the module returns {shape_text(out.shape)}"
+    outputs = [each for each in analysis.problem.outputs if each.shape is not None]
+    if len(outputs) > 1:
+        shapes = [f"{shape_text(each.shape or ())} {each.dtype}" for each in outputs[:_OUTPUTS]]
+        more = ", …" if len(outputs) > _OUTPUTS else ""
+        yield f"the module returns {len(outputs)} tensors, {', '.join(shapes)}{more}"
+    elif outputs and made and len(analysis.steps) > 1:
+        shape = outputs[0].shape
+        if shape and shape != made[0].shape:
+            yield f"the module returns {shape_text(shape)}"
 
 
 def _data(step: Step) -> Tensor | None:

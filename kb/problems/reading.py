@@ -14,6 +14,7 @@ from kb.dtypes import full_dtype
 from kb.errors import InvalidInputError
 from kb.parsing import PARSING
 from kb.problems.expressions import ReadingLimitError
+from kb.problems.loops import TimeLoop
 from kb.problems.recording import Recorder
 from kb.problems.values import (
     UNKNOWN,
@@ -47,6 +48,9 @@ class Problem:
     """Those that operators use, each once."""
     unknown: tuple[str, ...] = ()
     """Operators that the vocabulary lacks."""
+    loops: tuple[TimeLoop, ...] = ()
+    decided: bool = True
+    """Whether what it computes depends on no value: branches are read one way, and loops once."""
     whole: bool = True
     """Whether it was read to its end: limits stop what takes too many steps."""
 
@@ -89,6 +93,8 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
     results: Any = None
     try:
         inputs = _inputs(recorder, scope)
+        for each in tensors_in(inputs):  # before views of them are made
+            each.origin = "input"
         results = _run(recorder, scope, target, inputs)
     except (ReadingLimitError, RecursionError):
         whole = False
@@ -104,6 +110,8 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
         outputs=tensors_in([results]),
         parameters=_used(recorder.operators, "parameter"),
         unknown=tuple(recorder.unknown),
+        loops=tuple(recorder.loops),
+        decided=not recorder.undecided,
         whole=whole,
     )
     if dtype is not None:
@@ -183,7 +191,7 @@ def _inputs(recorder: Recorder, scope: Scope) -> list[Any]:
 
 def _run(recorder: Recorder, scope: Scope, target: Class | Function, inputs: list[Any]) -> Any:
     if isinstance(target, Function):
-        recorder.recording = True
+        recorder.recording, recorder.undecided = True, False
         return recorder.call(target, inputs or _placeholders(target, skip=0), {})
     given: Any = _called(recorder, scope, "get_init_inputs")
     named: dict[str, Any] = {}
@@ -200,7 +208,7 @@ def _run(recorder: Recorder, scope: Scope, target: Class | Function, inputs: lis
     forward = recorder.attribute(instance, "forward")
     if not inputs and isinstance(forward, Function):
         inputs = _placeholders(forward, skip=1)
-    recorder.recording = True
+    recorder.recording, recorder.undecided = True, False
     return recorder.call(forward, inputs, {})
 
 
@@ -217,5 +225,10 @@ def _placeholders(function: Function, skip: int) -> list[Any]:
 
 
 def _used(operators: list[Operator], origin: str) -> list[Tensor]:
-    tensors = (tensor for op in operators for tensor in op.inputs if tensor.origin == origin)
-    return list({id(tensor): tensor for tensor in tensors}.values())
+    """Each once, and whole where it is used whole: of several views the largest."""
+    found: dict[int, Tensor] = {}
+    for tensor in (each for op in operators for each in op.inputs if each.origin == origin):
+        known = found.setdefault(tensor.number, tensor)
+        if (tensor.elements or 0) > (known.elements or 0):
+            found[tensor.number] = tensor
+    return list(found.values())

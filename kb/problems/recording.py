@@ -4,15 +4,17 @@ Every operator that is met is recorded with the shapes it takes and gives.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kb.problems import members, moves
 from kb.problems.arithmetic import MAX_ITEMS
 from kb.problems.builtins import builtin
+from kb.problems.copies import copied
 from kb.problems.interpreter import Interpreter
 from kb.problems.layers import contain, contained, new_layer
+from kb.problems.loops import TimeLoop, time_loop
 from kb.problems.products import PRODUCT_RULES
 from kb.problems.shapes import RULES, bind
 from kb.problems.values import (
@@ -42,7 +44,7 @@ _QUIET = frozenset({
     "super", "__init__", "init", "manual_seed", "no_grad", "enable_grad", "autocast", "device",
     "train", "eval", "apply", "parameters", "register_module", "synchronize", "is_available",
 })  # fmt: skip
-_RULES: Final = RULES | PRODUCT_RULES | {"copy": moves.copied}
+_RULES: Final = RULES | PRODUCT_RULES | {"copy": copied}
 _MATH: Final[dict[str, Callable[..., Any]]] = {
     name: getattr(math, name)
     for name in ("sqrt", "ceil", "floor", "log", "log2", "exp", "gcd", "prod", "pow", "tanh")
@@ -57,7 +59,19 @@ class Recorder(Interpreter):
         self.operators: list[Operator] = []
         self.unknown: dict[str, None] = {}
         """Names of operators that the vocabulary lacks, in their order."""
+        self.loops: list[TimeLoop] = []
         self.recording = False
+
+    @property
+    def place(self) -> int:
+        """How many operators were met so far."""
+        return len(self.operators)
+
+    def looped(self, places: Sequence[int]) -> None:
+        """Take note of a loop whose steps need one another; places as `Interpreter` gives them."""
+        cut = len(self.operators) == MAX_OPERATORS
+        if self.recording and (found := time_loop(self.operators, places, cut=cut)) is not None:
+            self.loops.append(found)
 
     # Operators
 
@@ -245,7 +259,8 @@ class Recorder(Interpreter):
     def _library(self, path: str, positional: list[Any], named: dict[str, Any]) -> Any:  # noqa: PLR0911
         root, leaf = path.partition(".")[0], path.rpartition(".")[2]
         if root == "builtins":
-            return builtin(self, leaf, positional)
+            found = builtin(self, leaf, positional)
+            return {**found, **named} if leaf == "dict" and isinstance(found, dict) else found
         if root in {"math", "numpy", "np"} and leaf in _MATH:
             return members.arithmetic(_MATH[leaf], positional, leaf)
         if leaf in _QUIET or root == "super":
@@ -281,7 +296,7 @@ class Recorder(Interpreter):
 
     # Attributes and indices
 
-    def attribute(self, owner: Any, name: str) -> Any:  # noqa: PLR0911
+    def attribute(self, owner: Any, name: str) -> Any:  # noqa: PLR0911, PLR0912
         """Return an attribute of a value."""
         match owner:
             case Library(path=path):
@@ -311,6 +326,8 @@ class Recorder(Interpreter):
                 if name == "bias" and len(owner.parameters) > 1:
                     return owner.parameters[1]
                 return owner.arguments.get(name, UNKNOWN)
+            case Container(items=items, keys=keys) if name in keys:
+                return items[keys.index(name)]
             case Container() | list() | dict():
                 return Method(owner, name)
         return UNKNOWN

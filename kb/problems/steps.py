@@ -62,6 +62,9 @@ def total(values: Iterable[int | None]) -> int | None:
 def traffic(op: Operator) -> int | None:
     """Return the bytes that an operator reads and writes once; None if unknown."""
     inputs = {id(tensor): tensor for tensor in op.inputs}
+    if op.kind == "embedding":  # of its table it reads the rows that it returns
+        inputs = {key: op.outputs[0] if each.origin == "parameter" else each
+                  for key, each in inputs.items()}  # fmt: skip
     # A convolution of stride 1 rereads its window from cache.
     return total(tensor.bytes for tensor in (*inputs.values(), *op.outputs[:1]))
 

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 Shape = tuple[int | None, ...]
@@ -28,12 +29,12 @@ def dtype_name(value: Any) -> str | None:
 
 def product(lengths: Iterable[int | None]) -> int | None:
     """Return the product of lengths; None if one is unknown."""
-    count = 1
+    found = 1
     for length in lengths:
         if length is None:
             return None
-        count *= length
-    return count
+        found *= length
+    return found
 
 
 class Unknown:
@@ -56,6 +57,8 @@ class Tensor:
     origin: str = "op"
     """`input`, `parameter`, `constant`, or `op`."""
     made_by: "Operator | None" = None
+    number: int = field(default_factory=count().__next__)
+    """Of the memory: a view has the number of what it is a view of."""
 
     @property
     def elements(self) -> int | None:
@@ -107,6 +110,11 @@ class Layer:
     name: str
     arguments: dict[str, Any]
     parameters: list[Tensor] = field(default_factory=list)
+
+    def share(self, name: str, tensor: Tensor) -> None:
+        """Take another layer's weight or bias for its own."""
+        place = {"weight": 0, "bias": 1}.get(name, len(self.parameters))
+        self.parameters[place : place + 1] = [tensor][: len(self.parameters) - place]
 
 
 @dataclass(eq=False, slots=True)

@@ -4,10 +4,12 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from kb.vocabulary import read_data
 
+# Kinds of operators that multiply matrices.
+PRODUCTS: Final = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
 _RANK = re.compile(r"(?<=[a-z])[123](?=d$)")
 # `torch.Tensor.add_` is `add` done in place.
 _IN_PLACE_KEPT = frozenset({"copy_", "requires_grad_", "uniform_", "normal_", "fill_", "zero_"})

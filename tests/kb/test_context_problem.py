@@ -219,3 +219,34 @@ def test_at_the_usual_budget_a_layer_gets_the_fastest_product_cut_to_it(shipped_
     assert shown is not None and shown[0] == "matmul-tma-fused"
     assert "Cut to this problem: 2-byte elements, first operand contiguous, second operand the " \
         "transpose of a contiguous matrix, rows of whole 16 bytes." in text  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layers", "step", "technique", "kernel"),
+    [
+        ("pass", "h = torch.exp(-x[:, t]) * h + x[:, t]", "parallel-scan", "cumsum-associative"),
+        (
+            "self.f = nn.Linear(64, 64)",
+            "h = torch.tanh(self.f(h) + x[:, t])",
+            "persistent-kernel",
+            "recurrent-persistent",
+        ),
+    ],
+)
+def test_a_loop_over_time_gets_what_makes_it_one_launch(
+    searcher, layers, step, technique, kernel
+) -> None:
+    body = f"h = x[:, 0]\n        for t in range(128):\n            {step}\n        return h"
+    text = MODULE.format(layers=layers, result="x", shape="32, 128, 64")
+    text = text.replace("return x\n", body + "\n")
+    found = build_context(ContextRequest(problem=text, gpu="H200", max_tokens=6000), searcher)
+    assert found.text.splitlines()[0].endswith("steps (" + ", ".join(OPERATORS[kernel]) + ").")
+    assert found.techniques[0].slug == technique
+    assert found.text.partition("## Example: ")[2].partition("\n")[0].endswith(f"({kernel})")
+    assert "Not the same operation" in found.text
+
+
+OPERATORS = {
+    "cumsum-associative": ["neg", "exp", "mul", "add"],
+    "recurrent-persistent": ["linear", "add", "tanh"],
+}

@@ -1,0 +1,68 @@
+"""Loops over time steps in a module's text: each step needs the one before, with the same weights.
+
+A module that writes its recurrence out so has PyTorch launch every operator of every step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from kb.problems.values import Operator
+from kb.problems.vocabulary import PRODUCTS
+
+# Fewer steps are written out for other reasons, such as the stages of a network.
+_LEAST_STEPS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLoop:
+    """A loop that was read to its end."""
+
+    steps: int
+    operators: tuple[Operator, ...]
+    """Of one step, in order."""
+
+    @property
+    def has_product(self) -> bool:
+        """Whether a step multiplies its state or input by a matrix."""
+        return any(op.kind in PRODUCTS for op in self.operators)
+
+
+def time_loop(
+    operators: Sequence[Operator], places: Sequence[int], *, cut: bool = False
+) -> TimeLoop | None:
+    """The loop whose steps begin and end at these places of all operators; None where steps differ,
+    have weights of their own (the layers of a network), or need nothing of the step before.
+
+    The first step may differ, which often makes the state. `cut`: the last operators are missing.
+    """
+    if len(places) <= _LEAST_STEPS or places[1] == places[2]:
+        return None
+    steps = [tuple(operators[start:end]) for start, end in pairwise(places[1:])]
+    if cut:
+        steps = [step for step in steps if len(step) == len(steps[0])]
+    if len({tuple(op.name for op in step) for step in steps}) > 1:
+        return None
+    if len({tuple(_weights(step)) for step in steps}) > 1:
+        return None
+    if not all(_needs(step, before) for before, step in pairwise(steps)):
+        return None
+    return TimeLoop(len(places) - 1, steps[0])
+
+
+def longest(loops: Sequence[TimeLoop], operators: Sequence[Operator]) -> TimeLoop | None:
+    """The loop with most operators, where these are half of all; None without one."""
+    found = max(loops, key=lambda each: each.steps * len(each.operators), default=None)
+    if found is None or 2 * found.steps * len(found.operators) < len(operators):
+        return None
+    return found
+
+
+def _weights(step: Sequence[Operator]) -> list[int]:
+    return [t.number for op in step for t in op.inputs if t.origin == "parameter"]
+
+
+def _needs(step: Sequence[Operator], before: Sequence[Operator]) -> bool:
+    made = {id(op) for op in before}
+    return any(id(t.made_by) in made for op in step for t in op.inputs if t.made_by is not None)

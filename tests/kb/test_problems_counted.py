@@ -1,0 +1,190 @@
+"""What is told of a module's shapes, bytes and work is what PyTorch counts when it runs it."""
+
+from typing import Any
+
+import pytest
+from torch.utils.flop_counter import FlopCounterMode
+
+from kb.problems.analysis import analyse
+from kb.problems.facts import fact_lines
+from kb.problems.plan import plan_line
+from kb.problems.reading import read_problem
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
+MODULE = HEAD + (
+    "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        {layers}\n    def forward(self, {names}):\n        {body}\n\n"
+    "def get_inputs():\n    return [{inputs}]\n\ndef get_init_inputs():\n    return []\n"
+)
+
+
+def module(layers: str, body: str, inputs: str = "torch.rand(64, 128)", names: str = "x") -> str:
+    return MODULE.format(layers=layers, body=body, inputs=inputs, names=names)
+
+
+def run(text: str) -> tuple[Any, list[Any], Any]:
+    """The module, its inputs and what it returns."""
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    model, inputs = scope["Model"](), scope["get_inputs"]()
+    return model, inputs, model(*inputs)
+
+
+EXPRESSIONS = [
+    "x.repeat(2, 1, 1)", "x.repeat(3, 1, 2, 1)", "x.tile(2, 1, 1)", "torch.tile(x, (2, 2, 1))",
+    "x.repeat_interleave(4, dim=1)", "torch.repeat_interleave(x, 2, dim=2)",
+    "x.repeat_interleave(3)", "x.index_select(1, torch.arange(5))", "F.one_hot(i, 32)",
+    "torch.diag_embed(x)", "torch.cdist(x, x)", "x.unfold(1, 4, 2)",
+    "torch.take_along_dim(x, i, 2)", "x.rot90(1, (1, 2))", "x.rot90(2, (1, 2))",
+    "torch.vstack([x, x])", "torch.hstack([x, x])", "F.unfold(x[:, None], (3, 3))",
+    "F.unfold(x[:, None], 3, padding=1, stride=2)",
+    "F.pixel_shuffle(x[:, :, None].expand(2, 64, 32, 32), 2)",
+    "F.pixel_unshuffle(x[:, :, None].expand(2, 64, 32, 32), 2)", "x.movedim(0, -1) + 0",
+    "x.diagonal(dim1=1, dim2=2) + 0", "x.diagonal(3, 1, 2) + 0", "x.diagonal(-40, 1, 2) + 0",
+    "x.unflatten(1, (8, 8)) + 0", "x.unflatten(1, (-1, 16)) + 0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_what_copies_and_views_make_has_pytorch_s_shape(expression: str) -> None:
+    inputs = "torch.rand(2, 64, 32), torch.randint(0, 32, (2, 64, 8))"
+    text = module("pass", f"return {expression}", inputs, "x, i")
+    (got,) = read_problem(text).outputs
+    assert got.shape == tuple(run(text)[2].shape)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["x.unfold(1, 99, 2)", "F.unfold(x[:, None], 99)", "x.unflatten(9, (8, 8)) + 0",
+     "x.diagonal(0, 1, 1) + 0", "F.pixel_shuffle(x, 0)", "x.repeat_interleave(i, dim=9)",
+     "x.rot90(1, (0, 9))"],
+)  # fmt: skip
+def test_of_what_pytorch_refuses_no_shape_is_told(expression: str) -> None:
+    inputs = "torch.rand(2, 64, 32), torch.randint(0, 32, (2, 64, 8))"
+    text = module("pass", f"return {expression}", inputs, "x, i")
+    with pytest.raises((RuntimeError, IndexError)):
+        run(text)
+    assert None in {each.shape for each in read_problem(text).outputs}
+
+
+MODULES = {
+    "an LSTM": module(
+        "self.r = nn.LSTM(96, 128, num_layers=2, batch_first=True, bidirectional=True)",
+        "return self.r(x)[0]",
+        "torch.rand(4, 10, 96)",
+    ),
+    "a GRU without biases": module(
+        "self.r = nn.GRU(64, 32, bias=False)", "return self.r(x)[0]", "torch.rand(9, 3, 64)"
+    ),
+    "layers by the names of a dictionary": module(
+        "self.p = nn.ModuleDict(dict(a=nn.Linear(128, 512), act=nn.GELU(), b=nn.Linear(512, 128)))",
+        "return x + self.p.b(self.p.act(self.p.a(x)))",
+    ),
+    "a table that is the last layer's weight as well": module(
+        "self.e = nn.Embedding(1000, 128)\n        self.f = nn.Linear(128, 1000, bias=False)\n"
+        "        self.f.weight = self.e.weight",
+        "return self.f(self.e(i))",
+        "torch.randint(0, 1000, (4, 64))",
+        "i",
+    ),
+    "a weight and its transpose": module(
+        "self.f = nn.Linear(128, 256)", "return F.linear(F.relu(self.f(x)), self.f.weight.t())"
+    ),
+    "an input that is used as a view": module(
+        "pass", "return x + y.transpose(0, 1)", "torch.rand(64, 64), torch.rand(64, 64)", "x, y"
+    ),
+    "an early return that depends on values": module(
+        "self.f = nn.Linear(128, 128)",
+        "if not (x.sum() != 0.125):\n            return x\n        return self.f(x)",
+    ),
+    "a part that depends on values": module(
+        "self.f = nn.ModuleList([nn.Linear(128, 128) for _ in range(3)])",
+        "out = x\n        for f in self.f:\n            if x.sum() == 0.125:\n"
+        "                continue\n            out = out + f(x)\n        return out",
+    ),
+    "a loop until values are small": module(
+        "self.f = nn.Linear(128, 128)",
+        "while x.amax() > 0.5:\n            x = self.f(x) * 1e-9\n        return x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_bytes_and_products_are_those_that_pytorch_counts(name: str) -> None:
+    model, inputs, _ = run(MODULES[name])
+    with FlopCounterMode(display=False) as counted:
+        result = model(*inputs)
+    found = analyse(read_problem(MODULES[name]))
+    tensors = {each.data_ptr(): each for each in (*model.parameters(), *inputs, result)}
+    assert found.io_bytes == sum(each.nbytes for each in tensors.values())
+    if "LSTM" not in name and "GRU" not in name:  # PyTorch counts no recurrent layer's
+        assert (found.dense_flops or 0) == counted.get_total_flops()
+
+
+def test_of_a_table_that_is_only_looked_up_the_rows_count() -> None:
+    text = module("self.e = nn.Embedding(10**6, 128)", "return self.e(i)",
+                  "torch.randint(0, 9, (8, 512))", "i")  # fmt: skip
+    rows = 8 * 512 * 128 * 4
+    found = analyse(read_problem(text))
+    assert found.io_bytes == 2 * rows + 8 * 512 * 8
+    assert found.moved_bytes == found.io_bytes
+
+
+def test_all_outputs_are_named_with_their_dtypes() -> None:
+    text = module("pass", "return {'a': x.sum(1), 'b': (x.argmax(1), x > 0)}")
+    plan = plan_line(analyse(read_problem(text)), None)
+    assert plan is not None
+    assert "the module returns 3 tensors, [64] float32, [64] int64, [64, 128] bool" in plan
+
+
+@pytest.mark.parametrize(
+    ("name", "decided"),
+    [("a loop until values are small", False), ("an early return that depends on values", False),
+     ("an LSTM", True), ("layers by the names of a dictionary", True)],
+)  # fmt: skip
+def test_a_module_that_branches_on_values_is_told_as_such(name: str, decided: bool) -> None:
+    line = fact_lines(analyse(read_problem(MODULES[name])), None)[0]
+    assert ("It branches on what its text does not settle" in line) != decided
+
+
+STEP = "h = x.new_zeros(64)\n        for t in range(128):\n            {step}\n        return h"
+
+
+def test_a_loop_whose_steps_need_one_another_is_named_as_one_launch() -> None:
+    text = module("pass", STEP.format(step="h = torch.exp(-x[:, t]) * h + x[:, t]"))
+    found = analyse(read_problem(text))
+    assert found.loop is not None
+    assert (found.loop.steps, len(found.loop.operators)) == (128, 4)
+    plan = plan_line(found, None)
+    assert plan is not None
+    assert "each of the 128 steps needs the one before, so PyTorch launches some 512" in plan
+    assert "parallel scan" in plan
+    text = module("self.c = nn.GRUCell(1, 64)\n        self.f = nn.Linear(64, 64)",
+                  STEP.format(step="h = torch.tanh(self.f(h) + x[:, t])"))  # fmt: skip
+    product = plan_line(analyse(read_problem(text)), None)
+    assert product is not None
+    assert "weights stay on chip" in product
+    assert "parallel scan" not in product
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for f in self.f:\n            x = torch.relu(f(x))\n        return x",
+        "ys = []\n        for t in range(64):\n            ys.append(torch.relu(x[t]))\n"
+        "        return torch.stack(ys)",
+        "for _ in range(3):\n            x = torch.relu(x) + 1\n        return x",
+    ],
+)
+def test_layers_and_independent_steps_are_no_loop_in_time(body: str) -> None:
+    layers = "self.f = nn.ModuleList([nn.Linear(128, 128) for _ in range(6)])"
+    assert analyse(read_problem(module(layers, body))).loop is None
+
+
+def test_a_loop_longer_than_what_is_recorded_is_told_with_all_its_steps() -> None:
+    text = module("pass", STEP.format(step="h = torch.exp(-x[:, t]) * h + x[:, t]"))
+    found = analyse(
+        read_problem(text.replace("range(128)", "range(1500)").replace("128)", "1500)"))
+    )
+    assert found.loop is not None
+    assert found.loop.steps == 1500
