@@ -103,11 +103,17 @@ def _read(problem: Problem, parameter: Tensor) -> int | None:
     """Bytes of a parameter that have to be read: of a table that is only looked up, those rows."""
     users = [op for op in problem.operators if any(t.number == parameter.number for t in op.inputs)]
     if any(op.kind != "embedding" for op in users):
-        return parameter.bytes
-    rows = total(out.bytes for op in users for out in op.outputs[:1])
-    return (
-        parameter.bytes if rows is None or parameter.bytes is None else min(rows, parameter.bytes)
-    )
+        return _held(parameter)
+    count, size = total(op.facts.get("rows") for op in users), _held(parameter)
+    if count is None or size is None or not parameter.shape or not parameter.shape[0]:
+        return size
+    return min(count * size // parameter.shape[0], size)
+
+
+def _held(tensor: Tensor) -> int | None:
+    if tensor.bytes is None or tensor.memory is None or not tensor.elements:
+        return tensor.bytes
+    return tensor.bytes * min(tensor.memory, tensor.elements) // tensor.elements
 
 
 def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:

@@ -9,6 +9,8 @@ from kb.problems.values import UNKNOWN, Container, Function, Library, Scope, Ten
 # A network of 120 layers takes some 20,000; a hostile loop stops within 0.2 s.
 MAX_STEPS = 120_000
 # Items whose copying takes about as long as a step.
+# Characters of a formatted string, at most.
+_LONGEST: Final = 200
 _COPIED = 32
 # Of nested calls and expressions together.
 MAX_DEPTH = 120
@@ -120,6 +122,10 @@ class Expressions:
                 return slice(*bounds)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
                 return self._comprehension(node, scope)
+            case ast.JoinedStr(values=values):
+                return self._joined([self.eval(each, scope) for each in values])
+            case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+                return self.eval(value, scope)
             case ast.Lambda():
                 return Function(node, scope)
             case ast.NamedExpr(target=target, value=value):
@@ -127,6 +133,12 @@ class Expressions:
                 self.assign(target, found, scope)
                 return found
         return UNKNOWN
+
+    def _joined(self, parts: list[Any]) -> Any:
+        """A formatted string, such as the name of an attribute with its number."""
+        if not all(isinstance(each, str | int) for each in parts):
+            return UNKNOWN
+        return "".join(map(str, parts))[:_LONGEST]
 
     def _elements(self, elts: list[ast.expr], scope: Scope) -> list[Any]:
         found: list[Any] = []

@@ -187,7 +187,7 @@ class Interpreter(Expressions):
                 self.assign(inner, value, scope)
 
     def _unpack(self, targets: list[ast.expr], value: Any, scope: Scope) -> None:
-        items = self.items(value) if isinstance(value, list | tuple) else []
+        items = self.items(value) if isinstance(value, list | tuple | Tensor) else []
         starred = next((n for n, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
         if starred is not None and items:
             behind = len(targets) - starred - 1

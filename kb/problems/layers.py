@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kb.problems.arithmetic import MAX_ITEMS
 from kb.problems.shapes import whole
-from kb.problems.values import UNKNOWN, Container, Layer, Shape, Tensor
+from kb.problems.values import UNKNOWN, Container, Layer, Shape, Tensor, dtype_name
 from kb.problems.vocabulary import kind_of, layer_kind
 
 # More layers of a recurrent network than this are no network's.
@@ -40,7 +40,11 @@ def new_layer(name: str, positional: list[Any], named: dict[str, Any]) -> Layer:
     kind = layer_kind(name)
     names = kind.arguments if kind is not None else ()
     arguments = dict(zip(names, positional, strict=False)) | named
-    return Layer(name, arguments, _parameters(kind.op if kind else "", arguments))
+    parameters = _parameters(kind.op if kind else "", arguments)
+    dtype = dtype_name(arguments.get("dtype"))
+    for each in parameters if dtype is not None else ():
+        each.dtype = str(dtype)
+    return Layer(name, arguments, parameters)
 
 
 def _parameters(op: str, given: dict[str, Any]) -> list[Tensor]:
@@ -53,9 +57,10 @@ def _parameters(op: str, given: dict[str, Any]) -> list[Tensor]:
         return [Tensor(shape, "float32", "parameter") for shape in kept]
 
     kind = kind_of(op)
-    if op == "linear":
+    if op in {"linear", "bilinear"}:
         out = size("out_features")
-        return learned((out, size("in_features")), (out,))
+        wide = ("in_features",) if op == "linear" else ("in1_features", "in2_features")
+        return learned((out, *map(size, wide)), (out,))
     if kind in {"conv", "conv_transpose"}:
         rank = int(op[-2])
         window = given.get("kernel_size")
@@ -78,6 +83,10 @@ def _parameters(op: str, given: dict[str, Any]) -> list[Tensor]:
         shapes = [(size("num_embeddings"), size("embedding_dim"))]
     elif kind == "recurrent":
         shapes = _recurrent(op, given, size("input_size"), size("hidden_size"))
+    elif op == "multi_head_attention_forward":
+        width, bias = size("embed_dim"), given.get("bias", True) is not False
+        three = None if width is None else 3 * width
+        shapes = [(three, width), (width, width), *([(three,), (width,)] if bias else [])]
     elif op == "prelu":
         shapes = [(whole(given.get("num_parameters", 1)),)]
     return [Tensor(shape, "float32", "parameter") for shape in shapes]

@@ -17,6 +17,9 @@ def matmul(op: Operator, arguments: Arguments) -> None:
     if op.name == "einsum":
         _einsum(op, arguments)
         return
+    if op.name in {"bilinear", "tensordot"}:
+        (_bilinear if op.name == "bilinear" else _tensordot)(op, arguments)
+        return
     if op.name == "linear" and right is not None and len(right) == 2:
         right = (right[1], right[0])
     if op.name == "outer" and left and right:
@@ -38,6 +41,31 @@ def matmul(op: Operator, arguments: Arguments) -> None:
     op.add_output(shape, first.dtype)
     op.facts |= {"m": rows, "n": n, "k": k, "batch": 1 if shared else product(batch)}
     op.facts["flops"] = product([2, *batch, m, n, k])
+
+
+def _bilinear(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a rule takes both)
+    """Every output is a product of the first operand, a matrix of its own and the second."""
+    first, weight = op.inputs[0], op.inputs[2].shape if len(op.inputs) > 2 else None
+    if first.shape is None or weight is None or len(weight) != 3:
+        op.add_output(None, first.dtype)
+        return
+    rows = product(first.shape[:-1])
+    op.add_output((*first.shape[:-1], weight[0]), first.dtype)
+    op.facts |= {"m": rows, "n": weight[0], "k": product(weight[1:])}
+    op.facts["flops"] = product([2, rows, *weight])
+
+
+def _tensordot(op: Operator, arguments: Arguments) -> None:
+    """Sums over the last dimensions of the first operand and the first ones of the second."""
+    count = whole(arguments.get("dims", 2))
+    one, two = (each.shape for each in op.inputs[:2]) if len(op.inputs) > 1 else (None, None)
+    if one is None or two is None or count is None or not 0 <= count <= min(len(one), len(two)):
+        op.add_output(None, op.inputs[0].dtype)
+        return
+    kept, inner, other = one[: len(one) - count], two[:count], two[count:]
+    op.add_output((*kept, *other), op.inputs[0].dtype)
+    op.facts |= {"m": product(kept), "n": product(other), "k": product(inner)}
+    op.facts["flops"] = product([2, *kept, *inner, *other])
 
 
 def _einsum(op: Operator, arguments: Arguments) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from kb.problems import members, moves
 from kb.problems.arithmetic import MAX_ITEMS
 from kb.problems.builtins import builtin
+from kb.problems.composed import COMPOSED, composed
 from kb.problems.copies import copied
 from kb.problems.interpreter import Interpreter
 from kb.problems.layers import contain, contained, new_layer
@@ -27,6 +28,7 @@ from kb.problems.values import (
     Library,
     Method,
     Operator,
+    Scope,
     Tensor,
     Unknown,
     dtype_name,
@@ -37,7 +39,9 @@ from kb.problems.vocabulary import canonical, kind_of, layer_kind
 
 MAX_OPERATORS = 4000
 _TORCH = ("torch", "torchvision")
-_CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
+_CONTAINERS = frozenset(
+    {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"}
+)
 _PARAMETERS = frozenset({"Parameter", "Buffer", "UninitializedParameter"})
 # Of an object that is a module; what they do changes no value that is read here.
 _QUIET = frozenset({
@@ -60,6 +64,7 @@ class Recorder(Interpreter):
         self.unknown: dict[str, None] = {}
         """Names of operators that the vocabulary lacks, in their order."""
         self.loops: list[TimeLoop] = []
+        self._composed: Scope | None = None
         self.recording = False
 
     @property
@@ -287,6 +292,10 @@ class Recorder(Interpreter):
             return Tensor(given.shape, given.dtype, "parameter")
         if leaf == "Size" and positional:
             return tuple(self.items(positional[0]))
+        if leaf in COMPOSED:
+            if self._composed is None:
+                self._composed = self.run_module(composed())
+            return self.call(self._composed.get(leaf), positional, named)
         if leaf[:1].isupper() and leaf not in {"Tensor", "T"}:
             return new_layer(leaf, positional, named)
         first, *rest = positional or [named.get("input")]

@@ -178,8 +178,11 @@ def embedding(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a ru
     index = next((t for t in tensors if t is not table), tensors[0])
     known = index.shape is not None and table.shape is not None
     shape = (*index.shape, table.shape[-1]) if known else None  # type: ignore[misc, index]
+    if op.name == "embedding_bag" and shape is not None and len(shape) == 3:
+        shape = (shape[0], shape[2])
     op.add_output(shape, table.dtype)
     op.facts["flops"] = 0
+    op.facts["rows"] = index.elements
 
 
 def select(op: Operator, arguments: Arguments) -> None:

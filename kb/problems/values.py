@@ -59,6 +59,11 @@ class Tensor:
     made_by: "Operator | None" = None
     number: int = field(default_factory=count().__next__)
     """Of the memory: a view has the number of what it is a view of."""
+    memory: int | None = None
+    """Elements that lie in memory; of an expanded view fewer than it has."""
+
+    def __post_init__(self) -> None:
+        self.memory = self.elements if self.memory is None else self.memory
 
     @property
     def elements(self) -> int | None:
